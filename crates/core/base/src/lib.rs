@@ -1,1 +1,19 @@
+//! The innermost ring: what every other crate of Vinga shares and that knows nothing of them.
+//!
+//! Identifiers are newtypes, memory comes from pools that can refuse, a table's definition decides the byte layout of
+//! its rows, and one hash function serves client and data node alike. Nothing here can see a clock, a thread, a file
+//! or a socket: the crate is `no_std`.
 #![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod hash;
+pub mod ids;
+pub mod page_pool;
+pub mod pool;
+pub mod row_layout;
+pub mod schema;
+
+pub use ids::*;

@@ -1,0 +1,280 @@
+//! Pages of `DataMemory`: 32 KiB each, from one contiguous region a node.
+//!
+//! Rows, index lines and after-images live in pages. A page is named by its number in the region ([`PageNumber`], 32
+//! bits), so that structures inside pages stay small. Which pages are free is the business of a [`PageSupply`] that
+//! the driver provides (one for all data managers of a node, behind a lock: a page is taken once in some hundred
+//! inserts); each data manager holds a [`PagePool`], its own door to that supply.
+//!
+//! A page belongs to whoever allocated it until it is freed, and two pools never hold the same page: so data managers
+//! on different threads share the region without sharing any byte of it.
+//!
+//! The last hundredth of the supply is kept back: [`Purpose::Ordinary`] requests are refused before it is touched, so
+//! that a full node can still delete rows, move them and finish what it has begun.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 32 * 1024;
+
+/// One page's worth of memory, aligned so that index lines are cache lines.
+#[repr(C, align(4096))]
+pub struct Page(pub [u8; PAGE_BYTES]);
+
+/// A page's place in the region.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PageNumber(pub u32);
+
+/// What a page is wanted for: decides whether it may come from the part that is kept back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// New rows and all other growth.
+    Ordinary,
+    /// What must go on when memory is full: deletes, commits of what was prepared, restarts.
+    Reserved,
+}
+
+/// No page could be had: `DataMemory` is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfPages;
+
+/// Decides which pages of the region are free.
+pub trait PageSupply: Send {
+    /// Takes a free page; `None` when there is none for this purpose. Its content is anything.
+    fn take(&self, purpose: Purpose) -> Option<PageNumber>;
+    /// Gives a page back.
+    fn give_back(&self, page: PageNumber);
+    /// Pages in use and in all.
+    fn usage(&self) -> (u32, u32);
+}
+
+/// The memory in which pages lie: base address and number of pages. The owner keeps the mapping alive.
+///
+/// # Safety
+/// Whoever implements it promises that `base()` points to `pages() * PAGE_BYTES` bytes, aligned to 4096, that are
+/// mapped readable and writable, initialised, at a fixed address, for the life of the object, and that nobody but
+/// pages' owners touch.
+pub unsafe trait PageRegion: Send + Sync {
+    /// First byte of page 0.
+    fn base(&self) -> *mut u8;
+    /// Number of pages.
+    fn pages(&self) -> u32;
+}
+
+/// A region on the ordinary heap, for tests, the simulator and small pools.
+pub struct HeapRegion {
+    base: *mut Page,
+    pages: u32,
+}
+
+impl HeapRegion {
+    /// Allocates and zeroes `pages` pages.
+    pub fn new(pages: u32) -> Self {
+        let mut memory = Vec::with_capacity(pages as usize);
+        memory.resize_with(pages as usize, || Page([0; PAGE_BYTES]));
+        HeapRegion { base: Box::into_raw(memory.into_boxed_slice()).cast::<Page>(), pages }
+    }
+}
+
+impl Drop for HeapRegion {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `pages` came from exactly such a boxed slice, in `new`.
+        drop(unsafe { Box::from_raw(core::ptr::slice_from_raw_parts_mut(self.base, self.pages as usize)) });
+    }
+}
+
+// SAFETY: the memory is plain bytes; who may touch which page is the contract of the pools.
+unsafe impl Send for HeapRegion {}
+// SAFETY: as above; the object itself is never changed after `new`.
+unsafe impl Sync for HeapRegion {}
+
+// SAFETY: `new` made `pages` initialised pages, aligned by their type, that live until `drop`.
+unsafe impl PageRegion for HeapRegion {
+    fn base(&self) -> *mut u8 {
+        self.base.cast()
+    }
+
+    fn pages(&self) -> u32 {
+        self.pages
+    }
+}
+
+/// A data manager's door to the node's pages.
+pub struct PagePool {
+    base: *mut u8,
+    pages: u32,
+    owned: u32,
+    supply: Box<dyn PageSupply>,
+    /// Keeps the memory mapped for as long as the pool lives.
+    _region: Arc<dyn PageRegion>,
+}
+
+// SAFETY: a pool hands out only pages that its supply gave to it alone, so moving it to another thread moves the
+// right to touch them with it.
+unsafe impl Send for PagePool {}
+
+impl PagePool {
+    /// A pool over `region`, fed by `supply`, which must hand out each page number below `region.pages()` to one
+    /// owner at a time.
+    pub fn new(region: Arc<dyn PageRegion>, supply: Box<dyn PageSupply>) -> Self {
+        PagePool { base: region.base(), pages: region.pages(), owned: 0, supply, _region: region }
+    }
+
+    /// A pool with `pages` pages of its own on the heap: for tests, the simulator and tools.
+    pub fn standalone(pages: u32) -> Self {
+        Self::new(Arc::new(HeapRegion::new(pages)), Box::new(LocalSupply::new(pages)))
+    }
+
+    /// Takes a page. Its content is whatever its last owner left.
+    ///
+    /// # Errors
+    /// [`OutOfPages`] when the supply has none for this purpose.
+    pub fn allocate(&mut self, purpose: Purpose) -> Result<PageNumber, OutOfPages> {
+        let page = self.supply.take(purpose).ok_or(OutOfPages)?;
+        assert!(page.0 < self.pages, "the supply gave a page outside the region");
+        self.owned += 1;
+        Ok(page)
+    }
+
+    /// Gives a page back that this pool allocated and that nothing refers to any more.
+    pub fn free(&mut self, page: PageNumber) {
+        assert!(page.0 < self.pages && self.owned > 0, "only an allocated page can be freed");
+        self.owned -= 1;
+        self.supply.give_back(page);
+    }
+
+    /// First byte of a page. Reading or writing through it is for the page's owner, within [`PAGE_BYTES`].
+    #[inline]
+    pub fn address(&self, page: PageNumber) -> *mut u8 {
+        debug_assert!(page.0 < self.pages);
+        // SAFETY: page numbers come from `allocate`, which checked that they lie in the region.
+        unsafe { self.base.add(page.0 as usize * PAGE_BYTES) }
+    }
+
+    /// A page's bytes. The caller owns the page; the borrow of the pool keeps two views apart.
+    #[inline]
+    pub fn bytes(&self, page: PageNumber) -> &[u8; PAGE_BYTES] {
+        assert!(page.0 < self.pages);
+        // SAFETY: the page lies in the region, is initialised, and only its owner, who borrows us, touches it.
+        unsafe { &*self.address(page).cast() }
+    }
+
+    /// A page's bytes, to change them.
+    #[inline]
+    pub fn bytes_mut(&mut self, page: PageNumber) -> &mut [u8; PAGE_BYTES] {
+        assert!(page.0 < self.pages);
+        // SAFETY: as for `bytes`; the exclusive borrow of the pool excludes every other view.
+        unsafe { &mut *self.address(page).cast() }
+    }
+
+    /// Pages that this pool has allocated and not freed.
+    pub fn owned(&self) -> u32 {
+        self.owned
+    }
+
+    /// Pages in use and in all, of the whole supply.
+    pub fn usage(&self) -> (u32, u32) {
+        self.supply.usage()
+    }
+}
+
+/// How many pages of `all` are kept back for [`Purpose::Reserved`]: a hundredth, at least one (none of a pool that
+/// has fewer than ten).
+pub fn reserved_pages(all: u32) -> u32 {
+    if all < 10 { 0 } else { (all / 100).max(1) }
+}
+
+/// The free pages of one region: the logic that a driver's supply wraps in whatever lock it needs. The lowest free
+/// page is not preferred; freed pages are used again first, while they are warm.
+pub struct FreePages {
+    free: Vec<PageNumber>,
+    /// Pages from here on were never used.
+    fresh: u32,
+    all: u32,
+}
+
+impl FreePages {
+    /// All `all` pages are free.
+    pub fn new(all: u32) -> Self {
+        FreePages { free: Vec::new(), fresh: 0, all }
+    }
+
+    /// See [`PageSupply::take`].
+    pub fn take(&mut self, purpose: Purpose) -> Option<PageNumber> {
+        let left = self.all - self.used();
+        let kept = match purpose {
+            Purpose::Ordinary => reserved_pages(self.all),
+            Purpose::Reserved => 0,
+        };
+        if left <= kept {
+            return None;
+        }
+        self.free.pop().or_else(|| {
+            self.fresh += 1;
+            Some(PageNumber(self.fresh - 1))
+        })
+    }
+
+    /// See [`PageSupply::give_back`].
+    pub fn give_back(&mut self, page: PageNumber) {
+        debug_assert!(page.0 < self.fresh && !self.free.contains(&page));
+        self.free.push(page);
+    }
+
+    /// Pages in use.
+    pub fn used(&self) -> u32 {
+        self.fresh - self.free.len() as u32
+    }
+
+    /// All pages.
+    pub fn all(&self) -> u32 {
+        self.all
+    }
+}
+
+/// A supply for one pool in one thread.
+struct LocalSupply(core::cell::RefCell<FreePages>);
+
+impl LocalSupply {
+    fn new(pages: u32) -> Self {
+        LocalSupply(core::cell::RefCell::new(FreePages::new(pages)))
+    }
+}
+
+impl PageSupply for LocalSupply {
+    fn take(&self, purpose: Purpose) -> Option<PageNumber> {
+        self.0.borrow_mut().take(purpose)
+    }
+
+    fn give_back(&self, page: PageNumber) {
+        self.0.borrow_mut().give_back(page);
+    }
+
+    fn usage(&self) -> (u32, u32) {
+        let pages = self.0.borrow();
+        (pages.used(), pages.all())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_hundredth_is_kept_back() {
+        let mut pool = PagePool::standalone(200);
+        let ordinary = core::iter::from_fn(|| pool.allocate(Purpose::Ordinary).ok()).count();
+        assert_eq!(ordinary, 198);
+        let one = pool.allocate(Purpose::Reserved).unwrap();
+        let other = pool.allocate(Purpose::Reserved).unwrap();
+        assert_eq!(pool.allocate(Purpose::Reserved), Err(OutOfPages));
+        assert_eq!(pool.usage(), (200, 200));
+        pool.bytes_mut(one)[PAGE_BYTES - 1] = 7;
+        assert_eq!(pool.bytes(one)[PAGE_BYTES - 1], 7);
+        pool.free(other);
+        assert_eq!(pool.owned(), 199);
+        assert_eq!(pool.allocate(Purpose::Ordinary), Err(OutOfPages));
+        assert_eq!(pool.allocate(Purpose::Reserved), Ok(other));
+    }
+}

@@ -1,0 +1,242 @@
+//! A pool of equal records, addressed by handles that know when they are stale.
+//!
+//! All memory is taken when the pool is made; an empty pool refuses. A handle is an index and a generation: freeing a
+//! record raises the generation of its place, so a handle that outlived its record finds nothing instead of a
+//! stranger. Index 0 is never given out, so a handle's bits are never 0 and 0 can mean "none" in a row header.
+
+use alloc::vec::Vec;
+
+/// Names one record of a [`Pool`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct Handle {
+    index: u32,
+    generation: u32,
+}
+
+impl Handle {
+    /// The place in the pool; unique among the records that live at the same time.
+    #[inline]
+    pub fn index(self) -> u32 {
+        self.index
+    }
+
+    /// Both parts in one number, for a signal that has to carry the handle there and back.
+    #[inline]
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// The inverse of [`Handle::to_bits`]. Bits that nobody gave out find nothing.
+    #[inline]
+    pub fn from_bits(bits: u64) -> Self {
+        Handle { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
+enum Place<T> {
+    Used(T),
+    /// The next free place; 0 ends the list.
+    Free(u32),
+}
+
+struct Slot<T> {
+    generation: u32,
+    place: Place<T>,
+}
+
+/// See the head of this file.
+pub struct Pool<T> {
+    slots: Vec<Slot<T>>,
+    free: u32,
+    used: u32,
+    capacity: u32,
+    used_max: u32,
+}
+
+impl<T> Pool<T> {
+    /// A pool of at most `capacity` records. Memory is reserved at once, places are opened as they are first needed
+    /// so that an idle pool touches little of it.
+    pub fn new(capacity: u32) -> Self {
+        assert!(capacity < u32::MAX, "a pool's index is 32 bits wide");
+        let mut slots = Vec::with_capacity(capacity as usize + 1);
+        slots.push(Slot { generation: 0, place: Place::Free(0) });
+        Pool { slots, free: 0, used: 0, capacity, used_max: 0 }
+    }
+
+    /// Takes a place, or gives the record back when all are taken.
+    ///
+    /// # Errors
+    /// `Err(record)`: the pool is empty.
+    #[inline]
+    pub fn insert(&mut self, record: T) -> Result<Handle, T> {
+        let index = if self.free != 0 {
+            let index = self.free;
+            let Place::Free(next) = self.slots[index as usize].place else {
+                unreachable!("the free list holds free places only")
+            };
+            self.free = next;
+            self.slots[index as usize].place = Place::Used(record);
+            index
+        } else {
+            if self.slots.len() as u32 > self.capacity {
+                return Err(record);
+            }
+            let index = self.slots.len() as u32;
+            self.slots.push(Slot { generation: 1, place: Place::Used(record) });
+            index
+        };
+        self.used += 1;
+        self.used_max = self.used_max.max(self.used);
+        Ok(Handle { index, generation: self.slots[index as usize].generation })
+    }
+
+    /// Frees a record and returns it; `None` if the handle is stale.
+    #[inline]
+    pub fn remove(&mut self, handle: Handle) -> Option<T> {
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        if slot.generation != handle.generation || matches!(slot.place, Place::Free(_)) {
+            return None;
+        }
+        slot.generation = slot.generation.wrapping_add(1);
+        let place = core::mem::replace(&mut slot.place, Place::Free(self.free));
+        self.free = handle.index;
+        self.used -= 1;
+        match place {
+            Place::Used(record) => Some(record),
+            Place::Free(_) => unreachable!("checked above"),
+        }
+    }
+
+    /// The record behind a handle; `None` if the handle is stale.
+    #[inline]
+    pub fn get(&self, handle: Handle) -> Option<&T> {
+        match self.slots.get(handle.index as usize) {
+            Some(Slot { generation, place: Place::Used(record) }) if *generation == handle.generation => {
+                Some(record)
+            }
+            _ => None,
+        }
+    }
+
+    /// The record behind a handle, to change it; `None` if the handle is stale.
+    #[inline]
+    pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
+        match self.slots.get_mut(handle.index as usize) {
+            Some(Slot { generation, place: Place::Used(record) }) if *generation == handle.generation => {
+                Some(record)
+            }
+            _ => None,
+        }
+    }
+
+    /// The handle of the live record at an index, as stored where 32 bits must do (a row header).
+    #[inline]
+    pub fn handle_at(&self, index: u32) -> Option<Handle> {
+        match self.slots.get(index as usize) {
+            Some(Slot { generation, place: Place::Used(_) }) => {
+                Some(Handle { index, generation: *generation })
+            }
+            _ => None,
+        }
+    }
+
+    /// Records in use.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// The most records that were ever in use together.
+    pub fn used_max(&self) -> u32 {
+        self.used_max
+    }
+
+    /// Records that the pool can hold.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Bytes that the pool has reserved.
+    pub fn memory_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot<T>>()
+    }
+
+    /// All live records with their handles, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| match &slot.place {
+            Place::Used(record) => {
+                Some((Handle { index: index as u32, generation: slot.generation }, record))
+            }
+            Place::Free(_) => None,
+        })
+    }
+}
+
+impl<T> core::ops::Index<Handle> for Pool<T> {
+    type Output = T;
+
+    /// The record behind a handle that is known to be live.
+    #[inline]
+    fn index(&self, handle: Handle) -> &T {
+        self.get(handle).expect("the caller holds a live handle")
+    }
+}
+
+impl<T> core::ops::IndexMut<Handle> for Pool<T> {
+    #[inline]
+    fn index_mut(&mut self, handle: Handle) -> &mut T {
+        self.get_mut(handle).expect("the caller holds a live handle")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_stale_handle_finds_nothing() {
+        let mut pool = Pool::new(1);
+        let first = pool.insert("first").unwrap();
+        assert_eq!(pool.insert("too many"), Err("too many"));
+        assert_eq!(pool.remove(first), Some("first"));
+        let second = pool.insert("second").unwrap();
+        assert_eq!(second.index(), first.index());
+        assert_eq!(pool.get(first), None);
+        assert_eq!(pool.remove(first), None);
+        assert_eq!(pool[second], "second");
+        assert_eq!(Handle::from_bits(second.to_bits()), second);
+        assert_eq!(pool.get(Handle::from_bits(u64::MAX)), None);
+        assert_eq!(pool.get(Handle::from_bits(0)), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn behaves_like_a_map(operations in proptest::collection::vec((0u8..3, 0usize..40), 0..400)) {
+            let mut pool = Pool::new(16);
+            let mut model = BTreeMap::new();
+            let mut given = Vec::new();
+            for (step, (kind, pick)) in operations.into_iter().enumerate() {
+                match kind {
+                    0 => match pool.insert(step) {
+                        Ok(handle) => {
+                            assert!(model.insert(handle, step).is_none());
+                            given.push(handle);
+                        }
+                        Err(_) => assert_eq!(model.len(), 16),
+                    },
+                    _ if given.is_empty() => {}
+                    1 => {
+                        let handle = given[pick % given.len()];
+                        assert_eq!(pool.remove(handle), model.remove(&handle));
+                    }
+                    _ => {
+                        let handle = given[pick % given.len()];
+                        assert_eq!(pool.get(handle), model.get(&handle));
+                    }
+                }
+                assert_eq!(pool.used() as usize, model.len());
+                assert_eq!(pool.iter().count(), model.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! What a table is: columns, types, primary key, options, and the limits of each.
+//!
+//! A definition is checked once, where it enters ([`TableDefinition::check`]); whoever holds a checked one may rely on
+//! every limit below. The data node knows bytes, numbers and order by `memcmp`, no collation and no calendar: for it
+//! each type is one of the few physical kinds of [`Kind`].
+
+use crate::ids::ColumnId;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// Characters of a table's, column's or database's name, at most (MySQL's limit).
+pub const NAME_CHARS_MAX: usize = 64;
+/// Columns of a table, at most.
+pub const COLUMNS_MAX: usize = 512;
+/// Columns of a primary key, at most.
+pub const KEY_COLUMNS_MAX: usize = 32;
+/// Bytes of an encoded primary key, at most.
+pub const KEY_BYTES_MAX: usize = 3072;
+/// Bytes of a row without its header, at most.
+pub const ROW_BYTES_MAX: usize = 30_000;
+
+/// A column's type as the user declared it.
+///
+/// In a row, integers, `Bit` and `Year` are little-endian numbers; all other fixed types are bytes whose `memcmp` order
+/// is the order of their values; the client makes and reads them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ColumnType {
+    /// Integer of 1, 2, 3, 4 or 8 bytes.
+    Integer {
+        /// 1, 2, 3, 4 or 8.
+        bytes: u8,
+        /// Two's complement if true.
+        signed: bool,
+    },
+    /// IEEE 754 single.
+    Float,
+    /// IEEE 754 double.
+    Double,
+    /// Fixed-point number, in MySQL's sortable binary form (9 decimal digits in 4 bytes, sign bit inverted).
+    Decimal {
+        /// Digits in all, 1–65.
+        precision: u8,
+        /// Digits behind the point, 0–30, not above `precision`.
+        scale: u8,
+    },
+    /// Bit field, stored as an unsigned number.
+    Bit {
+        /// 1–64.
+        bits: u8,
+    },
+    /// Day: 3 bytes, big-endian, `year << 9 | month << 5 | day`.
+    Date,
+    /// Time span from −838:59:59 to 838:59:59; MySQL's `TIME2` form.
+    Time {
+        /// Digits of a second's fraction, 0–6.
+        fraction: u8,
+    },
+    /// Day and time; MySQL's `DATETIME2` form.
+    DateTime {
+        /// Digits of a second's fraction, 0–6.
+        fraction: u8,
+    },
+    /// Seconds since 1970 in UTC, big-endian, and a fraction; MySQL's `TIMESTAMP2` form.
+    Timestamp {
+        /// Digits of a second's fraction, 0–6.
+        fraction: u8,
+    },
+    /// Year, one byte: 0 or year − 1900.
+    Year,
+    /// Text of fixed size, padded with spaces.
+    Char {
+        /// Bytes, 0–1020.
+        bytes: u16,
+    },
+    /// Bytes of fixed size, padded with zeros.
+    Binary {
+        /// Bytes, 0–1020.
+        bytes: u16,
+    },
+    /// Text of variable size.
+    VarChar {
+        /// Greatest length in bytes.
+        bytes_max: u16,
+    },
+    /// Bytes of variable size.
+    VarBinary {
+        /// Greatest length in bytes.
+        bytes_max: u16,
+    },
+}
+
+/// What the data node sees of a type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Two's complement, little-endian, of 1, 2, 3, 4 or 8 bytes.
+    Signed(u8),
+    /// Little-endian, of 1–8 bytes.
+    Unsigned(u8),
+    /// IEEE 754 single.
+    Float,
+    /// IEEE 754 double.
+    Double,
+    /// So many bytes, ordered by `memcmp`.
+    Bytes(u16),
+    /// At most so many bytes, ordered by `memcmp`, then by length.
+    VarBytes(u16),
+}
+
+impl Kind {
+    /// Bytes in the fixed part of a row; `None` for a variable one.
+    pub fn fixed_bytes(self) -> Option<u16> {
+        match self {
+            Kind::Signed(n) | Kind::Unsigned(n) => Some(u16::from(n)),
+            Kind::Float => Some(4),
+            Kind::Double => Some(8),
+            Kind::Bytes(n) => Some(n),
+            Kind::VarBytes(_) => None,
+        }
+    }
+}
+
+/// Bytes that `digits` decimal digits take in MySQL's binary form.
+fn decimal_bytes(digits: u8) -> u16 {
+    const REST: [u16; 9] = [0, 1, 1, 2, 2, 3, 3, 4, 4];
+    u16::from(digits / 9) * 4 + REST[usize::from(digits % 9)]
+}
+
+impl ColumnType {
+    /// The physical kind.
+    pub fn kind(self) -> Kind {
+        let fraction_bytes = |fraction: u8| u16::from(fraction).div_ceil(2);
+        match self {
+            ColumnType::Integer { bytes, signed: true } => Kind::Signed(bytes),
+            ColumnType::Integer { bytes, signed: false } => Kind::Unsigned(bytes),
+            ColumnType::Float => Kind::Float,
+            ColumnType::Double => Kind::Double,
+            ColumnType::Decimal { precision, scale } => {
+                Kind::Bytes(decimal_bytes(precision - scale) + decimal_bytes(scale))
+            }
+            ColumnType::Bit { bits } => Kind::Unsigned(bits.div_ceil(8)),
+            ColumnType::Date => Kind::Bytes(3),
+            ColumnType::Time { fraction } => Kind::Bytes(3 + fraction_bytes(fraction)),
+            ColumnType::DateTime { fraction } => Kind::Bytes(5 + fraction_bytes(fraction)),
+            ColumnType::Timestamp { fraction } => Kind::Bytes(4 + fraction_bytes(fraction)),
+            ColumnType::Year => Kind::Unsigned(1),
+            ColumnType::Char { bytes } | ColumnType::Binary { bytes } => Kind::Bytes(bytes),
+            ColumnType::VarChar { bytes_max } | ColumnType::VarBinary { bytes_max } => {
+                Kind::VarBytes(bytes_max)
+            }
+        }
+    }
+
+    fn check(self) -> Result<(), String> {
+        let fraction = |f: u8| match f {
+            0..=6 => Ok(()),
+            _ => Err(format!("a fraction of {f} digits; 0 to 6 are allowed")),
+        };
+        match self {
+            ColumnType::Integer { bytes: 1 | 2 | 3 | 4 | 8, .. } => Ok(()),
+            ColumnType::Integer { bytes, .. } => {
+                Err(format!("an integer of {bytes} bytes; 1, 2, 3, 4 and 8 are allowed"))
+            }
+            ColumnType::Decimal { precision, scale } => {
+                if !(1..=65).contains(&precision) {
+                    Err(format!("a decimal of {precision} digits; 1 to 65 are allowed"))
+                } else if scale > 30 || scale > precision {
+                    Err(format!("{scale} digits behind the point; 0 to {} are allowed", precision.min(30)))
+                } else {
+                    Ok(())
+                }
+            }
+            ColumnType::Bit { bits: 1..=64 } => Ok(()),
+            ColumnType::Bit { bits } => Err(format!("a bit field of {bits} bits; 1 to 64 are allowed")),
+            ColumnType::Time { fraction: f }
+            | ColumnType::DateTime { fraction: f }
+            | ColumnType::Timestamp { fraction: f } => fraction(f),
+            ColumnType::Char { bytes } | ColumnType::Binary { bytes } if bytes > 1020 => {
+                Err(format!("a fixed size of {bytes} bytes; 0 to 1020 are allowed"))
+            }
+            ColumnType::VarChar { bytes_max } | ColumnType::VarBinary { bytes_max }
+                if usize::from(bytes_max) > ROW_BYTES_MAX =>
+            {
+                Err(format!("a greatest size of {bytes_max} bytes; 0 to {ROW_BYTES_MAX} are allowed"))
+            }
+            ColumnType::Char { .. }
+            | ColumnType::Binary { .. }
+            | ColumnType::VarChar { .. }
+            | ColumnType::VarBinary { .. }
+            | ColumnType::Float
+            | ColumnType::Double
+            | ColumnType::Date
+            | ColumnType::Year => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for ColumnType {
+    /// As SQL writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            ColumnType::Integer { bytes, signed } => {
+                let name = match bytes {
+                    1 => "tinyint",
+                    2 => "smallint",
+                    3 => "mediumint",
+                    4 => "int",
+                    _ => "bigint",
+                };
+                f.write_str(name)?;
+                if signed { Ok(()) } else { f.write_str(" unsigned") }
+            }
+            ColumnType::Float => f.write_str("float"),
+            ColumnType::Double => f.write_str("double"),
+            ColumnType::Decimal { precision, scale } => write!(f, "decimal({precision},{scale})"),
+            ColumnType::Bit { bits } => write!(f, "bit({bits})"),
+            ColumnType::Date => f.write_str("date"),
+            ColumnType::Time { fraction } => write!(f, "time({fraction})"),
+            ColumnType::DateTime { fraction } => write!(f, "datetime({fraction})"),
+            ColumnType::Timestamp { fraction } => write!(f, "timestamp({fraction})"),
+            ColumnType::Year => f.write_str("year"),
+            ColumnType::Char { bytes } => write!(f, "char({bytes})"),
+            ColumnType::Binary { bytes } => write!(f, "binary({bytes})"),
+            ColumnType::VarChar { bytes_max } => write!(f, "varchar({bytes_max})"),
+            ColumnType::VarBinary { bytes_max } => write!(f, "varbinary({bytes_max})"),
+        }
+    }
+}
+
+/// One column.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ColumnDefinition {
+    /// Unique in its table.
+    pub name: String,
+    /// Declared type.
+    pub column_type: ColumnType,
+    /// Whether it may be NULL; key columns may not.
+    pub nullable: bool,
+}
+
+/// A table as it was asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TableDefinition {
+    /// `database.table`, each part 1–64 characters.
+    pub name: String,
+    /// In the order of declaration; [`ColumnId`] counts them.
+    pub columns: Vec<ColumnDefinition>,
+    /// The primary key's columns, in key order.
+    pub primary_key: Vec<ColumnId>,
+    /// Neither logged nor checkpointed: after a restart of the whole cluster it exists and is empty.
+    pub no_logging: bool,
+    /// Whether backups may answer committed reads.
+    pub read_backup: bool,
+}
+
+impl TableDefinition {
+    /// Checks all limits of this file.
+    ///
+    /// # Errors
+    /// A sentence that names what is wrong and what is allowed.
+    pub fn check(&self) -> Result<(), String> {
+        check_table_name(&self.name)?;
+        if self.columns.is_empty() || self.columns.len() > COLUMNS_MAX {
+            return Err(format!("{} columns; a table has 1 to {COLUMNS_MAX}", self.columns.len()));
+        }
+        let mut names = BTreeSet::new();
+        for column in &self.columns {
+            check_name("column", &column.name)?;
+            if !names.insert(column.name.to_lowercase()) {
+                return Err(format!("column '{}' is declared twice", column.name));
+            }
+            column.column_type.check().map_err(|what| format!("column '{}' is {what}", column.name))?;
+        }
+        self.check_key()?;
+        let row_bytes = self.row_bytes_max();
+        if row_bytes > ROW_BYTES_MAX {
+            return Err(format!("a row may need {row_bytes} bytes; {ROW_BYTES_MAX} are allowed"));
+        }
+        Ok(())
+    }
+
+    fn check_key(&self) -> Result<(), String> {
+        if self.primary_key.is_empty() || self.primary_key.len() > KEY_COLUMNS_MAX {
+            return Err(format!(
+                "a primary key of {} columns; 1 to {KEY_COLUMNS_MAX} are allowed",
+                self.primary_key.len()
+            ));
+        }
+        let mut bytes = 0;
+        let mut seen = BTreeSet::new();
+        for &id in &self.primary_key {
+            let Some(column) = self.columns.get(usize::from(id.0)) else {
+                return Err(format!(
+                    "the primary key names column {id}; the table has {}",
+                    self.columns.len()
+                ));
+            };
+            if !seen.insert(id) {
+                return Err(format!("column '{}' stands in the primary key twice", column.name));
+            }
+            if column.nullable {
+                return Err(format!(
+                    "column '{}' of the primary key is nullable; a key is never NULL",
+                    column.name
+                ));
+            }
+            bytes += match column.column_type.kind() {
+                Kind::VarBytes(max) => 2 + usize::from(max),
+                fixed => usize::from(fixed.fixed_bytes().expect("only VarBytes is variable")),
+            };
+        }
+        match bytes {
+            0 => Err(String::from("a primary key of 0 bytes; it needs at least one")),
+            1..=KEY_BYTES_MAX => Ok(()),
+            _ => Err(format!("a primary key of up to {bytes} bytes; {KEY_BYTES_MAX} are allowed")),
+        }
+    }
+
+    /// Bytes that a row of this table takes at most, header not counted.
+    pub fn row_bytes_max(&self) -> usize {
+        let nulls = self.columns.iter().filter(|c| c.nullable).count().div_ceil(8);
+        let columns: usize = self
+            .columns
+            .iter()
+            .map(|c| match c.column_type.kind() {
+                Kind::VarBytes(max) => 2 + usize::from(max),
+                fixed => usize::from(fixed.fixed_bytes().expect("only VarBytes is variable")),
+            })
+            .sum();
+        nulls + columns
+    }
+
+    /// The column of that name, without regard to case.
+    pub fn column(&self, name: &str) -> Option<ColumnId> {
+        let at = self.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name))?;
+        Some(ColumnId(at as u16))
+    }
+}
+
+fn check_name(what: &str, name: &str) -> Result<(), String> {
+    let chars = name.chars().count();
+    if !(1..=NAME_CHARS_MAX).contains(&chars) {
+        let shown: String = name.chars().take(20).collect();
+        let dots = if chars > 20 { "…" } else { "" };
+        return Err(format!(
+            "the {what} name '{shown}{dots}' has {chars} characters; 1 to {NAME_CHARS_MAX} are allowed"
+        ));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(format!("the {what} name {name:?} has control characters"));
+    }
+    Ok(())
+}
+
+/// Checks a full table name, `database.table`.
+///
+/// # Errors
+/// A sentence that names what is wrong and what is allowed.
+pub fn check_table_name(name: &str) -> Result<(), String> {
+    match name.split_once('.') {
+        Some((database, table)) => {
+            check_name("database", database)?;
+            check_name("table", table)
+        }
+        None => {
+            check_name("table", name)?;
+            Err(format!("the table name '{name}' has no database; write 'database.table'"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn table(columns: Vec<ColumnDefinition>, primary_key: Vec<u16>) -> TableDefinition {
+        TableDefinition {
+            name: "test.t".into(),
+            columns,
+            primary_key: primary_key.into_iter().map(ColumnId).collect(),
+            no_logging: false,
+            read_backup: false,
+        }
+    }
+
+    fn column(name: &str, column_type: ColumnType, nullable: bool) -> ColumnDefinition {
+        ColumnDefinition { name: name.into(), column_type, nullable }
+    }
+
+    const BIGINT: ColumnType = ColumnType::Integer { bytes: 8, signed: true };
+
+    #[test]
+    fn a_good_table_passes() {
+        let t = table(
+            vec![
+                column("id", BIGINT, false),
+                column("price", ColumnType::Decimal { precision: 18, scale: 4 }, true),
+                column("name", ColumnType::VarChar { bytes_max: 300 }, true),
+            ],
+            vec![0],
+        );
+        assert_eq!(t.check(), Ok(()));
+        assert_eq!(t.column("NAME"), Some(ColumnId(2)));
+        assert_eq!(t.columns[1].column_type.kind(), Kind::Bytes(7 + 2));
+    }
+
+    #[test]
+    fn each_mistake_is_named() {
+        let id = || column("id", BIGINT, false);
+        let with_name = |name: &str| TableDefinition { name: name.into(), ..table(vec![id()], vec![0]) };
+        let cases = [
+            (with_name("t"), "the table name 't' has no database; write 'database.table'"),
+            (with_name("d."), "the table name '' has 0 characters; 1 to 64 are allowed"),
+            (
+                with_name(&"x".repeat(10_000)),
+                "the table name 'xxxxxxxxxxxxxxxxxxxx…' has 10000 characters; 1 to 64 are allowed",
+            ),
+            (table(vec![], vec![0]), "0 columns; a table has 1 to 512"),
+            (table(vec![id(), id()], vec![0]), "column 'id' is declared twice"),
+            (table(vec![id()], vec![]), "a primary key of 0 columns; 1 to 32 are allowed"),
+            (table(vec![id()], vec![1]), "the primary key names column 1; the table has 1"),
+            (table(vec![id()], vec![0, 0]), "column 'id' stands in the primary key twice"),
+            (
+                table(vec![column("id", BIGINT, true)], vec![0]),
+                "column 'id' of the primary key is nullable; a key is never NULL",
+            ),
+            (
+                table(vec![column("id", ColumnType::VarChar { bytes_max: 4000 }, false)], vec![0]),
+                "a primary key of up to 4002 bytes; 3072 are allowed",
+            ),
+            (
+                table(vec![column("id", ColumnType::Char { bytes: 0 }, false)], vec![0]),
+                "a primary key of 0 bytes; it needs at least one",
+            ),
+            (
+                table(vec![id(), column("v", ColumnType::VarChar { bytes_max: 30_000 }, false)], vec![0]),
+                "a row may need 30010 bytes; 30000 are allowed",
+            ),
+            (
+                table(
+                    vec![id(), column("v", ColumnType::Integer { bytes: 5, signed: true }, false)],
+                    vec![0],
+                ),
+                "column 'v' is an integer of 5 bytes; 1, 2, 3, 4 and 8 are allowed",
+            ),
+            (
+                table(
+                    vec![id(), column("v", ColumnType::Decimal { precision: 9, scale: 10 }, false)],
+                    vec![0],
+                ),
+                "column 'v' is 10 digits behind the point; 0 to 9 are allowed",
+            ),
+        ];
+        for (definition, message) in cases {
+            assert_eq!(definition.check(), Err(message.into()));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Storage inside a data manager: rows, their index, their locks, and the programs that filter them.
+//!
+//! Single-threaded plain data: no latches, no signals, no nodes, no time. Memory comes from a page pool that can
+//! refuse; every call that may need a page says so in its result and leaves everything as it was when refused.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
