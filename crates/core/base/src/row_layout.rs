@@ -229,7 +229,7 @@ impl RowLayout {
             return Err(RowError::WrongLength);
         }
         let (fixed, variable) = self.split(image);
-        if self.null_count % 8 != 0 {
+        if !self.null_count.is_multiple_of(8) {
             let last = fixed[self.null_offset() + self.null_bytes() - 1];
             if last >> (self.null_count % 8) != 0 {
                 return Err(RowError::PaddingSet);

@@ -1,1 +1,33 @@
+//! Every signal of Vinga: numbers, layouts, error codes. One file a protocol.
+//!
+//! A signal is a frame of bytes, the same in a thread's own queue, in the ring to another thread, on the wire and in a
+//! trace. Bodies of hot signals are fixed layouts that are read in place, followed by sections of row data; bodies of
+//! cold signals are serialised structs ([`cold`]). Numbers and layouts are append-only; what changes them raises
+//! [`handshake::PROTOCOL_VERSION`].
 #![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod address;
+pub mod cold;
+pub mod commit;
+pub mod dictionary;
+pub mod epoch;
+pub mod error;
+pub mod frame;
+pub mod handshake;
+pub mod info;
+pub mod key_read;
+pub mod membership;
+pub mod operation;
+pub mod scan;
+pub mod signal;
+pub mod transaction;
+
+pub use address::{Address, BlockNumber};
+pub use error::{ErrorClass, ErrorCode};
+pub use frame::{Frame, FrameWriter, Header};
+pub use signal::SignalNumber;
+pub use zerocopy::little_endian::{U16, U32, U64};

@@ -1,0 +1,277 @@
+//! The commit protocol: between a coordinator and data managers, and along chains of them.
+//!
+//! | signal | from | to | meaning |
+//! |---|---|---|---|
+//! | `PrepareRequest` | coordinator; each replica to the next | data manager | begin these operations, forward them |
+//! | `PrepareConfirm` | last replica of the chain | coordinator | these operations are prepared on the whole chain |
+//! | `PrepareRefuse` | the replica that can't | coordinator | these operations failed, nothing of them is left there |
+//! | `CommitRequest` | coordinator to the last replica; each to the one before it | data manager | make final, with this epoch |
+//! | `CommitConfirm` | primary | coordinator | committed on the whole chain |
+//! | `AbortRequest` | coordinator to the primary; each replica to the next | data manager | undo from an operation number on |
+//! | `AbortConfirm` | last replica | coordinator | undone on the whole chain |
+//! | `CompleteOrder` | coordinator | every replica | these transactions are committed everywhere: drop their records |
+//! | `MarkersDropOrder` | coordinator | data managers with markers | the API node knows the outcomes of these transactions |
+//! | `UnlockOrder` | coordinator | primary | let go of the lock of one read |
+//!
+//! What starts or undoes travels a chain forwards, what makes final travels it backwards; all are idempotent and
+//! matched by (transaction id, operation number). Each names the coordinator that the transaction belongs to (address
+//! and incarnation) and the one that acts for it (the same, or its heir).
+
+use vinga_base::NodeId;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Replicas of a row, at most.
+pub const CHAIN_MAX: usize = 4;
+
+/// The data nodes that hold an operation, primary first; unused places are 0. The data manager's instance is the same
+/// on all of them.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct Chain {
+    nodes: [u8; CHAIN_MAX],
+}
+
+impl Chain {
+    /// A chain of these nodes, 1 to [`CHAIN_MAX`], none twice.
+    pub fn new(nodes: &[NodeId]) -> Self {
+        assert!((1..=CHAIN_MAX).contains(&nodes.len()), "a chain has 1 to {CHAIN_MAX} replicas");
+        let mut chain = Chain::default();
+        for (place, node) in chain.nodes.iter_mut().zip(nodes) {
+            *place = node.0;
+        }
+        chain
+    }
+
+    /// Number of replicas.
+    #[inline]
+    pub fn length(&self) -> usize {
+        self.nodes.iter().take_while(|&&n| n != 0).count()
+    }
+
+    /// The replicas, primary first.
+    #[inline]
+    pub fn nodes(&self) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
+        let length = self.length();
+        let nodes = self.nodes;
+        (0..length).map(move |i| NodeId(nodes[i]))
+    }
+
+    /// The first replica.
+    #[inline]
+    pub fn primary(&self) -> NodeId {
+        NodeId(self.nodes[0])
+    }
+
+    /// The last replica.
+    #[inline]
+    pub fn last(&self) -> NodeId {
+        NodeId(self.nodes[self.length().saturating_sub(1)])
+    }
+
+    /// Whether `node` is the only replica.
+    #[inline]
+    pub fn is_only(&self, node: NodeId) -> bool {
+        self.nodes == [node.0, 0, 0, 0]
+    }
+
+    /// Whether `node` is one of the replicas.
+    #[inline]
+    pub fn contains(&self, node: NodeId) -> bool {
+        node.0 != 0 && self.nodes.contains(&node.0)
+    }
+
+    /// The replica behind `node`.
+    #[inline]
+    pub fn next(&self, node: NodeId) -> Option<NodeId> {
+        let at = self.nodes.iter().position(|&n| n == node.0)?;
+        self.nodes.get(at + 1).filter(|&&n| n != 0).map(|&n| NodeId(n))
+    }
+
+    /// The replica before `node`.
+    #[inline]
+    pub fn previous(&self, node: NodeId) -> Option<NodeId> {
+        let at = self.nodes.iter().position(|&n| n == node.0)?;
+        Some(NodeId(self.nodes[at.checked_sub(1)?]))
+    }
+
+    /// The chain without a failed node; the order stays.
+    #[must_use]
+    pub fn without(&self, node: NodeId) -> Self {
+        let mut rest = Chain::default();
+        for (place, survivor) in rest.nodes.iter_mut().zip(self.nodes().filter(|&n| n != node)) {
+            *place = survivor.0;
+        }
+        rest
+    }
+}
+
+impl core::fmt::Debug for Chain {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.nodes().map(|n| n.0)).finish()
+    }
+}
+
+/// On whose behalf a chain signal acts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Actor {
+    /// The coordinator that the transaction belongs to.
+    pub coordinator: U32,
+    /// Which start of that coordinator's node.
+    pub incarnation: U32,
+    /// The coordinator that acts for it: itself, or its heir.
+    pub acting: U32,
+    /// The acting coordinator's own name for the transaction, returned in every answer.
+    pub record: U32,
+}
+
+/// With [`PrepareHead::flags`]: all other operations of the transaction are prepared and commit is asked: whoever may
+/// commits at once, in the later of `epoch` and its own newest epoch.
+pub const PREPARE_LAST: u16 = 1;
+
+/// Beginning of `PrepareRequest`; operations follow (operation.rs).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct PrepareHead {
+    /// The transaction.
+    pub transaction: U64,
+    /// With [`PREPARE_LAST`]: the epoch to commit in. On a forwarded prepare: the newest epoch of any commit at the
+    /// replicas before this one.
+    pub epoch: U64,
+    /// On whose behalf.
+    pub actor: Actor,
+    /// The API node's client, who gets the rows that are read.
+    pub api: U32,
+    /// Which life of the API node.
+    pub api_incarnation: U32,
+    /// The replicas of all these operations.
+    pub chain: Chain,
+    /// Flags of this file.
+    pub flags: U16,
+    /// Number of operations.
+    pub count: U16,
+}
+
+/// With [`PreparedHead::flags`]: the operations are committed already, in `epoch`.
+pub const PREPARED_COMMITTED: u16 = 1;
+
+/// Beginning of `PrepareConfirm` and `PrepareRefuse`; [`PreparedOperation`]s follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct PreparedHead {
+    /// The transaction.
+    pub transaction: U64,
+    /// The newest epoch of any commit at the chain's data managers once the locks were held; with
+    /// [`PREPARED_COMMITTED`] the commit epoch.
+    pub epoch: U64,
+    /// The acting coordinator's name for the transaction.
+    pub record: U32,
+    /// The replicas that hold the operations.
+    pub chain: Chain,
+    /// Flags of this file.
+    pub flags: U16,
+    /// Number of operations.
+    pub count: U16,
+}
+
+/// One operation of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct PreparedOperation {
+    /// Its number.
+    pub operation: U32,
+    /// Why it failed ([`crate::ErrorCode`]); 0 in a confirm.
+    pub code: U16,
+    /// Rows that were sent to the API node: 0 or 1.
+    pub rows: u8,
+    /// 1 if a record of the operation stays at the data manager and must be committed or aborted.
+    pub holds: u8,
+}
+
+/// `CommitRequest`, `CommitConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CommitBody {
+    /// The transaction.
+    pub transaction: U64,
+    /// Its epoch.
+    pub epoch: U64,
+    /// On whose behalf.
+    pub actor: Actor,
+    /// The operations with exactly this chain are meant, whatever survives of it.
+    pub chain: Chain,
+    /// The replicas of that chain that are alive, as the sender knows.
+    pub alive: Chain,
+    /// The first written operation, whose record becomes the marker; 0 if it is in another chain or none is needed.
+    pub marker: U32,
+}
+
+/// `AbortRequest`, `AbortConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct AbortBody {
+    /// The transaction.
+    pub transaction: U64,
+    /// On whose behalf.
+    pub actor: Actor,
+    /// The operations with exactly this chain are meant.
+    pub chain: Chain,
+    /// The replicas of that chain that are alive, as the sender knows.
+    pub alive: Chain,
+    /// Operations from this number on are undone; 1 undoes the transaction.
+    pub from: U32,
+}
+
+/// Beginning of `CompleteOrder` and `MarkersDropOrder`; transaction ids (u64) follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct TransactionList {
+    /// Number of transaction ids.
+    pub count: U32,
+}
+
+/// `UnlockOrder`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct UnlockOrder {
+    /// The transaction.
+    pub transaction: U64,
+    /// The read that took the lock.
+    pub operation: U32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_are_walked_both_ways() {
+        let chain = Chain::new(&[NodeId(3), NodeId(1), NodeId(2)]);
+        assert_eq!((chain.length(), chain.primary(), chain.last()), (3, NodeId(3), NodeId(2)));
+        assert_eq!(chain.next(NodeId(3)), Some(NodeId(1)));
+        assert_eq!(chain.next(NodeId(2)), None);
+        assert_eq!(chain.previous(NodeId(2)), Some(NodeId(1)));
+        assert_eq!(chain.previous(NodeId(3)), None);
+        assert_eq!(chain.next(NodeId(9)), None);
+        let rest = chain.without(NodeId(3));
+        assert_eq!(rest, Chain::new(&[NodeId(1), NodeId(2)]));
+        assert!(rest.without(NodeId(2)).is_only(NodeId(1)));
+        assert_eq!(rest.without(NodeId(1)).without(NodeId(2)).length(), 0);
+        assert!(!chain.contains(NodeId(0)));
+    }
+}

@@ -1,0 +1,191 @@
+//! Errors that a user can see: each has a number, a class and a sentence that says what to do.
+//!
+//! Numbers are NDB's where the meaning is the same, so that what people know still holds; ours begin at 20000. The
+//! list is append-only: a number never changes its meaning.
+
+use core::fmt;
+
+/// What a caller may do about an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorClass {
+    /// The same request may succeed a little later; nothing was changed.
+    Temporary,
+    /// The request can't be carried out with this data or state; the application decides.
+    Application,
+    /// Names a table, column or version that is not (or no longer) there.
+    Schema,
+    /// A configured limit is reached; the parameter is named.
+    Resources,
+    /// The request itself is malformed or not allowed.
+    Usage,
+    /// Whether the transaction was committed can't be said.
+    Unknown,
+    /// A bug of ours.
+    Internal,
+}
+
+macro_rules! errors {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $class:ident, $text:literal;)*) => {
+        /// The number of an error.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u16)]
+        pub enum ErrorCode {
+            $($(#[$doc])* #[doc = $text] $name = $number,)*
+        }
+
+        impl ErrorCode {
+            /// All errors, in order of their numbers.
+            pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$name,)*];
+
+            /// The error with a number; `None` if there is none.
+            pub fn from_number(number: u16) -> Option<Self> {
+                match number {
+                    $($number => Some(ErrorCode::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// What a caller may do about it.
+            pub fn class(self) -> ErrorClass {
+                match self {
+                    $(ErrorCode::$name => ErrorClass::$class,)*
+                }
+            }
+
+            /// What it means and what to do.
+            pub fn sentence(self) -> &'static str {
+                match self {
+                    $(ErrorCode::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+errors! {
+    OutOfTransactions = 233, Resources,
+        "All transaction records are in use: end some transactions, or raise MaxNoOfConcurrentTransactions.";
+    OutOfOperations = 234, Resources,
+        "All operation records are in use: use smaller transactions, or raise MaxNoOfConcurrentOperations.";
+    StaleTable = 241, Schema,
+        "The table has another version now: read its definition again.";
+    LockTimeout = 266, Temporary,
+        "A row lock was not granted within TransactionDeadlockDetectionTimeout: retry the transaction.";
+    Deadlock = 274, Temporary,
+        "The transaction was chosen to end a deadlock: retry it.";
+    InactiveTimeout = 277, Temporary,
+        "The transaction was idle longer than TransactionInactiveTimeout and was rolled back: retry it.";
+    NodeFailure = 286, Temporary,
+        "A data node failed during the transaction, which was rolled back: retry it.";
+    OutOfScans = 489, Resources,
+        "All scan records are in use: close some scans, or raise MaxNoOfConcurrentScans.";
+    NoSuchRow = 626, Application,
+        "There is no row with this key.";
+    DuplicateKey = 630, Application,
+        "There is a row with this key already.";
+    OutOfTables = 707, Resources,
+        "All table records are in use: drop some tables, or raise MaxNoOfTables.";
+    NoSuchTable = 723, Schema,
+        "There is no such table.";
+    TableExists = 721, Schema,
+        "There is a table of this name already.";
+    BadTableDefinition = 738, Usage,
+        "The table definition is not allowed.";
+    DataMemoryFull = 827, Resources,
+        "The data memory is full: delete rows, or raise DataMemory.";
+    ConditionFailed = 899, Application,
+        "The row does not fulfil the condition of the operation.";
+    SchemaBusy = 701, Temporary,
+        "Another schema change is under way: retry a little later.";
+    Overloaded = 1218, Temporary,
+        "The data node has more work than it can queue: retry a little later.";
+    ClusterFailure = 4009, Temporary,
+        "No data node is connected: retry when the cluster is reachable again.";
+    UnknownOutcome = 4012, Unknown,
+        "The connection was lost while the transaction was being committed: it is committed or rolled back, which is not known.";
+    ConnectionLost = 4002, Temporary,
+        "The connection to the data node was lost and the transaction was rolled back: retry it.";
+    TransactionAborted = 4350, Temporary,
+        "The transaction was rolled back before: begin a new one.";
+    WrongProtocol = 20001, Usage,
+        "The peer speaks another protocol version.";
+    WrongCluster = 20002, Usage,
+        "The peer belongs to another cluster.";
+    NoFreeNodeId = 20003, Resources,
+        "No node id is free for another client: close some, or raise MaxNoOfApiConnections.";
+    BadHandshake = 20004, Usage,
+        "The connection did not begin with Vinga's greeting.";
+    HandshakeTimeout = 20005, Usage,
+        "The connection sent no complete greeting in time.";
+    MalformedFrame = 20006, Usage,
+        "The bytes received are no frame: the connection is closed.";
+    UnexpectedSignal = 20007, Usage,
+        "A client may not send this signal.";
+    MalformedSignal = 20008, Usage,
+        "The signal's body is not what its number says.";
+    NotYourTransaction = 20009, Usage,
+        "The transaction belongs to another client.";
+    NoSuchTransaction = 20010, Usage,
+        "There is no such open transaction.";
+    AbsurdEpoch = 20011, Usage,
+        "The epoch that the client claims to have seen lies far in the future: the connection is closed.";
+    BadRow = 20012, Usage,
+        "The row does not fit the table's columns.";
+    BadKey = 20013, Usage,
+        "The key does not fit the table's primary key.";
+    BadProgram = 20014, Usage,
+        "The filter or update program is not allowed.";
+    NumericOverflow = 20015, Application,
+        "The result of the arithmetic does not fit the column.";
+    Moved = 20016, Temporary,
+        "The row is served by another data node now: read the partition map again.";
+    NoSuchScan = 20017, Usage,
+        "There is no such open scan.";
+    ScanTimeout = 20018, Temporary,
+        "The scan was idle longer than TransactionInactiveTimeout and was closed: begin it again.";
+    SlowReader = 20019, Usage,
+        "The client does not read its answers: the connection is closed.";
+    ClientSilent = 20020, Usage,
+        "Nothing came from the client for four heartbeats: the connection is closed.";
+    TooManyOperations = 20021, Usage,
+        "The request holds more operations than one signal may.";
+    NotSupportedYet = 20022, Usage,
+        "This is not supported yet.";
+    NodeStopping = 20023, Temporary,
+        "The data node is stopping.";
+    ClusterRestarted = 20024, Unknown,
+        "The cluster was restarted: what was under way is committed or rolled back, which is not known.";
+    NodeIdInUse = 20025, Usage,
+        "Another client with this node id is connected.";
+    TooManyColumns = 20026, Usage,
+        "More columns were selected than the table has.";
+    InternalError = 20099, Internal,
+        "Something that must not happen has happened: please report it with the node's log.";
+}
+
+impl ErrorCode {
+    /// Whether the whole transaction may simply be tried again.
+    pub fn is_retryable(self) -> bool {
+        self.class() == ErrorClass::Temporary
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:?}): {}", *self as u16, self.class(), self.sentence())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_unique_and_found() {
+        for &code in ErrorCode::ALL {
+            assert_eq!(ErrorCode::from_number(code as u16), Some(code));
+            assert!(code.sentence().ends_with('.'));
+        }
+        assert_eq!(ErrorCode::from_number(0), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! One operation of a transaction, as it stands in a train from the API node and in `PrepareRequest`.
+//!
+//! ```text
+//!   OperationHead, then its sections without gaps:
+//!     key        key_bytes       (none for an insert or write: their image holds it)
+//!     body       body_bytes      insert, write: row image; update: update program; forwarded: after-image
+//!     selection  columns * u16   reads: which columns, in which order; ALL_COLUMNS: the whole image, no list
+//!     filter     filter_bytes    condition on the row; an operation whose row fails it is refused
+//! ```
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What an operation does. The numbers are those of the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum OperationKind {
+    /// Reads the committed row, or the transaction's own version of it; no lock.
+    ReadCommitted = 0,
+    /// Reads under a shared lock that is held to the end of the transaction.
+    ReadShared = 1,
+    /// Reads under an exclusive lock that is held to the end of the transaction.
+    ReadExclusive = 2,
+    /// Adds a row; a row with its key must not exist.
+    Insert = 3,
+    /// Runs an update program on a row that must exist.
+    Update = 4,
+    /// Adds a row or replaces it.
+    Write = 5,
+    /// Removes a row that must exist.
+    Delete = 6,
+    /// Lets go of the lock of the read whose number stands in the body (u32), if nothing was changed under it.
+    Unlock = 7,
+}
+
+impl OperationKind {
+    /// The kind with a number; `None` if there is none.
+    #[inline]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => OperationKind::ReadCommitted,
+            1 => OperationKind::ReadShared,
+            2 => OperationKind::ReadExclusive,
+            3 => OperationKind::Insert,
+            4 => OperationKind::Update,
+            5 => OperationKind::Write,
+            6 => OperationKind::Delete,
+            7 => OperationKind::Unlock,
+            _ => return None,
+        })
+    }
+
+    /// Whether it changes the row.
+    #[inline]
+    pub fn is_change(self) -> bool {
+        match self {
+            OperationKind::Insert | OperationKind::Update | OperationKind::Write | OperationKind::Delete => {
+                true
+            }
+            OperationKind::ReadCommitted
+            | OperationKind::ReadShared
+            | OperationKind::ReadExclusive
+            | OperationKind::Unlock => false,
+        }
+    }
+
+    /// Whether it answers with a row.
+    #[inline]
+    pub fn is_read(self) -> bool {
+        matches!(
+            self,
+            OperationKind::ReadCommitted | OperationKind::ReadShared | OperationKind::ReadExclusive
+        )
+    }
+}
+
+/// In `columns`: the whole row image is wanted.
+pub const ALL_COLUMNS: u16 = u16::MAX;
+
+/// Flag: an error of this operation alone leaves the transaction open; without it, it rolls the transaction back.
+pub const FLAG_ERROR_IS_LOCAL: u8 = 1;
+/// Flag: `body` is the after-image, `row` the row id (set when a replica forwards to the next one).
+pub const FLAG_FORWARDED: u8 = 2;
+
+/// The fixed part of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct OperationHead {
+    /// Version of the table's definition that the sender knows.
+    pub version: U64,
+    /// Hash of the key. 0 from an API node; the coordinator fills it in.
+    pub hash: U64,
+    /// The table.
+    pub table: U32,
+    /// The operation's number in its transaction, from 1, ascending.
+    pub number: U32,
+    /// Row id; only with [`FLAG_FORWARDED`].
+    pub row: U32,
+    /// [`OperationKind`].
+    pub kind: u8,
+    /// Flags of this file.
+    pub flags: u8,
+    /// Bytes of the key.
+    pub key_bytes: U16,
+    /// Bytes of the body.
+    pub body_bytes: U16,
+    /// Number of selected columns, or [`ALL_COLUMNS`].
+    pub columns: U16,
+    /// Bytes of the filter program.
+    pub filter_bytes: U16,
+    /// Zero.
+    pub unused: U16,
+}
+
+/// An operation in place.
+#[derive(Clone, Copy)]
+pub struct Operation<'a> {
+    /// The fixed part.
+    pub head: &'a OperationHead,
+    /// The key's bytes.
+    pub key: &'a [u8],
+    /// The body's bytes.
+    pub body: &'a [u8],
+    /// The selected columns, as little-endian u16s.
+    pub selection: &'a [U16],
+    /// The filter program.
+    pub filter: &'a [u8],
+}
+
+impl<'a> Operation<'a> {
+    /// Reads the operation at the front of `bytes` and moves `bytes` behind it; `None` if it is not whole.
+    #[inline]
+    pub fn take(bytes: &mut &'a [u8]) -> Option<Self> {
+        let (head, rest) = OperationHead::ref_from_prefix(bytes).ok()?;
+        let (key, rest) = rest.split_at_checked(usize::from(head.key_bytes.get()))?;
+        let (body, rest) = rest.split_at_checked(usize::from(head.body_bytes.get()))?;
+        let columns = match head.columns.get() {
+            ALL_COLUMNS => 0,
+            n => usize::from(n),
+        };
+        let (selection, rest) = <[U16]>::ref_from_prefix_with_elems(rest, columns).ok()?;
+        let (filter, rest) = rest.split_at_checked(usize::from(head.filter_bytes.get()))?;
+        *bytes = rest;
+        Some(Operation { head, key, body, selection, filter })
+    }
+
+    /// What it does; `None` if the number is unknown.
+    #[inline]
+    pub fn kind(&self) -> Option<OperationKind> {
+        OperationKind::from_number(self.head.kind)
+    }
+}

@@ -1,0 +1,95 @@
+//! Scans of committed rows: between an API node and the data manager that owns a fragment.
+//!
+//! | signal | from | to | meaning |
+//! |---|---|---|---|
+//! | `ScanOpenRequest` | API node | data manager | scan one partition of a table, begin with a batch |
+//! | `ScanNextRequest` | API node | data manager | the next batch |
+//! | `ScanCloseOrder` | API node | data manager | no more is wanted |
+//! | `ScanConfirm` | data manager | API node | rows; the last frame of a batch says so, the last of the scan too |
+//! | `ScanRefuse` | data manager | API node | the scan is over, with an error and how far it came |
+//!
+//! A scan goes through the rows in the order of their row ids. It is named by the API node's node id and `scan`, which
+//! the API node chooses. A batch is bounded in rows and bytes; it may come as several frames. A scan with a
+//! transaction's id sees that transaction's own changes with lower operation numbers than `operation`, and no others of
+//! its own (so it never meets what was changed because of it).
+//!
+//! ```text
+//!   ScanOpenRequest:  ScanOpenHead, columns * u16, filter
+//!   ScanConfirm:      ScanAnswer, then `count` times u16 length and the row (image or selection)
+//! ```
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Beginning of `ScanOpenRequest`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct ScanOpenHead {
+    /// Version of the table's definition that the API node knows.
+    pub version: U64,
+    /// Transaction whose own changes count; 0 for none.
+    pub transaction: U64,
+    /// The API node's name for the scan.
+    pub scan: U32,
+    /// The table.
+    pub table: U32,
+    /// Own changes from this operation number on do not count.
+    pub operation: U32,
+    /// Rows with this row id and above are scanned: 0 for all, else where an earlier scan came to.
+    pub from_row: U32,
+    /// Bytes of rows after which a batch ends.
+    pub batch_bytes: U32,
+    /// Rows after which the whole scan ends; 0 for no limit.
+    pub limit: U32,
+    /// The partition.
+    pub partition: U16,
+    /// Rows after which a batch ends, at least 1.
+    pub batch_rows: U16,
+    /// Number of selected columns, or [`crate::operation::ALL_COLUMNS`].
+    pub columns: U16,
+    /// Bytes of the filter program.
+    pub filter_bytes: U16,
+}
+
+/// `ScanNextRequest` and `ScanCloseOrder`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct ScanBody {
+    /// The API node's name for the scan.
+    pub scan: U32,
+}
+
+/// The batch ends with this frame; `ScanNextRequest` may follow.
+pub const SCAN_BATCH_END: u16 = 1;
+/// The scan ends with this frame, and its record is gone.
+pub const SCAN_END: u16 = 2;
+
+/// Beginning of `ScanConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct ScanAnswer {
+    /// Newest epoch of any commit at this data manager.
+    pub epoch: U64,
+    /// The API node's name for the scan.
+    pub scan: U32,
+    /// The row id from which a new scan would go on behind these rows.
+    pub next_row: U32,
+    /// Number of rows in this frame.
+    pub count: U16,
+    /// Flags of this file.
+    pub flags: U16,
+}
+
+/// `ScanRefuse`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct ScanRefusal {
+    /// The API node's name for the scan.
+    pub scan: U32,
+    /// The row id from which a new scan would go on.
+    pub next_row: U32,
+    /// Why: [`crate::ErrorCode`].
+    pub code: U16,
+    /// Zero.
+    pub unused: U16,
+}

@@ -1,0 +1,137 @@
+//! The numbers of all signals. Append-only.
+
+macro_rules! signals {
+    ($($name:ident = $number:literal, $origin:ident;)*) => {
+        /// Which signal a frame is. Families: `…Request` is answered by exactly one `…Confirm` or `…Refuse`; `…Order`
+        /// has no answer; `…Report` is news.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u16)]
+        #[allow(missing_docs, reason = "each is described in the file of its protocol")]
+        pub enum SignalNumber {
+            $($name = $number,)*
+        }
+
+        impl SignalNumber {
+            /// All signals.
+            pub const ALL: &'static [SignalNumber] = &[$(SignalNumber::$name,)*];
+
+            /// The signal with a number; `None` if this version knows none.
+            #[inline]
+            pub fn from_number(number: u16) -> Option<Self> {
+                match number {
+                    $($number => Some(SignalNumber::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// Who may send it.
+            #[inline]
+            pub fn origin(self) -> Origin {
+                match self {
+                    $(SignalNumber::$name => Origin::$origin,)*
+                }
+            }
+        }
+    };
+}
+
+/// Who may send a signal. Frames from an API node with another origin close the connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// An API node.
+    Api,
+    /// A block of a data node.
+    Node,
+    /// A driver (the edge or the simulator), to a block of its own node.
+    Driver,
+    /// Either side.
+    Any,
+}
+
+signals! {
+    // handshake.rs: first frames of a connection
+    HelloRequest = 1, Api;
+    HelloConfirm = 2, Node;
+    HelloRefuse = 3, Node;
+    // membership.rs
+    ApiConnectRequest = 10, Driver;
+    ApiConnectConfirm = 11, Node;
+    ApiConnectRefuse = 12, Node;
+    ApiDisconnectedReport = 13, Driver;
+    ApiConnectionClosedOrder = 14, Node;
+    ApiConnectionClosedConfirm = 15, Node;
+    ApiFailedOrder = 16, Node;
+    ApiFailedConfirm = 17, Node;
+    HeartbeatRequest = 18, Api;
+    HeartbeatConfirm = 19, Node;
+    NodeFailedOrder = 20, Node;
+    CloseConnectionOrder = 21, Node;
+    // epoch.rs
+    EpochOrder = 30, Node;
+    // key_read.rs
+    KeyReadRequest = 40, Api;
+    KeyReadConfirm = 41, Node;
+    KeyReadRefuse = 42, Node;
+    // transaction.rs
+    TransactionRequest = 50, Api;
+    TransactionConfirm = 51, Node;
+    TransactionRefuse = 52, Node;
+    TransactionRowReport = 53, Node;
+    OutcomeRequest = 54, Api;
+    OutcomeConfirm = 55, Node;
+    OutcomesSeenOrder = 56, Api;
+    // commit.rs
+    PrepareRequest = 60, Node;
+    PrepareConfirm = 61, Node;
+    PrepareRefuse = 62, Node;
+    CommitRequest = 63, Node;
+    CommitConfirm = 64, Node;
+    AbortRequest = 65, Node;
+    AbortConfirm = 66, Node;
+    CompleteOrder = 67, Node;
+    MarkersDropOrder = 68, Node;
+    UnlockOrder = 69, Node;
+    // scan.rs
+    ScanOpenRequest = 80, Api;
+    ScanNextRequest = 81, Api;
+    ScanCloseOrder = 82, Api;
+    ScanConfirm = 83, Node;
+    ScanRefuse = 84, Node;
+    // dictionary.rs
+    CreateTableRequest = 100, Api;
+    CreateTableConfirm = 101, Node;
+    CreateTableRefuse = 102, Node;
+    DropTableRequest = 103, Api;
+    DropTableConfirm = 104, Node;
+    DropTableRefuse = 105, Node;
+    DescribeTableRequest = 106, Api;
+    DescribeTableConfirm = 107, Node;
+    DescribeTableRefuse = 108, Node;
+    ListTablesRequest = 109, Api;
+    ListTablesConfirm = 110, Node;
+    TableAddRequest = 111, Node;
+    TableAddConfirm = 112, Node;
+    TableAddRefuse = 113, Node;
+    TableStopRequest = 114, Node;
+    TableStopConfirm = 115, Node;
+    TableRemoveRequest = 116, Node;
+    TableRemoveConfirm = 117, Node;
+    // info.rs
+    InfoRequest = 130, Any;
+    InfoConfirm = 131, Node;
+    // kernel: a block's timer
+    TimerReport = 140, Driver;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_again() {
+        for &signal in SignalNumber::ALL {
+            assert_eq!(SignalNumber::from_number(signal as u16), Some(signal));
+        }
+        assert_eq!(SignalNumber::from_number(0), None);
+    }
+}

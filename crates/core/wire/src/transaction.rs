@@ -1,0 +1,172 @@
+//! Transactions: between an API node and the coordinator that it picked.
+//!
+//! | signal | from | to | meaning |
+//! |---|---|---|---|
+//! | `TransactionRequest` | API node | coordinator | a train of operations, and what to do when they are done |
+//! | `TransactionRowReport` | data manager | API node | the row of one read of a train, or that there is none |
+//! | `TransactionConfirm` | coordinator | API node | the train is done; the transaction is open, committed or rolled back as asked |
+//! | `TransactionRefuse` | coordinator | API node | the transaction was rolled back, by the error of the first cause; or there is none |
+//! | `OutcomeRequest` / `OutcomeConfirm` | API node / coordinator | | was it committed? (after a lost connection) |
+//! | `OutcomesSeenOrder` | API node | coordinator | outcomes up to a number are known, forget them |
+//!
+//! A transaction begins with a train that has [`FLAG_START`] and ends with [`FLAG_COMMIT`] or [`FLAG_ROLLBACK`]; a train
+//! may be all of it. There is one train of a transaction under way at a time. Every final answer (committed or rolled
+//! back) is numbered per API node and coordinator; the API node tells with each later train, or when idle with
+//! `OutcomesSeenOrder`, up to which number it has seen them all. What was not confirmed can be asked for.
+//!
+//! ```text
+//!   TransactionRequest:    TransactionHead, then `count` operations (operation.rs)
+//!   TransactionConfirm:    TransactionAnswer, then `errors` times OperationError: operations that failed alone
+//!   TransactionRefuse:     TransactionAnswer with `error` set
+//!   TransactionRowReport:  TransactionRow, then the row
+//! ```
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Operations of one train, at most.
+pub const OPERATIONS_MAX: usize = 1024;
+
+/// The transaction begins with this train.
+pub const FLAG_START: u16 = 1;
+/// Commit when all operations of the train have succeeded.
+pub const FLAG_COMMIT: u16 = 2;
+/// Roll back (the train has no operations).
+pub const FLAG_ROLLBACK: u16 = 4;
+/// Roll back only the operations from number `rollback_from` on, before the operations of this train; locks stay.
+pub const FLAG_ROLLBACK_TO: u16 = 8;
+
+/// Beginning of `TransactionRequest`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct TransactionHead {
+    /// [`vinga_base::TransactionId`].
+    pub transaction: U64,
+    /// Newest epoch that the API node has seen in this incarnation of the cluster.
+    pub epoch_seen: U64,
+    /// The API node's tag for the answer.
+    pub request: U32,
+    /// All outcomes of this coordinator up to this number are known to the API node.
+    pub outcomes_seen: U32,
+    /// First operation number that [`FLAG_ROLLBACK_TO`] undoes.
+    pub rollback_from: U32,
+    /// Flags of this file.
+    pub flags: U16,
+    /// Number of operations.
+    pub count: U16,
+}
+
+/// What has become of a transaction. The numbers are those of the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Outcome {
+    /// It goes on.
+    Open = 0,
+    /// It is committed.
+    Committed = 1,
+    /// It is rolled back.
+    RolledBack = 2,
+    /// Only in `OutcomeConfirm`: this coordinator knows nothing of it, so it was never committed, or confirmed before.
+    NotFound = 3,
+}
+
+impl Outcome {
+    /// The outcome with a number; `None` if there is none.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Outcome::Open,
+            1 => Outcome::Committed,
+            2 => Outcome::RolledBack,
+            3 => Outcome::NotFound,
+            _ => return None,
+        })
+    }
+}
+
+/// `TransactionConfirm` and `TransactionRefuse`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct TransactionAnswer {
+    /// The transaction.
+    pub transaction: U64,
+    /// Its commit epoch if committed, else the newest epoch seen by its operations.
+    pub epoch: U64,
+    /// The API node's tag of the train.
+    pub request: U32,
+    /// Number of this outcome; 0 if the transaction is open.
+    pub outcome_number: U32,
+    /// Operation that caused the rollback; 0 if none did.
+    pub failed_operation: U32,
+    /// Why it was rolled back: [`crate::ErrorCode`], 0 if nothing failed.
+    pub error: U16,
+    /// Number of [`OperationError`]s that follow.
+    pub errors: U16,
+    /// Number of rows that data managers have sent for this train.
+    pub rows: U16,
+    /// [`Outcome`].
+    pub outcome: u8,
+    /// Low byte of the view.
+    pub view: u8,
+}
+
+/// An operation that failed alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct OperationError {
+    /// Its number.
+    pub operation: U32,
+    /// Why: [`crate::ErrorCode`].
+    pub code: U16,
+}
+
+/// Beginning of `TransactionRowReport`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct TransactionRow {
+    /// The transaction.
+    pub transaction: U64,
+    /// Newest epoch of any commit at the data manager.
+    pub epoch: U64,
+    /// The operation that read it.
+    pub operation: U32,
+    /// Bytes of the row; [`crate::key_read::NO_ROW`] if there is none.
+    pub row_bytes: U16,
+    /// Zero.
+    pub unused: U16,
+}
+
+/// `OutcomeRequest`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct OutcomeRequest {
+    /// The transaction that is asked for.
+    pub transaction: U64,
+    /// The API node's tag for the answer.
+    pub request: U32,
+}
+
+/// `OutcomeConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct OutcomeConfirm {
+    /// The transaction.
+    pub transaction: U64,
+    /// Its commit epoch, 0 if it is not committed.
+    pub epoch: U64,
+    /// The API node's tag.
+    pub request: U32,
+    /// Number of the outcome, 0 if not found.
+    pub outcome_number: U32,
+    /// [`Outcome`].
+    pub outcome: u8,
+    /// Zero.
+    pub unused: [u8; 3],
+}
+
+/// `OutcomesSeenOrder`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct OutcomesSeenOrder {
+    /// All outcomes up to this number are known.
+    pub outcomes_seen: U32,
+}
