@@ -1,1 +1,24 @@
+//! What a block is, and the turn of the thread that runs blocks.
+//!
+//! A *block* owns its state and changes it only by handling signals. It sees the world through a [`Context`]: the tick
+//! of this turn, a way to send, timers, a seeded generator, a log. It has no other door. An [`Executor`] hosts the
+//! blocks of one thread (through [`Host`]) and is fed frames by a *driver*: the edge, with real sockets and a real
+//! clock, or the simulator. Both run exactly the code of this crate.
 #![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod context;
+pub mod executor;
+pub mod mutation;
+pub mod outbox;
+pub mod timers;
+pub mod trace_ring;
+
+pub use context::{Context, LogEntry, LogLevel};
+pub use executor::{Executor, Host, Origin, Prefetch, Rejected};
+pub use mutation::Mutation;
+pub use outbox::{LaneId, Outbox, Routes};
+pub use timers::Tick;

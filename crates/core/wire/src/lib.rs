@@ -22,6 +22,7 @@ pub mod info;
 pub mod key_read;
 pub mod membership;
 pub mod operation;
+pub mod partition;
 pub mod scan;
 pub mod signal;
 pub mod transaction;

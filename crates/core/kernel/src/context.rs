@@ -1,0 +1,157 @@
+//! The world as a block sees it.
+
+use crate::mutation::{self, Mutation};
+use crate::outbox::Outbox;
+use crate::timers::{Tick, Timer, Timers};
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use vinga_base::View;
+use vinga_wire::{Address, FrameWriter, SignalNumber};
+
+/// How much a log entry matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LogLevel {
+    /// Something failed that somebody should look at.
+    Error,
+    /// Something unusual that was dealt with.
+    Warning,
+    /// Something that happens seldom and is worth knowing.
+    Info,
+}
+
+/// One line for the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogEntry {
+    /// How much it matters.
+    pub level: LogLevel,
+    /// Who says so.
+    pub block: Address,
+    /// What happened.
+    pub text: String,
+}
+
+/// Log entries of one turn, at most: a flood is cut, and said to be.
+pub const LOG_ENTRIES_MAX: usize = 64;
+
+/// What a block may do while it handles a signal.
+pub struct Context<'a> {
+    pub(crate) now: Tick,
+    pub(crate) own: Address,
+    pub(crate) trace: u32,
+    pub(crate) shared: &'a mut Shared,
+}
+
+/// What all blocks of a thread share through their contexts.
+pub(crate) struct Shared {
+    pub outbox: Outbox,
+    pub timers: Timers,
+    pub random: fastrand::Rng,
+    pub log: Vec<LogEntry>,
+    pub view: View,
+    pub slice_units: u32,
+    pub mutation: Option<Mutation>,
+    pub probes: Option<BTreeSet<&'static str>>,
+}
+
+impl Context<'_> {
+    /// The tick of this turn.
+    #[inline]
+    pub fn now(&self) -> Tick {
+        self.now
+    }
+
+    /// The address of the block that is handling.
+    #[inline]
+    pub fn own(&self) -> Address {
+        self.own
+    }
+
+    /// The same world as seen by another block of this thread, for a host that tells several of them.
+    pub fn for_block(&mut self, own: Address) -> Context<'_> {
+        Context { now: self.now, own, trace: self.trace, shared: self.shared }
+    }
+
+    /// The view that this thread is in.
+    #[inline]
+    pub fn view(&self) -> View {
+        self.shared.view
+    }
+
+    /// Enters a newer view; only the block that handles `NodeFailedOrder` for its thread calls it.
+    pub fn enter_view(&mut self, view: View) {
+        assert!(view >= self.shared.view, "views only grow");
+        self.shared.view = view;
+    }
+
+    /// Begins a signal to `receiver`. It is sent when the writer is dropped.
+    #[inline]
+    pub fn frame(&mut self, number: SignalNumber, receiver: Address) -> FrameWriter<'_> {
+        let view = self.shared.view.0 as u8;
+        FrameWriter::begin(
+            self.shared.outbox.buffer_for(receiver),
+            number,
+            view,
+            receiver,
+            self.own,
+            self.trace,
+        )
+    }
+
+    /// Whether so much waits on the way to `receiver` that work for it should be refused.
+    #[inline]
+    pub fn is_congested(&self, receiver: Address) -> bool {
+        self.shared.outbox.is_congested(receiver)
+    }
+
+    /// Whether `receiver`'s node is connected (always true for blocks of the own node).
+    pub fn is_reachable(&self, receiver: Address) -> bool {
+        self.shared.outbox.is_reachable(receiver)
+    }
+
+    /// Sends `TimerReport` with this token to the block itself, after a span of time.
+    pub fn send_after(&mut self, span: Tick, token: u64) {
+        let timer = Timer { owner: self.own, token };
+        self.shared.timers.set(self.now + span, timer);
+    }
+
+    /// The thread's generator, seeded by the driver.
+    pub fn random(&mut self) -> &mut fastrand::Rng {
+        &mut self.shared.random
+    }
+
+    /// How many units of work (rows looked at, say) a slice of long work may do.
+    #[inline]
+    pub fn slice_units(&self) -> u32 {
+        self.shared.slice_units
+    }
+
+    /// Writes a line to the log.
+    pub fn log(&mut self, level: LogLevel, text: fmt::Arguments<'_>) {
+        let log = &mut self.shared.log;
+        match log.len() {
+            0..LOG_ENTRIES_MAX => log.push(LogEntry { level, block: self.own, text: text.to_string() }),
+            LOG_ENTRIES_MAX => log.push(LogEntry {
+                level: LogLevel::Warning,
+                block: self.own,
+                text: "more was to be logged in this turn than fits".to_string(),
+            }),
+            _ => {}
+        }
+    }
+
+    /// Whether this run breaks that rule on purpose; the constant `false` outside of mutation builds.
+    #[inline(always)]
+    pub fn is_mutated(&self, mutation: Mutation) -> bool {
+        mutation::is_on(self.shared.mutation, mutation)
+    }
+
+    /// Notes that a rare branch was met, so that the simulator can tell which were not.
+    #[inline]
+    pub fn probe(&mut self, name: &'static str) {
+        if let Some(probes) = &mut self.shared.probes {
+            probes.insert(name);
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! The turn of a thread: frames in, frames out.
+//!
+//! A driver repeats: [`Executor::begin_turn`] with the clock's tick; [`Executor::feed`] with what came from sockets and
+//! rings; [`Executor::finish_turn`], which runs due timers and one slice of long work; then it moves what stands in the
+//! outbox's lanes to where it belongs. Within a turn the tick stands still.
+//!
+//! Frames are taken in *batches* of up to [`BATCH_FRAMES`]: first the host may prefetch the index lines of all of them,
+//! then the rows, then they are handled one by one in their order; so the cache misses of one overlap with those of
+//! the others. A prefetch changes nothing, so a stale one costs time and never correctness. After each batch the local
+//! lane is drained in the same way, until it is empty: a request that needs no other thread is finished in its turn.
+//! Every chain of local signals ends because each signal of a protocol leads to later ones of the same protocol only;
+//! what could go on without end (a scan) is long work, done in slices.
+//!
+//! Frames between data nodes carry the low byte of the sender's view. One of a newer view than this thread's is parked
+//! until the thread has handled the failures that lead to that view (02, view rule).
+
+use crate::context::{Context, LogEntry, Shared};
+use crate::mutation::Mutation;
+use crate::outbox::{LaneId, Outbox};
+use crate::timers::{Tick, Timers};
+use crate::trace_ring::TraceRing;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use vinga_base::{NodeId, View};
+use vinga_wire::frame::{FrameError, Frames};
+use vinga_wire::{
+    Address, BlockNumber, ErrorCode, Frame, FrameWriter, Header, SignalNumber, U16, U32, U64, signal,
+};
+use zerocopy::IntoBytes;
+
+/// Frames of a batch, at most. Measured: more than this hides no further misses (docs/decisions/0001-spike.md).
+pub const BATCH_FRAMES: usize = 64;
+
+/// The two prefetch passes over a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prefetch {
+    /// Index lines.
+    Index,
+    /// Rows, found by the index lines of the first pass.
+    Row,
+}
+
+/// The blocks of one thread.
+pub trait Host {
+    /// Called once, before the first frame.
+    fn start(&mut self, cx: &mut Context<'_>);
+
+    /// Prefetches what handling `frame` will touch; may do nothing.
+    fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>);
+
+    /// Hands a frame to the block instance that it is for.
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>);
+
+    /// Does one slice of each long work that is under way; says whether there is more to do.
+    fn slice(&mut self, cx: &mut Context<'_>) -> bool;
+}
+
+/// Where fed bytes came from, which decides what is believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Another thread of this node, or this thread's driver.
+    Node,
+    /// Another data node.
+    Peer,
+    /// An API node's connection: every frame is checked.
+    Api(NodeId),
+}
+
+/// Why bytes of an API node were refused: its connection must be closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rejected {
+    /// What to tell and to log.
+    pub code: ErrorCode,
+    /// The number of the offending signal, 0 if the bytes were no frame.
+    pub signal: u16,
+}
+
+const EMPTY_HEADER: Header = Header {
+    length: U32::ZERO,
+    number: U16::ZERO,
+    flags: 0,
+    view: 0,
+    receiver: U32::ZERO,
+    sender: U32::ZERO,
+    trace: U32::ZERO,
+};
+
+/// Runs the blocks of one thread.
+pub struct Executor<H> {
+    host: H,
+    shared: Shared,
+    own_node: NodeId,
+    now: Tick,
+    trace: TraceRing,
+    /// The local lane's frames while they are handled.
+    draining: Vec<u8>,
+    /// Frames of newer views.
+    parked: Vec<u8>,
+    /// Frames that were parked stand in the local lane since the last drain.
+    unparked: bool,
+    handled: u64,
+}
+
+impl<H: Host> Executor<H> {
+    /// An executor for `host`, in view 1 of its node. The driver gives the seed.
+    pub fn new(own_node: NodeId, host: H, outbox: Outbox, seed: u64, now: Tick) -> Self {
+        let shared = Shared {
+            outbox,
+            timers: Timers::default(),
+            random: fastrand::Rng::with_seed(seed),
+            log: Vec::new(),
+            view: View(1),
+            slice_units: 512,
+            mutation: None,
+            probes: None,
+        };
+        let mut executor = Executor {
+            host,
+            shared,
+            own_node,
+            now,
+            trace: TraceRing::default(),
+            draining: Vec::with_capacity(64 * 1024),
+            parked: Vec::new(),
+            unparked: false,
+            handled: 0,
+        };
+        let mut cx = Context { now, own: Address::NONE, trace: 0, shared: &mut executor.shared };
+        executor.host.start(&mut cx);
+        executor
+    }
+
+    /// Begins a turn.
+    pub fn begin_turn(&mut self, now: Tick) {
+        self.now = self.now.max(now);
+    }
+
+    /// Handles all whole frames at the front of `bytes` and says how many bytes they took; the driver keeps the rest
+    /// until more has come.
+    ///
+    /// # Errors
+    /// The bytes of an API node break a rule; frames before the offending one have been handled.
+    pub fn feed(&mut self, bytes: &[u8], origin: Origin) -> Result<usize, Rejected> {
+        let mut consumed = 0;
+        loop {
+            let mut batch = [Frame { header: &EMPTY_HEADER, body: &[] }; BATCH_FRAMES];
+            let mut count = 0;
+            let mut rejected = None;
+            while count < BATCH_FRAMES {
+                match self.accept(&bytes[consumed..], origin) {
+                    Ok(Some(frame)) => {
+                        consumed += frame.length();
+                        batch[count] = frame;
+                        count += 1;
+                    }
+                    Ok(None) => break,
+                    Err(why) => {
+                        rejected = Some(why);
+                        break;
+                    }
+                }
+            }
+            self.handle_batch(&batch[..count], origin);
+            self.drain_local();
+            if let Some(rejected) = rejected {
+                return Err(rejected);
+            }
+            if count < BATCH_FRAMES {
+                return Ok(consumed);
+            }
+        }
+    }
+
+    /// The next frame, checked as its origin demands.
+    #[inline]
+    fn accept<'b>(&self, bytes: &'b [u8], origin: Origin) -> Result<Option<Frame<'b>>, Rejected> {
+        let frame = match Frame::first(bytes) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Ok(None),
+            Err(FrameError::Length(_) | FrameError::Unaligned(_)) => {
+                return Err(Rejected { code: ErrorCode::MalformedFrame, signal: 0 });
+            }
+        };
+        if let Origin::Api(api) = origin {
+            let reject = |code| Err(Rejected { code, signal: frame.header.number.get() });
+            let from_api = frame
+                .signal()
+                .is_some_and(|s| matches!(s.origin(), signal::Origin::Api | signal::Origin::Any));
+            let sender = frame.sender();
+            if !from_api || sender.node() != api || sender.block() != Some(BlockNumber::Api) {
+                return reject(ErrorCode::UnexpectedSignal);
+            }
+            let receiver = frame.receiver();
+            if receiver.node() != self.own_node || self.shared.outbox.routes.thread_of(receiver).is_none() {
+                return reject(ErrorCode::UnexpectedSignal);
+            }
+        }
+        Ok(Some(frame))
+    }
+
+    fn handle_batch(&mut self, batch: &[Frame<'_>], origin: Origin) {
+        if batch.len() > 1 {
+            for frame in batch {
+                self.host.prefetch(Prefetch::Index, frame);
+            }
+            for frame in batch {
+                self.host.prefetch(Prefetch::Row, frame);
+            }
+        }
+        for frame in batch {
+            self.dispatch(frame, origin);
+        }
+    }
+
+    #[inline]
+    fn dispatch(&mut self, frame: &Frame<'_>, origin: Origin) {
+        let receiver = frame.receiver();
+        let is_here = receiver.node() == self.own_node
+            && self.shared.outbox.routes.thread_of(receiver) == Some(self.shared.outbox.routes.own_thread());
+        if !is_here {
+            // It came in on this thread's connection, or is meant for one of them: pass it on as it is.
+            append(self.shared.outbox.buffer_for(receiver), frame);
+            return;
+        }
+        if !matches!(origin, Origin::Api(_)) && self.is_of_newer_view(frame) {
+            append(&mut self.parked, frame);
+            return;
+        }
+        if self.unparked {
+            // The frames that were parked are older and wait in the local lane: keep the order.
+            append(self.shared.outbox.lane_mut(LaneId::LOCAL), frame);
+            return;
+        }
+        self.trace.record(self.now, frame);
+        self.handled += 1;
+        let view = self.shared.view;
+        let mut cx = Context {
+            now: self.now,
+            own: receiver,
+            trace: frame.header.trace.get(),
+            shared: &mut self.shared,
+        };
+        self.host.handle(&mut cx, frame);
+        if self.shared.view != view {
+            self.unpark();
+        }
+    }
+
+    /// Views are compared by their low byte: a thread is never more than 127 views behind.
+    #[inline]
+    fn is_of_newer_view(&self, frame: &Frame<'_>) -> bool {
+        let ahead = frame.header.view.wrapping_sub(self.shared.view.0 as u8) as i8;
+        ahead > 0
+            && frame.signal() != Some(SignalNumber::NodeFailedOrder)
+            && frame.sender().block() != Some(BlockNumber::Api)
+    }
+
+    /// Puts parked frames in front of everything that is in the local lane: they are older.
+    fn unpark(&mut self) {
+        if self.parked.is_empty() {
+            return;
+        }
+        self.unparked = true;
+        let mut parked = core::mem::take(&mut self.parked);
+        let local = self.shared.outbox.lane_mut(LaneId::LOCAL);
+        parked.extend_from_slice(local);
+        *local = parked;
+    }
+
+    fn drain_local(&mut self) {
+        while !self.shared.outbox.lane(LaneId::LOCAL).is_empty() {
+            let mut draining = core::mem::take(&mut self.draining);
+            core::mem::swap(&mut draining, self.shared.outbox.lane_mut(LaneId::LOCAL));
+            self.unparked = false;
+            let mut frames = Frames(&draining);
+            loop {
+                let mut batch = [Frame { header: &EMPTY_HEADER, body: &[] }; BATCH_FRAMES];
+                let mut count = 0;
+                for (place, frame) in batch.iter_mut().zip(&mut frames) {
+                    *place = frame;
+                    count += 1;
+                }
+                self.handle_batch(&batch[..count], Origin::Node);
+                if count < BATCH_FRAMES {
+                    break;
+                }
+            }
+            draining.clear();
+            self.draining = draining;
+        }
+    }
+
+    /// Runs due timers and one slice of long work; says whether long work is left, so that the driver does not sleep.
+    pub fn finish_turn(&mut self) -> bool {
+        while let Some(timer) = self.shared.timers.pop_due(self.now) {
+            let local = self.shared.outbox.lane_mut(LaneId::LOCAL);
+            let driver = Address::new(self.own_node, BlockNumber::Driver, 0);
+            let view = self.shared.view.0 as u8;
+            FrameWriter::begin(local, SignalNumber::TimerReport, view, timer.owner, driver, 0)
+                .put(&U64::new(timer.token));
+        }
+        self.drain_local();
+        let mut cx = Context { now: self.now, own: Address::NONE, trace: 0, shared: &mut self.shared };
+        let more = self.host.slice(&mut cx);
+        self.drain_local();
+        more
+    }
+
+    /// When the driver must begin a turn at the latest, even if nothing comes.
+    pub fn next_due(&self) -> Option<Tick> {
+        self.shared.timers.next_due()
+    }
+
+    /// The outgoing lanes.
+    pub fn outbox(&mut self) -> &mut Outbox {
+        &mut self.shared.outbox
+    }
+
+    /// Log entries since the last call.
+    pub fn take_log(&mut self) -> Vec<LogEntry> {
+        core::mem::take(&mut self.shared.log)
+    }
+
+    /// Whether there is anything in the log.
+    pub fn has_log(&self) -> bool {
+        !self.shared.log.is_empty()
+    }
+
+    /// Breaks a rule on purpose (mutation builds only).
+    pub fn set_mutation(&mut self, mutation: Option<Mutation>) {
+        self.shared.mutation = mutation;
+    }
+
+    /// Begins to note probes.
+    pub fn collect_probes(&mut self) {
+        self.shared.probes = Some(BTreeSet::new());
+    }
+
+    /// The probes met so far.
+    pub fn probes(&self) -> impl Iterator<Item = &'static str> {
+        self.shared.probes.iter().flatten().copied()
+    }
+
+    /// Sets how many units of work a slice may do. The edge adapts it to measured turns, the simulator takes it from
+    /// the seed.
+    pub fn set_slice_units(&mut self, units: u32) {
+        self.shared.slice_units = units.max(1);
+    }
+
+    /// The last signals.
+    pub fn trace(&self) -> &TraceRing {
+        &self.trace
+    }
+
+    /// The blocks.
+    pub fn host(&self) -> &H {
+        &self.host
+    }
+
+    /// The blocks, for the driver's own needs (statistics, tests).
+    pub fn host_mut(&mut self) -> &mut H {
+        &mut self.host
+    }
+
+    /// Signals handled since the start.
+    pub fn handled(&self) -> u64 {
+        self.handled
+    }
+
+    /// Whether nothing waits: no local frame, no parked frame.
+    pub fn is_idle(&self) -> bool {
+        self.parked.is_empty() && self.shared.outbox.lane(LaneId::LOCAL).is_empty()
+    }
+
+    /// Bytes of frames that wait for a newer view.
+    pub fn parked_bytes(&self) -> usize {
+        self.parked.len()
+    }
+}
+
+#[inline]
+fn append(buffer: &mut Vec<u8>, frame: &Frame<'_>) {
+    buffer.extend_from_slice(frame.header.as_bytes());
+    buffer.extend_from_slice(frame.body);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outbox::Routes;
+    use alloc::vec;
+    use core::cell::RefCell;
+    use vinga_wire::frame::HEADER_BYTES;
+
+    const NODE: NodeId = NodeId(1);
+    const TC: Address = Address::new(NODE, BlockNumber::Coordinator, 0);
+    const API: Address = Address::new(NodeId(200), BlockNumber::Api, 0);
+
+    /// Notes what it is given; answers `OutcomeRequest` by a local signal, which answers the API node.
+    #[derive(Default)]
+    struct Echo {
+        prefetched: RefCell<Vec<u32>>,
+        handled: Vec<(SignalNumber, u32)>,
+        slices: u32,
+    }
+
+    impl Host for Echo {
+        fn start(&mut self, _: &mut Context<'_>) {}
+
+        fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>) {
+            if pass == Prefetch::Index {
+                self.prefetched.borrow_mut().push(frame.header.trace.get());
+            }
+        }
+
+        fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+            let signal = frame.signal().unwrap();
+            self.handled.push((signal, frame.header.trace.get()));
+            match signal {
+                SignalNumber::OutcomeRequest => drop(cx.frame(SignalNumber::CompleteOrder, TC)),
+                SignalNumber::CompleteOrder => {
+                    drop(cx.frame(SignalNumber::OutcomeConfirm, API));
+                    cx.send_after(Tick(10), 5);
+                }
+                SignalNumber::NodeFailedOrder => cx.enter_view(View(2)),
+                _ => {}
+            }
+        }
+
+        fn slice(&mut self, _: &mut Context<'_>) -> bool {
+            self.slices += 1;
+            false
+        }
+    }
+
+    fn executor() -> (Executor<Echo>, LaneId) {
+        let mut routes = Routes::new(NODE, 0);
+        routes.add_instance(BlockNumber::Coordinator, 0);
+        let mut outbox = Outbox::new(routes, 1, 1000);
+        let lane = outbox.open_lane(0);
+        outbox.routes.set_node(API.node(), Some(lane));
+        (Executor::new(NODE, Echo::default(), outbox, 1, Tick(0)), lane)
+    }
+
+    fn frames(number: SignalNumber, sender: Address, view: u8, traces: core::ops::Range<u32>) -> Vec<u8> {
+        let mut bytes = vec![];
+        for trace in traces {
+            FrameWriter::begin(&mut bytes, number, view, TC, sender, trace);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_turn_finishes_what_it_began() {
+        let (mut executor, lane) = executor();
+        let bytes = frames(SignalNumber::OutcomeRequest, API, 0, 0..100);
+        executor.begin_turn(Tick(5));
+        // Half a frame at the end stays with the driver.
+        let consumed = executor.feed(&bytes[..bytes.len() - 4], Origin::Api(API.node())).unwrap();
+        assert_eq!(consumed, bytes.len() - HEADER_BYTES);
+        assert!(!executor.finish_turn());
+        let answers: Vec<u32> = Frames(executor.outbox().lane(lane)).map(|f| f.header.trace.get()).collect();
+        assert_eq!(answers, (0..99).collect::<Vec<u32>>());
+        let of = |e: &Executor<Echo>, s| e.host().handled.iter().filter(|(n, _)| *n == s).count();
+        assert_eq!(of(&executor, SignalNumber::CompleteOrder), 99);
+        assert_eq!(of(&executor, SignalNumber::TimerReport), 0);
+        assert_eq!(executor.next_due(), Some(Tick(15)));
+        executor.begin_turn(Tick(15));
+        executor.finish_turn();
+        assert_eq!(of(&executor, SignalNumber::TimerReport), 99);
+        assert_eq!(executor.host().slices, 2);
+        assert!(executor.is_idle());
+    }
+
+    #[test]
+    fn what_an_api_node_may_not_send_is_rejected() {
+        let (mut executor, _) = executor();
+        let api = Origin::Api(API.node());
+        let rejected = |e: &mut Executor<Echo>, bytes: &[u8]| e.feed(bytes, api).unwrap_err();
+        let internal = frames(SignalNumber::CommitRequest, API, 0, 0..1);
+        assert_eq!(rejected(&mut executor, &internal).code, ErrorCode::UnexpectedSignal);
+        let forged = frames(SignalNumber::OutcomeRequest, TC, 0, 0..1);
+        assert_eq!(rejected(&mut executor, &forged).code, ErrorCode::UnexpectedSignal);
+        let mut unknown = frames(SignalNumber::OutcomeRequest, API, 0, 0..1);
+        unknown[4..6].copy_from_slice(&9999u16.to_le_bytes());
+        assert_eq!(
+            rejected(&mut executor, &unknown),
+            Rejected { code: ErrorCode::UnexpectedSignal, signal: 9999 }
+        );
+        let mut nobody = frames(SignalNumber::OutcomeRequest, API, 0, 0..1);
+        nobody[8..10].copy_from_slice(&7u16.to_le_bytes());
+        assert_eq!(rejected(&mut executor, &nobody).code, ErrorCode::UnexpectedSignal);
+        assert_eq!(rejected(&mut executor, &[0xff; 64]).code, ErrorCode::MalformedFrame);
+        assert!(executor.host().handled.is_empty());
+    }
+
+    #[test]
+    fn frames_of_a_newer_view_wait() {
+        let (mut executor, _) = executor();
+        let peer = Address::new(NodeId(2), BlockNumber::Coordinator, 0);
+        executor.feed(&frames(SignalNumber::EpochOrder, peer, 2, 10..12), Origin::Peer).unwrap();
+        executor.feed(&frames(SignalNumber::EpochOrder, peer, 1, 12..13), Origin::Peer).unwrap();
+        assert!(!executor.is_idle());
+        // The failure and a later frame of the newer view in one batch: the parked ones still come first.
+        let mut batch = frames(SignalNumber::NodeFailedOrder, TC, 2, 13..14);
+        batch.extend(frames(SignalNumber::EpochOrder, peer, 2, 14..15));
+        executor.feed(&batch, Origin::Peer).unwrap();
+        let order: Vec<u32> = executor.host().handled.iter().map(|&(_, trace)| trace).collect();
+        assert_eq!(order, [12, 13, 10, 11, 14]);
+        assert!(executor.is_idle());
+    }
+
+    #[test]
+    fn each_pass_sees_the_whole_batch() {
+        let (mut executor, _) = executor();
+        executor.feed(&frames(SignalNumber::EpochOrder, TC, 1, 0..70), Origin::Node).unwrap();
+        assert_eq!(*executor.host().prefetched.borrow(), (0..70).collect::<Vec<u32>>());
+        assert_eq!(executor.handled(), 70);
+    }
+}

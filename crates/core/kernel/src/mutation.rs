@@ -1,0 +1,66 @@
+//! Deliberate bugs: each breaks one rule of the protocols, so that a run of the simulator can show that its checkers
+//! notice. They exist only in builds with the feature `mutations`; in all others [`is_on`] is the constant `false`.
+
+macro_rules! mutations {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        /// A rule to be broken.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Mutation {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Mutation {
+            /// All of them.
+            pub const ALL: &'static [Mutation] = &[$(Mutation::$name,)*];
+
+            /// The name by which the simulator's command line knows it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Mutation::$name => $text,)*
+                }
+            }
+
+            /// The mutation of that name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|m| m.name() == name)
+            }
+        }
+    };
+}
+
+mutations! {
+    /// The coordinator tells the API node "committed" when the first replica has committed, not the primary.
+    AnswerBeforePrimary = "answer-before-primary";
+    /// The coordinator sends `Abort` to every replica at once instead of along the chain (P6).
+    AbortToEveryReplica = "abort-to-every-replica";
+    /// A backup that becomes primary goes on hiding what it has committed but not completed (P8).
+    PromotedHidesCommitted = "promoted-hides-committed";
+    /// A forwarded `Prepare` does not settle the earlier operations on its row (P8b, P25).
+    ForwardedDoesNotSettle = "forwarded-does-not-settle";
+    /// A backup removes the hash entry of a deleted row at commit, while it still shows the row (P22).
+    BackupUnindexesAtCommit = "backup-unindexes-at-commit";
+    /// A scan sees own changes whatever their operation number (P23).
+    ScanSeesLaterOwnChanges = "scan-sees-later-own-changes";
+    /// A shared lock does not keep an exclusive one out.
+    SharedDoesNotBlockExclusive = "shared-does-not-block-exclusive";
+    /// A partial rollback forgets the newest of the operations that it should undo.
+    PartialRollbackKeepsLast = "partial-rollback-keeps-last";
+    /// The outcome of a transaction is forgotten as soon as it was sent (P10).
+    OutcomeForgottenWhenSent = "outcome-forgotten-when-sent";
+    /// A coordinator gives out its own epoch without regard to those of the operations (P26).
+    EpochIgnoresOperations = "epoch-ignores-operations";
+    /// When an API node fails, its locks stay.
+    ApiFailureKeepsLocks = "api-failure-keeps-locks";
+    /// A stale table version is accepted.
+    StaleVersionAccepted = "stale-version-accepted";
+    /// A backup shows the new version of a row at commit instead of at complete.
+    BackupShowsAtCommit = "backup-shows-at-commit";
+    /// Waiters of a row that ceased to exist are dropped.
+    WaitersOfVanishedRowLost = "waiters-of-vanished-row-lost";
+}
+
+/// Whether `mutation` is the one that was chosen for this run.
+#[inline(always)]
+pub fn is_on(chosen: Option<Mutation>, mutation: Mutation) -> bool {
+    cfg!(feature = "mutations") && chosen == Some(mutation)
+}

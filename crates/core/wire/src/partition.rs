@@ -1,0 +1,106 @@
+//! Which data managers own a key: table-independent for now, every table is cut into the same partitions.
+//!
+//! The hash chooses one of 3,840 buckets, the bucket belongs to a partition, the partition has a chain of replicas. A
+//! client, a coordinator and a data manager each hold a copy of the map and compare its version.
+
+use crate::address::{Address, BlockNumber};
+use crate::commit::Chain;
+use crate::handshake::{PartitionPlace, Topology};
+use alloc::vec::Vec;
+use vinga_base::hash::{HASH_MAP_BUCKETS, KeyHash};
+use vinga_base::{NodeId, PartitionId};
+
+/// Who owns one partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The data manager's instance, on every node of the chain.
+    pub instance: u16,
+    /// The nodes, primary first.
+    pub chain: Chain,
+}
+
+impl Place {
+    /// The data manager that answers for the partition.
+    #[inline]
+    pub fn primary(&self) -> Address {
+        Address::new(self.chain.primary(), BlockNumber::DataManager, self.instance)
+    }
+}
+
+/// See the head of this file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionMap {
+    version: u32,
+    buckets: Vec<u16>,
+    places: Vec<Place>,
+}
+
+impl PartitionMap {
+    /// The map of a topology. The topology comes from a data node and is well-formed; nodes that no partition names
+    /// do not matter.
+    pub fn new(topology: &Topology) -> Self {
+        let places: Vec<Place> = topology.partitions.iter().map(place).collect();
+        assert!(!places.is_empty(), "a cluster has at least one partition");
+        let buckets = (0..HASH_MAP_BUCKETS).map(|bucket| (bucket % places.len() as u32) as u16).collect();
+        PartitionMap { version: topology.version, buckets, places }
+    }
+
+    /// The version of the map.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The partition of a key.
+    #[inline]
+    pub fn partition(&self, hash: KeyHash) -> PartitionId {
+        PartitionId(self.buckets[hash.map_bucket() as usize])
+    }
+
+    /// Who owns a partition.
+    #[inline]
+    pub fn place(&self, partition: PartitionId) -> &Place {
+        &self.places[usize::from(partition.0)]
+    }
+
+    /// All partitions in order.
+    pub fn places(&self) -> impl ExactSizeIterator<Item = (PartitionId, &Place)> {
+        self.places.iter().enumerate().map(|(i, place)| (PartitionId(i as u16), place))
+    }
+
+    /// Takes a failed node out of every chain: the next replica becomes primary.
+    pub fn remove_node(&mut self, node: NodeId) {
+        self.version += 1;
+        for place in &mut self.places {
+            place.chain = place.chain.without(node);
+        }
+    }
+}
+
+fn place(place: &PartitionPlace) -> Place {
+    let nodes: Vec<NodeId> = place.chain.iter().map(|&n| NodeId(n)).collect();
+    Place { instance: place.instance, chain: Chain::new(&nodes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn every_partition_gets_its_share() {
+        let topology = Topology {
+            version: 4,
+            partitions: (0..8).map(|instance| PartitionPlace { instance, chain: vec![1, 2] }).collect(),
+            ..Topology::default()
+        };
+        let mut map = PartitionMap::new(&topology);
+        let mut counts = vec![0; 8];
+        for key in 0..80_000u64 {
+            counts[usize::from(map.partition(KeyHash::of(&key.to_le_bytes())).0)] += 1;
+        }
+        assert!(counts.iter().all(|&c| (9_000..11_000).contains(&c)), "{counts:?}");
+        map.remove_node(NodeId(1));
+        assert_eq!(map.place(PartitionId(3)).primary(), Address::new(NodeId(2), BlockNumber::DataManager, 3));
+        assert_eq!(map.version(), 5);
+    }
+}
