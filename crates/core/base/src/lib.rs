@@ -10,6 +10,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod hash;
+pub mod id_map;
 pub mod ids;
 pub mod page_pool;
 pub mod pool;

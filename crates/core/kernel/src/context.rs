@@ -8,7 +8,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use vinga_base::View;
-use vinga_wire::{Address, FrameWriter, SignalNumber};
+use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
 
 /// How much a log entry matters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -71,6 +71,12 @@ impl Context<'_> {
     /// The same world as seen by another block of this thread, for a host that tells several of them.
     pub fn for_block(&mut self, own: Address) -> Context<'_> {
         Context { now: self.now, own, trace: self.trace, shared: self.shared }
+    }
+
+    /// The address of this thread's driver.
+    pub fn driver(&self) -> Address {
+        let routes = &self.shared.outbox.routes;
+        Address::new(routes.own_node(), BlockNumber::Driver, routes.own_thread())
     }
 
     /// The view that this thread is in.

@@ -71,6 +71,11 @@ impl Routes {
         Some(self.nodes[usize::from(node.0)]).filter(|&lane| lane != LaneId::NOWHERE)
     }
 
+    /// This node.
+    pub fn own_node(&self) -> NodeId {
+        self.own_node
+    }
+
     /// This thread's index.
     pub fn own_thread(&self) -> u16 {
         self.own_thread

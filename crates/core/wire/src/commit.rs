@@ -197,11 +197,18 @@ pub struct PreparedOperation {
     pub operation: U32,
     /// Why it failed ([`crate::ErrorCode`]); 0 in a confirm.
     pub code: U16,
-    /// Rows that were sent to the API node: 0 or 1.
-    pub rows: u8,
-    /// 1 if a record of the operation stays at the data manager and must be committed or aborted.
-    pub holds: u8,
+    /// Flags of this file.
+    pub flags: u8,
+    /// Zero.
+    pub unused: u8,
 }
+
+/// A row report was sent to the API node for this operation.
+pub const OPERATION_SENT_ROW: u8 = 1;
+/// A record of the operation stays at the data manager: it must be committed or aborted.
+pub const OPERATION_HOLDS: u8 = 2;
+/// The operation was marked [`crate::operation::FLAG_ERROR_IS_LOCAL`].
+pub const OPERATION_ERROR_IS_LOCAL: u8 = 4;
 
 /// `CommitRequest`, `CommitConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
