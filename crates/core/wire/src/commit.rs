@@ -183,10 +183,14 @@ pub struct PreparedHead {
     pub record: U32,
     /// The replicas that hold the operations.
     pub chain: Chain,
+    /// The data manager's instance on each of them.
+    pub instance: U16,
     /// Flags of this file.
     pub flags: U16,
     /// Number of operations.
     pub count: U16,
+    /// Zero.
+    pub unused: U16,
 }
 
 /// One operation of an answer.
@@ -201,6 +205,14 @@ pub struct PreparedOperation {
     pub flags: u8,
     /// Zero.
     pub unused: u8,
+}
+
+impl PreparedOperation {
+    /// The `count` operations behind a [`PreparedHead`]; `None` if they are not all there.
+    #[inline]
+    pub fn list(bytes: &[u8], count: u16) -> Option<&[Self]> {
+        <[Self]>::ref_from_prefix_with_elems(bytes, usize::from(count)).ok().map(|(list, _)| list)
+    }
 }
 
 /// A row report was sent to the API node for this operation.
@@ -226,6 +238,10 @@ pub struct CommitBody {
     pub alive: Chain,
     /// The first written operation, whose record becomes the marker; 0 if it is in another chain or none is needed.
     pub marker: U32,
+    /// The data manager's instance on each node of the chain.
+    pub instance: U16,
+    /// Zero.
+    pub unused: U16,
 }
 
 /// `AbortRequest`, `AbortConfirm`.
@@ -242,6 +258,10 @@ pub struct AbortBody {
     pub alive: Chain,
     /// Operations from this number on are undone; 1 undoes the transaction.
     pub from: U32,
+    /// The data manager's instance on each node of the chain.
+    pub instance: U16,
+    /// Zero.
+    pub unused: U16,
 }
 
 /// Beginning of `CompleteOrder` and `MarkersDropOrder`; transaction ids (u64) follow.

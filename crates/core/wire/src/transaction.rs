@@ -167,6 +167,8 @@ pub struct OutcomeConfirm {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct OutcomesSeenOrder {
+    /// Any transaction id of the API node's incarnation; only its owner part counts.
+    pub owner: U64,
     /// All outcomes up to this number are known.
     pub outcomes_seen: U32,
 }

@@ -1,0 +1,145 @@
+//! Data managers answer.
+
+use crate::Coordinator;
+use crate::ending::Cause;
+use crate::transaction::State;
+use vinga_base::pool::Handle;
+use vinga_base::{Epoch, TransactionId};
+use vinga_kernel::{Context, Mutation};
+use vinga_wire::commit::{
+    AbortBody, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARED_COMMITTED,
+    PreparedHead, PreparedOperation,
+};
+use vinga_wire::{ErrorCode, Frame};
+impl Coordinator {
+    pub(crate) fn on_prepare_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (head, rest) = frame.head::<PreparedHead>()?;
+        let answers = PreparedOperation::list(rest, head.count.get())?;
+        let Some(handle) = self.find_answered(head) else { return Some(()) };
+        let transaction = &mut self.transactions[handle];
+        if !cx.is_mutated(Mutation::EpochIgnoresOperations) {
+            transaction.epoch = transaction.epoch.max(Epoch(head.epoch.get()));
+        }
+        let mut holds = false;
+        for answer in answers {
+            transaction.rows += u16::from(answer.flags & OPERATION_SENT_ROW != 0);
+            holds |= answer.flags & OPERATION_HOLDS != 0;
+        }
+        if head.flags.get() & PREPARED_COMMITTED != 0 {
+            transaction.epoch = Epoch(head.epoch.get());
+            self.finish_committed(cx, handle);
+            return Some(());
+        }
+        if holds {
+            self.note_hold(handle, head);
+        }
+        self.operations_answered(cx, handle, answers.len() as u32);
+        Some(())
+    }
+
+    pub(crate) fn on_prepare_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (head, rest) = frame.head::<PreparedHead>()?;
+        let answers = PreparedOperation::list(rest, head.count.get())?;
+        let Some(handle) = self.find_answered(head) else { return Some(()) };
+        let transaction = &mut self.transactions[handle];
+        transaction.epoch = transaction.epoch.max(Epoch(head.epoch.get()));
+        let mut fatal = None;
+        for answer in answers {
+            let code = ErrorCode::from_number(answer.code.get()).unwrap_or(ErrorCode::InternalError);
+            let number = answer.operation.get();
+            transaction.rows += u16::from(answer.flags & OPERATION_SENT_ROW != 0);
+            if answer.flags & OPERATION_ERROR_IS_LOCAL != 0 {
+                transaction.errors.push((number, code));
+            } else if fatal.is_none() {
+                fatal = Some(Cause::operation(code, number));
+            }
+        }
+        match fatal {
+            // The data manager has said that it did not commit.
+            Some(cause) => self.roll_back(cx, handle, cause),
+            None => self.operations_answered(cx, handle, answers.len() as u32),
+        }
+        Some(())
+    }
+
+    /// The transaction that waits for this answer; `None` if it does not wait any more.
+    #[inline]
+    fn find_answered(&self, head: &PreparedHead) -> Option<Handle> {
+        let handle = self.find_record(head.record.get(), TransactionId(head.transaction.get()))?;
+        matches!(self.transactions[handle].state, State::Preparing { .. }).then_some(handle)
+    }
+
+    fn note_hold(&mut self, handle: Handle, head: &PreparedHead) {
+        let mut next = self.transactions[handle].participants;
+        while let Some(at) = next {
+            let participant = &mut self.participants[at];
+            next = participant.next;
+            if participant.place.chain == head.chain && participant.place.instance == head.instance.get() {
+                participant.holds = true;
+            }
+        }
+    }
+
+    /// So many operations or partial rollbacks have been answered.
+    pub(crate) fn operations_answered(&mut self, cx: &mut Context<'_>, handle: Handle, count: u32) {
+        let State::Preparing { outstanding, .. } = &mut self.transactions[handle].state else {
+            unreachable!("only a preparing transaction waits for answers")
+        };
+        *outstanding = outstanding.checked_sub(count).expect("no operation is answered twice");
+        if *outstanding == 0 {
+            self.train_is_done(cx, handle);
+        }
+    }
+
+    pub(crate) fn on_commit_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (body, _) = frame.head::<CommitBody>()?;
+        let id = TransactionId(body.transaction.get());
+        let Some(handle) = self.find_record(body.actor.record.get(), id) else { return Some(()) };
+        if let State::Committing { outstanding } = self.transactions[handle].state
+            && self.participant_ended(handle, body.chain, body.instance.get())
+        {
+            self.transactions[handle].state = State::Committing { outstanding: outstanding - 1 };
+            if outstanding == 1 {
+                self.complete(handle);
+                self.finish_committed(cx, handle);
+            }
+        }
+        Some(())
+    }
+
+    pub(crate) fn on_abort_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (body, _) = frame.head::<AbortBody>()?;
+        let id = TransactionId(body.transaction.get());
+        let Some(handle) = self.find_record(body.actor.record.get(), id) else { return Some(()) };
+        match self.transactions[handle].state {
+            State::Preparing { .. } if body.from.get() > 1 => self.operations_answered(cx, handle, 1),
+            State::RollingBack { outstanding } if body.from.get() == 1 => {
+                if self.participant_ended(handle, body.chain, body.instance.get()) {
+                    self.transactions[handle].state = State::RollingBack { outstanding: outstanding - 1 };
+                    if outstanding == 1 {
+                        self.finish_rolled_back(cx, handle);
+                    }
+                }
+            }
+            // An answer to a partial rollback that was overtaken by the whole one.
+            State::Open { .. }
+            | State::Preparing { .. }
+            | State::Committing { .. }
+            | State::RollingBack { .. } => {}
+        }
+        Some(())
+    }
+
+    /// Marks the participant as ended; false if it was already, or is none.
+    fn participant_ended(&mut self, handle: Handle, chain: vinga_wire::commit::Chain, instance: u16) -> bool {
+        let mut next = self.transactions[handle].participants;
+        while let Some(at) = next {
+            let participant = &mut self.participants[at];
+            if participant.place.chain == chain && participant.place.instance == instance {
+                return !core::mem::replace(&mut participant.ended, true);
+            }
+            next = participant.next;
+        }
+        false
+    }
+}

@@ -1,0 +1,169 @@
+//! API nodes as a coordinator knows them, and the outcomes that they have not confirmed.
+//!
+//! Every final answer to an API node is numbered; the outcome is kept in a list until the API node says that it has
+//! seen all up to some number. So an API node that lost a connection can ask, and learns the truth as long as this
+//! coordinator's node lives. (If that node dies too, the heir answers from the markers at the data managers.)
+
+use crate::transaction::Place;
+use crate::{Coordinator, close_api_node};
+use alloc::collections::{BTreeMap, VecDeque};
+use vinga_base::{Epoch, TransactionId};
+use vinga_kernel::{Context, Mutation};
+use vinga_wire::transaction::{Outcome, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U32, U64};
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    pub id: TransactionId,
+    /// The commit epoch; `None` if it was rolled back.
+    pub epoch: Option<Epoch>,
+    /// Where a marker is left.
+    pub marker: Option<Place>,
+}
+
+/// One incarnation of an API node.
+#[derive(Default)]
+pub struct Client {
+    /// Open transactions.
+    pub open: u32,
+    /// Outcomes given so far: the number of the newest.
+    pub outcome_number: u32,
+    /// Outcomes that are not confirmed, oldest first; the last has `outcome_number`.
+    pub outcomes: VecDeque<Ended>,
+    /// Who is told when the last open transaction has ended (the connection is closed).
+    pub closing: Option<Address>,
+}
+
+/// All API nodes, by [`TransactionId::owner`] (node id and low bits of the incarnation).
+#[derive(Default)]
+pub struct Clients {
+    by_owner: BTreeMap<u32, Client>,
+}
+
+impl Clients {
+    /// The client of a transaction; made if it was not known.
+    #[inline]
+    pub fn of(&mut self, id: TransactionId) -> &mut Client {
+        self.by_owner.entry(id.owner()).or_default()
+    }
+
+    pub fn get_mut(&mut self, owner: u32) -> Option<&mut Client> {
+        self.by_owner.get_mut(&owner)
+    }
+
+    pub fn remove(&mut self, owner: u32) -> Option<Client> {
+        self.by_owner.remove(&owner)
+    }
+
+    pub fn unconfirmed(&self) -> usize {
+        self.by_owner.values().map(|c| c.outcomes.len()).sum()
+    }
+}
+
+impl Client {
+    /// Numbers an outcome and keeps it.
+    #[inline]
+    pub fn push(&mut self, ended: Ended) -> u32 {
+        self.outcome_number = self.outcome_number.wrapping_add(1);
+        self.outcomes.push_back(ended);
+        self.outcome_number
+    }
+
+    /// Takes the oldest outcome if its number is not above `seen`. Numbers may wrap; the list is far shorter than half
+    /// their range, and a number that lies ahead confirms nothing.
+    #[inline]
+    fn pop_seen(&mut self, seen: u32) -> Option<Ended> {
+        let unconfirmed = self.outcome_number.wrapping_sub(seen);
+        if (unconfirmed as usize) < self.outcomes.len() { self.outcomes.pop_front() } else { None }
+    }
+}
+
+impl Coordinator {
+    /// Forgets outcomes that an API node has seen.
+    #[inline]
+    pub(crate) fn confirm_outcomes(&mut self, owner: u32, seen: u32) {
+        let Some(client) = self.clients.get_mut(owner) else { return };
+        while let Some(ended) = client.pop_seen(seen) {
+            if let Some(marker) = ended.marker {
+                let live = self.routing.alive(marker.chain);
+                self.marker_drops.extend(live.nodes().map(|node| (marker.at(node), ended.id)));
+            }
+        }
+    }
+
+    pub(crate) fn on_outcomes_seen_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<OutcomesSeenOrder>()?;
+        let owner = TransactionId(order.owner.get()).owner();
+        if owner >> 16 != u32::from(frame.sender().node().0) {
+            close_api_node(
+                cx,
+                frame.sender().node(),
+                ErrorCode::NotYourTransaction,
+                frame.header.number.get(),
+            );
+            return Some(());
+        }
+        self.confirm_outcomes(owner, order.outcomes_seen.get());
+        Some(())
+    }
+
+    /// Was it committed? If it is still under way the answer waits for its end.
+    pub(crate) fn on_outcome_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (question, _) = frame.head::<OutcomeRequest>()?;
+        let id = TransactionId(question.transaction.get());
+        let asker = frame.sender();
+        if id.api() != asker.node() {
+            close_api_node(cx, asker.node(), ErrorCode::NotYourTransaction, frame.header.number.get());
+            return Some(());
+        }
+        let request = question.request.get();
+        if let Some(handle) = self.find(id) {
+            cx.probe("outcome asked while the transaction is under way");
+            self.transactions[handle].asked = Some((asker, request));
+            return Some(());
+        }
+        let found = self.clients.get_mut(id.owner()).and_then(|client| {
+            let newest_first = client.outcomes.iter().rev().position(|ended| ended.id == id)?;
+            let ended = client.outcomes[client.outcomes.len() - 1 - newest_first];
+            Some((ended, client.outcome_number.wrapping_sub(newest_first as u32)))
+        });
+        let (outcome, epoch, number) = match found {
+            Some((Ended { epoch: Some(epoch), .. }, number)) => (Outcome::Committed, epoch, number),
+            Some((Ended { epoch: None, .. }, number)) => (Outcome::RolledBack, Epoch(0), number),
+            None => (Outcome::NotFound, Epoch(0), 0),
+        };
+        send_outcome(cx, asker, request, id, outcome, epoch, number);
+        Some(())
+    }
+
+    /// Keeps an outcome until it is confirmed and returns its number.
+    pub(crate) fn keep_outcome(&mut self, cx: &Context<'_>, ended: Ended) -> u32 {
+        let client = self.clients.of(ended.id);
+        let number = client.push(ended);
+        if cx.is_mutated(Mutation::OutcomeForgottenWhenSent) {
+            client.outcomes.clear();
+        }
+        number
+    }
+}
+
+/// Answers a question about an outcome.
+pub fn send_outcome(
+    cx: &mut Context<'_>,
+    asker: Address,
+    request: u32,
+    id: TransactionId,
+    outcome: Outcome,
+    epoch: Epoch,
+    number: u32,
+) {
+    cx.frame(SignalNumber::OutcomeConfirm, asker).put(&OutcomeConfirm {
+        transaction: U64::new(id.0),
+        epoch: U64::new(epoch.0),
+        request: U32::new(request),
+        outcome_number: U32::new(number),
+        outcome: outcome as u8,
+        unused: [0; 3],
+    });
+}

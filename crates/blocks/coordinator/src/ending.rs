@@ -1,0 +1,217 @@
+//! Commit and rollback, once decided, and what the API node is told.
+
+use crate::Coordinator;
+use crate::clients::{Ended, send_outcome};
+use crate::train::actor;
+use crate::transaction::{State, Transaction};
+use vinga_base::Epoch;
+use vinga_base::pool::Handle;
+use vinga_kernel::{Context, Mutation};
+use vinga_wire::commit::{AbortBody, CommitBody};
+use vinga_wire::transaction::{OperationError, Outcome, TransactionAnswer};
+use vinga_wire::{ErrorCode, SignalNumber, U16, U32, U64};
+
+/// Why a transaction is rolled back.
+#[derive(Clone, Copy, Debug)]
+pub struct Cause {
+    code: Option<ErrorCode>,
+    operation: u32,
+}
+
+impl Cause {
+    /// The API node wished it.
+    pub fn asked() -> Self {
+        Cause { code: None, operation: 0 }
+    }
+
+    /// An error that no single operation is to blame for.
+    pub fn error(code: ErrorCode) -> Self {
+        Cause { code: Some(code), operation: 0 }
+    }
+
+    /// An operation failed.
+    pub fn operation(code: ErrorCode, operation: u32) -> Self {
+        Cause { code: Some(code), operation }
+    }
+}
+
+impl Coordinator {
+    /// All operations of a train have been answered, none fatally.
+    pub(crate) fn train_is_done(&mut self, cx: &mut Context<'_>, handle: Handle) {
+        let State::Preparing { commit, .. } = self.transactions[handle].state else {
+            unreachable!("a train is done only while preparing")
+        };
+        if commit {
+            self.commit(cx, handle);
+            return;
+        }
+        let transaction = &mut self.transactions[handle];
+        transaction.state = State::Open { since: cx.now() };
+        answer(cx, transaction, Outcome::Open, 0);
+    }
+
+    /// Decides: commit. The epoch is not below that of anything the transaction saw, replaced or followed.
+    fn commit(&mut self, cx: &mut Context<'_>, handle: Handle) {
+        let actor = actor(cx.own(), &self.settings, handle);
+        let own_node = self.settings.node;
+        let transaction = &mut self.transactions[handle];
+        transaction.epoch = transaction.epoch.max(self.epoch);
+        if cx.is_mutated(Mutation::EpochIgnoresOperations) {
+            transaction.epoch = self.epoch;
+        }
+        let mut outstanding = 0;
+        let mut next = transaction.participants;
+        while let Some(at) = next {
+            let participant = &self.participants[at];
+            next = participant.next;
+            if !participant.holds {
+                continue;
+            }
+            outstanding += 1;
+            let replicas = participant.replicas();
+            let marker = match transaction.first_change {
+                Some((number, place)) if place == participant.place && !place.chain.is_only(own_node) => {
+                    number
+                }
+                _ => 0,
+            };
+            cx.frame(SignalNumber::CommitRequest, participant.place.at(replicas.last())).put(&CommitBody {
+                transaction: U64::new(transaction.id.0),
+                epoch: U64::new(transaction.epoch.0),
+                actor,
+                chain: participant.place.chain,
+                alive: replicas,
+                marker: U32::new(marker),
+                instance: U16::new(participant.place.instance),
+                unused: U16::ZERO,
+            });
+        }
+        transaction.state = State::Committing { outstanding };
+        if outstanding == 0 {
+            self.finish_committed(cx, handle);
+        } else if cx.is_mutated(Mutation::AnswerBeforePrimary) {
+            let transaction = &self.transactions[handle];
+            answer(cx, transaction, Outcome::Committed, 0);
+        }
+    }
+
+    /// Decides: roll back; or notes another cause if it is being rolled back already.
+    pub(crate) fn roll_back(&mut self, cx: &mut Context<'_>, handle: Handle, cause: Cause) {
+        let actor = actor(cx.own(), &self.settings, handle);
+        let transaction = &mut self.transactions[handle];
+        match transaction.state {
+            State::Open { .. } | State::Preparing { .. } => {}
+            State::RollingBack { .. } => return,
+            State::Committing { .. } => unreachable!("a committing transaction can't be rolled back"),
+        }
+        transaction.cause = cause.code.map(|code| (code, cause.operation));
+        let mut outstanding = 0;
+        let mut next = transaction.participants;
+        while let Some(at) = next {
+            let participant = &self.participants[at];
+            next = participant.next;
+            outstanding += 1;
+            let replicas = participant.replicas();
+            let body = AbortBody {
+                transaction: U64::new(transaction.id.0),
+                actor,
+                chain: participant.place.chain,
+                alive: replicas,
+                from: U32::new(1),
+                instance: U16::new(participant.place.instance),
+                unused: U16::ZERO,
+            };
+            if cx.is_mutated(Mutation::AbortToEveryReplica) {
+                for node in replicas.nodes() {
+                    let alone = AbortBody { alive: vinga_wire::commit::Chain::new(&[node]), ..body };
+                    cx.frame(SignalNumber::AbortRequest, participant.place.at(node)).put(&alone);
+                }
+                continue;
+            }
+            cx.frame(SignalNumber::AbortRequest, participant.place.at(replicas.primary())).put(&body);
+        }
+        transaction.state = State::RollingBack { outstanding };
+        if outstanding == 0 {
+            self.finish_rolled_back(cx, handle);
+        }
+    }
+
+    /// All primaries have committed: the replicas may drop their records, some time soon.
+    pub(crate) fn complete(&mut self, handle: Handle) {
+        let id = self.transactions[handle].id;
+        let mut next = self.transactions[handle].participants;
+        while let Some(at) = next {
+            let participant = &self.participants[at];
+            next = participant.next;
+            // A chain that is only this node forgets at commit: whoever would need the record died with it.
+            if participant.holds
+                && participant.changes
+                && !participant.place.chain.is_only(self.settings.node)
+            {
+                let replicas = self.routing.alive(participant.place.chain);
+                self.completes.extend(replicas.nodes().map(|node| (participant.place.at(node), id)));
+            }
+        }
+    }
+
+    pub(crate) fn finish_committed(&mut self, cx: &mut Context<'_>, handle: Handle) {
+        let transaction = &self.transactions[handle];
+        let epoch = transaction.epoch;
+        let marker = transaction
+            .first_change
+            .map(|(_, place)| place)
+            .filter(|place| !place.chain.is_only(self.settings.node));
+        let number = self.keep_outcome(cx, Ended { id: transaction.id, epoch: Some(epoch), marker });
+        self.statistics.committed += 1;
+        self.finish(cx, handle, Outcome::Committed, number);
+    }
+
+    pub(crate) fn finish_rolled_back(&mut self, cx: &mut Context<'_>, handle: Handle) {
+        let id = self.transactions[handle].id;
+        let number = self.keep_outcome(cx, Ended { id, epoch: None, marker: None });
+        self.statistics.rolled_back += 1;
+        self.finish(cx, handle, Outcome::RolledBack, number);
+    }
+
+    /// Tells the API node and forgets the transaction.
+    fn finish(&mut self, cx: &mut Context<'_>, handle: Handle, outcome: Outcome, number: u32) {
+        let transaction = self.transactions.remove(handle).expect("it was open until now");
+        self.by_id.remove(transaction.id.0);
+        let mut next = transaction.participants;
+        while let Some(at) = next {
+            next = self.participants.remove(at).expect("the list holds live participants").next;
+        }
+        answer(cx, &transaction, outcome, number);
+        if let Some((asker, request)) = transaction.asked {
+            let epoch = if outcome == Outcome::Committed { transaction.epoch } else { Epoch(0) };
+            send_outcome(cx, asker, request, transaction.id, outcome, epoch, number);
+        }
+        self.client_transaction_ended(cx, transaction.id);
+    }
+}
+
+/// The answer to the train under way.
+fn answer(cx: &mut Context<'_>, transaction: &Transaction, outcome: Outcome, number: u32) {
+    let (code, operation) = match transaction.cause {
+        Some((code, operation)) => (code as u16, operation),
+        None => (0, 0),
+    };
+    let signal = if code == 0 { SignalNumber::TransactionConfirm } else { SignalNumber::TransactionRefuse };
+    let view = cx.view().0 as u8;
+    let mut writer = cx.frame(signal, transaction.api);
+    writer.put(&TransactionAnswer {
+        transaction: U64::new(transaction.id.0),
+        epoch: U64::new(transaction.epoch.0),
+        request: U32::new(transaction.request),
+        outcome_number: U32::new(number),
+        failed_operation: U32::new(operation),
+        error: U16::new(code),
+        errors: U16::new(transaction.errors.len() as u16),
+        rows: U16::new(transaction.rows),
+        outcome: outcome as u8,
+        view,
+    });
+    for &(operation, code) in &transaction.errors {
+        writer.put(&OperationError { operation: U32::new(operation), code: U16::new(code as u16) });
+    }
+}

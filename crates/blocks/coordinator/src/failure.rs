@@ -1,0 +1,186 @@
+//! API nodes and data nodes that fail, transactions that are forgotten.
+
+use crate::ending::Cause;
+use crate::train::actor;
+use crate::transaction::{State, Transaction};
+use crate::{CHECK_INTERVAL, Coordinator};
+use alloc::vec::Vec;
+use vinga_base::pool::Handle;
+use vinga_base::{Incarnation, NodeId, TransactionId};
+use vinga_kernel::Context;
+use vinga_wire::commit::{AbortBody, CommitBody};
+use vinga_wire::membership::ApiNodeBody;
+use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
+
+impl Coordinator {
+    /// The API node's connections are gone: roll back what was not asked to commit, finish the rest, then confirm.
+    pub(crate) fn on_api_connection_closed_order(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let (body, _) = frame.head::<ApiNodeBody>()?;
+        let owner = owner_of(body);
+        match self.clients.get_mut(owner) {
+            Some(client) if client.open > 0 => client.closing = Some(frame.sender()),
+            Some(_) | None => {
+                cx.frame(SignalNumber::ApiConnectionClosedConfirm, frame.sender()).put(body);
+                return Some(());
+            }
+        }
+        cx.probe("connection of an API node with open transactions closed");
+        self.roll_back_where(cx, Cause::error(ErrorCode::ConnectionLost), |t| t.id.owner() == owner);
+        Some(())
+    }
+
+    /// This incarnation of the API node will never ask again: forget its outcomes.
+    pub(crate) fn on_api_failed_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (body, _) = frame.head::<ApiNodeBody>()?;
+        let owner = owner_of(body);
+        if let Some(client) = self.clients.remove(owner) {
+            assert!(client.open == 0, "its connection was closed before");
+            for ended in client.outcomes {
+                if let Some(marker) = ended.marker {
+                    let live = self.routing.alive(marker.chain);
+                    self.marker_drops.extend(live.nodes().map(|node| (marker.at(node), ended.id)));
+                }
+            }
+        }
+        cx.frame(SignalNumber::ApiFailedConfirm, frame.sender()).put(body);
+        Some(())
+    }
+
+    /// One of an API node's transactions is gone. If its connection is closed and this was the last, say so.
+    pub(crate) fn client_transaction_ended(&mut self, cx: &mut Context<'_>, id: TransactionId) {
+        let client = self.clients.of(id);
+        client.open -= 1;
+        if client.open == 0
+            && let Some(asker) = client.closing.take()
+        {
+            let body = ApiNodeBody::new(id.api(), Incarnation(id.owner() & 0xffff));
+            cx.frame(SignalNumber::ApiConnectionClosedConfirm, asker).put(&body);
+        }
+    }
+
+    /// Rolls back all transactions that fulfil a condition and may still be rolled back.
+    pub(crate) fn roll_back_where(
+        &mut self,
+        cx: &mut Context<'_>,
+        cause: Cause,
+        condition: impl Fn(&Transaction) -> bool,
+    ) {
+        let chosen: Vec<Handle> = self
+            .transactions
+            .iter()
+            .filter(|(_, t)| t.may_be_rolled_back() && condition(t))
+            .map(|(handle, _)| handle)
+            .collect();
+        for handle in chosen {
+            self.roll_back(cx, handle, cause);
+        }
+    }
+
+    /// A data node is out of the view: what it took part in is rolled back if undecided, else ended without it.
+    pub fn on_node_failed(&mut self, cx: &mut Context<'_>, node: NodeId) {
+        self.routing.remove_node(node);
+        self.completes.retain(|(data_manager, _)| data_manager.node() != node);
+        self.marker_drops.retain(|(data_manager, _)| data_manager.node() != node);
+        let touched: Vec<Handle> = self
+            .transactions
+            .iter()
+            .filter(|(_, t)| self.takes_part(t, node))
+            .map(|(handle, _)| handle)
+            .collect();
+        for handle in touched {
+            self.go_on_without(cx, handle, node);
+        }
+    }
+
+    fn takes_part(&self, transaction: &Transaction, node: NodeId) -> bool {
+        let mut next = transaction.participants;
+        while let Some(at) = next {
+            let participant = &self.participants[at];
+            if participant.alive.contains(node) {
+                return true;
+            }
+            next = participant.next;
+        }
+        false
+    }
+
+    fn go_on_without(&mut self, cx: &mut Context<'_>, handle: Handle, node: NodeId) {
+        let actor = actor(cx.own(), &self.settings, handle);
+        let transaction = &self.transactions[handle];
+        let (id, epoch, state) = (transaction.id, transaction.epoch, transaction.state);
+        let mut next = transaction.participants;
+        while let Some(at) = next {
+            let participant = &mut self.participants[at];
+            next = participant.next;
+            if !participant.alive.contains(node) {
+                continue;
+            }
+            participant.alive = participant.alive.without(node);
+            assert!(participant.alive.length() > 0, "a node group without live nodes stops the cluster");
+            if participant.ended {
+                continue;
+            }
+            let place = participant.place;
+            let replicas = participant.replicas();
+            match state {
+                State::Committing { .. } if participant.holds => {
+                    cx.probe("commit sent again without a failed replica");
+                    let marker = match self.transactions[handle].first_change {
+                        Some((number, first)) if first == place => number,
+                        _ => 0,
+                    };
+                    cx.frame(SignalNumber::CommitRequest, place.at(replicas.last())).put(&CommitBody {
+                        transaction: U64::new(id.0),
+                        epoch: U64::new(epoch.0),
+                        actor,
+                        chain: place.chain,
+                        alive: replicas,
+                        marker: U32::new(marker),
+                        instance: U16::new(place.instance),
+                        unused: U16::ZERO,
+                    });
+                }
+                State::RollingBack { .. } => {
+                    cx.probe("abort sent again without a failed replica");
+                    cx.frame(SignalNumber::AbortRequest, place.at(replicas.primary())).put(&AbortBody {
+                        transaction: U64::new(id.0),
+                        actor,
+                        chain: place.chain,
+                        alive: replicas,
+                        from: U32::new(1),
+                        instance: U16::new(place.instance),
+                        unused: U16::ZERO,
+                    });
+                }
+                State::Committing { .. } | State::Open { .. } | State::Preparing { .. } => {}
+            }
+        }
+        match state {
+            State::Open { .. } | State::Preparing { .. } => {
+                self.roll_back(cx, handle, Cause::error(ErrorCode::NodeFailure));
+            }
+            State::Committing { .. } | State::RollingBack { .. } => {}
+        }
+    }
+
+    /// Looks for transactions that nobody cares for, and for tables to be let go.
+    pub(crate) fn check_timeouts(&mut self, cx: &mut Context<'_>) {
+        cx.send_after(CHECK_INTERVAL, 0);
+        if let Some(timeout) = self.settings.inactive_timeout {
+            let now = cx.now();
+            self.roll_back_where(cx, Cause::error(ErrorCode::InactiveTimeout), |t| match t.state {
+                State::Open { since } => now.since(since) >= timeout,
+                State::Preparing { .. } | State::Committing { .. } | State::RollingBack { .. } => false,
+            });
+        }
+        self.check_stops(cx);
+    }
+}
+
+fn owner_of(body: &ApiNodeBody) -> u32 {
+    TransactionId::new(NodeId(body.api), Incarnation(body.incarnation.get()), 1).owner()
+}

@@ -1,0 +1,255 @@
+//! The coordinator: runs transactions on behalf of API nodes.
+//!
+//! An API node sends a *train*: operations, and whether to commit behind them. The coordinator finds out which data
+//! managers own the rows (`routing`), sends them `PrepareRequest`s (`train`), gathers the answers (`answers`), and ends
+//! the transaction when it is asked to or has to (`ending`). It keeps the outcomes until the API node has confirmed
+//! them (`clients`), and goes on when data nodes or API nodes fail (`failure`). The signals are described in
+//! `vinga_wire::{transaction, commit}` and, as a protocol, in `docs/protocols/commit.md`.
+//!
+//! A transaction's states:
+//!
+//! ```text
+//!            train                    all answered              commit asked
+//!   (none) ─────────▶ Preparing ───────────────────▶ Open / ─────────────────▶ Committing ──▶ (gone)
+//!                      │   ▲          train            │                        all primaries
+//!                      │   └───────────────────────────┘                        have confirmed
+//!                      │ error, time-out, API node or data node gone, rollback asked
+//!                      ▼
+//!                 RollingBack ──▶ (gone)      every chain has confirmed
+//! ```
+//!
+//! Once `Committing` nothing can make it roll back; once `RollingBack` nothing can make it commit. When a transaction is
+//! gone its outcome stands in the API node's outcome list, numbered, until it is confirmed.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod answers;
+mod clients;
+mod ending;
+mod failure;
+mod routing;
+mod tables;
+mod train;
+mod transaction;
+
+use alloc::vec::Vec;
+use clients::Clients;
+use routing::Routing;
+use tables::Tables;
+use transaction::{Participant, Transaction};
+use vinga_base::id_map::IdMap;
+use vinga_base::pool::{Handle, Pool};
+use vinga_base::{Epoch, Incarnation, NodeId, TransactionId};
+use vinga_kernel::{Context, LogLevel, Tick};
+use vinga_wire::partition::PartitionMap;
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, membership};
+
+/// What a coordinator is told at start.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The node that it runs on.
+    pub node: NodeId,
+    /// Which start of the node this is.
+    pub incarnation: Incarnation,
+    /// Who owns which partition.
+    pub partitions: PartitionMap,
+    /// The epoch that is current at the start.
+    pub epoch: Epoch,
+    /// `MaxNoOfConcurrentTransactions`: open transactions of this instance.
+    pub transactions_max: u32,
+    /// `TransactionInactiveTimeout`: a transaction without a train for so long is rolled back; `None` for never.
+    pub inactive_timeout: Option<Tick>,
+    /// How long transactions that use a table may go on when the table is to be dropped.
+    pub drop_timeout: Tick,
+}
+
+/// Participants a transaction may have on average; the pool is shared by all.
+const PARTICIPANTS_PER_TRANSACTION: u32 = 4;
+
+/// Outcomes of one API node that it has not confirmed, at most; beyond that it gets no new transactions.
+const OUTCOMES_MAX: usize = 1 << 16;
+
+/// How often time-outs are looked for.
+const CHECK_INTERVAL: Tick = Tick::from_millis(100);
+
+/// One coordinator instance. See the head of this file.
+pub struct Coordinator {
+    settings: Settings,
+    epoch: Epoch,
+    transactions: Pool<Transaction>,
+    by_id: IdMap,
+    participants: Pool<Participant>,
+    clients: Clients,
+    tables: Tables,
+    routing: Routing,
+    /// Transactions that are committed on all replicas of a chain, whose records there may go: (data manager, id).
+    completes: Vec<(Address, TransactionId)>,
+    /// Transactions whose outcome is confirmed and that left a marker: (data manager, id).
+    marker_drops: Vec<(Address, TransactionId)>,
+    statistics: Statistics,
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Statistics {
+    /// Transactions committed.
+    pub committed: u64,
+    /// Transactions rolled back, for whatever reason.
+    pub rolled_back: u64,
+    /// Operations received.
+    pub operations: u64,
+    /// Trains received.
+    pub trains: u64,
+}
+
+impl Coordinator {
+    /// A coordinator without transactions.
+    pub fn new(settings: Settings) -> Self {
+        let transactions = settings.transactions_max;
+        Coordinator {
+            epoch: settings.epoch,
+            transactions: Pool::new(transactions),
+            by_id: IdMap::new(transactions),
+            participants: Pool::new(transactions.saturating_mul(PARTICIPANTS_PER_TRANSACTION)),
+            clients: Clients::default(),
+            tables: Tables::default(),
+            routing: Routing::new(settings.partitions.clone()),
+            completes: Vec::new(),
+            marker_drops: Vec::new(),
+            statistics: Statistics::default(),
+            settings,
+        }
+    }
+
+    /// Begins to look for time-outs.
+    pub fn start(&mut self, cx: &mut Context<'_>) {
+        cx.send_after(CHECK_INTERVAL, 0);
+    }
+
+    /// Handles one signal.
+    pub fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let handled = match frame.signal() {
+            Some(SignalNumber::TransactionRequest) => self.on_transaction_request(cx, frame),
+            Some(SignalNumber::PrepareConfirm) => self.on_prepare_confirm(cx, frame),
+            Some(SignalNumber::PrepareRefuse) => self.on_prepare_refuse(cx, frame),
+            Some(SignalNumber::CommitConfirm) => self.on_commit_confirm(cx, frame),
+            Some(SignalNumber::AbortConfirm) => self.on_abort_confirm(cx, frame),
+            Some(SignalNumber::OutcomeRequest) => self.on_outcome_request(cx, frame),
+            Some(SignalNumber::OutcomesSeenOrder) => self.on_outcomes_seen_order(cx, frame),
+            Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
+            Some(SignalNumber::TableAddRequest) => self.on_table_add_request(cx, frame),
+            Some(SignalNumber::TableStopRequest) => self.on_table_stop_request(cx, frame),
+            Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
+            Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
+            Some(SignalNumber::TimerReport) => {
+                self.check_timeouts(cx);
+                Some(())
+            }
+            _ => None,
+        };
+        if handled.is_none() {
+            self.on_malformed(cx, frame);
+        }
+    }
+
+    /// A signal that is not what its number says: an API node's fault closes its connection, our own stops the node.
+    fn on_malformed(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let sender = frame.sender();
+        assert!(
+            sender.block() == Some(vinga_wire::BlockNumber::Api),
+            "a block sent a malformed signal {} from {sender}",
+            frame.header.number.get()
+        );
+        close_api_node(cx, sender.node(), ErrorCode::MalformedSignal, frame.header.number.get());
+    }
+
+    fn on_epoch_order(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<vinga_wire::epoch::EpochOrder>()?;
+        self.epoch = self.epoch.max(Epoch(order.epoch.get()));
+        Some(())
+    }
+
+    /// Sends what was gathered lazily. Called once a turn.
+    pub fn slice(&mut self, cx: &mut Context<'_>) {
+        if !self.completes.is_empty() {
+            send_lists(cx, SignalNumber::CompleteOrder, &mut self.completes);
+        }
+        if !self.marker_drops.is_empty() {
+            send_lists(cx, SignalNumber::MarkersDropOrder, &mut self.marker_drops);
+        }
+    }
+
+    fn find(&self, id: TransactionId) -> Option<Handle> {
+        self.transactions.handle_at(self.by_id.get(id.0)?)
+    }
+
+    /// The transaction that an answer of a data manager is for: `record` is only a hint, the id decides.
+    #[inline]
+    fn find_record(&self, record: u32, id: TransactionId) -> Option<Handle> {
+        let handle = self.transactions.handle_at(record)?;
+        (self.transactions[handle].id == id).then_some(handle)
+    }
+
+    /// Whether nothing is left of any transaction: what must hold at rest.
+    pub fn is_at_rest(&self) -> bool {
+        self.transactions.used() == 0
+            && self.participants.used() == 0
+            && self.by_id.is_empty()
+            && self.completes.is_empty()
+            && self.marker_drops.is_empty()
+    }
+
+    /// Outcomes that API nodes have not confirmed yet.
+    pub fn unconfirmed_outcomes(&self) -> usize {
+        self.clients.unconfirmed()
+    }
+
+    /// Transaction records in use, the most that ever were, and how many there are.
+    pub fn transaction_pool(&self) -> (u32, u32, u32) {
+        (self.transactions.used(), self.transactions.used_max(), self.transactions.capacity())
+    }
+
+    /// Bytes of memory that this instance holds.
+    pub fn memory_bytes(&self) -> usize {
+        self.transactions.memory_bytes() + self.participants.memory_bytes()
+    }
+
+    /// Counters since the start.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+}
+
+/// Orders this node's driver to close an API node's connections.
+fn close_api_node(cx: &mut Context<'_>, api: NodeId, reason: ErrorCode, signal: u16) {
+    cx.log(LogLevel::Warning, format_args!("closing API node {api}: error {reason} (signal {signal})"));
+    let driver = cx.driver();
+    cx.frame(SignalNumber::CloseConnectionOrder, driver).put(&membership::CloseConnectionOrder {
+        api: api.0,
+        unused: 0,
+        reason: vinga_wire::U16::new(reason as u16),
+        signal: vinga_wire::U16::new(signal),
+    });
+}
+
+/// Transaction ids in one list signal, at most.
+const LIST_MAX: usize = 512;
+
+/// Sends gathered (data manager, transaction) pairs, one signal for each data manager, and empties the list.
+fn send_lists(cx: &mut Context<'_>, signal: SignalNumber, list: &mut Vec<(Address, TransactionId)>) {
+    list.sort_unstable();
+    for run in list.chunk_by(|(a, _), (b, _)| a == b) {
+        for ids in run.chunks(LIST_MAX) {
+            let mut writer = cx.frame(signal, ids[0].0);
+            writer
+                .put(&vinga_wire::commit::TransactionList { count: vinga_wire::U32::new(ids.len() as u32) });
+            for (_, id) in ids {
+                writer.put(&vinga_wire::U64::new(id.0));
+            }
+        }
+    }
+    list.clear();
+}

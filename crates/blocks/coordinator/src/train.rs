@@ -1,0 +1,370 @@
+//! A train arrives: check it, find the owners of its rows, send each what is its share.
+//!
+//! Everything that can be wrong with a train by itself is found before anything is sent. The operations are then
+//! grouped by the chain that owns their rows: what a train has to tell one data manager goes as one signal (as several
+//! only if it is long). Between two operations on the same row the order is kept, since they have the same owner.
+//!
+//! If the train commits, all its operations have one owner, nothing of the transaction is elsewhere and that owner is a
+//! data manager of this node without backups, then the data manager is allowed to commit at once (`PREPARE_LAST`).
+
+use crate::ending::Cause;
+use crate::transaction::{Participant, Place, State, Transaction};
+use crate::{Coordinator, OUTCOMES_MAX, close_api_node};
+use alloc::vec::Vec;
+use vinga_base::hash::KeyHash;
+use vinga_base::pool::Handle;
+use vinga_base::{Epoch, TransactionId};
+use vinga_kernel::{Context, Mutation};
+use vinga_wire::commit::{self, AbortBody, Actor, PrepareHead};
+use vinga_wire::epoch::EPOCH_LEAP_MAX;
+use vinga_wire::frame::FRAME_BYTES_MAX;
+use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationKind};
+use vinga_wire::transaction::{
+    FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OPERATIONS_MAX, Outcome, TransactionAnswer,
+    TransactionHead,
+};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
+
+/// Bytes of a train, at most: its operations fit one `PrepareRequest`.
+const TRAIN_BYTES_MAX: usize = FRAME_BYTES_MAX - 256;
+
+/// An operation with its owner found.
+pub struct Routed<'a> {
+    operation: Operation<'a>,
+    hash: KeyHash,
+    place: Place,
+}
+
+impl Coordinator {
+    pub(crate) fn on_transaction_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (head, operations) = frame.head::<TransactionHead>()?;
+        let api = frame.sender();
+        let id = TransactionId(head.transaction.get());
+        if id.api() != api.node() || id.number() == 0 {
+            close_api_node(cx, api.node(), ErrorCode::NotYourTransaction, frame.header.number.get());
+            return Some(());
+        }
+        let epoch_seen = head.epoch_seen.get();
+        if epoch_seen > self.epoch.0 + EPOCH_LEAP_MAX {
+            close_api_node(cx, api.node(), ErrorCode::AbsurdEpoch, frame.header.number.get());
+            return Some(());
+        }
+        self.statistics.trains += 1;
+        self.statistics.operations += u64::from(head.count.get());
+        self.confirm_outcomes(id.owner(), head.outcomes_seen.get());
+        let handle = match self.open(cx, id, api, head) {
+            Ok(handle) => handle,
+            Err(code) => {
+                refuse(cx, api, head, code);
+                return Some(());
+            }
+        };
+        let transaction = &mut self.transactions[handle];
+        transaction.request = head.request.get();
+        transaction.epoch = transaction.epoch.max(Epoch(epoch_seen));
+        transaction.rows = 0;
+        transaction.errors.clear();
+        let flags = head.flags.get();
+        if flags & FLAG_ROLLBACK != 0 {
+            self.roll_back(cx, handle, Cause::asked());
+            return Some(());
+        }
+        if frame.length() > TRAIN_BYTES_MAX || usize::from(head.count.get()) > OPERATIONS_MAX {
+            self.roll_back(cx, handle, Cause::error(ErrorCode::TooManyOperations));
+            return Some(());
+        }
+        // A malformed body makes the caller close the connection, which rolls the transaction back.
+        match head.count.get() {
+            1 => {
+                let mut rest = operations;
+                let operation = Operation::take(&mut rest)?;
+                match self.route(cx, handle, operation) {
+                    Ok(routed) => self.send_train(cx, handle, head, &[routed]),
+                    Err(code) => {
+                        self.roll_back(cx, handle, Cause::operation(code, operation.head.number.get()))
+                    }
+                }
+            }
+            count => {
+                let mut routed = Vec::with_capacity(usize::from(count));
+                let mut rest = operations;
+                for _ in 0..count {
+                    let operation = Operation::take(&mut rest)?;
+                    match self.route(cx, handle, operation) {
+                        Ok(one) => routed.push(one),
+                        Err(code) => {
+                            self.roll_back(cx, handle, Cause::operation(code, operation.head.number.get()));
+                            return Some(());
+                        }
+                    }
+                }
+                self.send_train(cx, handle, head, &routed);
+            }
+        }
+        Some(())
+    }
+
+    /// The record of the train's transaction: a new one, or the one that is open.
+    fn open(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: TransactionId,
+        api: Address,
+        head: &TransactionHead,
+    ) -> Result<Handle, ErrorCode> {
+        let known = self.find(id);
+        if head.flags.get() & FLAG_START == 0 {
+            let handle = known.ok_or(ErrorCode::TransactionAborted)?;
+            return match self.transactions[handle].state {
+                State::Open { .. } => Ok(handle),
+                State::Preparing { .. } | State::Committing { .. } => Err(ErrorCode::MalformedSignal),
+                State::RollingBack { .. } => Err(ErrorCode::TransactionAborted),
+            };
+        }
+        if known.is_some() {
+            return Err(ErrorCode::MalformedSignal);
+        }
+        let client = self.clients.of(id);
+        if client.closing.is_some() {
+            return Err(ErrorCode::ConnectionLost);
+        }
+        if client.outcomes.len() >= OUTCOMES_MAX {
+            cx.probe("too many unconfirmed outcomes");
+            return Err(ErrorCode::Overloaded);
+        }
+        let handle = self
+            .transactions
+            .insert(Transaction::new(id, api, cx.now()))
+            .map_err(|_| ErrorCode::OutOfTransactions)?;
+        client.open += 1;
+        self.by_id.insert(id.0, handle.index());
+        Ok(handle)
+    }
+
+    /// Checks one operation as far as a coordinator can, and finds its owner.
+    #[inline]
+    fn route<'a>(
+        &mut self,
+        cx: &Context<'_>,
+        handle: Handle,
+        operation: Operation<'a>,
+    ) -> Result<Routed<'a>, ErrorCode> {
+        let head = operation.head;
+        let table_id = head.table.get();
+        let table = self.tables.get(cx, table_id, head.version.get())?;
+        let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
+        let transaction = &mut self.transactions[handle];
+        if head.number.get() <= transaction.operation || head.flags & FLAG_FORWARDED != 0 {
+            return Err(ErrorCode::MalformedSignal);
+        }
+        transaction.operation = head.number.get();
+        transaction.use_table(table_id);
+        let hash = match kind {
+            OperationKind::Insert | OperationKind::Write => {
+                if !operation.key.is_empty() {
+                    return Err(ErrorCode::MalformedSignal);
+                }
+                match table.layout.key_bytes() {
+                    Some(bytes) => {
+                        KeyHash::of(operation.body.get(..usize::from(bytes)).ok_or(ErrorCode::BadRow)?)
+                    }
+                    None => {
+                        table.layout.check_image(operation.body).map_err(|_| ErrorCode::BadRow)?;
+                        let (fixed, variable) = table.layout.split(operation.body);
+                        let mut key = Vec::new();
+                        table.layout.write_key(fixed, variable, &mut key);
+                        KeyHash::of(&key)
+                    }
+                }
+            }
+            OperationKind::ReadCommitted
+            | OperationKind::ReadShared
+            | OperationKind::ReadExclusive
+            | OperationKind::Update
+            | OperationKind::Delete
+            | OperationKind::Unlock => {
+                table.layout.check_key(operation.key).map_err(|_| ErrorCode::BadKey)?;
+                KeyHash::of(operation.key)
+            }
+        };
+        let (_, place) = self.routing.place(hash);
+        Ok(Routed { operation, hash, place })
+    }
+
+    /// Sends a checked train to the owners of its rows; or goes on at once if there is nothing to send.
+    fn send_train(
+        &mut self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        head: &TransactionHead,
+        routed: &[Routed<'_>],
+    ) {
+        let flags = head.flags.get();
+        let commit = flags & FLAG_COMMIT != 0;
+        let is_overloaded = routed.iter().any(|one| cx.is_congested(one.place.at(one.place.chain.primary())));
+        if is_overloaded {
+            cx.probe("train refused because a data manager is congested");
+            self.roll_back(cx, handle, Cause::error(ErrorCode::Overloaded));
+            return;
+        }
+        let mut outstanding = 0;
+        if flags & FLAG_ROLLBACK_TO != 0 {
+            outstanding += self.send_partial_rollback(cx, handle, head.rollback_from.get());
+        }
+        let same_place =
+            routed.split_first().filter(|(first, rest)| rest.iter().all(|r| r.place == first.place));
+        let last = commit
+            && outstanding == 0
+            && self.transactions[handle].participants.is_none()
+            && same_place.is_some_and(|(first, _)| first.place.chain.is_only(self.settings.node));
+        self.transactions[handle].state =
+            State::Preparing { outstanding: outstanding + routed.len() as u32, commit, last };
+        if let Some((first, _)) = same_place {
+            self.send_share(cx, handle, first.place, routed, routed.len(), last);
+        } else {
+            let mut places: Vec<(Place, usize)> = Vec::new();
+            for one in routed {
+                match places.iter_mut().find(|(place, _)| *place == one.place) {
+                    Some((_, count)) => *count += 1,
+                    None => places.push((one.place, 1)),
+                }
+            }
+            for (place, count) in places {
+                if !self.send_share(cx, handle, place, routed, count, false) {
+                    return;
+                }
+            }
+        }
+        if outstanding == 0 && routed.is_empty() {
+            self.train_is_done(cx, handle);
+        }
+    }
+
+    /// Sends one data manager its share of a train. False if the transaction had to be rolled back instead.
+    fn send_share(
+        &mut self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        place: Place,
+        routed: &[Routed<'_>],
+        count: usize,
+        last: bool,
+    ) -> bool {
+        let share = || routed.iter().filter(|one| one.place == place);
+        let is_change = |one: &Routed<'_>| one.operation.kind().is_some_and(OperationKind::is_change);
+        let changes = share().any(is_change);
+        let Some(participant) = self.participant(handle, place) else {
+            self.roll_back(cx, handle, Cause::error(ErrorCode::OutOfTransactions));
+            return false;
+        };
+        self.participants[participant].changes |= changes;
+        let transaction = &mut self.transactions[handle];
+        if transaction.first_change.is_none()
+            && let Some(first) = share().find(|one| is_change(one))
+        {
+            transaction.first_change = Some((first.operation.head.number.get(), place));
+        }
+        let actor = actor(cx.own(), &self.settings, handle);
+        let epoch = self.epoch.max(transaction.epoch);
+        let transaction = &self.transactions[handle];
+        let mut writer = cx.frame(SignalNumber::PrepareRequest, place.at(place.chain.primary()));
+        writer.put(&PrepareHead {
+            transaction: U64::new(transaction.id.0),
+            epoch: U64::new(epoch.0),
+            actor,
+            api: U32::new(transaction.api.0),
+            api_incarnation: U32::new(transaction.id.owner() & 0xffff),
+            chain: place.chain,
+            flags: U16::new(if last { commit::PREPARE_LAST } else { 0 }),
+            count: U16::new(count as u16),
+        });
+        for one in share() {
+            let mut head = *one.operation.head;
+            head.hash = U64::new(one.hash.0);
+            writer.put(&head).bytes(one.operation.key).bytes(one.operation.body);
+            for column in one.operation.selection {
+                writer.put(column);
+            }
+            writer.bytes(one.operation.filter);
+        }
+        true
+    }
+
+    /// The transaction's participant for a place; made if it was not there. `None` if the pool is empty.
+    fn participant(&mut self, handle: Handle, place: Place) -> Option<Handle> {
+        let first = self.transactions[handle].participants;
+        let mut next = first;
+        while let Some(at) = next {
+            let participant = &self.participants[at];
+            if participant.place == place {
+                return Some(at);
+            }
+            next = participant.next;
+        }
+        let alive = self.routing.alive(place.chain);
+        let made = Participant { place, alive, changes: false, holds: false, ended: false, next: first };
+        let made = self.participants.insert(made).ok()?;
+        self.transactions[handle].participants = Some(made);
+        Some(made)
+    }
+
+    /// Tells every chain with changes to undo operations from a number on; returns how many will answer.
+    fn send_partial_rollback(&mut self, cx: &mut Context<'_>, handle: Handle, from: u32) -> u32 {
+        let from = if cx.is_mutated(Mutation::PartialRollbackKeepsLast) { from + 1 } else { from.max(1) };
+        let actor = actor(cx.own(), &self.settings, handle);
+        let mut asked = 0;
+        let mut next = self.transactions[handle].participants;
+        while let Some(at) = next {
+            let participant = &self.participants[at];
+            next = participant.next;
+            if participant.changes {
+                asked += 1;
+                let replicas = participant.replicas();
+                cx.frame(SignalNumber::AbortRequest, participant.place.at(replicas.primary())).put(
+                    &AbortBody {
+                        transaction: U64::new(self.transactions[handle].id.0),
+                        actor,
+                        chain: participant.place.chain,
+                        alive: replicas,
+                        from: U32::new(from),
+                        instance: U16::new(participant.place.instance),
+                        unused: U16::ZERO,
+                    },
+                );
+            }
+        }
+        let transaction = &mut self.transactions[handle];
+        if transaction.first_change.is_some_and(|(number, _)| number >= from) {
+            transaction.first_change = None;
+        }
+        asked
+    }
+}
+
+/// On whose behalf a signal acts: this coordinator's own.
+#[inline]
+pub fn actor(own: Address, settings: &crate::Settings, handle: Handle) -> Actor {
+    Actor {
+        coordinator: U32::new(own.0),
+        incarnation: U32::new(settings.incarnation.0),
+        acting: U32::new(own.0),
+        record: U32::new(handle.index()),
+    }
+}
+
+/// Refuses a train of which nothing was begun.
+fn refuse(cx: &mut Context<'_>, api: Address, head: &TransactionHead, code: ErrorCode) {
+    let view = cx.view().0 as u8;
+    cx.frame(SignalNumber::TransactionRefuse, api).put(&TransactionAnswer {
+        transaction: head.transaction,
+        epoch: U64::ZERO,
+        request: head.request,
+        outcome_number: U32::ZERO,
+        failed_operation: U32::ZERO,
+        error: U16::new(code as u16),
+        errors: U16::ZERO,
+        rows: U16::ZERO,
+        outcome: Outcome::RolledBack as u8,
+        view,
+    });
+}

@@ -1,0 +1,153 @@
+//! The records of a transaction: itself, and one for each chain of data managers that takes part.
+
+use alloc::vec::Vec;
+use vinga_base::pool::Handle;
+use vinga_base::{Epoch, TransactionId};
+use vinga_kernel::Tick;
+use vinga_wire::commit::Chain;
+use vinga_wire::{Address, BlockNumber, ErrorCode};
+
+/// Where a transaction stands; see the head of the crate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Nothing is under way; the API node's turn.
+    Open {
+        /// Since when.
+        since: Tick,
+    },
+    /// Data managers work on a train.
+    Preparing {
+        /// Operations, and partial rollbacks of chains, that have not been answered.
+        outstanding: u32,
+        /// Commit when all are.
+        commit: bool,
+        /// The data manager may already have committed (`PREPARE_LAST`): only its answer decides.
+        last: bool,
+    },
+    /// Decided: commit.
+    Committing {
+        /// Participants whose primary has not confirmed.
+        outstanding: u32,
+    },
+    /// Decided: roll back.
+    RollingBack {
+        /// Participants whose chain has not confirmed.
+        outstanding: u32,
+    },
+}
+
+/// Tables that a transaction is known to use; beyond that it counts as using all.
+const TABLES_TRACKED: usize = 4;
+
+/// One open transaction.
+pub struct Transaction {
+    pub id: TransactionId,
+    /// Who is told; the instance is the API node's own business.
+    pub api: Address,
+    pub state: State,
+    /// The API node's tag of the train under way.
+    pub request: u32,
+    /// Newest epoch of any commit at the data managers of its operations, and that the API node has seen.
+    /// Once committing: its epoch.
+    pub epoch: Epoch,
+    /// First of the participants' list.
+    pub participants: Option<Handle>,
+    /// The highest operation number so far.
+    pub operation: u32,
+    /// Rows sent to the API node for the train under way.
+    pub rows: u16,
+    /// Why it rolls back, and which operation caused it (0 for none).
+    pub cause: Option<(ErrorCode, u32)>,
+    /// Operations of the train under way that failed alone.
+    pub errors: Vec<(u32, ErrorCode)>,
+    /// Number of the first operation that changed something, and the place of its chain, if any.
+    pub first_change: Option<(u32, Place)>,
+    /// Somebody asks for the outcome (after a reconnect): address and tag.
+    pub asked: Option<(Address, u32)>,
+    tables: [u32; TABLES_TRACKED],
+    table_count: u8,
+}
+
+/// Names a chain of data managers: the nodes and the instance on each.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place {
+    pub chain: Chain,
+    pub instance: u16,
+}
+
+impl Place {
+    /// The data manager of this place on one of its nodes.
+    pub fn at(&self, node: vinga_base::NodeId) -> Address {
+        Address::new(node, BlockNumber::DataManager, self.instance)
+    }
+}
+
+/// A chain that takes part in a transaction.
+pub struct Participant {
+    pub place: Place,
+    /// The nodes of the chain that are alive; only the primary, if nothing was changed there.
+    pub alive: Chain,
+    /// Whether an operation that changes something was sent.
+    pub changes: bool,
+    /// Whether the chain holds records of the transaction.
+    pub holds: bool,
+    /// Whether it has confirmed the end of the transaction.
+    pub ended: bool,
+    pub next: Option<Handle>,
+}
+
+impl Participant {
+    /// The replicas that know of the transaction: read locks exist only at the primary.
+    pub fn replicas(&self) -> Chain {
+        if self.changes { self.alive } else { Chain::new(&[self.alive.primary()]) }
+    }
+}
+
+impl Transaction {
+    pub fn new(id: TransactionId, api: Address, now: Tick) -> Self {
+        Transaction {
+            id,
+            api,
+            state: State::Open { since: now },
+            request: 0,
+            epoch: Epoch(0),
+            participants: None,
+            operation: 0,
+            rows: 0,
+            cause: None,
+            errors: Vec::new(),
+            first_change: None,
+            asked: None,
+            tables: [0; TABLES_TRACKED],
+            table_count: 0,
+        }
+    }
+
+    /// Notes that it uses a table.
+    #[inline]
+    pub fn use_table(&mut self, table: u32) {
+        let known = usize::from(self.table_count).min(TABLES_TRACKED);
+        if self.tables[..known].contains(&table) || usize::from(self.table_count) > TABLES_TRACKED {
+            return;
+        }
+        if known < TABLES_TRACKED {
+            self.tables[known] = table;
+        }
+        self.table_count += 1;
+    }
+
+    /// Whether it (perhaps) uses a table.
+    pub fn uses_table(&self, table: u32) -> bool {
+        let count = usize::from(self.table_count);
+        count > TABLES_TRACKED || self.tables[..count].contains(&table)
+    }
+
+    /// Whether it has neither been decided nor may be decided by a data manager.
+    pub fn may_be_rolled_back(&self) -> bool {
+        match self.state {
+            State::Open { .. } => true,
+            State::Preparing { last, .. } => !last,
+            State::Committing { .. } | State::RollingBack { .. } => false,
+        }
+    }
+}
