@@ -1,0 +1,37 @@
+//! The configuration of a data node: from a file, flags and what the machine has to a checked whole.
+//!
+//! ```text
+//! file text ──► ConfigFile ─┐                              ┌─ ThreadConfig            ─┐
+//! flags ────────────────────┼─► Parameters ──► threads by ─┼─ MaxNoOfExecutionThreads ─┼─► Placement
+//! Machine ──────────────────┘                              └─ automatic               ─┘
+//! ```
+//!
+//! [`Configuration::new`] is the door: it takes the three inputs on the left and gives the parameters, the
+//! placement and the warnings, or the first mistake. Nothing here reads files, asks the operating system or panics
+//! on bad input: the edge reads the text and describes the [`Machine`], and every mistake is a [`ConfigError`] that
+//! quotes the offending piece, says where it stands and what is allowed there.
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`machine`] | what the process may use |
+//! | [`parameters`] | the table of all parameters: names, limits, defaults, meaning; the values of one node |
+//! | [`value`] | one value: kinds, units, how text becomes a value |
+//! | [`mod@file`] | the configuration file |
+//! | [`cpus`] | CPU numbers, lists and sets |
+//! | [`mistake`] | what is wrong, where, and the nearest name |
+#![no_std]
+
+extern crate alloc;
+
+pub mod cpus;
+pub mod file;
+pub mod machine;
+pub mod mistake;
+pub mod parameters;
+pub mod value;
+
+pub use cpus::{Cpu, CpuSet};
+pub use file::ConfigFile;
+pub use machine::Machine;
+pub use mistake::{ConfigError, Mistake, Origin};
+pub use parameters::{Parameter, Parameters};
