@@ -17,17 +17,25 @@
 //! | [`parameters`] | the table of all parameters: names, limits, defaults, meaning; the values of one node |
 //! | [`value`] | one value: kinds, units, how text becomes a value |
 //! | [`mod@file`] | the configuration file |
+//! | [`threads`] | kinds of threads and groups of equal threads |
+//! | [`thread_config`] | the grammar of `ThreadConfig` |
+//! | [`execution_threads`] | the table behind `MaxNoOfExecutionThreads` |
+//! | [`automatic`] | threads from the number of CPUs |
 //! | [`cpus`] | CPU numbers, lists and sets |
 //! | [`mistake`] | what is wrong, where, and the nearest name |
 #![no_std]
 
 extern crate alloc;
 
+pub mod automatic;
 pub mod cpus;
+pub mod execution_threads;
 pub mod file;
 pub mod machine;
 pub mod mistake;
 pub mod parameters;
+pub mod thread_config;
+pub mod threads;
 pub mod value;
 
 pub use cpus::{Cpu, CpuSet};
@@ -35,3 +43,4 @@ pub use file::ConfigFile;
 pub use machine::Machine;
 pub use mistake::{ConfigError, Mistake, Origin};
 pub use parameters::{Parameter, Parameters};
+pub use threads::ThreadKind;
