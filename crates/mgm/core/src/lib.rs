@@ -13,6 +13,7 @@
 //!
 //! | module | noun |
 //! |---|---|
+//! | [`configuration`] | the whole |
 //! | [`machine`] | what the process may use |
 //! | [`parameters`] | the table of all parameters: names, limits, defaults, meaning; the values of one node |
 //! | [`value`] | one value: kinds, units, how text becomes a value |
@@ -21,6 +22,8 @@
 //! | [`thread_config`] | the grammar of `ThreadConfig` |
 //! | [`execution_threads`] | the table behind `MaxNoOfExecutionThreads` |
 //! | [`automatic`] | threads from the number of CPUs |
+//! | [`placement`] | which thread hosts what |
+//! | [`binding`] | which thread runs on which CPU |
 //! | [`cpus`] | CPU numbers, lists and sets |
 //! | [`mistake`] | what is wrong, where, and the nearest name |
 #![no_std]
@@ -28,19 +31,24 @@
 extern crate alloc;
 
 pub mod automatic;
+pub mod binding;
+pub mod configuration;
 pub mod cpus;
 pub mod execution_threads;
 pub mod file;
 pub mod machine;
 pub mod mistake;
 pub mod parameters;
+pub mod placement;
 pub mod thread_config;
 pub mod threads;
 pub mod value;
 
+pub use configuration::Configuration;
 pub use cpus::{Cpu, CpuSet};
 pub use file::ConfigFile;
 pub use machine::Machine;
 pub use mistake::{ConfigError, Mistake, Origin};
 pub use parameters::{Parameter, Parameters};
+pub use placement::{Affinity, Placement, Scheduling, ThreadPlan};
 pub use threads::ThreadKind;
