@@ -26,6 +26,7 @@
 //! | [`binding`] | which thread runs on which CPU |
 //! | [`cpus`] | CPU numbers, lists and sets |
 //! | [`mistake`] | what is wrong, where, and the nearest name |
+//! | [`describe`] | the reference page and the table of current values |
 #![no_std]
 
 extern crate alloc;
@@ -34,6 +35,7 @@ pub mod automatic;
 pub mod binding;
 pub mod configuration;
 pub mod cpus;
+pub mod describe;
 pub mod execution_threads;
 pub mod file;
 pub mod machine;
