@@ -81,7 +81,7 @@ impl Coordinator {
                 match self.route(cx, handle, operation) {
                     Ok(routed) => self.send_train(cx, handle, head, &[routed]),
                     Err(code) => {
-                        self.roll_back(cx, handle, Cause::operation(code, operation.head.number.get()))
+                        self.roll_back(cx, handle, Cause::operation(code, operation.head.number.get()));
                     }
                 }
             }

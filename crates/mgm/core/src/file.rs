@@ -1,0 +1,345 @@
+//! The configuration file: sections of `name=value` lines, in the style of NDB's `config.ini`.
+//!
+//! ```text
+//! [cluster]                     # one value for the cluster; NDB's [system]
+//! Name=shop
+//! [data default]                # for all data nodes; NDB's [ndbd default]
+//! DataMemory=2G
+//! [data]                        # one data node; NDB's [ndbd]
+//! NodeId=1
+//! ThreadConfig=ldm={count=4},tc={count=2}
+//! ```
+//!
+//! - Letter case does not count in section and parameter names. Blanks around names, values and brackets do not count.
+//! - `=` or `:` stands between name and value.
+//! - A line whose first character is `#` or `;` is a comment; so is the rest of a line from a `#` or `;` that follows
+//!   a blank. A value in single or double quotes may contain them; the quotes are taken off.
+//! - A section may be opened several times, except `[data]`, which begins another node each time. A parameter stands
+//!   once in a section. `[data]` overrides `[data default]`.
+//! - A `[data]` without `NodeId` gets the lowest number that is free.
+//! - Sections of other kinds of nodes (`[mgm]`, `[api]`, … and their defaults) may be there; their lines must have the
+//!   form `name=value` and are not looked at further.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::mistake::{ConfigError, Origin, enumerate, nearest_name};
+use crate::parameters::{Parameter, Place};
+use crate::value::{Kind, Value};
+
+/// A file that was read without a mistake; the values fit their own limits, not necessarily each other.
+#[derive(Clone, Debug)]
+pub struct ConfigFile {
+    name: String,
+    cluster: Vec<Entry>,
+    data_default: Vec<Entry>,
+    nodes: Vec<Node>,
+    warnings: Vec<String>,
+}
+
+/// A line `name=value`.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) parameter: Parameter,
+    pub(crate) value: Value,
+    /// The text of the value.
+    pub(crate) written: String,
+    pub(crate) line: u32,
+}
+
+/// A `[data]` section.
+#[derive(Clone, Debug)]
+struct Node {
+    /// 0 until all are read, if the section has no `NodeId`.
+    id: u64,
+    entries: Vec<Entry>,
+}
+
+/// What a section header opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Section {
+    Cluster,
+    DataDefault,
+    Data,
+    OfOthers,
+}
+
+/// Headers and what they open; the first of each kind is the one that messages use.
+const SECTIONS: &[(&str, Section)] = &[
+    ("cluster", Section::Cluster),
+    ("system", Section::Cluster),
+    ("data default", Section::DataDefault),
+    ("ndbd default", Section::DataDefault),
+    ("db default", Section::DataDefault),
+    ("data", Section::Data),
+    ("ndbd", Section::Data),
+    ("db", Section::Data),
+    ("mgm", Section::OfOthers),
+    ("mgm default", Section::OfOthers),
+    ("ndb_mgmd", Section::OfOthers),
+    ("ndb_mgmd default", Section::OfOthers),
+    ("api", Section::OfOthers),
+    ("api default", Section::OfOthers),
+    ("mysqld", Section::OfOthers),
+    ("mysqld default", Section::OfOthers),
+    ("tcp", Section::OfOthers),
+    ("tcp default", Section::OfOthers),
+    ("shm", Section::OfOthers),
+    ("shm default", Section::OfOthers),
+    ("computer", Section::OfOthers),
+];
+
+impl ConfigFile {
+    /// Reads the text of the file called `name`.
+    ///
+    /// # Errors
+    /// The first line that breaks the form above or whose value its parameter does not take.
+    pub fn parse(name: &str, text: &str) -> Result<ConfigFile, ConfigError> {
+        let mut file = ConfigFile {
+            name: name.to_owned(),
+            cluster: Vec::new(),
+            data_default: Vec::new(),
+            nodes: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let mut section = None;
+        // Some editors begin a file with a byte order mark.
+        for (line, text) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
+            let text = text.trim();
+            if text.is_empty() || text.starts_with(['#', ';']) {
+                continue;
+            }
+            if let Some(header) = text.strip_prefix('[') {
+                section = Some(file.open(text, header, line)?);
+            } else {
+                file.read_entry(section, text, line)?;
+            }
+        }
+        file.number_nodes()?;
+        Ok(file)
+    }
+
+    /// The entries for data node `id`, those that override later; `None` means the only node of the file, or the
+    /// defaults if it has no node at all. Also says which number the node has, if the file knows one.
+    ///
+    /// # Errors
+    /// There is no such node, or several to choose from.
+    pub(crate) fn node(
+        &self,
+        id: Option<u64>,
+    ) -> Result<(Option<u64>, impl Iterator<Item = &Entry>), ConfigError> {
+        let refuse = |piece: &str, problem: String| Err(ConfigError::new(Origin::Flag, piece, problem));
+        let ids: Vec<u64> = self.nodes.iter().map(|node| node.id).collect();
+        let node = match (id, &self.nodes[..]) {
+            (_, []) => None,
+            (None, [only]) => Some(only),
+            (None, _) => {
+                let problem = format!(
+                    "{} has the data nodes {}; say which one this is",
+                    self.name,
+                    enumerate(&ids, "and")
+                );
+                return refuse("NodeId", problem);
+            }
+            (Some(id), nodes) => match nodes.iter().find(|node| node.id == id) {
+                Some(node) => Some(node),
+                None => {
+                    let problem =
+                        format!("{} has no such data node; it has {}", self.name, enumerate(&ids, "and"));
+                    return refuse(&format!("NodeId={id}"), problem);
+                }
+            },
+        };
+        let own = node.map_or(&[][..], |node| &node.entries);
+        let entries = self.cluster.iter().chain(&self.data_default).chain(own);
+        Ok((node.map(|node| node.id), entries))
+    }
+
+    /// Remarks on what is allowed but has no effect.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The origin of what stands in `line`.
+    pub(crate) fn origin(&self, line: u32) -> Origin {
+        Origin::Line { file: self.name.clone(), line }
+    }
+
+    fn wrong(&self, line: u32, piece: &str, problem: impl Into<String>) -> ConfigError {
+        ConfigError::new(self.origin(line), piece, problem)
+    }
+
+    /// Opens the section of a header line.
+    fn open(&mut self, text: &str, header: &str, line: u32) -> Result<Section, ConfigError> {
+        let Some((inside, after)) = header.split_once(']') else {
+            return Err(self.wrong(
+                line,
+                text,
+                "the closing bracket is missing; sections are written as [data]",
+            ));
+        };
+        if !matches!(after.trim_start().chars().next(), None | Some('#' | ';')) {
+            return Err(self.wrong(line, text, "nothing but a comment may follow the closing bracket"));
+        }
+        let name = inside.split_whitespace().collect::<Vec<_>>().join(" ").to_ascii_lowercase();
+        let Some(&(_, section)) = SECTIONS.iter().find(|(known, _)| *known == name) else {
+            let nearest = nearest_name(&name, SECTIONS.iter().map(|(known, _)| *known));
+            let problem = format!(
+                "no such section; allowed are [cluster], [data default], [data] and NDB's names for them; the nearest \
+                 is [{nearest}]"
+            );
+            return Err(self.wrong(line, text, problem));
+        };
+        match section {
+            Section::Cluster | Section::DataDefault => {}
+            Section::Data => self.nodes.push(Node { id: 0, entries: Vec::new() }),
+            Section::OfOthers => {
+                let remark = self.wrong(line, text, "a data node does not look at this section");
+                self.warnings.push(remark.to_string());
+            }
+        }
+        Ok(section)
+    }
+
+    /// Reads `name=value` into the section.
+    fn read_entry(&mut self, section: Option<Section>, text: &str, line: u32) -> Result<(), ConfigError> {
+        let Some(section) = section else {
+            return Err(self.wrong(line, text, "stands before the first section; begin with [data]"));
+        };
+        let Some((name, value)) = text.split_once(['=', ':']) else {
+            return Err(self.wrong(line, text, "neither a section nor name=value nor a comment"));
+        };
+        let name = name.trim();
+        let written = strip(value).map_err(|problem| self.wrong(line, text, problem))?;
+        if section == Section::OfOthers {
+            return Ok(());
+        }
+        let parameter = Parameter::named(name).map_err(|problem| self.wrong(line, name, problem))?;
+        if let Some(problem) = misplaced(parameter, section) {
+            return Err(self.wrong(line, text, problem));
+        }
+        let value =
+            parameter.description().kind.parse(written).map_err(|problem| self.wrong(line, text, problem))?;
+        let entries = match section {
+            Section::Cluster => &mut self.cluster,
+            Section::DataDefault => &mut self.data_default,
+            Section::Data => &mut self.nodes.last_mut().expect("the header made it").entries,
+            Section::OfOthers => unreachable!("their lines were left above"),
+        };
+        if let Some(earlier) =
+            entries.iter().find(|entry| entry.parameter == parameter).map(|entry| entry.line)
+        {
+            let problem = format!("the section has it in line {earlier} already; keep one of the two");
+            return Err(self.wrong(line, text, problem));
+        }
+        entries.push(Entry { parameter, value, written: written.to_owned(), line });
+        Ok(())
+    }
+
+    /// Gives each node its number.
+    fn number_nodes(&mut self) -> Result<(), ConfigError> {
+        let mut given: Vec<(u64, u32)> = Vec::new();
+        for node in &mut self.nodes {
+            let entry = node.entries.iter().find(|entry| entry.parameter == Parameter::NodeId);
+            let Some(Entry { value: Value::Integer(id), line, .. }) = entry else { continue };
+            node.id = *id;
+            if let Some((_, earlier)) = given.iter().find(|(other, _)| other == id) {
+                let problem = format!("the node in line {earlier} has this number; each node needs its own");
+                let origin = Origin::Line { file: self.name.clone(), line: *line };
+                return Err(ConfigError::new(origin, &format!("NodeId={id}"), problem));
+            }
+            given.push((*id, *line));
+        }
+        let Kind::Integer { max, .. } = Parameter::NodeId.description().kind else {
+            panic!("NodeId is an integer")
+        };
+        let mut free = (1..=max).filter(|id| !given.iter().any(|(taken, _)| taken == id));
+        for node in self.nodes.iter_mut().filter(|node| node.id == 0) {
+            let Some(id) = free.next() else {
+                let problem = format!("more than {max} data nodes; a cluster has 1 to {max}");
+                let origin = Origin::Line { file: self.name.clone(), line: 1 };
+                return Err(ConfigError::new(origin, "[data]", problem));
+            };
+            node.id = id;
+        }
+        Ok(())
+    }
+}
+
+/// Why `parameter` may not stand in `section`, if so.
+fn misplaced(parameter: Parameter, section: Section) -> Option<&'static str> {
+    match (parameter.description().place, section) {
+        (Place::Cluster, Section::Cluster)
+        | (Place::AllDataNodes, Section::DataDefault)
+        | (Place::DataNode, Section::DataDefault | Section::Data)
+        | (Place::OneDataNode, Section::Data) => None,
+        (Place::Cluster, _) => Some("the whole cluster has one; write it under [cluster]"),
+        (Place::AllDataNodes, _) => Some("all data nodes must agree on it; write it under [data default]"),
+        (Place::DataNode, _) => Some("belongs to data nodes; write it under [data] or [data default]"),
+        (Place::OneDataNode, _) => Some("each data node has its own; write it under [data]"),
+    }
+}
+
+/// A value without quotes, comment and blanks around it.
+fn strip(value: &str) -> Result<&str, &'static str> {
+    let value = value.trim();
+    if let Some(quote) = value.chars().next().filter(|first| matches!(first, '"' | '\'')) {
+        let (inside, after) = value[1..].split_once(quote).ok_or("the closing quote is missing")?;
+        return match after.trim_start().chars().next() {
+            None | Some('#' | ';') => Ok(inside),
+            Some(_) => Err("nothing but a comment may follow the closing quote"),
+        };
+    }
+    let mut previous = ' ';
+    for (place, character) in value.char_indices() {
+        if matches!(character, '#' | ';') && previous.is_whitespace() {
+            return Ok(value[..place].trim_end());
+        }
+        previous = character;
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(text: &str, id: Option<u64>) -> Vec<(&'static str, String)> {
+        let file = ConfigFile::parse("f", text).unwrap_or_else(|error| panic!("{error}"));
+        let (_, entries) = file.node(id).expect("the node exists");
+        entries
+            .map(|entry| (entry.parameter.name(), entry.parameter.description().kind.show(&entry.value)))
+            .collect()
+    }
+
+    #[test]
+    fn comments_quotes_and_blanks() {
+        let text = "\u{feff}# head\r\n; more\r\n[ NDBD   Default ] # all\r\n DataMemory : 1G ; much\r\n\
+                    DataDir=\"/a #b\" # c\r\nHostName='x;y'\n[data]\nThreadConfig=ldm={ count = 2 }\n";
+        let expected = [
+            ("DataMemory", "1G"),
+            ("DataDir", "/a #b"),
+            ("HostName", "x;y"),
+            ("ThreadConfig", "ldm={ count = 2 }"),
+        ];
+        assert_eq!(entries(text, None), expected.map(|(name, value)| (name, value.to_string())));
+        assert_eq!(entries("[data]\nDataDir=/a#b", None), [("DataDir", "/a#b".to_string())]);
+    }
+
+    #[test]
+    fn nodes_are_numbered_around_those_that_have_a_number() {
+        let text = "[data]\nServerPort=1\n[data]\nNodeId=1\nServerPort=2\n[data]\nServerPort=3\n";
+        let port = |id| {
+            entries(text, Some(id)).into_iter().find(|(name, _)| *name == "ServerPort").map(|(_, port)| port)
+        };
+        assert_eq!([port(1), port(2), port(3)], ["2", "1", "3"].map(|port| Some(port.to_string())));
+    }
+
+    #[test]
+    fn sections_of_others_leave_a_remark() {
+        let file = ConfigFile::parse("f", "[mysqld]\nfoo=bar\n[data]\n").expect("allowed");
+        assert_eq!(file.warnings(), ["f line 1: '[mysqld]': a data node does not look at this section"]);
+    }
+}

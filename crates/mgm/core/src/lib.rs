@@ -1,0 +1,56 @@
+//! The configuration of a data node: from a file, flags and what the machine has to a checked whole.
+//!
+//! ```text
+//! file text ──► ConfigFile ─┐                              ┌─ ThreadConfig            ─┐
+//! flags ────────────────────┼─► Parameters ──► threads by ─┼─ MaxNoOfExecutionThreads ─┼─► Placement
+//! Machine ──────────────────┘                              └─ automatic               ─┘
+//! ```
+//!
+//! [`Configuration::new`] is the door: it takes the three inputs on the left and gives the parameters, the
+//! placement and the warnings, or the first mistake. Nothing here reads files, asks the operating system or panics
+//! on bad input: the edge reads the text and describes the [`Machine`], and every mistake is a [`ConfigError`] that
+//! quotes the offending piece, says where it stands and what is allowed there.
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`configuration`] | the whole |
+//! | [`machine`] | what the process may use |
+//! | [`parameters`] | the table of all parameters: names, limits, defaults, meaning; the values of one node |
+//! | [`value`] | one value: kinds, units, how text becomes a value |
+//! | [`mod@file`] | the configuration file |
+//! | [`threads`] | kinds of threads and groups of equal threads |
+//! | [`thread_config`] | the grammar of `ThreadConfig` |
+//! | [`execution_threads`] | the table behind `MaxNoOfExecutionThreads` |
+//! | [`automatic`] | threads from the number of CPUs |
+//! | [`placement`] | which thread hosts what |
+//! | [`binding`] | which thread runs on which CPU |
+//! | [`cpus`] | CPU numbers, lists and sets |
+//! | [`mistake`] | what is wrong, where, and the nearest name |
+//! | [`describe`] | the reference page and the table of current values |
+#![no_std]
+
+extern crate alloc;
+
+pub mod automatic;
+pub mod binding;
+pub mod configuration;
+pub mod cpus;
+pub mod describe;
+pub mod execution_threads;
+pub mod file;
+pub mod machine;
+pub mod mistake;
+pub mod parameters;
+pub mod placement;
+pub mod thread_config;
+pub mod threads;
+pub mod value;
+
+pub use configuration::Configuration;
+pub use cpus::{Cpu, CpuSet};
+pub use file::ConfigFile;
+pub use machine::Machine;
+pub use mistake::{ConfigError, Mistake, Origin};
+pub use parameters::{Parameter, Parameters};
+pub use placement::{Affinity, Placement, Scheduling, ThreadPlan};
+pub use threads::ThreadKind;

@@ -1,0 +1,194 @@
+//! What is wrong in a configuration: the piece, the place, and what would be right.
+//!
+//! A [`Mistake`] knows the parameter whose value is wrong; where that value was written ([`Origin`]) is known to
+//! whoever read it, who turns the mistake into a [`ConfigError`] with [`Mistake::at`]. The printed form is
+//!
+//! ```text
+//! vinga.ini line 7: 'ldm={count=3}': 3 ldm threads in all; allowed are …; the nearest are 2 and 4
+//! └ origin          └ piece          └ problem: what is wrong, what is allowed
+//! ```
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::parameters::Parameter;
+
+/// A wrong value of one parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The parameter that holds the piece, or that caused the conflict.
+    pub parameter: Parameter,
+    /// The offending text as it was written, shortened by [`quotable`].
+    pub piece: String,
+    /// What is wrong with it and what is allowed in its place.
+    pub problem: String,
+}
+
+impl Mistake {
+    /// A mistake in the value of `parameter`: `piece` as it was written, and a sentence that says what is allowed.
+    pub fn new(parameter: Parameter, piece: &str, problem: impl Into<String>) -> Self {
+        Mistake { parameter, piece: quotable(piece), problem: problem.into() }
+    }
+
+    /// The same mistake with the place where the value was written.
+    pub fn at(self, origin: Origin) -> ConfigError {
+        ConfigError { origin, piece: self.piece, problem: self.problem }
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody gave a value: the default of the table.
+    Default,
+    /// A flag of the command line.
+    Flag,
+    /// A line of a configuration file.
+    Line {
+        /// The file's name as the reader gave it.
+        file: String,
+        /// Counted from 1.
+        line: u32,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::Flag => f.write_str("command line"),
+            Origin::Line { file, line } => write!(f, "{file} line {line}"),
+        }
+    }
+}
+
+/// Why there is no configuration: shown to the person who wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// Where the piece stands.
+    pub origin: Origin,
+    /// The offending text, shortened by [`quotable`].
+    pub piece: String,
+    /// What is wrong with it and what is allowed in its place.
+    pub problem: String,
+}
+
+impl ConfigError {
+    /// An error about a piece of text that is not (yet) the value of a parameter.
+    pub fn new(origin: Origin, piece: &str, problem: impl Into<String>) -> Self {
+        ConfigError { origin, piece: quotable(piece), problem: problem.into() }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: '{}': {}", self.origin, self.piece, self.problem)
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+/// Characters of a piece that an error repeats: enough to find it, and a value of any length stays one line.
+const QUOTED_CHARACTERS_MAX: usize = 80;
+
+/// `piece` fit for one line of a log: shortened, control characters escaped.
+pub fn quotable(piece: &str) -> String {
+    let mut quoted = String::new();
+    for (count, character) in piece.trim().chars().enumerate() {
+        if count == QUOTED_CHARACTERS_MAX {
+            quoted.push('…');
+            break;
+        }
+        if character.is_control() {
+            quoted.extend(character.escape_default());
+        } else {
+            quoted.push(character);
+        }
+    }
+    quoted
+}
+
+/// The name among `known` that differs least from `wanted`, letter case aside; the first of equals.
+pub fn nearest_name<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> &'a str {
+    // No name is longer; a longer text differs in its length anyhow, and the work stays bounded.
+    const COMPARED_MAX: usize = 64;
+    let wanted: Vec<char> = wanted.chars().take(COMPARED_MAX).collect();
+    known.min_by_key(|name| edits(&wanted, name)).expect("callers pass tables, and no table is empty")
+}
+
+/// Levenshtein distance, letter case ignored.
+fn edits(a: &[char], b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=a.len()).collect();
+    for (i, right) in b.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, left) in a.iter().enumerate() {
+            let replaced = diagonal + usize::from(!left.eq_ignore_ascii_case(&right));
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[a.len()]
+}
+
+/// The values among `allowed` (ascending, not empty) that are nearest to `wanted`, as the end of a sentence:
+/// `the nearest is 8`, or `the nearest are 2 and 4`.
+pub fn nearest_values(wanted: u64, allowed: &[u64]) -> String {
+    let distance = allowed.iter().map(|value| value.abs_diff(wanted)).min().expect("no table is empty");
+    let mut nearest = allowed.iter().filter(|value| value.abs_diff(wanted) == distance);
+    match (nearest.next(), nearest.next()) {
+        (Some(low), Some(high)) => format!("the nearest are {low} and {high}"),
+        (Some(only), None) => format!("the nearest is {only}"),
+        (None, _) => unreachable!("one value has the least distance"),
+    }
+}
+
+/// `2, 4 and 6`: a list for a sentence.
+pub fn enumerate<T: fmt::Display>(items: &[T], last_word: &str) -> String {
+    match items {
+        [] => "none".to_owned(),
+        [only] => format!("{only}"),
+        [head @ .., last] => {
+            let mut text = String::new();
+            for (i, item) in head.iter().enumerate() {
+                text.push_str(if i == 0 { "" } else { ", " });
+                text.push_str(&format!("{item}"));
+            }
+            format!("{text} {last_word} {last}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn nearest_names_and_values() {
+        let known = ["DataMemory", "DataDir", "NodeId"];
+        assert_eq!(nearest_name("datamemry", known.into_iter()), "DataMemory");
+        assert_eq!(nearest_name("NodID", known.into_iter()), "NodeId");
+        assert_eq!(nearest_name("", known.into_iter()), "NodeId");
+        assert_eq!(edits(&['k', 'i', 't', 't', 'e', 'n'], "sitting"), 3);
+        assert_eq!(nearest_values(3, &[0, 1, 2, 4, 6]), "the nearest are 2 and 4");
+        assert_eq!(nearest_values(99, &[0, 1, 2, 4, 6]), "the nearest is 6");
+    }
+
+    #[test]
+    fn quotes_stay_on_one_short_line() {
+        assert_eq!(quotable(" a\tb\n"), "a\\tb");
+        assert_eq!(quotable(&"é".repeat(10_000)).chars().count(), QUOTED_CHARACTERS_MAX + 1);
+    }
+
+    #[test]
+    fn lists_read_as_sentences() {
+        assert_eq!(enumerate(&["ldm", "tc", "io"], "or"), "ldm, tc or io");
+        assert_eq!(enumerate(&[7], "and"), "7");
+        assert_eq!(enumerate::<u8>(&[], "and"), "none");
+        assert_eq!(Origin::Flag.to_string(), "command line");
+    }
+}

@@ -1,0 +1,428 @@
+//! The table of all parameters of a data node, and the values that one node has.
+//!
+//! [`TABLE`] is the one place where a parameter exists: its name, where it may be written, its kind and limits, its
+//! default, whether a running node takes a new value, and what it means. The parser, the errors, the reference page
+//! and the current values all come from it. Names are NDB's where NDB has the parameter; letter case, `-` and `_` do
+//! not count, so a flag may be spelt `--data-memory`.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::cpus::Cpu;
+use crate::machine::Machine;
+use crate::mistake::{Mistake, Origin, nearest_name};
+use crate::value::{Kind, Unit, Value};
+
+/// Where in a file a parameter may be written. Flags may set every parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `[cluster]`: one value for the cluster.
+    Cluster,
+    /// `[data default]` only: all data nodes must agree on it.
+    AllDataNodes,
+    /// `[data default]` or `[data]`.
+    DataNode,
+    /// `[data]` only: each node has its own.
+    OneDataNode,
+}
+
+/// The value that holds when nobody gives one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Default {
+    /// A number.
+    Integer(u64),
+    /// Yes or no.
+    Flag(bool),
+    /// A text.
+    Text(&'static str),
+    /// A quarter of the memory of the machine, in whole mebibytes, within the limits of the parameter.
+    QuarterOfMachine,
+    /// No value: the phrase says what happens without one.
+    Unset(&'static str),
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    /// Which parameter the row describes.
+    pub parameter: Parameter,
+    /// The name as it is printed.
+    pub name: &'static str,
+    /// A second name under which NDB's files have it.
+    pub alias: Option<&'static str>,
+    /// Where it may be written.
+    pub place: Place,
+    /// Kind and limits.
+    pub kind: Kind,
+    /// Value without an entry.
+    pub default: Default,
+    /// Whether the value may change while the node runs; otherwise the node must be restarted.
+    pub live: bool,
+    /// One sentence.
+    pub meaning: &'static str,
+}
+
+/// The number of coordinator, operation and scan records that one node can be asked for.
+const RECORDS_MAX: u64 = 1 << 26;
+/// A longer time (49 days) is a slip of the pen; NDB has the same bound.
+const MILLISECONDS_MAX: u64 = 4_294_967_039;
+
+const fn count(min: u64, max: u64) -> Kind {
+    Kind::Integer { unit: Unit::Count, min, max }
+}
+
+const fn bytes(min: u64, max: u64) -> Kind {
+    Kind::Integer { unit: Unit::Bytes, min, max }
+}
+
+const fn milliseconds(min: u64, max: u64) -> Kind {
+    Kind::Integer { unit: Unit::Milliseconds, min, max }
+}
+
+const fn microseconds(min: u64, max: u64) -> Kind {
+    Kind::Integer { unit: Unit::Microseconds, min, max }
+}
+
+const fn text(bytes_max: usize) -> Kind {
+    Kind::Text { bytes_max }
+}
+
+impl Description {
+    const fn new(
+        parameter: Parameter,
+        name: &'static str,
+        kind: Kind,
+        default: Default,
+        meaning: &'static str,
+    ) -> Self {
+        let place = Place::DataNode;
+        Description {
+            parameter,
+            name,
+            alias: None,
+            place,
+            kind,
+            default,
+            live: false,
+            meaning: meaning.trim_ascii(),
+        }
+    }
+
+    const fn placed(self, place: Place) -> Self {
+        Description { place, ..self }
+    }
+
+    const fn live(self) -> Self {
+        Description { live: true, ..self }
+    }
+
+    const fn also_named(self, alias: &'static str) -> Self {
+        Description { alias: Some(alias), ..self }
+    }
+}
+
+/// Makes the enum and the table from one list of `/// meaning`, `Name: kind, default, more…;`.
+macro_rules! parameters {
+    ($($(#[doc = $meaning:literal])+ $name:ident: $kind:expr, $default:expr $(, $more:ident($($argument:expr)?))*;)+) => {
+        /// A parameter; its number is its place in [`TABLE`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Parameter {
+            $($(#[doc = $meaning])+ $name,)+
+        }
+
+        /// All parameters, in the order of the reference page.
+        pub const TABLE: &[Description] = &[
+            $(Description::new(Parameter::$name, stringify!($name), $kind, $default, concat!($($meaning),+))
+                $(.$more($($argument)?))*,)+
+        ];
+    };
+}
+
+parameters! {
+    /// Name of the cluster; nodes and clients of a cluster with another name are turned away.
+    Name: text(64), Default::Text("vinga"), placed(Place::Cluster);
+
+    /// Number of this data node in the cluster.
+    NodeId: count(1, 144),
+        Default::Unset("numbered in the order of the file"), placed(Place::OneDataNode), also_named("Id");
+
+    /// Name or address on which the node listens and under which others reach it.
+    HostName: text(255), Default::Text("localhost");
+
+    /// TCP port on which the node listens; 0 takes any free port, which the log then names.
+    ServerPort: count(0, 65_535), Default::Integer(2202);
+
+    /// Folder for the log, crash reports and the process id file of the node.
+    DataDir: text(4_096), Default::Text(".");
+
+    /// Copies of the data that the cluster keeps; this version serves 1 only and refuses to start with
+    /// more.
+    NoOfReplicas: count(1, 4), Default::Integer(1), placed(Place::AllDataNodes);
+
+    /// Whether a node that fails stays down; with false it starts again by itself.
+    StopOnError: Kind::Flag, Default::Flag(true), live();
+
+    /// Memory for rows and indexes; when it is used up, inserts get a temporary error.
+    DataMemory: bytes(16 << 20, 16 << 40), Default::QuarterOfMachine;
+
+    /// Keeps the node's memory from being swapped out: 0 does not, 1 locks it once it is allocated, 2
+    /// before.
+    LockPagesInMemory: Kind::Choice(&[0, 1, 2]), Default::Integer(0), also_named("LockPagesInMainMemory");
+
+    /// Tables that can exist at a time.
+    MaxNoOfTables: count(8, 20_320), Default::Integer(128);
+
+    /// Transactions that the node's coordinators run at a time; a further one gets a temporary error.
+    MaxNoOfConcurrentTransactions: count(32, RECORDS_MAX), Default::Integer(4_096);
+
+    /// Row operations that open transactions hold at a time; a further one gets a temporary error.
+    MaxNoOfConcurrentOperations: count(32, RECORDS_MAX), Default::Integer(32_768);
+
+    /// Scans that are open at a time; a further one gets a temporary error.
+    MaxNoOfConcurrentScans: count(2, RECORDS_MAX), Default::Integer(256);
+
+    /// Client connections that the node holds at a time; a further one is closed with a reason.
+    MaxNoOfApiConnections: count(1, 4_096), Default::Integer(250);
+
+    /// Memory for what waits to be sent on one client connection; a client that does not read is cut off
+    /// when it is full.
+    SendBufferMemory: bytes(256 << 10, 4 << 30), Default::Integer(2 << 20);
+
+    /// How long an operation waits for a lock or for a data manager before its transaction is aborted.
+    TransactionDeadlockDetectionTimeout: milliseconds(50, MILLISECONDS_MAX), Default::Integer(1_200), live();
+
+    /// How long a client may leave an open transaction alone before it is aborted; 0 is for ever.
+    TransactionInactiveTimeout: milliseconds(0, MILLISECONDS_MAX), Default::Integer(0), live();
+
+    /// Time between heartbeats with clients; after three in a row are missed the client counts as dead.
+    HeartbeatIntervalDbApi: milliseconds(100, MILLISECONDS_MAX), Default::Integer(1_500), live();
+
+    /// Length of an epoch, the group of transactions that become durable together.
+    TimeBetweenEpochs: milliseconds(1, 32_000), Default::Integer(100), placed(Place::AllDataNodes), live();
+
+    /// How often the watchdog looks for progress; a thread without any is reported, the third time the node
+    /// stops.
+    TimeBetweenWatchDogCheck: milliseconds(70, MILLISECONDS_MAX), Default::Integer(6_000), live();
+
+    /// Number of data managers, each with its own part of the data and of the redo log; fixed once the
+    /// cluster has been started.
+    NoOfFragmentLogParts: Kind::Choice(&[4, 6, 8, 12, 16, 24, 32]),
+        Default::Unset("8, or the CPUs or hosting threads rounded up to a power of two if more");
+
+    /// Threads of the node, how many of each kind and on which CPUs; the reference page has the grammar.
+    ThreadConfig: text(16_384), Default::Unset("threads from MaxNoOfExecutionThreads, else automatic");
+
+    /// Chooses the numbers of threads from a table of NDB's; ThreadConfig overrides it.
+    MaxNoOfExecutionThreads: count(2, 72), Default::Unset("automatic");
+
+    /// CPUs for the threads that ThreadConfig does not bind, given out in the order written.
+    LockExecuteThreadToCPU: Kind::Cpus, Default::Unset("not bound");
+
+    /// CPUs for the io and wd threads where ThreadConfig does not bind them.
+    LockMaintThreadsToCPU: Kind::Cpus, Default::Unset("not bound");
+
+    /// Whether threads run under the real-time scheduler where ThreadConfig does not say it.
+    RealtimeScheduler: Kind::Flag, Default::Flag(false);
+
+    /// How long threads poll before they sleep where ThreadConfig does not say it.
+    SchedulerSpinTimer: microseconds(0, 500), Default::Integer(0);
+
+    /// Accepted for the sake of old files, without effect: a thread sends at the end of each turn.
+    SchedulerExecutionTimer: microseconds(0, 11_000), Default::Integer(50);
+
+    /// Threads in the io pool at the start; each serves one open file.
+    InitialNoOfOpenFiles: count(1, 10_000), Default::Integer(27);
+
+    /// Threads to which the io pool may grow.
+    MaxNoOfOpenFiles: count(1, 10_000), Default::Integer(40);
+}
+
+/// Number of parameters.
+pub const PARAMETERS: usize = TABLE.len();
+
+impl Parameter {
+    /// The row of the table.
+    pub const fn description(self) -> &'static Description {
+        &TABLE[self as usize]
+    }
+
+    /// The name as it is printed.
+    pub const fn name(self) -> &'static str {
+        self.description().name
+    }
+
+    /// The parameter with this name, whatever the letter case, `-` and `_`.
+    ///
+    /// # Errors
+    /// A sentence with the nearest name.
+    pub fn named(name: &str) -> Result<Parameter, String> {
+        let letters = |name: &str| -> Vec<u8> {
+            name.bytes()
+                .filter(|byte| !matches!(byte, b'-' | b'_'))
+                .map(|byte| byte.to_ascii_lowercase())
+                .collect()
+        };
+        let wanted = letters(name);
+        let names =
+            || TABLE.iter().flat_map(|row| [Some(row.name), row.alias].map(|name| (name, row.parameter)));
+        let found = names().find(|(known, _)| known.is_some_and(|known| letters(known) == wanted));
+        found.map(|(_, parameter)| parameter).ok_or_else(|| {
+            let nearest = nearest_name(name, names().filter_map(|(known, _)| known));
+            alloc::format!("no parameter has this name; the nearest is {nearest}")
+        })
+    }
+}
+
+/// The values of one node, each with the place that it comes from.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// In the order of the table.
+    held: Vec<Held>,
+}
+
+/// One value of a node.
+#[derive(Clone, Debug)]
+struct Held {
+    /// `None` for [`Default::Unset`].
+    value: Option<Value>,
+    /// The text that `value` was read from, for messages; without it the value is shown.
+    written: Option<String>,
+    origin: Origin,
+}
+
+impl Parameters {
+    /// All defaults on this machine.
+    pub fn defaults(machine: &Machine) -> Self {
+        let value = |row: &Description| match row.default {
+            Default::Integer(number) => Some(Value::Integer(number)),
+            Default::Flag(flag) => Some(Value::Flag(flag)),
+            Default::Text(text) => Some(Value::Text(text.to_owned())),
+            Default::QuarterOfMachine => Some(Value::Integer(quarter(machine.memory_bytes, row.kind))),
+            Default::Unset(_) => None,
+        };
+        let held = |row| Held { value: value(row), written: None, origin: Origin::Default };
+        Parameters { held: TABLE.iter().map(held).collect() }
+    }
+
+    /// Gives a parameter a value that its own kind has read from the text `written`.
+    pub fn set(&mut self, parameter: Parameter, value: Value, written: &str, origin: Origin) {
+        self.held[parameter as usize] =
+            Held { value: Some(value), written: Some(written.to_owned()), origin };
+    }
+
+    /// The value, if there is one.
+    pub fn get(&self, parameter: Parameter) -> Option<&Value> {
+        self.held[parameter as usize].value.as_ref()
+    }
+
+    /// Where the value comes from.
+    pub fn origin(&self, parameter: Parameter) -> &Origin {
+        &self.held[parameter as usize].origin
+    }
+
+    /// The value of an integer or a choice, in its unit. Panics for a parameter of another kind or one that may be
+    /// unset: ask for that one with [`Parameters::optional_integer`].
+    pub fn integer(&self, parameter: Parameter) -> u64 {
+        self.optional_integer(parameter).expect("only parameters with a default are read this way")
+    }
+
+    /// The value of an integer or a choice that has no default, if it was set.
+    pub fn optional_integer(&self, parameter: Parameter) -> Option<u64> {
+        match self.get(parameter)? {
+            Value::Integer(number) => Some(*number),
+            other => panic!("{} is {other:?}, no integer", parameter.name()),
+        }
+    }
+
+    /// The value of a flag. Panics for a parameter of another kind.
+    pub fn flag(&self, parameter: Parameter) -> bool {
+        match self.get(parameter) {
+            Some(Value::Flag(flag)) => *flag,
+            other => panic!("{} is {other:?}, no flag", parameter.name()),
+        }
+    }
+
+    /// The value of a text, if it has one. Panics for a parameter of another kind.
+    pub fn text(&self, parameter: Parameter) -> Option<&str> {
+        match self.get(parameter)? {
+            Value::Text(text) => Some(text),
+            other => panic!("{} is {other:?}, no text", parameter.name()),
+        }
+    }
+
+    /// The CPUs of a list, if it was set. Panics for a parameter of another kind.
+    pub fn cpus(&self, parameter: Parameter) -> Option<&[Cpu]> {
+        match self.get(parameter)? {
+            Value::Cpus(list) => Some(list),
+            other => panic!("{} is {other:?}, no list of CPUs", parameter.name()),
+        }
+    }
+
+    /// The entry as it was written, or as it could be: `Name=value`.
+    pub fn written(&self, parameter: Parameter) -> String {
+        let held = &self.held[parameter as usize];
+        let kind = parameter.description().kind;
+        let shown = || held.value.as_ref().map_or_else(String::new, |value| kind.show(value));
+        alloc::format!("{}={}", parameter.name(), held.written.clone().unwrap_or_else(shown))
+    }
+
+    /// The mistake that the value of `parameter` as a whole is wrong for the reason `problem`.
+    pub fn refuse(&self, parameter: Parameter, problem: impl Into<String>) -> Mistake {
+        Mistake::new(parameter, &self.written(parameter), problem)
+    }
+}
+
+fn quarter(memory_bytes: u64, kind: Kind) -> u64 {
+    let Kind::Integer { min, max, .. } = kind else { panic!("a share of the memory is an integer") };
+    let mebibytes = memory_bytes / 4 / (1 << 20);
+    (mebibytes << 20).clamp(min, max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpus::CpuSet;
+
+    #[test]
+    fn rows_stand_at_their_numbers_and_defaults_are_allowed() {
+        for (place, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.parameter as usize, place, "{}", row.name);
+            assert_eq!(Parameter::named(row.name), Ok(row.parameter));
+            assert!(row.meaning.ends_with('.'), "{}", row.name);
+            let default = match row.default {
+                Default::Integer(number) => Value::Integer(number),
+                Default::Flag(flag) => Value::Flag(flag),
+                Default::Text(text) => Value::Text(text.into()),
+                Default::QuarterOfMachine | Default::Unset(_) => continue,
+            };
+            let written = match &default {
+                Value::Integer(number) => alloc::format!("{number}"),
+                other => row.kind.show(other),
+            };
+            assert_eq!(row.kind.parse(&written), Ok(default), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn names_ignore_case_and_dashes_and_have_aliases() {
+        assert_eq!(Parameter::named("data-memory"), Ok(Parameter::DataMemory));
+        assert_eq!(Parameter::named("LOCKPAGESINMAINMEMORY"), Ok(Parameter::LockPagesInMemory));
+        assert_eq!(Parameter::named("id"), Ok(Parameter::NodeId));
+        let nearest = Parameter::named("MaxNoOfConcurrentOps").expect_err("no such name");
+        assert_eq!(nearest, "no parameter has this name; the nearest is MaxNoOfConcurrentScans");
+    }
+
+    #[test]
+    fn data_memory_is_a_quarter_of_the_machine_within_its_limits() {
+        let default = |memory_bytes| {
+            let cpus: CpuSet = [Cpu(0)].into_iter().collect();
+            Parameters::defaults(&Machine { memory_bytes, cpus, cpus_granted: None })
+                .integer(Parameter::DataMemory)
+        };
+        assert_eq!(default(16 << 30), 4 << 30);
+        assert_eq!(default((16 << 30) + 5_000_000), (4 << 30) + (1 << 20));
+        assert_eq!(default(0), 16 << 20);
+        assert_eq!(default(u64::MAX), 16 << 40);
+    }
+}
