@@ -1,1 +1,15 @@
+//! A data node, assembled: which blocks share a thread, and who gets a signal.
+//!
+//! [`NodeSettings`] says what the node is; [`Blocks`] are the block instances of one of its threads, the `Host` of that
+//! thread's executor. The edge runs one executor a thread; the simulator runs all of them in one. Whoever drives them
+//! decides nothing that blocks could notice, except time and order.
 #![no_std]
+
+extern crate alloc;
+
+mod blocks;
+mod information;
+mod settings;
+
+pub use blocks::Blocks;
+pub use settings::{NodeSettings, ThreadHosting, routes};

@@ -22,6 +22,7 @@
 
 use crate::ids::ColumnId;
 use crate::schema::{Kind, TableDefinition};
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 /// Where one column lies.
@@ -326,6 +327,17 @@ impl RowLayout {
                 }
             }
         }
+    }
+
+    /// The key of a checked row image.
+    pub fn key_of<'a>(&self, image: &'a [u8]) -> Cow<'a, [u8]> {
+        if let Some(bytes) = self.key_bytes {
+            return Cow::Borrowed(&image[..usize::from(bytes)]);
+        }
+        let (fixed, variable) = self.split(image);
+        let mut key = Vec::new();
+        self.write_key(fixed, variable, &mut key);
+        Cow::Owned(key)
     }
 
     /// Whether a row has this key (which has been checked).

@@ -37,8 +37,6 @@ mutations! {
     PromotedHidesCommitted = "promoted-hides-committed";
     /// A forwarded `Prepare` does not settle the earlier operations on its row (P8b, P25).
     ForwardedDoesNotSettle = "forwarded-does-not-settle";
-    /// A backup removes the hash entry of a deleted row at commit, while it still shows the row (P22).
-    BackupUnindexesAtCommit = "backup-unindexes-at-commit";
     /// A scan sees own changes whatever their operation number (P23).
     ScanSeesLaterOwnChanges = "scan-sees-later-own-changes";
     /// A shared lock does not keep an exclusive one out.
@@ -53,8 +51,6 @@ mutations! {
     ApiFailureKeepsLocks = "api-failure-keeps-locks";
     /// A stale table version is accepted.
     StaleVersionAccepted = "stale-version-accepted";
-    /// A backup shows the new version of a row at commit instead of at complete.
-    BackupShowsAtCommit = "backup-shows-at-commit";
     /// Waiters of a row that ceased to exist are dropped.
     WaitersOfVanishedRowLost = "waiters-of-vanished-row-lost";
 }

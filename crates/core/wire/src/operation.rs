@@ -112,6 +112,12 @@ pub struct OperationHead {
     pub unused: U16,
 }
 
+/// A list of `columns` column ids at the front of `bytes`, and what follows it; `None` if it is not whole.
+#[inline]
+pub fn selection_from(bytes: &[u8], columns: usize) -> Option<(&[U16], &[u8])> {
+    <[U16]>::ref_from_prefix_with_elems(bytes, columns).ok()
+}
+
 /// An operation in place.
 #[derive(Clone, Copy)]
 pub struct Operation<'a> {
@@ -138,7 +144,7 @@ impl<'a> Operation<'a> {
             ALL_COLUMNS => 0,
             n => usize::from(n),
         };
-        let (selection, rest) = <[U16]>::ref_from_prefix_with_elems(rest, columns).ok()?;
+        let (selection, rest) = selection_from(rest, columns)?;
         let (filter, rest) = rest.split_at_checked(usize::from(head.filter_bytes.get()))?;
         *bytes = rest;
         Some(Operation { head, key, body, selection, filter })

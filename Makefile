@@ -1,0 +1,51 @@
+# Vinga: everything that a person runs. Each target installs what it needs.
+
+CARGO_JOBS ?= 2
+SHELL := /bin/bash
+.ONESHELL:
+.SHELLFLAGS := -eu -o pipefail -c
+
+VINGA := target/release/vinga
+
+.PHONY: up down build test lint unit simulate bench soak tools clean help
+
+help:
+	@echo "make up     install what is missing, build, start a cluster, run a first session on it"
+	@echo "make down   stop the cluster that 'make up' has started"
+	@echo "make test   install what is missing, run all tests"
+	@echo "make bench  measure everything, with peers where there are some; results in target/bench"
+	@echo "make soak   fresh simulator seeds, fuzzers and sanitizers until told to stop (MINUTES=n bounds it)"
+
+tools:
+	@scripts/install-tools.sh
+
+build: tools
+	cargo build --release --locked --jobs $(CARGO_JOBS) --bin vinga
+
+up: build
+	$(VINGA) up
+	$(VINGA) demo
+
+down:
+	$(VINGA) down
+
+test: lint unit simulate
+
+lint: tools
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked --jobs $(CARGO_JOBS) -- -D warnings
+
+unit: tools
+	cargo test --workspace --locked --jobs $(CARGO_JOBS)
+
+simulate: tools
+	scripts/simulate.sh
+
+bench: build
+	scripts/bench.sh
+
+soak: tools
+	scripts/soak.sh $(MINUTES)
+
+clean:
+	cargo clean

@@ -1,0 +1,311 @@
+//! Along the chain: forwarding what was prepared, preparing what was forwarded, answering the coordinator.
+//!
+//! A forwarded prepare for a row *or key* proves that every earlier operation of another transaction on it is over at
+//! the primary. What is committed here is then committed everywhere, so it is shown first, though its record stays
+//! until `CompleteOrder` (an heir may need it); what is only prepared here was aborted, and the order to abort it got
+//! lost with a replica between, so it is undone first. Thus a row has at most one hidden version.
+
+use crate::operation::{Change, State};
+use crate::prepare::{Answers, PENDING};
+use crate::{DataManager, rows};
+use vinga_base::hash::KeyHash;
+use vinga_base::page_pool::Purpose;
+use vinga_base::pool::Handle;
+use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
+use vinga_fragment::fragment::NewRow;
+use vinga_kernel::{Context, Mutation};
+use vinga_wire::commit::{
+    Actor, Chain, OPERATION_HOLDS, PREPARED_COMMITTED, PrepareHead, PreparedHead, PreparedOperation,
+};
+use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, FLAG_FORWARDED, Operation, OperationHead, OperationKind};
+use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U16, U32, U64};
+
+impl DataManager {
+    /// Whether an operation goes on to another replica.
+    pub(crate) fn is_forwarded(&self, handle: Handle) -> bool {
+        let record = &self.operations[handle];
+        record.change != Change::None && record.chain.next(self.settings.node).is_some()
+    }
+
+    /// Sends an operation with its after-image to the next replica.
+    pub(crate) fn forward(&mut self, cx: &mut Context<'_>, handle: Handle, key: &[u8]) {
+        self.forward_with(cx, handle, key, self.epoch);
+    }
+
+    fn forward_with(&mut self, cx: &mut Context<'_>, handle: Handle, key: &[u8], epoch: Epoch) {
+        let record = &self.operations[handle];
+        let next = record.chain.next(self.settings.node).expect("the caller has checked");
+        if self.failed.contains(&next) {
+            // The coordinator learns of the failure as well and rolls the transaction back.
+            cx.probe("not forwarded to a failed replica");
+            return;
+        }
+        let (table, partition, row) = (record.table, record.partition, record.row);
+        let store = &mut self.store;
+        let fragment = store.tables.current_mut(table).fragment_mut(partition);
+        let hash = fragment.key_hash(&store.pages, &store.chunks, row);
+        let record = &self.operations[handle];
+        let transaction = &self.transactions[record.transaction];
+        let table = self.store.tables.current(table);
+        let (kind, version) = match &record.change {
+            Change::Insert => {
+                (OperationKind::Insert, Some(self.store.slot(table, record.partition, record.row)))
+            }
+            Change::Replace(image) => (OperationKind::Update, Some(self.store.image(image))),
+            Change::Delete => (OperationKind::Delete, None),
+            Change::None => unreachable!("only changes are forwarded"),
+        };
+        let body_bytes = version.map_or(0, |v| v.fixed.len() + v.variable.len());
+        let receiver = Address::new(next, BlockNumber::DataManager, self.settings.instance);
+        let key = if version.is_some() { &[] } else { key };
+        let mut writer = cx.frame(SignalNumber::PrepareRequest, receiver);
+        writer.put(&PrepareHead {
+            transaction: U64::new(transaction.id.0),
+            epoch: U64::new(epoch.0),
+            actor: transaction.actor,
+            api: U32::new(transaction.api.0),
+            api_incarnation: U32::new(transaction.id.owner() & 0xffff),
+            chain: record.chain,
+            flags: U16::ZERO,
+            count: U16::new(1),
+        });
+        writer.put(&OperationHead {
+            version: U64::new(table.version.0),
+            hash: U64::new(hash.0),
+            table: U32::new(record.table),
+            number: U32::new(record.number),
+            row: U32::new(record.row.0),
+            kind: kind as u8,
+            flags: FLAG_FORWARDED | if record.error_is_local { FLAG_ERROR_IS_LOCAL } else { 0 },
+            key_bytes: U16::new(key.len() as u16),
+            body_bytes: U16::new(body_bytes as u16),
+            columns: U16::ZERO,
+            filter_bytes: U16::ZERO,
+            unused: U16::ZERO,
+        });
+        writer.bytes(key);
+        if let Some(version) = version {
+            writer.bytes(version.fixed).bytes(version.variable);
+        }
+    }
+
+    /// `PrepareRequest` at a backup.
+    pub(crate) fn on_forwarded_prepare(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &PrepareHead,
+        mut rest: &[u8],
+    ) -> Option<()> {
+        let mut answers = core::mem::take(&mut self.answers);
+        let epoch = self.epoch.max(Epoch(head.epoch.get()));
+        for _ in 0..head.count.get() {
+            let operation = Operation::take(&mut rest)?;
+            let number = operation.head.number.get();
+            match self.prepare_forwarded(cx, head, &operation) {
+                Ok(handle) if self.is_forwarded(handle) => {
+                    self.forward_with(cx, handle, operation.key, epoch);
+                }
+                Ok(_) => answers.confirm(number, OPERATION_HOLDS),
+                Err(code) => {
+                    let is_local = operation.head.flags & FLAG_ERROR_IS_LOCAL != 0;
+                    answers.refuse(number, code, is_local);
+                }
+            }
+        }
+        let id = TransactionId(head.transaction.get());
+        self.send_answers_with(cx, id, &head.actor, head.chain, &mut answers, epoch);
+        self.answers = answers;
+        Some(())
+    }
+
+    fn prepare_forwarded(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &PrepareHead,
+        operation: &Operation<'_>,
+    ) -> Result<Handle, ErrorCode> {
+        let id = TransactionId(head.transaction.get());
+        let (number, row) = (operation.head.number.get(), RowId(operation.head.row.get()));
+        let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
+        if let Some(known) = self.find_operation(id, number) {
+            cx.probe("forwarded prepare came twice");
+            return Ok(known);
+        }
+        let table_id = operation.head.table.get();
+        let table = self.store.tables.get(cx, table_id, operation.head.version.get())?;
+        let hash = KeyHash(operation.head.hash.get());
+        let partition = self.map.partition(hash);
+        assert!(table.has_fragment(partition), "a chain names replicas only");
+        let same_key = match kind {
+            OperationKind::Insert => {
+                let key = table.layout.key_of(operation.body);
+                table.fragment(partition).find(&self.store.pages, &self.store.chunks, hash, &key)
+            }
+            OperationKind::Update | OperationKind::Delete => None,
+            OperationKind::ReadCommitted
+            | OperationKind::ReadShared
+            | OperationKind::ReadExclusive
+            | OperationKind::Write
+            | OperationKind::Unlock => return Err(ErrorCode::MalformedSignal),
+        };
+        if !cx.is_mutated(Mutation::ForwardedDoesNotSettle) {
+            self.settle(cx, table_id, partition, row, id);
+            if let Some(other) = same_key {
+                self.settle(cx, table_id, partition, other, id);
+            }
+        }
+        if self.rows.used() == self.rows.capacity() {
+            return Err(ErrorCode::OutOfOperations);
+        }
+        let is_local = operation.head.flags & FLAG_ERROR_IS_LOCAL != 0;
+        let handle = self.make_record(head, kind, number, is_local)?;
+        self.operations[handle].table = table_id;
+        self.operations[handle].partition = partition;
+        let change = match self.make_change(handle, kind, row, hash, operation) {
+            Ok(change) => change,
+            Err(code) => {
+                self.drop_operation(handle);
+                return Err(code);
+            }
+        };
+        let state = self.row_state(table_id, partition, row).expect("there was room");
+        self.attach(handle, state);
+        self.push_change(handle, change);
+        Ok(handle)
+    }
+
+    /// Makes at a backup what the primary has made.
+    fn make_change(
+        &mut self,
+        handle: Handle,
+        kind: OperationKind,
+        row: RowId,
+        hash: KeyHash,
+        operation: &Operation<'_>,
+    ) -> Result<Change, ErrorCode> {
+        let (table, partition) = (self.operations[handle].table, self.operations[handle].partition);
+        match kind {
+            OperationKind::Insert => {
+                let store = &mut self.store;
+                let fragment = store.tables.current_mut(table).fragment_mut(partition);
+                fragment
+                    .insert_row_at(
+                        &mut store.pages,
+                        &mut store.chunks,
+                        Purpose::Ordinary,
+                        row,
+                        NewRow { hash, image: operation.body, header: PENDING },
+                    )
+                    .map_err(|_| ErrorCode::DataMemoryFull)?;
+                Ok(Change::Insert)
+            }
+            OperationKind::Delete => Ok(Change::Delete),
+            _ => Ok(Change::Replace(self.store_image(table, operation.body)?)),
+        }
+    }
+
+    /// Ends at this backup what earlier transactions have left on a row: see the head of this file.
+    fn settle(
+        &mut self,
+        cx: &mut Context<'_>,
+        table: u32,
+        partition: PartitionId,
+        row: RowId,
+        newcomer: TransactionId,
+    ) {
+        let table = self.store.tables.current(table);
+        if !table.fragment(partition).rows().is_live(row) {
+            return;
+        }
+        let reference = self.store.reference(table, partition, row);
+        if reference == 0 {
+            return;
+        }
+        let state = self.row_state_at(reference);
+        while let Some(newest) = self.rows.get(state).and_then(|r| r.newest_change) {
+            let record = &self.operations[newest];
+            if self.transactions[record.transaction].id == newcomer {
+                return;
+            }
+            match record.state {
+                State::Committed { epoch, .. } => {
+                    cx.probe("forwarded prepare shows an earlier commit");
+                    self.install(cx, state, epoch);
+                }
+                State::Prepared | State::Waiting { .. } => {
+                    cx.probe("forwarded prepare undoes an earlier prepare");
+                    self.undo_change(cx, newest);
+                    self.drop_operation(newest);
+                }
+            }
+        }
+    }
+
+    /// The record of one operation.
+    pub(crate) fn find_operation(&self, id: TransactionId, number: u32) -> Option<Handle> {
+        let mut next = self.transactions[self.find_transaction(id)?].operations;
+        while let Some(at) = next {
+            if self.operations[at].number == number {
+                return Some(at);
+            }
+            next = self.operations[at].next;
+        }
+        None
+    }
+
+    /// Sends the gathered answers of one transaction and empties them.
+    pub(crate) fn send_answers(
+        &self,
+        cx: &mut Context<'_>,
+        id: TransactionId,
+        actor: &Actor,
+        chain: Chain,
+        answers: &mut Answers,
+    ) {
+        self.send_answers_with(cx, id, actor, chain, answers, self.epoch);
+    }
+
+    fn send_answers_with(
+        &self,
+        cx: &mut Context<'_>,
+        id: TransactionId,
+        actor: &Actor,
+        chain: Chain,
+        answers: &mut Answers,
+        epoch: Epoch,
+    ) {
+        let committed = answers.committed.take();
+        let mut send = |signal, list: &[PreparedOperation], epoch: Epoch, flags: u16| {
+            if list.is_empty() {
+                return;
+            }
+            let mut writer = cx.frame(signal, Address(actor.acting.get()));
+            writer.put(&PreparedHead {
+                transaction: U64::new(id.0),
+                epoch: U64::new(epoch.0),
+                record: actor.record,
+                chain,
+                instance: U16::new(self.settings.instance),
+                flags: U16::new(flags),
+                count: U16::new(list.len() as u16),
+                unused: U16::ZERO,
+            });
+            for answer in list {
+                writer.put(answer);
+            }
+        };
+        let flags = if committed.is_some() { PREPARED_COMMITTED } else { 0 };
+        send(SignalNumber::PrepareConfirm, &answers.confirmed, committed.unwrap_or(epoch), flags);
+        send(SignalNumber::PrepareRefuse, &answers.refused, epoch, 0);
+        answers.confirmed.clear();
+        answers.refused.clear();
+    }
+
+    /// Whether readers of a backup are shown the version of a decided operation: for statistics and tests.
+    pub fn hidden_versions(&self) -> usize {
+        self.rows
+            .iter()
+            .filter(|(_, row)| row.newest_change.is_some_and(|o| rows::is_committed(&self.operations[o])))
+            .count()
+    }
+}

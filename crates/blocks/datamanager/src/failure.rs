@@ -1,0 +1,48 @@
+//! A data node has failed: chains get shorter, backups become primaries.
+
+use crate::DataManager;
+use crate::operation::State;
+use alloc::vec::Vec;
+use vinga_base::NodeId;
+use vinga_base::pool::Handle;
+use vinga_kernel::{Context, Mutation};
+
+impl DataManager {
+    /// Takes the failed node out of all chains. Where this data manager is the primary now, its committed versions are
+    /// shown at once (all replicas behind it committed before it), and what is prepared holds its row's lock.
+    pub fn on_node_failed(&mut self, cx: &mut Context<'_>, node: NodeId) {
+        self.map.remove_node(node);
+        self.failed.push(node);
+        let promoted: Vec<Handle> = self
+            .rows
+            .iter()
+            .filter(|(_, row)| row.lock.is_none() && self.owned_chain(row.partition).is_some())
+            .map(|(handle, _)| handle)
+            .collect();
+        for state in promoted {
+            let Some(newest) = self.rows.get(state).and_then(|r| r.newest_change) else { continue };
+            match self.operations[newest].state {
+                State::Committed { epoch, .. } => {
+                    cx.probe("promoted backup shows a committed version");
+                    if !cx.is_mutated(Mutation::PromotedHidesCommitted) {
+                        self.install(cx, state, epoch);
+                    }
+                }
+                State::Prepared => {
+                    cx.probe("promoted backup locks a prepared row");
+                    self.lock_prepared(state);
+                }
+                State::Waiting { .. } => unreachable!("nothing waits at a backup"),
+            }
+        }
+    }
+
+    /// Gives the prepared changes of a row its lock; they were ordered by the old primary, so nobody is in the way.
+    fn lock_prepared(&mut self, state: Handle) {
+        let mut next = self.rows[state].newest_change;
+        while let Some(handle) = next {
+            self.lock_fresh(handle, state);
+            next = self.operations[handle].older_change;
+        }
+    }
+}

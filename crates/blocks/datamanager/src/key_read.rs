@@ -1,0 +1,261 @@
+//! Committed reads by primary key: the hot path.
+//!
+//! A request with several keys is worked off in groups: the index lines of a group are prefetched, then the rows, then
+//! each row is found and copied into the answer; so the cache misses of a group overlap. (Requests with a single key
+//! overlap with each other in the same way: the executor runs the two prefetch passes over a whole batch of them.)
+//! Nothing is allocated and no record is made.
+
+use crate::rows::Viewer;
+use crate::{DataManager, close_api_node};
+use vinga_base::hash::KeyHash;
+use vinga_base::{ColumnId, PartitionId, TransactionId};
+use vinga_fragment::filter::{Program, codec};
+use vinga_kernel::{Context, Prefetch};
+use vinga_wire::commit::Chain;
+use vinga_wire::key_read::{
+    ANSWER_BYTES_SOFT, KEYS_MAX, KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW,
+};
+use vinga_wire::operation::ALL_COLUMNS;
+use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
+
+use crate::tables::Table;
+
+/// Keys of a group: enough to fill the processor's miss buffers, few enough to stay in its first cache.
+const GROUP: usize = 16;
+
+/// A request taken apart.
+struct Request<'a> {
+    head: &'a KeyReadHead,
+    selection: &'a [U16],
+    filter: &'a [u8],
+    keys: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    #[inline]
+    fn read(frame: &Frame<'a>) -> Option<Self> {
+        let (head, rest) = frame.head::<KeyReadHead>()?;
+        let columns = match head.columns.get() {
+            ALL_COLUMNS => 0,
+            n => usize::from(n),
+        };
+        let (selection, rest) = vinga_wire::operation::selection_from(rest, columns)?;
+        let (filter, keys) = rest.split_at_checked(usize::from(head.filter_bytes.get()))?;
+        (1..=KEYS_MAX).contains(&usize::from(head.count.get())).then_some(Request { head, selection, filter, keys })
+    }
+}
+
+/// Takes the next key off the front of the keys of a request.
+#[inline]
+fn take_key<'a>(table: &Table, keys: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (key, rest) = match table.layout.key_bytes() {
+        Some(bytes) => keys.split_at_checked(usize::from(bytes))?,
+        None => {
+            let (length, rest) = keys.split_first_chunk::<2>()?;
+            rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?
+        }
+    };
+    *keys = rest;
+    Some(key)
+}
+
+impl DataManager {
+    /// Prefetches for a request with one key.
+    #[inline]
+    pub(crate) fn prefetch_key_read(&self, pass: Prefetch, frame: &Frame<'_>) {
+        let Some(request) = Request::read(frame) else { return };
+        let head = request.head;
+        if head.count.get() != 1 {
+            return;
+        }
+        let Some(table) = self.store.tables.peek(head.table.get(), head.version.get()) else { return };
+        let mut keys = request.keys;
+        let Some(key) = take_key(table, &mut keys) else { return };
+        self.prefetch_row(pass, table, KeyHash::of(key));
+    }
+
+    #[inline]
+    pub(crate) fn prefetch_row(&self, pass: Prefetch, table: &Table, hash: KeyHash) {
+        let partition = self.map.partition(hash);
+        if table.has_fragment(partition) {
+            let fragment = table.fragment(partition);
+            match pass {
+                Prefetch::Index => fragment.prefetch_index(&self.store.pages, hash),
+                Prefetch::Row => fragment.prefetch_row(&self.store.pages, hash),
+            }
+        }
+    }
+
+    pub(crate) fn on_key_read_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let request = Request::read(frame)?;
+        let head = request.head;
+        let refuse = |cx: &mut Context<'_>, from: u16, code: ErrorCode, map_version: u32| {
+            cx.frame(SignalNumber::KeyReadRefuse, frame.sender()).put(&KeyReadRefusal {
+                request: U32::new(head.request.get().wrapping_add(u32::from(from))),
+                count: U16::new(head.count.get() - from),
+                code: U16::new(code as u16),
+                map_version: U32::new(map_version),
+            });
+        };
+        let viewer = Viewer { transaction: TransactionId(head.transaction.get()), before: head.operation.get() };
+        if viewer.transaction != TransactionId::NONE && viewer.transaction.api() != frame.sender().node() {
+            close_api_node(cx, frame.sender().node(), ErrorCode::NotYourTransaction, frame.header.number.get());
+            return Some(());
+        }
+        let table = match self.store.tables.get(cx, head.table.get(), head.version.get()) {
+            Ok(table) => table,
+            Err(code) => {
+                refuse(cx, 0, code, 0);
+                return Some(());
+            }
+        };
+        let filter = match self.read_options(table, request.selection, request.filter) {
+            Ok(filter) => filter,
+            Err(code) => {
+                refuse(cx, 0, code, 0);
+                return Some(());
+            }
+        };
+        self.statistics.key_reads += u64::from(head.count.get());
+        let mut selection = core::mem::take(&mut self.scratch.selection);
+        selection.clear();
+        selection.extend(request.selection.iter().map(|column| ColumnId(column.get())));
+        let table = self.store.tables.current(head.table.get());
+        let wants_all = head.columns.get() == ALL_COLUMNS;
+        let mut keys = request.keys;
+        let mut done = 0;
+        let mut failure = None;
+        'frames: while done < head.count.get() {
+            let mut writer = cx.frame(SignalNumber::KeyReadConfirm, frame.sender());
+            writer.put(&KeyReadAnswer {
+                epoch: U64::new(self.epoch.0),
+                request: U32::new(head.request.get().wrapping_add(u32::from(done))),
+                count: U16::ZERO,
+                unused: U16::ZERO,
+            });
+            let first = done;
+            while done < head.count.get() && writer.length() < ANSWER_BYTES_SOFT {
+                let mut group: [(&[u8], KeyHash, PartitionId); GROUP] =
+                    [(&[], KeyHash(0), PartitionId(0)); GROUP];
+                let count = usize::from(head.count.get() - done).min(GROUP);
+                let mut wrong = None;
+                for place in &mut group[..count] {
+                    let Some(key) = take_key(table, &mut keys) else {
+                        wrong = Some(ErrorCode::BadKey);
+                        break;
+                    };
+                    if let Err(code) = self.check_owned(table, key) {
+                        wrong = Some(code);
+                        break;
+                    }
+                    let hash = KeyHash::of(key);
+                    let partition = self.map.partition(hash);
+                    *place = (key, hash, partition);
+                    if !self.answers_reads_of(table, partition) {
+                        wrong = Some(ErrorCode::Moved);
+                        break;
+                    }
+                    if count > 1 {
+                        table.fragment(partition).prefetch_index(&self.store.pages, hash);
+                    }
+                }
+                if let Some(code) = wrong {
+                    failure = Some(code);
+                    finish_answer(writer, first, done);
+                    break 'frames;
+                }
+                if count > 1 {
+                    for &(_, hash, partition) in &group[..count] {
+                        table.fragment(partition).prefetch_row(&self.store.pages, hash);
+                    }
+                }
+                for &(key, hash, partition) in &group[..count] {
+                    let row = table.fragment(partition).find(&self.store.pages, &self.store.chunks, hash, key);
+                    let version = row
+                        .and_then(|row| self.visible(table, partition, row, viewer))
+                        .filter(|v| filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable)));
+                    let out = writer.buffer();
+                    match version {
+                        None => out.extend_from_slice(&NO_ROW.to_le_bytes()),
+                        Some(version) if wants_all => {
+                            let length = (version.fixed.len() + version.variable.len()) as u16;
+                            out.extend_from_slice(&length.to_le_bytes());
+                            out.extend_from_slice(version.fixed);
+                            out.extend_from_slice(version.variable);
+                        }
+                        Some(version) => {
+                            let at = out.len();
+                            out.extend_from_slice(&[0; 2]);
+                            table.layout.write_selection(&selection, version.fixed, version.variable, out);
+                            let length = (out.len() - at - 2) as u16;
+                            out[at..at + 2].copy_from_slice(&length.to_le_bytes());
+                        }
+                    }
+                }
+                done += count as u16;
+            }
+            finish_answer(writer, first, done);
+        }
+        self.scratch.selection = selection;
+        if let Some(code) = failure {
+            refuse(cx, done, code, self.map.version());
+        }
+        Some(())
+    }
+
+    /// Checks a request's selected columns and filter against the table.
+    pub(crate) fn read_options(
+        &self,
+        table: &Table,
+        selection: &[U16],
+        filter: &[u8],
+    ) -> Result<Option<Program>, ErrorCode> {
+        let columns = table.layout.columns().len();
+        if selection.len() > columns || selection.iter().any(|column| usize::from(column.get()) >= columns) {
+            return Err(ErrorCode::TooManyColumns);
+        }
+        if filter.is_empty() {
+            return Ok(None);
+        }
+        let tree = codec::decode(filter, &[]).map_err(|_| ErrorCode::BadProgram)?;
+        Program::new(&tree, &table.layout).map(Some).map_err(|_| ErrorCode::BadProgram)
+    }
+
+    /// Keys of variable size may be malformed.
+    #[inline]
+    fn check_owned(&self, table: &Table, key: &[u8]) -> Result<(), ErrorCode> {
+        match table.layout.key_bytes() {
+            Some(_) => Ok(()),
+            None => table.layout.check_key(key).map_err(|_| ErrorCode::BadKey),
+        }
+    }
+
+    /// Whether committed reads of a partition may be answered here.
+    #[inline]
+    pub(crate) fn answers_reads_of(&self, table: &Table, partition: PartitionId) -> bool {
+        let place = self.map.place(partition);
+        let is_ours = place.instance == self.settings.instance;
+        is_ours
+            && (place.chain.primary() == self.settings.node
+                || (table.read_backup && table.has_fragment(partition)))
+    }
+
+    /// Whether this data manager is the primary of a partition, and its chain as the map has it.
+    #[inline]
+    pub(crate) fn owned_chain(&self, partition: PartitionId) -> Option<Chain> {
+        let place = self.map.place(partition);
+        (place.instance == self.settings.instance && place.chain.primary() == self.settings.node)
+            .then_some(place.chain)
+    }
+}
+
+/// Sets the number of rows of an answer, or takes an empty one back.
+#[inline]
+fn finish_answer(mut writer: vinga_wire::FrameWriter<'_>, first: u16, done: u16) {
+    if first == done {
+        writer.cancel();
+        return;
+    }
+    let at = vinga_wire::frame::HEADER_BYTES + core::mem::offset_of!(KeyReadAnswer, count);
+    writer.patch(at, &U16::new(done - first));
+}

@@ -1,0 +1,306 @@
+//! The data manager: owns fragments, with their rows, indexes and locks, and changes them on behalf of coordinators.
+//!
+//! Reads of committed rows come straight from API nodes (`key_read`, `scan`) and touch nothing but the row. Everything
+//! else is an *operation* of a transaction (`operation`), begun by `PrepareRequest` (`prepare`) and made final by
+//! `CommitRequest` or undone by `AbortRequest` (`commit`, `abort`). The signals are those of `vinga_wire::commit`; the
+//! protocol is told in `docs/protocols/commit.md`.
+//!
+//! # Versions of a row
+//! The slot of a row always holds the version that readers are shown. What open operations would make of it stands in
+//! their records, newest last, linked from the row's state record ([`rows::RowState`]), whose index stands in the row's
+//! header; the header of a row without operations holds 0, which is all that a reader of an untouched row looks at.
+//! A row that an open operation inserts has its slot already, marked *pending*: nobody but its own transaction sees it.
+//!
+//! A **primary** (first of the chain) grants locks. At commit it puts the newest version into the slot and lets the locks
+//! go. A **backup** has no locks, since the primary has ordered the operations; at commit it only notes the epoch, and
+//! installs the version when it learns that all have committed: by `CompleteOrder`, or because the primary has begun
+//! another operation on the same row or key (`settle`), or because it becomes primary itself (`failure`).
+//!
+//! # What the invariants are
+//! No operation record outlives its transaction (but markers); no lock outlives its operation; a row's header is 0
+//! exactly if no operation names the row; all pools return to zero at rest ([`DataManager::is_at_rest`]).
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod abort;
+mod chain;
+mod clients;
+mod commit;
+mod failure;
+mod key_read;
+mod one_shot;
+mod operation;
+mod prepare;
+mod rows;
+mod scan;
+mod tables;
+mod waiting;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use prepare::Answers;
+use operation::{OperationRecord, TransactionRecord};
+use rows::RowState;
+use scan::Scans;
+use tables::Tables;
+use vinga_base::id_map::IdMap;
+use vinga_base::page_pool::PagePool;
+use vinga_base::pool::{Handle, Pool};
+use vinga_base::{ColumnId, Epoch, NodeId, TransactionId};
+use vinga_fragment::chunk_store::ChunkStore;
+use vinga_fragment::lock_table::LockTable;
+use vinga_kernel::{Context, LogLevel, Prefetch, Tick};
+use vinga_wire::partition::PartitionMap;
+use vinga_wire::{BlockNumber, ErrorCode, Frame, SignalNumber, U16, membership};
+
+/// What a data manager is told at start.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The node that it runs on.
+    pub node: NodeId,
+    /// Which of the node's data managers it is.
+    pub instance: u16,
+    /// Who owns which partition.
+    pub partitions: PartitionMap,
+    /// Share of `MaxNoOfConcurrentOperations`.
+    pub operations_max: u32,
+    /// Transactions that may have operations here.
+    pub transactions_max: u32,
+    /// Share of `MaxNoOfConcurrentScans`.
+    pub scans_max: u32,
+    /// `MaxNoOfTables`.
+    pub tables_max: u32,
+    /// `TransactionDeadlockDetectionTimeout`: the longest wait for a lock.
+    pub lock_timeout: Tick,
+    /// `TransactionInactiveTimeout`: a scan that nobody asks for the next batch is closed; `None` for never.
+    pub inactive_timeout: Option<Tick>,
+}
+
+/// How often time-outs are looked for.
+const CHECK_INTERVAL: Tick = Tick::from_millis(20);
+
+/// One data manager instance. See the head of this file.
+pub struct DataManager {
+    settings: Settings,
+    map: PartitionMap,
+    /// Data nodes that have failed since the start.
+    failed: Vec<NodeId>,
+    /// Newest epoch of any commit here.
+    epoch: Epoch,
+    store: Store,
+    operations: Pool<OperationRecord>,
+    transactions: Pool<TransactionRecord>,
+    by_id: IdMap,
+    /// States of rows with operations.
+    rows: Pool<RowState>,
+    locks: LockTable,
+    /// Waiting operations in the order in which they began to wait, with the time.
+    waiting: VecDeque<(Tick, Handle)>,
+    /// Committed transactions whose API node has not confirmed the outcome, and their epochs.
+    markers: BTreeMap<TransactionId, Epoch>,
+    scans: Scans,
+    scratch: Scratch,
+    answers: Answers,
+    /// Operations that got their lock, or lost their row, and run again before anything newer.
+    ready: VecDeque<Handle>,
+    statistics: Statistics,
+}
+
+/// Everything that holds rows: apart from the records, so that both can be borrowed at once.
+struct Store {
+    pages: PagePool,
+    chunks: ChunkStore,
+    tables: Tables,
+}
+
+/// Buffers that are used again and again, so that nothing is allocated per operation.
+#[derive(Default)]
+struct Scratch {
+    image: Vec<u8>,
+    selection: Vec<ColumnId>,
+    key: Vec<u8>,
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Statistics {
+    /// Rows looked up by key without a transaction.
+    pub key_reads: u64,
+    /// Operations prepared here as primary.
+    pub operations: u64,
+    /// Operations that were prepared and committed in one step.
+    pub one_shots: u64,
+    /// Rows that scans have looked at.
+    pub scanned_rows: u64,
+    /// Operations that had to wait for a lock.
+    pub lock_waits: u64,
+    /// Operations refused because a lock was not granted in time.
+    pub lock_timeouts: u64,
+    /// Operations refused to end a deadlock.
+    pub deadlocks: u64,
+}
+
+/// How full a pool is.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolUsage {
+    /// What it holds.
+    pub name: &'static str,
+    /// Records in use.
+    pub used: u32,
+    /// The most that ever were.
+    pub used_max: u32,
+    /// Records that there are.
+    pub capacity: u32,
+    /// Bytes taken.
+    pub bytes: usize,
+}
+
+impl DataManager {
+    /// A data manager without tables.
+    pub fn new(settings: Settings, pages: PagePool) -> Self {
+        let operations = settings.operations_max;
+        DataManager {
+            map: settings.partitions.clone(),
+            failed: Vec::new(),
+            epoch: Epoch(0),
+            store: Store { pages, chunks: ChunkStore::new(), tables: Tables::new(settings.tables_max) },
+            operations: Pool::new(operations),
+            transactions: Pool::new(settings.transactions_max),
+            by_id: IdMap::new(settings.transactions_max),
+            rows: Pool::new(operations),
+            locks: LockTable::new(operations, operations),
+            waiting: VecDeque::new(),
+            markers: BTreeMap::new(),
+            scans: Scans::new(settings.scans_max),
+            scratch: Scratch::default(),
+            answers: Answers::default(),
+            ready: VecDeque::new(),
+            statistics: Statistics::default(),
+            settings,
+        }
+    }
+
+    /// Begins to look for time-outs.
+    pub fn start(&mut self, cx: &mut Context<'_>) {
+        cx.send_after(CHECK_INTERVAL, 0);
+    }
+
+    /// Prefetches what a signal about a single key will touch. Signals with several keys overlap their own misses.
+    pub fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>) {
+        match frame.signal() {
+            Some(SignalNumber::KeyReadRequest) => self.prefetch_key_read(pass, frame),
+            Some(SignalNumber::PrepareRequest) => self.prefetch_prepare(pass, frame),
+            _ => {}
+        }
+    }
+
+    /// Handles one signal.
+    pub fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let handled = match frame.signal() {
+            Some(SignalNumber::KeyReadRequest) => self.on_key_read_request(cx, frame),
+            Some(SignalNumber::PrepareRequest) => self.on_prepare_request(cx, frame),
+            Some(SignalNumber::CommitRequest) => self.on_commit_request(cx, frame),
+            Some(SignalNumber::AbortRequest) => self.on_abort_request(cx, frame),
+            Some(SignalNumber::CompleteOrder) => self.on_complete_order(cx, frame),
+            Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(frame),
+            Some(SignalNumber::ScanOpenRequest) => self.on_scan_open_request(cx, frame),
+            Some(SignalNumber::ScanNextRequest) => self.on_scan_next_request(cx, frame),
+            Some(SignalNumber::ScanCloseOrder) => self.on_scan_close_order(frame),
+            Some(SignalNumber::TableAddRequest) => self.on_table_add_request(cx, frame),
+            Some(SignalNumber::TableRemoveRequest) => self.on_table_remove_request(cx, frame),
+            Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
+            Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
+            Some(SignalNumber::TimerReport) => {
+                self.check_timeouts(cx);
+                Some(())
+            }
+            _ => None,
+        };
+        if handled.is_none() {
+            self.on_malformed(cx, frame);
+        }
+    }
+
+    /// A signal that is not what its number says: an API node's fault closes its connection, our own stops the node.
+    fn on_malformed(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let sender = frame.sender();
+        let number = frame.header.number.get();
+        assert!(
+            sender.block() == Some(BlockNumber::Api),
+            "a block sent a malformed signal {number} from {sender}"
+        );
+        close_api_node(cx, sender.node(), ErrorCode::MalformedSignal, number);
+    }
+
+    /// Does one slice of each long work; says whether there is more to do.
+    pub fn slice(&mut self, cx: &mut Context<'_>) -> bool {
+        let scans = self.run_scans(cx);
+        let removals = self.remove_table_slice(cx);
+        scans || removals
+    }
+
+    fn check_timeouts(&mut self, cx: &mut Context<'_>) {
+        cx.send_after(CHECK_INTERVAL, 0);
+        self.check_lock_timeouts(cx);
+        self.check_scan_timeouts(cx);
+    }
+
+    /// Whether nothing is left of any transaction or scan: what must hold at rest.
+    pub fn is_at_rest(&self) -> bool {
+        self.operations.used() == 0
+            && self.transactions.used() == 0
+            && self.rows.used() == 0
+            && self.locks.is_empty()
+            && self.markers.is_empty()
+            && self.scans.is_empty()
+    }
+
+    /// Newest epoch of any commit here.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Markers of committed transactions.
+    pub fn markers(&self) -> usize {
+        self.markers.len()
+    }
+
+    /// Counters since the start.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// How full the pools are.
+    pub fn pools(&self) -> [PoolUsage; 4] {
+        fn usage<T>(name: &'static str, pool: &Pool<T>) -> PoolUsage {
+            PoolUsage {
+                name,
+                used: pool.used(),
+                used_max: pool.used_max(),
+                capacity: pool.capacity(),
+                bytes: pool.memory_bytes(),
+            }
+        }
+        [
+            usage("operations", &self.operations),
+            usage("transactions", &self.transactions),
+            usage("row states", &self.rows),
+            self.scans.usage(),
+        ]
+    }
+}
+
+/// Orders this node's driver to close an API node's connections.
+fn close_api_node(cx: &mut Context<'_>, api: NodeId, reason: ErrorCode, signal: u16) {
+    cx.log(LogLevel::Warning, format_args!("closing API node {api}: error {reason} (signal {signal})"));
+    let driver = cx.driver();
+    cx.frame(SignalNumber::CloseConnectionOrder, driver).put(&membership::CloseConnectionOrder {
+        api: api.0,
+        unused: 0,
+        reason: U16::new(reason as u16),
+        signal: U16::new(signal),
+    });
+}

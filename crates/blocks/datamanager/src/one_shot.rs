@@ -1,0 +1,234 @@
+//! The short form: one operation, its transaction's last, on a row that nobody else has, whose only replica is here.
+//!
+//! Such an operation is prepared and committed in one step, in the later of the epoch that it carries and the newest one
+//! here. No record is made and no lock is taken: between the check and the change nothing else runs. It is allowed if
+//! the data manager alone is the chain and shares its node with the coordinator: then whoever would need a record of
+//! it dies with it. If anything stands in its way, it is prepared in the ordinary way.
+
+use crate::prepare::{Answers, run_update, send_row};
+use crate::{DataManager, rows::Version};
+use vinga_base::hash::KeyHash;
+use vinga_base::page_pool::Purpose;
+use vinga_base::pool::Handle;
+use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
+use vinga_fragment::fragment::NewRow;
+use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
+use vinga_kernel::Context;
+use vinga_wire::commit::{
+    OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARED_COMMITTED, PrepareHead, PreparedHead,
+    PreparedOperation,
+};
+use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
+use vinga_wire::{Address, ErrorCode, SignalNumber, U16, U64};
+
+/// Why an operation can't take the short form, or fails in it.
+enum Obstacle {
+    /// It must be prepared in the ordinary way.
+    Ordinary,
+    Failed(ErrorCode),
+}
+
+impl From<ErrorCode> for Obstacle {
+    fn from(code: ErrorCode) -> Self {
+        Obstacle::Failed(code)
+    }
+}
+
+impl DataManager {
+    /// Whether the last operations of a transaction may be committed with their prepare.
+    pub(crate) fn may_commit_at_once(&self, cx: &Context<'_>, head: &PrepareHead, view: u8) -> bool {
+        let own = self.settings.node;
+        head.chain.is_only(own)
+            && Address(head.actor.coordinator.get()).node() == own
+            && view == cx.view().0 as u8
+            && self.find_transaction(TransactionId(head.transaction.get())).is_none()
+    }
+
+    /// Tries the short form; false if the operation must be prepared in the ordinary way.
+    pub(crate) fn one_shot(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &PrepareHead,
+        operation: &Operation<'_>,
+    ) -> bool {
+        let epoch = self.epoch.max(Epoch(head.epoch.get()));
+        let (signal, flags, epoch, code) = match self.try_one_shot(cx, head, operation, epoch) {
+            Ok(flags) => (SignalNumber::PrepareConfirm, flags, epoch, 0),
+            Err(Obstacle::Ordinary) => return false,
+            Err(Obstacle::Failed(code)) => {
+                let is_local = operation.head.flags & FLAG_ERROR_IS_LOCAL != 0;
+                let flags = if is_local { OPERATION_ERROR_IS_LOCAL } else { 0 };
+                (SignalNumber::PrepareRefuse, flags, self.epoch, code as u16)
+            }
+        };
+        self.statistics.one_shots += 1;
+        cx.frame(signal, Address(head.actor.acting.get()))
+            .put(&PreparedHead {
+                transaction: head.transaction,
+                epoch: U64::new(epoch.0),
+                record: head.actor.record,
+                chain: head.chain,
+                instance: U16::new(self.settings.instance),
+                flags: U16::new(if code == 0 { PREPARED_COMMITTED } else { 0 }),
+                count: U16::new(1),
+                unused: U16::ZERO,
+            })
+            .put(&PreparedOperation {
+                operation: operation.head.number,
+                code: U16::new(code),
+                flags,
+                unused: 0,
+            });
+        true
+    }
+
+    fn try_one_shot(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &PrepareHead,
+        operation: &Operation<'_>,
+        epoch: Epoch,
+    ) -> Result<u8, Obstacle> {
+        let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
+        let table_id = operation.head.table.get();
+        let table = self.store.tables.get(cx, table_id, operation.head.version.get())?;
+        let hash = KeyHash(operation.head.hash.get());
+        let partition = self.map.partition(hash);
+        if self.owned_chain(partition) != Some(head.chain) {
+            return Err(Obstacle::Ordinary);
+        }
+        let fragment = table.fragment(partition);
+        let key = match kind {
+            OperationKind::Insert | OperationKind::Write => {
+                table.layout.check_image(operation.body).map_err(|_| ErrorCode::BadRow)?;
+                match table.layout.key_bytes() {
+                    Some(bytes) => &operation.body[..usize::from(bytes)],
+                    None => return Err(Obstacle::Ordinary),
+                }
+            }
+            OperationKind::ReadCommitted
+            | OperationKind::ReadShared
+            | OperationKind::ReadExclusive
+            | OperationKind::Update
+            | OperationKind::Delete => operation.key,
+            OperationKind::Unlock => return Err(Obstacle::Ordinary),
+        };
+        let row = fragment.find(&self.store.pages, &self.store.chunks, hash, key);
+        if let Some(row) = row
+            && self.store.reference(table, partition, row) != 0
+        {
+            return Err(Obstacle::Ordinary);
+        }
+        let version = row.map(|row| self.store.slot(table, partition, row));
+        let filter = self.read_options(table, operation.selection, operation.filter)?;
+        if let (Some(filter), Some(version)) = (&filter, version)
+            && !filter.matches(&table.layout, version.fixed, version.variable)
+            && kind != OperationKind::ReadCommitted
+        {
+            return Err(ErrorCode::ConditionFailed.into());
+        }
+        match (kind, row.zip(version)) {
+            (OperationKind::ReadCommitted, found) => {
+                let found = found.map(|(_, version)| version).filter(|v| {
+                    filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
+                });
+                self.send_one_row(cx, head, operation, found);
+                return Ok(OPERATION_SENT_ROW);
+            }
+            (OperationKind::ReadShared | OperationKind::ReadExclusive, Some((_, version))) => {
+                self.send_one_row(cx, head, operation, Some(version));
+                return Ok(OPERATION_SENT_ROW);
+            }
+            (OperationKind::Insert, Some(_)) => return Err(ErrorCode::DuplicateKey.into()),
+            (OperationKind::Insert | OperationKind::Write, None) => {
+                let header = RowHeader { epoch, flags: RowFlags::NONE, operation: OperationRef::NONE };
+                let store = &mut self.store;
+                let fragment = store.tables.current_mut(table_id).fragment_mut(partition);
+                fragment
+                    .insert_row(
+                        &mut store.pages,
+                        &mut store.chunks,
+                        Purpose::Ordinary,
+                        NewRow { hash, image: operation.body, header },
+                    )
+                    .map_err(|_| ErrorCode::DataMemoryFull)?;
+            }
+            (OperationKind::Write, Some((row, _))) => {
+                self.overwrite(table_id, partition, row, operation.body, epoch)?;
+            }
+            (OperationKind::Update, Some((row, version))) => {
+                let mut after = core::mem::take(&mut self.scratch.image);
+                after.clear();
+                let applied = run_update(table, operation.body, version, &mut after);
+                let written = applied.and_then(|()| self.overwrite(table_id, partition, row, &after, epoch));
+                self.scratch.image = after;
+                written?;
+            }
+            (OperationKind::Delete, Some((row, _))) => {
+                let store = &mut self.store;
+                let fragment = store.tables.current_mut(table_id).fragment_mut(partition);
+                fragment.remove_row(&mut store.pages, &mut store.chunks, hash, row);
+            }
+            (
+                OperationKind::ReadShared
+                | OperationKind::ReadExclusive
+                | OperationKind::Update
+                | OperationKind::Delete,
+                None,
+            ) => return Err(ErrorCode::NoSuchRow.into()),
+            (OperationKind::Unlock, _) => unreachable!("sent back above"),
+        }
+        self.epoch = epoch;
+        Ok(0)
+    }
+
+    /// Replaces a row that nobody else has.
+    fn overwrite(
+        &mut self,
+        table: u32,
+        partition: PartitionId,
+        row: RowId,
+        image: &[u8],
+        epoch: Epoch,
+    ) -> Result<(), ErrorCode> {
+        let store = &mut self.store;
+        let fragment = store.tables.current(table).fragment(partition);
+        fragment
+            .store_image(&mut store.pages, &mut store.chunks, Purpose::Ordinary, row, image)
+            .map_err(|_| ErrorCode::DataMemoryFull)?;
+        fragment.rows().row_mut(&mut store.pages, row).set_epoch(epoch);
+        Ok(())
+    }
+
+    fn send_one_row(
+        &self,
+        cx: &mut Context<'_>,
+        head: &PrepareHead,
+        operation: &Operation<'_>,
+        found: Option<Version<'_>>,
+    ) {
+        let id = TransactionId(head.transaction.get());
+        send_row(cx, self, id, Address(head.api.get()), operation.head.number.get(), operation, found);
+    }
+
+    /// All operations of a last signal are prepared here and wait for nobody: commits them.
+    pub(crate) fn commit_at_once(&mut self, cx: &mut Context<'_>, head: &PrepareHead, answers: &mut Answers) {
+        let id = TransactionId(head.transaction.get());
+        let epoch = self.epoch.max(Epoch(head.epoch.get()));
+        if let Some(transaction) = self.find_transaction(id) {
+            self.commit_as_primary(cx, transaction, head.chain, epoch);
+        }
+        for answer in &mut answers.confirmed {
+            answer.flags &= !OPERATION_HOLDS;
+        }
+        cx.probe("several operations committed with their prepare");
+        answers.committed = Some(epoch);
+    }
+
+    /// The record of a transaction here.
+    #[inline]
+    pub(crate) fn find_transaction(&self, id: TransactionId) -> Option<Handle> {
+        self.transactions.handle_at(self.by_id.get(id.0)?)
+    }
+}
+

@@ -1,0 +1,83 @@
+//! The records of operations, and of the transactions that they belong to.
+
+use vinga_base::pool::Handle;
+use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
+use vinga_fragment::chunk_store::ChunkRef;
+use vinga_fragment::row_version::RowVersion;
+use vinga_kernel::Tick;
+use vinga_wire::Address;
+use vinga_wire::commit::{Actor, Chain};
+use vinga_wire::operation::OperationKind;
+
+/// What an operation would make of its row.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Nothing: it holds a lock.
+    None,
+    /// The row is new: the image stands in the slot, which is pending.
+    Insert,
+    /// Another image, ready to be installed without needing memory.
+    Replace(RowVersion),
+    /// The row goes away.
+    Delete,
+}
+
+/// Where an operation stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// In the queue for a lock; the operation as it came is kept to be run when the lock is granted.
+    Waiting {
+        /// The operation's bytes, as in the signal.
+        request: ChunkRef,
+        /// Since when.
+        since: Tick,
+    },
+    /// Done as far as it can be undone.
+    Prepared,
+    /// Final. At a backup `shown` tells whether readers see it already.
+    Committed {
+        /// In which epoch.
+        epoch: Epoch,
+        /// Whether the slot holds it.
+        shown: bool,
+    },
+}
+
+/// One operation.
+pub struct OperationRecord {
+    pub transaction: Handle,
+    /// Its number in the transaction.
+    pub number: u32,
+    pub kind: OperationKind,
+    /// Whether its error leaves the transaction open.
+    pub error_is_local: bool,
+    pub state: State,
+    pub change: Change,
+    pub table: u32,
+    pub partition: PartitionId,
+    /// The row; meaningless while waiting and once shown.
+    pub row: RowId,
+    /// The row's state record; `None` when the operation has let go of the row.
+    pub row_state: Option<Handle>,
+    /// The older change of the same transaction to the same row.
+    pub older_change: Option<Handle>,
+    /// Whether the lock table knows it, as holder or as waiter.
+    pub in_lock_table: bool,
+    /// The replicas of the operation.
+    pub chain: Chain,
+    /// The next operation of the transaction here, with a lower number.
+    pub next: Option<Handle>,
+}
+
+/// What a transaction has at this data manager.
+pub struct TransactionRecord {
+    pub id: TransactionId,
+    /// On whose behalf answers go, and to whom.
+    pub actor: Actor,
+    /// The API node's client.
+    pub api: Address,
+    /// Newest operation first.
+    pub operations: Option<Handle>,
+    /// Number of the operation that leaves a marker when the transaction is complete; 0 for none.
+    pub marker: u32,
+}

@@ -1,0 +1,491 @@
+//! `PrepareRequest` at the primary: lock the row, check, make the new version, tell the next replica.
+//!
+//! An operation gets a record, finds its row, takes the row's lock (or waits in its queue, see `waiting`), and is then
+//! *executed*: the row is read or its after-image made. What changes something is forwarded to the next replica of the
+//! chain; the last one answers the coordinator. Reads and locks exist at the primary only, which answers itself.
+//! Operations of one signal are answered together as far as they are done at once.
+
+use crate::DataManager;
+use crate::operation::{Change, OperationRecord, State, TransactionRecord};
+use crate::rows::{Version, Viewer};
+use crate::waiting::Locked;
+use alloc::vec::Vec;
+use vinga_base::hash::KeyHash;
+use vinga_base::page_pool::Purpose;
+use vinga_base::pool::Handle;
+use vinga_base::{ColumnId, Epoch, PartitionId, RowId, TransactionId};
+use vinga_fragment::lock_table::LockMode;
+use vinga_fragment::fragment::NewRow;
+use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
+use vinga_fragment::row_version::RowVersion;
+use vinga_fragment::update_program::{UpdateMistake, UpdateProgram};
+use vinga_kernel::{Context, Prefetch};
+use vinga_wire::commit::{
+    OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARE_LAST, PrepareHead, PreparedOperation,
+};
+use vinga_wire::key_read::NO_ROW;
+use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
+use vinga_wire::transaction::TransactionRow;
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
+
+/// What became of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Executed {
+    /// It is prepared. Flags of [`PreparedOperation`].
+    Done(u8),
+    /// It failed and has left nothing behind but its record.
+    Failed(ErrorCode),
+    /// It waits for a lock.
+    Waiting,
+}
+
+/// Answers that go back together.
+#[derive(Default)]
+pub struct Answers {
+    pub confirmed: Vec<PreparedOperation>,
+    pub refused: Vec<PreparedOperation>,
+    /// The confirmed ones are committed already, in this epoch.
+    pub committed: Option<Epoch>,
+}
+
+impl Answers {
+    pub fn confirm(&mut self, number: u32, flags: u8) {
+        self.confirmed.push(PreparedOperation {
+            operation: U32::new(number),
+            code: U16::ZERO,
+            flags,
+            unused: 0,
+        });
+    }
+
+    pub fn refuse(&mut self, number: u32, code: ErrorCode, error_is_local: bool) {
+        self.refused.push(PreparedOperation {
+            operation: U32::new(number),
+            code: U16::new(code as u16),
+            flags: if error_is_local { OPERATION_ERROR_IS_LOCAL } else { 0 },
+            unused: 0,
+        });
+    }
+}
+
+impl DataManager {
+    /// Prefetches for a prepare with one operation.
+    #[inline]
+    pub(crate) fn prefetch_prepare(&self, pass: Prefetch, frame: &Frame<'_>) {
+        let Some((head, mut rest)) = frame.head::<PrepareHead>() else { return };
+        if head.count.get() != 1 {
+            return;
+        }
+        let Some(operation) = Operation::take(&mut rest) else { return };
+        let (id, version) = (operation.head.table.get(), operation.head.version.get());
+        if let Some(table) = self.store.tables.peek(id, version) {
+            self.prefetch_row(pass, table, KeyHash(operation.head.hash.get()));
+        }
+    }
+
+    pub(crate) fn on_prepare_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (head, rest) = frame.head::<PrepareHead>()?;
+        if head.chain.primary() != self.settings.node {
+            return self.on_forwarded_prepare(cx, head, rest);
+        }
+        let is_last = head.flags.get() & PREPARE_LAST != 0;
+        let may_commit = is_last && self.may_commit_at_once(cx, head, frame.header.view);
+        if may_commit && head.count.get() == 1 {
+            let mut bytes = rest;
+            let operation = Operation::take(&mut bytes)?;
+            if self.one_shot(cx, head, &operation) {
+                return Some(());
+            }
+        }
+        self.statistics.operations += u64::from(head.count.get());
+        let mut answers = core::mem::take(&mut self.answers);
+        let mut rest = rest;
+        let mut waits = false;
+        for _ in 0..head.count.get() {
+            let bytes = rest;
+            let operation = Operation::take(&mut rest)?;
+            let raw = &bytes[..bytes.len() - rest.len()];
+            waits |= self.prepare(cx, head, &operation, raw, &mut answers);
+        }
+        if may_commit && !waits && answers.refused.is_empty() {
+            self.commit_at_once(cx, head, &mut answers);
+        }
+        let (id, actor) = (TransactionId(head.transaction.get()), head.actor);
+        self.send_answers(cx, id, &actor, head.chain, &mut answers);
+        self.answers = answers;
+        self.run_ready(cx);
+        Some(())
+    }
+
+    /// Prepares one operation of a signal; says whether it waits for somebody: a lock, or the next replica.
+    fn prepare(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &PrepareHead,
+        operation: &Operation<'_>,
+        raw: &[u8],
+        answers: &mut Answers,
+    ) -> bool {
+        let number = operation.head.number.get();
+        let is_local = operation.head.flags & FLAG_ERROR_IS_LOCAL != 0;
+        let made = operation
+            .kind()
+            .ok_or(ErrorCode::MalformedSignal)
+            .and_then(|kind| self.make_record(head, kind, number, is_local));
+        let handle = match made {
+            Ok(handle) => handle,
+            Err(code) => {
+                answers.refuse(number, code, is_local);
+                return false;
+            }
+        };
+        match self.execute(cx, handle, operation, raw) {
+            Executed::Done(flags) => {
+                if self.is_forwarded(handle) {
+                    self.forward(cx, handle, operation.key);
+                    return true;
+                }
+                answers.confirm(number, flags);
+                if flags & OPERATION_HOLDS == 0 {
+                    self.drop_operation(handle);
+                }
+                false
+            }
+            Executed::Failed(code) => {
+                self.drop_operation(handle);
+                answers.refuse(number, code, is_local);
+                false
+            }
+            Executed::Waiting => true,
+        }
+    }
+
+    /// Makes the record of an operation, and that of its transaction if it is the first here.
+    pub(crate) fn make_record(
+        &mut self,
+        head: &PrepareHead,
+        kind: OperationKind,
+        number: u32,
+        error_is_local: bool,
+    ) -> Result<Handle, ErrorCode> {
+        let id = TransactionId(head.transaction.get());
+        let transaction = match self.find_transaction(id) {
+            Some(known) => known,
+            None => {
+                let made = TransactionRecord {
+                    id,
+                    actor: head.actor,
+                    api: Address(head.api.get()),
+                    operations: None,
+                    marker: 0,
+                };
+                let made = self.transactions.insert(made).map_err(|_| ErrorCode::OutOfTransactions)?;
+                self.by_id.insert(id.0, made.index());
+                made
+            }
+        };
+        let record = OperationRecord {
+            transaction,
+            number,
+            kind,
+            error_is_local,
+            state: State::Prepared,
+            change: Change::None,
+            table: 0,
+            partition: PartitionId(0),
+            row: RowId(0),
+            row_state: None,
+            older_change: None,
+            in_lock_table: false,
+            chain: head.chain,
+            next: self.transactions[transaction].operations,
+        };
+        match self.operations.insert(record) {
+            Ok(handle) => {
+                self.transactions[transaction].operations = Some(handle);
+                Ok(handle)
+            }
+            Err(_) => {
+                self.forget_if_empty(transaction);
+                Err(ErrorCode::OutOfOperations)
+            }
+        }
+    }
+
+    /// Executes an operation whose record is made: finds the row, locks it, does what is asked. `raw` is the operation
+    /// as it came, to be kept if it has to wait.
+    pub(crate) fn execute(
+        &mut self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        operation: &Operation<'_>,
+        raw: &[u8],
+    ) -> Executed {
+        match self.try_execute(cx, handle, operation, raw) {
+            Ok(executed) => executed,
+            Err(code) => Executed::Failed(code),
+        }
+    }
+
+    fn try_execute(
+        &mut self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        operation: &Operation<'_>,
+        raw: &[u8],
+    ) -> Result<Executed, ErrorCode> {
+        let head = operation.head;
+        let table_id = head.table.get();
+        let hash = KeyHash(head.hash.get());
+        let partition = self.map.partition(hash);
+        let kind = self.operations[handle].kind;
+        self.store.tables.get(cx, table_id, head.version.get())?;
+        if self.owned_chain(partition) != Some(self.operations[handle].chain) {
+            cx.probe("prepare for a chain that is not the present one");
+            return Err(ErrorCode::NodeFailure);
+        }
+        self.operations[handle].table = table_id;
+        self.operations[handle].partition = partition;
+        let row = self.find_row(table_id, partition, hash, operation, kind)?;
+        let Some(row) = row else {
+            return match kind {
+                OperationKind::Insert | OperationKind::Write => self.insert_new(handle, hash, operation),
+                OperationKind::ReadCommitted => {
+                    self.send_row(cx, handle, operation, None);
+                    Ok(Executed::Done(OPERATION_SENT_ROW))
+                }
+                OperationKind::Unlock => Ok(Executed::Done(0)),
+                OperationKind::ReadShared
+                | OperationKind::ReadExclusive
+                | OperationKind::Update
+                | OperationKind::Delete => Err(ErrorCode::NoSuchRow),
+            };
+        };
+        let mode = match kind {
+            OperationKind::ReadCommitted => {
+                let viewer = self.viewer(handle);
+                let options = self.read_options(
+                    self.store.tables.current(table_id),
+                    operation.selection,
+                    operation.filter,
+                )?;
+                let table = self.store.tables.current(table_id);
+                let found = self.visible(table, partition, row, viewer).filter(|v| {
+                    options.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
+                });
+                self.send_row(cx, handle, operation, found);
+                return Ok(Executed::Done(OPERATION_SENT_ROW));
+            }
+            OperationKind::Unlock => {
+                self.unlock_read(handle, operation)?;
+                return Ok(Executed::Done(0));
+            }
+            OperationKind::ReadShared => LockMode::Shared,
+            OperationKind::ReadExclusive
+            | OperationKind::Insert
+            | OperationKind::Update
+            | OperationKind::Write
+            | OperationKind::Delete => LockMode::Exclusive,
+        };
+        if self.operations[handle].row_state.is_none() {
+            let state = self.row_state(table_id, partition, row).ok_or(ErrorCode::OutOfOperations)?;
+            self.attach(handle, state);
+            match self.lock(cx, handle, state, mode)? {
+                Locked::Granted => {}
+                Locked::Queued => {
+                    self.wait(cx, handle, raw)?;
+                    return Ok(Executed::Waiting);
+                }
+            }
+        }
+        self.execute_locked(cx, handle, operation)
+    }
+
+    /// The row with the operation's key, whoever may see it.
+    fn find_row(
+        &mut self,
+        table: u32,
+        partition: PartitionId,
+        hash: KeyHash,
+        operation: &Operation<'_>,
+        kind: OperationKind,
+    ) -> Result<Option<RowId>, ErrorCode> {
+        let table = self.store.tables.current(table);
+        let fragment = table.fragment(partition);
+        let (pages, chunks) = (&self.store.pages, &self.store.chunks);
+        if !matches!(kind, OperationKind::Insert | OperationKind::Write) {
+            return Ok(fragment.find(pages, chunks, hash, operation.key));
+        }
+        let image = operation.body;
+        table.layout.check_image(image).map_err(|_| ErrorCode::BadRow)?;
+        if let Some(bytes) = table.layout.key_bytes() {
+            return Ok(fragment.find(pages, chunks, hash, &image[..usize::from(bytes)]));
+        }
+        let (fixed, variable) = table.layout.split(image);
+        self.scratch.key.clear();
+        table.layout.write_key(fixed, variable, &mut self.scratch.key);
+        Ok(fragment.find(pages, chunks, hash, &self.scratch.key))
+    }
+
+    /// What the operation's transaction sees: its own changes before this operation.
+    fn viewer(&self, handle: Handle) -> Viewer {
+        let operation = &self.operations[handle];
+        Viewer { transaction: self.transactions[operation.transaction].id, before: operation.number }
+    }
+
+    /// Adds a row that nobody has: its slot is pending, and locked by the operation.
+    fn insert_new(
+        &mut self,
+        handle: Handle,
+        hash: KeyHash,
+        operation: &Operation<'_>,
+    ) -> Result<Executed, ErrorCode> {
+        let (table_id, partition) = (self.operations[handle].table, self.operations[handle].partition);
+        if self.rows.used() == self.rows.capacity() || !self.locks.has_room() {
+            return Err(ErrorCode::OutOfOperations);
+        }
+        let store = &mut self.store;
+        let fragment = store.tables.current_mut(table_id).fragment_mut(partition);
+        let row = fragment
+            .insert_row(
+                &mut store.pages,
+                &mut store.chunks,
+                Purpose::Ordinary,
+                NewRow { hash, image: operation.body, header: PENDING },
+            )
+            .map_err(|_| ErrorCode::DataMemoryFull)?;
+        let state = self.row_state(table_id, partition, row).expect("there was room");
+        self.attach(handle, state);
+        self.lock_fresh(handle, state);
+        self.push_change(handle, Change::Insert);
+        Ok(Executed::Done(OPERATION_HOLDS))
+    }
+
+    /// The row is there and locked as needed.
+    fn execute_locked(
+        &mut self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        operation: &Operation<'_>,
+    ) -> Result<Executed, ErrorCode> {
+        let record = &self.operations[handle];
+        let (table_id, partition, row, kind) = (record.table, record.partition, record.row, record.kind);
+        let viewer = self.viewer(handle);
+        let table = self.store.tables.current(table_id);
+        let options = self.read_options(table, operation.selection, operation.filter)?;
+        let seen = self.visible(table, partition, row, viewer);
+        if let (Some(filter), Some(version)) = (&options, seen)
+            && !filter.matches(&table.layout, version.fixed, version.variable)
+        {
+            return Err(ErrorCode::ConditionFailed);
+        }
+        match (kind, seen) {
+            (OperationKind::ReadShared | OperationKind::ReadExclusive, Some(version)) => {
+                self.send_row(cx, handle, operation, Some(version));
+                Ok(Executed::Done(OPERATION_SENT_ROW | OPERATION_HOLDS))
+            }
+            (OperationKind::Insert, Some(_)) => Err(ErrorCode::DuplicateKey),
+            (OperationKind::Insert | OperationKind::Write, _) => {
+                let image = self.store_image(table_id, operation.body)?;
+                self.push_change(handle, Change::Replace(image));
+                Ok(Executed::Done(OPERATION_HOLDS))
+            }
+            (OperationKind::Update, Some(version)) => {
+                let mut after = core::mem::take(&mut self.scratch.image);
+                after.clear();
+                let applied = run_update(table, operation.body, version, &mut after);
+                let image = applied.and_then(|()| self.store_image(table_id, &after));
+                self.scratch.image = after;
+                self.push_change(handle, Change::Replace(image?));
+                Ok(Executed::Done(OPERATION_HOLDS))
+            }
+            (OperationKind::Delete, Some(_)) => {
+                self.push_change(handle, Change::Delete);
+                Ok(Executed::Done(OPERATION_HOLDS))
+            }
+            (
+                OperationKind::ReadShared
+                | OperationKind::ReadExclusive
+                | OperationKind::Update
+                | OperationKind::Delete,
+                None,
+            ) => Err(ErrorCode::NoSuchRow),
+            (OperationKind::ReadCommitted | OperationKind::Unlock, _) => {
+                unreachable!("they take no lock")
+            }
+        }
+    }
+
+    /// Puts an image into chunks, so that a commit needs no memory.
+    pub(crate) fn store_image(&mut self, table: u32, image: &[u8]) -> Result<RowVersion, ErrorCode> {
+        let store = &mut self.store;
+        let layout = &store.tables.current(table).layout;
+        RowVersion::new(&mut store.pages, &mut store.chunks, Purpose::Ordinary, layout, image)
+            .map_err(|_| ErrorCode::DataMemoryFull)
+    }
+
+    /// Sends the API node the row that an operation has read, or that there is none.
+    fn send_row(
+        &self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        operation: &Operation<'_>,
+        found: Option<Version<'_>>,
+    ) {
+        let record = &self.operations[handle];
+        let transaction = &self.transactions[record.transaction];
+        send_row(cx, self, transaction.id, transaction.api, record.number, operation, found);
+    }
+}
+
+/// Sends the API node the row that an operation has read, or that there is none.
+pub fn send_row(
+    cx: &mut Context<'_>,
+    data_manager: &DataManager,
+    id: TransactionId,
+    api: Address,
+    number: u32,
+    operation: &Operation<'_>,
+    found: Option<Version<'_>>,
+) {
+    let table = data_manager.store.tables.current(operation.head.table.get());
+    let mut writer = cx.frame(SignalNumber::TransactionRowReport, api);
+    let head = TransactionRow {
+        transaction: U64::new(id.0),
+        epoch: U64::new(data_manager.epoch.0),
+        operation: U32::new(number),
+        row_bytes: U16::new(NO_ROW),
+        unused: U16::ZERO,
+    };
+    writer.put(&head);
+    let Some(version) = found else { return };
+    let begin = writer.length();
+    if operation.head.columns.get() == ALL_COLUMNS {
+        writer.bytes(version.fixed).bytes(version.variable);
+    } else {
+        let columns: Vec<ColumnId> = operation.selection.iter().map(|c| ColumnId(c.get())).collect();
+        table.layout.write_selection(&columns, version.fixed, version.variable, writer.buffer());
+    }
+    let row_bytes = U16::new((writer.length() - begin) as u16);
+    let at = vinga_wire::frame::HEADER_BYTES + core::mem::offset_of!(TransactionRow, row_bytes);
+    writer.patch(at, &row_bytes);
+}
+
+/// Runs an update program on a version; the new image is appended to `after`.
+pub fn run_update(
+    table: &crate::tables::Table,
+    program: &[u8],
+    version: Version<'_>,
+    after: &mut Vec<u8>,
+) -> Result<(), ErrorCode> {
+    let program = UpdateProgram::check(program, &table.layout).map_err(|_| ErrorCode::BadProgram)?;
+    program.apply(&table.layout, version.fixed, version.variable, after).map_err(|error| match error.mistake {
+        UpdateMistake::ConditionFailed(_) => ErrorCode::ConditionFailed,
+        UpdateMistake::Overflow(_) => ErrorCode::NumericOverflow,
+        _ => ErrorCode::BadProgram,
+    })
+}
+
+/// The header of a row that is inserted but not committed.
+pub const PENDING: RowHeader =
+    RowHeader { epoch: Epoch(0), flags: RowFlags::PENDING_INSERT, operation: OperationRef::NONE };

@@ -1,0 +1,260 @@
+//! Operations and row locks: taking, waiting, letting go.
+//!
+//! Locks are granted first come, first served. An operation that has to wait keeps the bytes that it came as; when its
+//! turn comes, or its row has ceased to exist, it is run again from the index probe, in order, before anything newer
+//! ([`DataManager::run_ready`], at the end of every signal that may have freed a lock).
+
+use crate::DataManager;
+use crate::operation::{Change, State};
+use crate::prepare::{Answers, Executed};
+use alloc::vec::Vec;
+use vinga_base::page_pool::Purpose;
+use vinga_base::pool::Handle;
+use vinga_fragment::chunk_store::CHUNK_BYTES_MAX;
+use vinga_fragment::lock_table::{Acquired, LockMode};
+use vinga_kernel::{Context, Mutation};
+use vinga_wire::commit::OPERATION_HOLDS;
+use vinga_wire::operation::{Operation, OperationKind};
+use vinga_wire::{ErrorCode, U32};
+
+/// Whether a lock was had at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Locked {
+    Granted,
+    Queued,
+}
+
+impl DataManager {
+    /// Takes a row's lock for an operation, or queues it.
+    pub(crate) fn lock(
+        &mut self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        state: Handle,
+        mode: LockMode,
+    ) -> Result<Locked, ErrorCode> {
+        let mode = if cx.is_mutated(Mutation::SharedDoesNotBlockExclusive) { LockMode::Shared } else { mode };
+        let lock = self.row_lock(state).ok_or(ErrorCode::OutOfOperations)?;
+        let id = self.transactions[self.operations[handle].transaction].id;
+        match self.locks.acquire(lock, handle, id, mode).map_err(|_| ErrorCode::OutOfOperations)? {
+            Acquired::Granted => {
+                self.operations[handle].in_lock_table = true;
+                Ok(Locked::Granted)
+            }
+            Acquired::Queued => {
+                self.operations[handle].in_lock_table = true;
+                self.statistics.lock_waits += 1;
+                Ok(Locked::Queued)
+            }
+            Acquired::Deadlock { victim } if victim == handle => {
+                self.operations[handle].in_lock_table = true;
+                self.statistics.deadlocks += 1;
+                cx.probe("deadlock: the newcomer is the victim");
+                Err(ErrorCode::Deadlock)
+            }
+            Acquired::Deadlock { victim } => {
+                self.operations[handle].in_lock_table = true;
+                self.statistics.lock_waits += 1;
+                self.statistics.deadlocks += 1;
+                cx.probe("deadlock: somebody else is the victim");
+                self.refuse_waiting(cx, victim, ErrorCode::Deadlock);
+                Ok(Locked::Queued)
+            }
+        }
+    }
+
+    /// The lock of a row, made if there is none.
+    fn row_lock(&mut self, state: Handle) -> Option<Handle> {
+        if let Some(lock) = self.rows[state].lock {
+            return Some(lock);
+        }
+        let lock = self.locks.add_row(state.index()).ok()?;
+        self.rows[state].lock = Some(lock);
+        Some(lock)
+    }
+
+    /// Locks a row that was made just now, so nobody can be in the way. The caller has checked that there is room.
+    pub(crate) fn lock_fresh(&mut self, handle: Handle, state: Handle) {
+        let lock = self.row_lock(state).expect("there was room");
+        let id = self.transactions[self.operations[handle].transaction].id;
+        let acquired = self.locks.acquire(lock, handle, id, LockMode::Exclusive);
+        assert!(matches!(acquired, Ok(Acquired::Granted)), "nobody else knows the row");
+        self.operations[handle].in_lock_table = true;
+    }
+
+    /// Keeps an operation until its lock is granted.
+    pub(crate) fn wait(&mut self, cx: &mut Context<'_>, handle: Handle, raw: &[u8]) -> Result<(), ErrorCode> {
+        if raw.len() > CHUNK_BYTES_MAX {
+            return Err(ErrorCode::BadProgram);
+        }
+        let store = &mut self.store;
+        let request = store
+            .chunks
+            .store(&mut store.pages, Purpose::Ordinary, raw)
+            .map_err(|_| ErrorCode::DataMemoryFull)?;
+        self.operations[handle].state = State::Waiting { request, since: cx.now() };
+        self.waiting.push_back((cx.now(), handle));
+        Ok(())
+    }
+
+    /// Lets go of an operation's lock and place in the queue; who may go on now is noted as ready.
+    pub(crate) fn unlock(&mut self, handle: Handle) {
+        if !core::mem::replace(&mut self.operations[handle].in_lock_table, false) {
+            return;
+        }
+        let state = self.operations[handle].row_state.expect("a lock belongs to a row");
+        let lock = self.rows[state].lock.expect("it is locked");
+        let ready = &mut self.ready;
+        self.locks.release(lock, handle, |granted| ready.push_back(granted));
+        if self.locks.is_free(lock) {
+            self.locks.remove_row(lock);
+            self.rows[state].lock = None;
+        }
+    }
+
+    /// A row has ceased to exist: its waiters run again from the index probe.
+    pub(crate) fn rerun_waiters(&mut self, cx: &mut Context<'_>, state: Handle) {
+        let Some(lock) = self.rows[state].lock else { return };
+        let mut waiters = Vec::new();
+        self.locks.drain_waiters(lock, |waiter| waiters.push(waiter));
+        for waiter in waiters {
+            cx.probe("waiter of a vanished row runs again");
+            self.operations[waiter].in_lock_table = false;
+            self.detach(waiter);
+            if !cx.is_mutated(Mutation::WaitersOfVanishedRowLost) {
+                self.ready.push_back(waiter);
+            }
+        }
+    }
+
+    /// Runs everything that need not wait any more.
+    pub(crate) fn run_ready(&mut self, cx: &mut Context<'_>) {
+        while let Some(handle) = self.ready.pop_front() {
+            self.run_again(cx, handle);
+        }
+    }
+
+    fn run_again(&mut self, cx: &mut Context<'_>, handle: Handle) {
+        // It may have been aborted since.
+        let Some(record) = self.operations.get(handle) else { return };
+        let State::Waiting { request, .. } = record.state else { return };
+        let (number, is_local, chain) = (record.number, record.error_is_local, record.chain);
+        let transaction = record.transaction;
+        let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
+        let raw = self.store.chunks.bytes(&self.store.pages, request).to_vec();
+        self.store.chunks.free(&mut self.store.pages, request);
+        self.operations[handle].state = State::Prepared;
+        let mut rest = raw.as_slice();
+        let operation = Operation::take(&mut rest).expect("it was whole when it came");
+        let mut answers = Answers::default();
+        match self.execute(cx, handle, &operation, &raw) {
+            Executed::Done(_) if self.is_forwarded(handle) => self.forward(cx, handle, operation.key),
+            Executed::Done(flags) => {
+                answers.confirm(number, flags);
+                if flags & OPERATION_HOLDS == 0 {
+                    self.drop_operation(handle);
+                }
+            }
+            Executed::Failed(code) => {
+                self.drop_operation(handle);
+                answers.refuse(number, code, is_local);
+            }
+            Executed::Waiting => {}
+        }
+        self.send_answers(cx, id, &actor, chain, &mut answers);
+    }
+
+    /// Refuses an operation that waits for a lock.
+    fn refuse_waiting(&mut self, cx: &mut Context<'_>, handle: Handle, code: ErrorCode) {
+        let record = &self.operations[handle];
+        let (number, is_local, chain) = (record.number, record.error_is_local, record.chain);
+        let transaction = record.transaction;
+        let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
+        self.drop_operation(handle);
+        let mut answers = Answers::default();
+        answers.refuse(number, code, is_local);
+        self.send_answers(cx, id, &actor, chain, &mut answers);
+    }
+
+    /// Refuses what has waited too long.
+    pub(crate) fn check_lock_timeouts(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now();
+        while let Some(&(began, handle)) = self.waiting.front() {
+            let still_waits = match self.operations.get(handle).map(|o| o.state) {
+                Some(State::Waiting { since, .. }) => since == began,
+                Some(State::Prepared | State::Committed { .. }) | None => false,
+            };
+            if still_waits && now.since(began) < self.settings.lock_timeout {
+                break;
+            }
+            self.waiting.pop_front();
+            if still_waits {
+                cx.probe("lock wait timed out");
+                self.statistics.lock_timeouts += 1;
+                self.refuse_waiting(cx, handle, ErrorCode::LockTimeout);
+            }
+        }
+        self.run_ready(cx);
+    }
+
+    /// Frees an operation's record and everything that it holds, but undoes no change (it has none left).
+    pub(crate) fn drop_operation(&mut self, handle: Handle) {
+        assert!(self.operations[handle].change == Change::None, "a change is undone or installed first");
+        if let State::Waiting { request, .. } = self.operations[handle].state {
+            self.store.chunks.free(&mut self.store.pages, request);
+        }
+        self.unlock(handle);
+        self.detach(handle);
+        let transaction = self.operations[handle].transaction;
+        self.unlink(transaction, handle);
+        self.operations.remove(handle);
+        self.forget_if_empty(transaction);
+    }
+
+    /// Takes an operation out of its transaction's list.
+    fn unlink(&mut self, transaction: Handle, handle: Handle) {
+        let after = self.operations[handle].next;
+        let mut at = self.transactions[transaction].operations;
+        if at == Some(handle) {
+            self.transactions[transaction].operations = after;
+            return;
+        }
+        while let Some(previous) = at {
+            at = self.operations[previous].next;
+            if at == Some(handle) {
+                self.operations[previous].next = after;
+                return;
+            }
+        }
+        unreachable!("an operation is in its transaction's list");
+    }
+
+    /// Frees a transaction's record when it has no operation left.
+    pub(crate) fn forget_if_empty(&mut self, transaction: Handle) {
+        if self.transactions[transaction].operations.is_none() {
+            let gone = self.transactions.remove(transaction).expect("the caller holds it");
+            self.by_id.remove(gone.id.0);
+        }
+    }
+
+    /// `Unlock`: lets go of the lock of an earlier read, unless something was changed under it.
+    pub(crate) fn unlock_read(
+        &mut self,
+        handle: Handle,
+        operation: &Operation<'_>,
+    ) -> Result<(), ErrorCode> {
+        let number = operation.body.first_chunk::<4>().ok_or(ErrorCode::MalformedSignal)?;
+        let number = U32::from_bytes(*number).get();
+        let mut next = self.transactions[self.operations[handle].transaction].operations;
+        while let Some(at) = next {
+            let record = &self.operations[at];
+            next = record.next;
+            let is_read = matches!(record.kind, OperationKind::ReadShared | OperationKind::ReadExclusive);
+            if record.number == number && is_read && record.state == State::Prepared {
+                self.drop_operation(at);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! The blocks of one thread, and the match that hands them their signals.
+
+use crate::information::Source;
+use crate::settings::NodeSettings;
+use alloc::vec::Vec;
+use vinga_base::page_pool::PagePool;
+use vinga_base::{NodeId, View};
+use vinga_coordinator::Coordinator;
+use vinga_datamanager::DataManager;
+use vinga_dictionary::Dictionary;
+use vinga_distribution::Distribution;
+use vinga_info::Info;
+use vinga_kernel::{Context, Host, Prefetch};
+use vinga_membership::Membership;
+use vinga_wire::membership::NodeFailedOrder;
+use vinga_wire::partition::PartitionMap;
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
+
+/// What only the main thread hosts.
+struct Main {
+    membership: Membership,
+    distribution: Distribution,
+    dictionary: Dictionary,
+}
+
+/// See the head of this file.
+pub struct Blocks {
+    node: NodeId,
+    thread: u16,
+    data_managers: Vec<DataManager>,
+    first_data_manager: u16,
+    coordinators: Vec<Coordinator>,
+    first_coordinator: u16,
+    main: Option<Main>,
+    info: Info,
+}
+
+impl Blocks {
+    /// The blocks of the thread with this index. `pages` gives each data manager instance its door to the pages.
+    pub fn new(settings: &NodeSettings, thread: u16, mut pages: impl FnMut(u16) -> PagePool) -> Self {
+        let hosting = &settings.threads[usize::from(thread)];
+        let partitions = PartitionMap::new(&settings.topology);
+        let data_managers = hosting
+            .data_managers
+            .clone()
+            .map(|instance| {
+                let own = vinga_datamanager::Settings {
+                    node: settings.node,
+                    instance,
+                    partitions: partitions.clone(),
+                    operations_max: settings.operations_max,
+                    transactions_max: settings.operations_max,
+                    scans_max: settings.scans_max,
+                    tables_max: settings.tables_max,
+                    lock_timeout: settings.lock_timeout,
+                    inactive_timeout: settings.inactive_timeout,
+                };
+                DataManager::new(own, pages(instance))
+            })
+            .collect();
+        let coordinators = hosting
+            .coordinators
+            .clone()
+            .map(|_| {
+                Coordinator::new(vinga_coordinator::Settings {
+                    node: settings.node,
+                    incarnation: settings.incarnation,
+                    partitions: partitions.clone(),
+                    epoch: settings.epoch,
+                    transactions_max: settings.transactions_max,
+                    inactive_timeout: settings.inactive_timeout,
+                    drop_timeout: settings.lock_timeout,
+                })
+            })
+            .collect();
+        Blocks {
+            node: settings.node,
+            thread,
+            data_managers,
+            first_data_manager: hosting.data_managers.start,
+            coordinators,
+            first_coordinator: hosting.coordinators.start,
+            main: hosting.main.then(|| main_blocks(settings)),
+            info: Info::new(info_settings(settings, thread)),
+        }
+    }
+
+    /// The data managers of this thread.
+    pub fn data_managers(&self) -> &[DataManager] {
+        &self.data_managers
+    }
+
+    /// The coordinators of this thread.
+    pub fn coordinators(&self) -> &[Coordinator] {
+        &self.coordinators
+    }
+
+    /// Whether no transaction and no scan has left anything.
+    pub fn is_at_rest(&self) -> bool {
+        self.data_managers.iter().all(DataManager::is_at_rest)
+            && self.coordinators.iter().all(Coordinator::is_at_rest)
+    }
+
+    fn address(&self, block: BlockNumber, instance: usize) -> Address {
+        Address::new(self.node, block, instance as u16)
+    }
+
+    /// A data node is out of the view: all blocks of the thread are told, then it enters the new view.
+    fn on_node_failed_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let (order, _) = frame.head::<NodeFailedOrder>().expect("only membership sends it");
+        let node = NodeId(order.node);
+        for i in 0..self.data_managers.len() {
+            let own = self.address(BlockNumber::DataManager, usize::from(self.first_data_manager) + i);
+            self.data_managers[i].on_node_failed(&mut cx.for_block(own), node);
+        }
+        for i in 0..self.coordinators.len() {
+            let own = self.address(BlockNumber::Coordinator, usize::from(self.first_coordinator) + i);
+            self.coordinators[i].on_node_failed(&mut cx.for_block(own), node);
+        }
+        if let Some(main) = &mut self.main {
+            let of = |block| Address::new(self.node, block, 0);
+            main.membership.handle(&mut cx.for_block(of(BlockNumber::Membership)), frame);
+            main.distribution.handle(&mut cx.for_block(of(BlockNumber::Distribution)), frame);
+            main.dictionary.handle(&mut cx.for_block(of(BlockNumber::Dictionary)), frame);
+        }
+        cx.enter_view(View(order.view.get()));
+    }
+}
+
+impl Host for Blocks {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        for i in 0..self.data_managers.len() {
+            let own = self.address(BlockNumber::DataManager, usize::from(self.first_data_manager) + i);
+            self.data_managers[i].start(&mut cx.for_block(own));
+        }
+        for i in 0..self.coordinators.len() {
+            let own = self.address(BlockNumber::Coordinator, usize::from(self.first_coordinator) + i);
+            self.coordinators[i].start(&mut cx.for_block(own));
+        }
+        if let Some(main) = &mut self.main {
+            let of = |block| Address::new(self.node, block, 0);
+            main.membership.start(&mut cx.for_block(of(BlockNumber::Membership)));
+            main.distribution.start(&mut cx.for_block(of(BlockNumber::Distribution)));
+            main.dictionary.start(&mut cx.for_block(of(BlockNumber::Dictionary)));
+        }
+        self.info.start(&mut cx.for_block(Address::new(self.node, BlockNumber::Info, self.thread)));
+    }
+
+    #[inline]
+    fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>) {
+        let receiver = frame.receiver();
+        if receiver.block_number() == BlockNumber::DataManager as u8 && receiver.node() == self.node {
+            let at = receiver.instance().wrapping_sub(self.first_data_manager);
+            if let Some(data_manager) = self.data_managers.get(usize::from(at)) {
+                data_manager.prefetch(pass, frame);
+            }
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        if frame.signal() == Some(SignalNumber::NodeFailedOrder) {
+            self.on_node_failed_order(cx, frame);
+            return;
+        }
+        let receiver = frame.receiver();
+        match receiver.block() {
+            Some(BlockNumber::DataManager) => {
+                let at = receiver.instance() - self.first_data_manager;
+                self.data_managers[usize::from(at)].handle(cx, frame);
+            }
+            Some(BlockNumber::Coordinator) => {
+                let at = receiver.instance() - self.first_coordinator;
+                self.coordinators[usize::from(at)].handle(cx, frame);
+            }
+            Some(BlockNumber::Membership) => self.main_mut().membership.handle(cx, frame),
+            Some(BlockNumber::Distribution) => self.main_mut().distribution.handle(cx, frame),
+            Some(BlockNumber::Dictionary) => self.main_mut().dictionary.handle(cx, frame),
+            Some(BlockNumber::Info) => {
+                let source = Source { data_managers: &self.data_managers, coordinators: &self.coordinators };
+                self.info.handle_with(cx, frame, &source);
+            }
+            Some(BlockNumber::Api | BlockNumber::Driver) | None => {
+                unreachable!("the executor hands over signals to blocks of this thread only")
+            }
+        }
+    }
+
+    fn slice(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut more = false;
+        for i in 0..self.data_managers.len() {
+            let own = self.address(BlockNumber::DataManager, usize::from(self.first_data_manager) + i);
+            more |= self.data_managers[i].slice(&mut cx.for_block(own));
+        }
+        for i in 0..self.coordinators.len() {
+            let own = self.address(BlockNumber::Coordinator, usize::from(self.first_coordinator) + i);
+            self.coordinators[i].slice(&mut cx.for_block(own));
+        }
+        more
+    }
+}
+
+impl Blocks {
+    fn main_mut(&mut self) -> &mut Main {
+        self.main.as_mut().expect("the routes lead to the main thread")
+    }
+}

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Installs what building and testing need and the machine lacks. Does nothing on a machine that has all of it.
+set -eu -o pipefail
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+missing=()
+command -v cc >/dev/null || missing+=(gcc libc6-dev)
+if ! command -v cargo >/dev/null; then
+    # Debian's own toolchain, as recent as its browsers need it.
+    missing+=(cargo-web rustc-web)
+fi
+[ "${#missing[@]}" = 0 ] && exit 0
+
+echo "installing: ${missing[*]}"
+as_root apt-get update -q
+as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
