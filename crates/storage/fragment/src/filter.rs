@@ -1,8 +1,8 @@
 //! Filter programs: which rows of a scan or read the client wants.
 //!
 //! The way of a filter:
-//! 1. The client builds a [`tree::Expression`] and encodes it ([`codec::encode`]); values that change from call to call
-//!    travel beside it as parameters.
+//! 1. The client builds a [`tree::Expression`] and encodes it ([`codec::encode`]), beside it the parameters: values
+//!    that change from call to call.
 //! 2. The data node decodes it and puts the parameters in ([`codec::decode`]), bounded in time and memory.
 //! 3. [`Program::new`] checks the types against the table's layout and lowers the tree: NOT is pushed to the leaves,
 //!    constants are folded, ranges of one column are joined, cheap leaves come first.
@@ -26,9 +26,9 @@ pub use error::{Mistake, Position, ProgramError, ValueType};
 pub use evaluate::Program;
 pub use row_block::{NoVariable, ROWS_MAX, RowBlock, VariableSource};
 
-/// Bytes of an encoded program, and of an encoded list of parameters, at most.
-pub const PROGRAM_BYTES_MAX: usize = 64 * 1024;
-/// Nodes of a program, at most. Each level of an expression and each constant is a node.
+/// Bytes of an encoded filter, parameters included, at most: messages give its length in 16 bits.
+pub const PROGRAM_BYTES_MAX: usize = u16::MAX as usize;
+/// Nodes of a program, at most. Each operation, column, constant and parameter is a node, also each parameter given.
 pub const NODES_MAX: usize = 4096;
 /// Levels of a program, at most: what recursion over it may cost.
 pub const DEPTH_MAX: usize = 64;

@@ -37,8 +37,8 @@ use vinga_base::schema::Kind;
 
 /// Instructions of a program, at most: a change for each column and as many checks.
 pub const INSTRUCTIONS_MAX: usize = 1024;
-/// Bytes of a program, at most.
-pub const UPDATE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a program, at most: messages give its length in 16 bits.
+pub const UPDATE_BYTES_MAX: usize = u16::MAX as usize;
 
 const CHECK: u8 = 0x01;
 const CHECK_LAST: u8 = 0x07;

@@ -1,7 +1,7 @@
-//! The wire form of filter programs and of their parameters.
+//! The wire form of a filter: its parameters, then its program.
 //!
 //! ```text
-//!   program:     u8 version (1), then one node
+//!   filter:      u8 version (1), number of parameters, each parameter as a constant node (0x02 … 0x06), one node
 //!   node:        u8 kind, what the kind says, then its children, each a node
 //!     0x01  column               u16 little-endian column id
 //!     0x02  constant NULL
@@ -20,11 +20,13 @@
 //!     0x30 … 0x39  +  -  *  /  %  &  |  ^  <<  >>  2 children
 //!     0x40  unary minus  0x41  bits inverted       1 child
 //!   number:      unsigned LEB128: 7 bits a byte, low ones first, the top bit says that more follow; fits 64 bits
-//!   parameters:  u8 version (1), number of them, then each as a constant node (0x02 … 0x06)
 //! ```
 //!
+//! Parameters stand apart from the program so that a client can encode a statement's program once and put others in
+//! front of it for each call. The decoder puts them in: what it returns holds no parameter.
+//!
 //! Kinds are only ever added. Limits: those of [`super`]. A parent pays for its children when it names their number,
-//! so that a lying number cannot reserve memory; depth is counted down, so that no input can exhaust the stack.
+//! so that a lying number cannot reserve memory; depth is counted, so that no input can exhaust the stack.
 
 use super::error::{Mistake, Position, ProgramError};
 use super::tree::{Arithmetic, Constant, Expression};
@@ -56,70 +58,33 @@ const ARITHMETIC_LAST: u8 = 0x39;
 const NEGATE: u8 = 0x40;
 const COMPLEMENT: u8 = 0x41;
 
-/// Appends the wire form of a program.
+/// Appends the wire form of a filter.
 ///
 /// # Errors
 /// If a limit is exceeded; nothing is appended then.
-pub fn encode(program: &Expression, out: &mut Vec<u8>) -> Result<(), ProgramError> {
+pub fn encode(program: &Expression, parameters: &[Constant], out: &mut Vec<u8>) -> Result<(), ProgramError> {
     let start = out.len();
-    out.push(VERSION);
     let mut encoder = Encoder { out, start, nodes: 0 };
-    let result = encoder.node(program, 1);
+    let result = encoder.filter(program, parameters);
     if result.is_err() {
         out.truncate(start);
     }
     result
 }
 
-/// Appends the wire form of a list of parameters.
-///
-/// # Errors
-/// If a limit is exceeded; nothing is appended then.
-pub fn encode_parameters(parameters: &[Constant], out: &mut Vec<u8>) -> Result<(), ProgramError> {
-    let start = out.len();
-    out.push(VERSION);
-    put_number(parameters.len() as u64, out);
-    let mut encoder = Encoder { out, start, nodes: 0 };
-    let result = parameters.iter().try_for_each(|parameter| {
-        encoder.enter(1)?;
-        encoder.constant(parameter);
-        encoder.check_length()
-    });
-    if result.is_err() {
-        out.truncate(start);
-    }
-    result
-}
-
-/// Reads a program and puts the parameters in.
+/// Reads a filter and puts its parameters in.
 ///
 /// # Errors
 /// If it is not well formed, exceeds a limit or needs a parameter that is not there.
-pub fn decode(bytes: &[u8], parameters: &[Constant]) -> Result<Expression, ProgramError> {
-    let mut decoder = Decoder::new(bytes, parameters)?;
-    decoder.pay_for(1, 0)?;
-    let program = decoder.node(1)?;
-    decoder.finish()?;
-    Ok(program)
-}
-
-/// Reads a list of parameters.
-///
-/// # Errors
-/// If it is not well formed or exceeds a limit.
-pub fn decode_parameters(bytes: &[u8]) -> Result<Vec<Constant>, ProgramError> {
-    let mut decoder = Decoder::new(bytes, &[])?;
-    let count = decoder.children()?;
-    let mut parameters = Vec::with_capacity(count);
-    for _ in 0..count {
-        let at = decoder.at;
-        match decoder.node(1)? {
-            Expression::Constant(constant) => parameters.push(constant),
-            _ => return Err(ProgramError { at: Position::Byte(at), mistake: Mistake::NotConstant }),
-        }
-    }
-    decoder.finish()?;
-    Ok(parameters)
+pub fn decode(bytes: &[u8]) -> Result<Expression, ProgramError> {
+    let mut decoder = Decoder {
+        bytes,
+        parameters: Vec::new(),
+        at: 0,
+        nodes_left: NODES_MAX,
+        constant_bytes_left: CONSTANT_BYTES_MAX,
+    };
+    decoder.filter()
 }
 
 struct Encoder<'a> {
@@ -149,6 +114,17 @@ impl Encoder<'_> {
             return Err(self.error(Mistake::TooLong));
         }
         Ok(())
+    }
+
+    fn filter(&mut self, program: &Expression, parameters: &[Constant]) -> Result<(), ProgramError> {
+        self.out.push(VERSION);
+        put_number(parameters.len() as u64, self.out);
+        for parameter in parameters {
+            self.enter(1)?;
+            self.constant(parameter);
+            self.check_length()?;
+        }
+        self.node(program, 1)
     }
 
     fn node(&mut self, node: &Expression, depth: usize) -> Result<(), ProgramError> {
@@ -250,39 +226,42 @@ fn put_number(mut number: u64, out: &mut Vec<u8>) {
 
 struct Decoder<'a> {
     bytes: &'a [u8],
-    parameters: &'a [Constant],
+    parameters: Vec<Constant>,
     at: usize,
     nodes_left: usize,
     constant_bytes_left: usize,
 }
 
 impl<'a> Decoder<'a> {
-    fn new(bytes: &'a [u8], parameters: &'a [Constant]) -> Result<Self, ProgramError> {
-        let mut decoder = Decoder {
-            bytes,
-            parameters,
-            at: 0,
-            nodes_left: NODES_MAX,
-            constant_bytes_left: CONSTANT_BYTES_MAX,
-        };
-        if bytes.len() > PROGRAM_BYTES_MAX {
-            return Err(decoder.error(PROGRAM_BYTES_MAX, Mistake::TooLong));
-        }
-        match decoder.byte()? {
-            VERSION => Ok(decoder),
-            found => Err(decoder.error(0, Mistake::UnknownVersion(found))),
-        }
-    }
-
     fn error(&self, at: usize, mistake: Mistake) -> ProgramError {
         ProgramError { at: Position::Byte(at), mistake }
     }
 
-    fn finish(&self) -> Result<(), ProgramError> {
+    fn filter(&mut self) -> Result<Expression, ProgramError> {
+        if self.bytes.len() > PROGRAM_BYTES_MAX {
+            return Err(self.error(PROGRAM_BYTES_MAX, Mistake::TooLong));
+        }
+        match self.byte()? {
+            VERSION => {}
+            found => return Err(self.error(0, Mistake::UnknownVersion(found))),
+        }
+        let parameters = self.children()?;
+        self.parameters.reserve_exact(parameters);
+        for _ in 0..parameters {
+            let at = self.at;
+            match self.node(1)? {
+                Expression::Constant(constant) => self.parameters.push(constant),
+                _ => return Err(self.error(at, Mistake::NotConstant)),
+            }
+        }
+        // What counts is how often they are used.
+        self.constant_bytes_left = CONSTANT_BYTES_MAX;
+        self.pay_for(1, self.at)?;
+        let program = self.node(1)?;
         if self.at < self.bytes.len() {
             return Err(self.error(self.at, Mistake::BytesLeft));
         }
-        Ok(())
+        Ok(program)
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], ProgramError> {
@@ -403,10 +382,10 @@ impl<'a> Decoder<'a> {
             let given = self.parameters.len();
             return Err(self.error(at, Mistake::NoSuchParameter { parameter: number, given }));
         };
-        if let Constant::Bytes(bytes) = constant {
-            self.pay_for_bytes(bytes.len(), at)?;
-        }
-        Ok(Expression::Constant(constant.clone()))
+        let bytes = if let Constant::Bytes(bytes) = constant { bytes.len() } else { 0 };
+        let constant = constant.clone();
+        self.pay_for_bytes(bytes, at)?;
+        Ok(Expression::Constant(constant))
     }
 
     fn pay_for_bytes(&mut self, bytes: usize, at: usize) -> Result<(), ProgramError> {

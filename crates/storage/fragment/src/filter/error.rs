@@ -56,7 +56,7 @@ pub enum Mistake {
     NumberTooLarge,
     /// Bytes are left behind the program.
     BytesLeft,
-    /// A list of constants that holds something else.
+    /// A parameter that is something else than a constant.
     NotConstant,
     /// No such parameter was given.
     NoSuchParameter {

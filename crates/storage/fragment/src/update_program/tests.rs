@@ -212,7 +212,7 @@ fn each_mistake_is_named() {
         (&[year(1), [IS_NULL, 2, 0, 0]].concat()[..7], "1: checks must stand before all changes"),
         (&[year(1), year(2)].concat(), "1: column 1 stands twice or too late; changes must ascend by column"),
         (&[IS_NULL, 1, 0].repeat(1025), "1024: the program has more than the 1024 instructions allowed"),
-        (&[0; UPDATE_BYTES_MAX + 1], "0: the program is longer than the 65536 bytes allowed"),
+        (&[0; UPDATE_BYTES_MAX + 1], "0: the program is longer than the 65535 bytes allowed"),
     ];
     for (program, expected) in cases {
         assert_eq!(message(program), std::format!("update, instruction {expected}"));

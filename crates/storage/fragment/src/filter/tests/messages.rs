@@ -6,7 +6,6 @@ use crate::filter::{DEPTH_MAX, NODES_MAX, Program};
 use crate::test_rows;
 use alloc::string::ToString;
 use alloc::vec;
-use alloc::vec::Vec;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::ColumnType;
 
@@ -90,25 +89,24 @@ fn what_is_no_mistake() {
 
 #[test]
 fn mistakes_of_form() {
-    let cases: [(&[u8], &str); 9] = [
+    let cases: [(&[u8], &str); 11] = [
         (&[], "byte 0: it ends too early"),
         (&[9], "byte 0: it is of version 9; this release knows version 1"),
-        (&[1, 0x10, 0x02], "byte 3: it ends too early"),
-        (&[1, 0x99], "byte 1: there is no node of kind 0x99; a newer client may have sent it"),
-        (&[1, 0x02, 0x02], "byte 2: it ends here, but more bytes follow"),
-        (&[1, 0x06, 5, 1], "byte 4: it ends too early"),
-        (&[1, 0x07, 0x80, 0x80, 4], "byte 1: a number is too large for its place"),
-        (&[1, 0x07, 2], "byte 1: it needs parameter 2 (counted from 0), but 1 are given"),
+        (&[1, 0, 0x10, 0x02], "byte 4: it ends too early"),
+        (&[1, 0, 0x99], "byte 2: there is no node of kind 0x99; a newer client may have sent it"),
+        (&[1, 0, 0x02, 0x02], "byte 3: it ends here, but more bytes follow"),
+        (&[1, 0, 0x06, 5, 1], "byte 5: it ends too early"),
+        (&[1, 0, 0x07, 0x80, 0x80, 4], "byte 2: a number is too large for its place"),
+        (&[1, 1, 0x02, 0x07, 2], "byte 3: it needs parameter 2 (counted from 0), but 1 are given"),
+        (&[1, 1, 0x22, 0], "byte 2: a parameter must be a constant"),
+        (&[1, 1, 0x07, 0, 0], "byte 2: it needs parameter 0 (counted from 0), but 0 are given"),
         (
-            &[1, 0x04, 255, 255, 255, 255, 255, 255, 255, 255, 255, 2],
-            "byte 2: a number is too large for its place",
+            &[1, 0, 0x04, 255, 255, 255, 255, 255, 255, 255, 255, 255, 2],
+            "byte 3: a number is too large for its place",
         ),
     ];
     for (bytes, message) in cases {
-        let error = decode(bytes, &[Constant::Null]).unwrap_err();
+        let error = decode(bytes).unwrap_err();
         assert_eq!(error.to_string(), std::format!("filter program, {message}"));
     }
-    let parameters: Vec<u8> = vec![1, 1, 0x22, 0];
-    let error = crate::filter::codec::decode_parameters(&parameters).unwrap_err();
-    assert_eq!(error.to_string(), "filter program, byte 2: a parameter must be a constant");
 }
