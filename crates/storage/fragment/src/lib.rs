@@ -7,3 +7,10 @@
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
+
+pub mod comparison;
+pub mod filter;
+mod stored_value;
+#[cfg(test)]
+mod test_rows;
+pub mod update_program;

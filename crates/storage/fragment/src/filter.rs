@@ -1,0 +1,38 @@
+//! Filter programs: which rows of a scan or read the client wants.
+//!
+//! The way of a filter:
+//! 1. The client builds a [`tree::Expression`] and encodes it ([`codec::encode`]), beside it the parameters: values
+//!    that change from call to call.
+//! 2. The data node decodes it and puts the parameters in ([`codec::decode`]), bounded in time and memory.
+//! 3. [`Program::new`] checks the types against the table's layout and lowers the tree: NOT is pushed to the leaves,
+//!    constants are folded, ranges of one column are joined, cheap leaves come first.
+//! 4. [`Program::select`] evaluates it over a block of rows, [`Program::matches`] over one row.
+//!
+//! Every mistake of a client is a [`ProgramError`] that names the place.
+
+mod check;
+pub mod codec;
+mod error;
+mod evaluate;
+mod kernels;
+mod lower;
+mod numbers;
+mod row_block;
+#[cfg(test)]
+mod tests;
+pub mod tree;
+
+pub use error::{Mistake, Position, ProgramError, ValueType};
+pub use evaluate::Program;
+pub use row_block::{NoVariable, ROWS_MAX, RowBlock, VariableSource};
+
+/// Bytes of an encoded filter, parameters included, at most: messages give its length in 16 bits.
+pub const PROGRAM_BYTES_MAX: usize = u16::MAX as usize;
+/// Nodes of a program, at most. Each operation, column, constant and parameter is a node, also each parameter given.
+pub const NODES_MAX: usize = 4096;
+/// Levels of a program, at most: what recursion over it may cost.
+pub const DEPTH_MAX: usize = 64;
+/// Bytes in all constants of a program after its parameters were put in (each use counts), at most.
+pub const CONSTANT_BYTES_MAX: usize = 64 * 1024;
+/// The version of the encoded form.
+pub const VERSION: u8 = 1;

@@ -1,0 +1,176 @@
+//! What can be wrong with a filter program, in sentences that name the place and what is allowed.
+
+use super::{CONSTANT_BYTES_MAX, DEPTH_MAX, NODES_MAX, PROGRAM_BYTES_MAX, VERSION};
+use core::fmt;
+use vinga_base::ColumnId;
+
+/// Where in a program something is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Position {
+    /// Byte of the encoded form, from 0.
+    Byte(usize),
+    /// Node of the tree, from 0, each parent before its children, which follow from left to right.
+    Node(usize),
+}
+
+/// Why a filter program was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProgramError {
+    /// Where.
+    pub at: Position,
+    /// What.
+    pub mistake: Mistake,
+}
+
+/// The type of a value, as far as a filter cares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ValueType {
+    /// The constant NULL, which goes with everything.
+    Null,
+    /// Any integer.
+    Integer,
+    /// Float or double.
+    Double,
+    /// Everything that compares by `memcmp`.
+    Bytes,
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mistake {
+    /// More than [`PROGRAM_BYTES_MAX`] bytes in encoded form.
+    TooLong,
+    /// More than [`NODES_MAX`] nodes.
+    TooManyNodes,
+    /// More than [`DEPTH_MAX`] levels.
+    TooDeep,
+    /// More than [`CONSTANT_BYTES_MAX`] bytes in constants after parameters were put in.
+    ConstantsTooLong,
+    /// A version that this release does not know.
+    UnknownVersion(u8),
+    /// A node that this release does not know.
+    UnknownNode(u8),
+    /// The program ends in the middle.
+    Truncated,
+    /// A number that does not fit.
+    NumberTooLarge,
+    /// Bytes are left behind the program.
+    BytesLeft,
+    /// A parameter that is something else than a constant.
+    NotConstant,
+    /// No such parameter was given.
+    NoSuchParameter {
+        /// The one that is asked for.
+        parameter: u16,
+        /// How many there are.
+        given: usize,
+    },
+    /// The table has no such column.
+    NoSuchColumn {
+        /// The one that is asked for.
+        column: ColumnId,
+        /// How many there are.
+        columns: usize,
+    },
+    /// A value stands where a condition is needed.
+    ConditionExpected,
+    /// A condition stands where a value is needed.
+    ValueExpected,
+    /// Two types that do not compare.
+    TypesDiffer(ValueType, ValueType),
+    /// A value that is no number stands in arithmetic.
+    NumberExpected(ValueType),
+    /// A value that is no integer stands in a bit operation.
+    IntegerExpected(ValueType),
+    /// A value that has no prefix.
+    BytesExpected(ValueType),
+    /// Something else than a constant stands in an IN list or as prefix.
+    ConstantExpected,
+    /// A constant of another length than the column of fixed size that it is compared with.
+    WrongLength {
+        /// Bytes of the column.
+        column_bytes: u16,
+        /// Bytes of the constant.
+        constant_bytes: usize,
+    },
+    /// Two columns of different fixed sizes.
+    WidthsDiffer(u16, u16),
+}
+
+impl core::error::Error for ProgramError {}
+
+impl fmt::Display for ProgramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ProgramError { at, mistake } = self;
+        write!(f, "filter program, {at}: {mistake}")
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Position::Byte(byte) => write!(f, "byte {byte}"),
+            Position::Node(node) => write!(f, "node {node}"),
+        }
+    }
+}
+
+impl fmt::Display for ValueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ValueType::Null => "NULL",
+            ValueType::Integer => "an integer",
+            ValueType::Double => "a double",
+            ValueType::Bytes => "bytes",
+        })
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Mistake::TooLong => write!(f, "it is longer than the {PROGRAM_BYTES_MAX} bytes allowed"),
+            Mistake::TooManyNodes => write!(f, "it has more than the {NODES_MAX} nodes allowed"),
+            Mistake::TooDeep => write!(f, "it is nested deeper than the {DEPTH_MAX} levels allowed"),
+            Mistake::ConstantsTooLong => write!(
+                f,
+                "its constants, parameters included, are longer than the {CONSTANT_BYTES_MAX} bytes allowed"
+            ),
+            Mistake::UnknownVersion(found) => {
+                write!(f, "it is of version {found}; this release knows version {VERSION}")
+            }
+            Mistake::UnknownNode(found) => {
+                write!(f, "there is no node of kind {found:#04x}; a newer client may have sent it")
+            }
+            Mistake::Truncated => f.write_str("it ends too early"),
+            Mistake::NumberTooLarge => f.write_str("a number is too large for its place"),
+            Mistake::BytesLeft => f.write_str("it ends here, but more bytes follow"),
+            Mistake::NotConstant => f.write_str("a parameter must be a constant"),
+            Mistake::NoSuchParameter { parameter, given } => {
+                write!(f, "it needs parameter {parameter} (counted from 0), but {given} are given")
+            }
+            Mistake::NoSuchColumn { column, columns } => {
+                write!(f, "it reads column {column} (counted from 0), but the table has {columns}")
+            }
+            Mistake::ConditionExpected => f.write_str("a value stands where a condition is needed"),
+            Mistake::ValueExpected => f.write_str("a condition stands where a value is needed"),
+            Mistake::TypesDiffer(left, right) => write!(f, "{left} can't be compared with {right}"),
+            Mistake::NumberExpected(found) => write!(f, "arithmetic needs numbers, this is {found}"),
+            Mistake::IntegerExpected(found) => write!(f, "bit operations need integers, this is {found}"),
+            Mistake::BytesExpected(found) => write!(f, "only bytes have a prefix, this is {found}"),
+            Mistake::ConstantExpected => {
+                f.write_str("IN lists and prefixes hold constants and parameters only")
+            }
+            Mistake::WrongLength { column_bytes, constant_bytes } => write!(
+                f,
+                "a column of {column_bytes} bytes is compared with a constant of {constant_bytes}; \
+                 it must have the column's length, padded as the column is"
+            ),
+            Mistake::WidthsDiffer(left, right) => write!(
+                f,
+                "a column of {left} bytes is compared with one of {right}; columns of fixed size must be \
+                 of equal size"
+            ),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A lowered filter and how it is evaluated.
+//!
+//! A block is taken 64 rows, one word of its bitmap, at a time, and the whole filter is evaluated for them before the
+//! next 64: their few kilobytes stay in the nearest cache, and no bitmap is needed beside the caller's. Within a word
+//! evaluation goes column by column: AND hands each leaf the rows that are left, OR those that nothing has accepted
+//! yet, and both stop when none are; a word without rows costs one test.
+
+use super::error::ProgramError;
+use super::lower::{Node, lower};
+use super::row_block::{RowBlock, VariableSource};
+use super::tree::Expression;
+use super::{check, row_block};
+use alloc::vec::Vec;
+use vinga_base::row_layout::RowLayout;
+
+/// A filter, ready to be evaluated on rows of the layout that it was made for.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The root stands first.
+    nodes: Vec<Node>,
+}
+
+impl Program {
+    /// Checks a filter against a table's layout and lowers it.
+    ///
+    /// # Errors
+    /// What does not fit, and where; [`super::tree`] and the type check have the rules.
+    pub fn new(filter: &Expression, layout: &RowLayout) -> Result<Self, ProgramError> {
+        let condition = check::check(filter, layout)?;
+        Ok(Program { nodes: lower(condition, layout) })
+    }
+
+    /// Clears the bits of rows that do not pass. Bit `i % 64` of word `i / 64` stands for slot `i`; bits behind the
+    /// block's last slot are cleared.
+    pub fn select(&self, block: &RowBlock<'_>, selected: &mut [u64]) {
+        let mut first = 0;
+        for word in selected {
+            let slots = block.count().saturating_sub(first);
+            if slots < 64 {
+                *word &= (1 << slots) - 1;
+            }
+            if *word != 0 {
+                *word = self.passing(0, block, first, *word);
+            }
+            first += 64;
+        }
+    }
+
+    /// Whether one row passes.
+    pub fn matches(&self, layout: &RowLayout, fixed: &[u8], variable: &[u8]) -> bool {
+        let source = OneRow(variable);
+        let block = RowBlock::new(layout, fixed, 0, 0, 1, &source);
+        self.passing(0, &block, 0, 1) != 0
+    }
+
+    /// The rows of `selected` for which a node is true. Recursion is bounded by the depth of the client's tree.
+    fn passing(&self, at: usize, block: &RowBlock<'_>, first: usize, selected: u64) -> u64 {
+        match &self.nodes[at] {
+            Node::Leaf(leaf) => leaf.select(block, first, selected),
+            Node::All { end } => {
+                let mut left = selected;
+                let mut child = at + 1;
+                while child < *end && left != 0 {
+                    left = self.passing(child, block, first, left);
+                    child = self.behind(child);
+                }
+                left
+            }
+            Node::Any { end } => {
+                let mut left = selected;
+                let mut child = at + 1;
+                while child < *end && left != 0 {
+                    left &= !self.passing(child, block, first, left);
+                    child = self.behind(child);
+                }
+                selected & !left
+            }
+        }
+    }
+
+    /// The node that follows a node and its children.
+    #[inline]
+    fn behind(&self, at: usize) -> usize {
+        match self.nodes[at] {
+            Node::Leaf(_) => at + 1,
+            Node::All { end } | Node::Any { end } => end,
+        }
+    }
+}
+
+struct OneRow<'a>(&'a [u8]);
+
+impl VariableSource for OneRow<'_> {
+    fn variable(&self, _: usize) -> &[u8] {
+        self.0
+    }
+}
+
+// A slot number fits the 16 bits in which lanes keep it.
+const _: () = assert!(row_block::ROWS_MAX <= u16::MAX as usize);

@@ -1,0 +1,538 @@
+//! Update programs: what an update does to a row.
+//!
+//! A program is a list of instructions, all about the row as it was before: first any number of *checks*, then
+//! *changes*, each column's at most once. If a check fails, or a sum does not fit its column, nothing is changed. So the
+//! order of the instructions never matters to the result, and compare-and-set is a check beside a change.
+//!
+//! ```text
+//!   program:      instructions up to its end; at most INSTRUCTIONS_MAX; none is allowed
+//!   instruction:  u8 operation, u16 little-endian column id, operand
+//!   operand:      a value of the column as it stands in a key: its bytes, or u16 length and bytes if it is variable
+//!
+//!   checks, in any order, on any column:
+//!     0x01 … 0x06  =  <>  <  <=  >  >=     operand; a NULL column fails
+//!     0x07  <=>                            operand; a NULL column fails
+//!     0x08  IS NULL    0x09  IS NOT NULL   no operand
+//!   changes, in strictly ascending order of column, not on the primary key:
+//!     0x20  set                            operand
+//!     0x21  set NULL                       no operand; only where the column may be NULL
+//!     0x22  add        0x23  subtract      operand; integer, float and double columns; NULL stays NULL
+//!     0x24  and        0x25  or   0x26 xor operand; integer columns; NULL stays NULL
+//! ```
+//!
+//! Integers compare by value, floats by IEEE 754, bytes by `memcmp` and length. A sum must lie in the column's range;
+//! one of floats must be finite. Operation numbers are only ever added.
+//!
+//! The primary alone evaluates a program; what it forwards is the new image. As this is on the way of every update, a
+//! program is read where it lies in the message: [`UpdateProgram::check`] goes over it once, after that reading it can
+//! not fail.
+
+use crate::comparison::Comparison;
+use crate::stored_value;
+use alloc::vec::Vec;
+use core::fmt;
+use vinga_base::ColumnId;
+use vinga_base::row_layout::{ColumnLayout, Place, RowError, RowLayout};
+use vinga_base::schema::Kind;
+
+/// Instructions of a program, at most: a change for each column and as many checks.
+pub const INSTRUCTIONS_MAX: usize = 1024;
+/// Bytes of a program, at most: messages give its length in 16 bits.
+pub const UPDATE_BYTES_MAX: usize = u16::MAX as usize;
+
+const CHECK: u8 = 0x01;
+const CHECK_LAST: u8 = 0x07;
+const IS_NULL: u8 = 0x08;
+const IS_NOT_NULL: u8 = 0x09;
+const SET: u8 = 0x20;
+const SET_NULL: u8 = 0x21;
+const ADD: u8 = 0x22;
+const SUBTRACT: u8 = 0x23;
+const BIT_AND: u8 = 0x24;
+const BIT_OR: u8 = 0x25;
+const BIT_XOR: u8 = 0x26;
+
+/// One instruction. Operands are in the column's stored form, without the length of a variable one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Instruction<'a> {
+    /// The column that it is about.
+    pub column: ColumnId,
+    /// What it does.
+    pub action: Action<'a>,
+}
+
+/// What an instruction does with its column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action<'a> {
+    /// Fails unless the column compares so with the operand.
+    Check(Comparison, &'a [u8]),
+    /// Fails unless the column is NULL.
+    CheckNull,
+    /// Fails if the column is NULL.
+    CheckNotNull,
+    /// Gives the column a value.
+    Set(&'a [u8]),
+    /// Makes the column NULL.
+    SetNull,
+    /// Adds to a number.
+    Add(&'a [u8]),
+    /// Subtracts from a number.
+    Subtract(&'a [u8]),
+    /// Keeps those bits of an integer.
+    BitAnd(&'a [u8]),
+    /// Sets those bits of an integer.
+    BitOr(&'a [u8]),
+    /// Inverts those bits of an integer.
+    BitXor(&'a [u8]),
+}
+
+impl<'a> Action<'a> {
+    fn is_check(self) -> bool {
+        match self {
+            Action::Check(..) | Action::CheckNull | Action::CheckNotNull => true,
+            Action::Set(_)
+            | Action::SetNull
+            | Action::Add(_)
+            | Action::Subtract(_)
+            | Action::BitAnd(_)
+            | Action::BitOr(_)
+            | Action::BitXor(_) => false,
+        }
+    }
+
+    /// Its number on the wire and its operand.
+    fn code(self) -> (u8, Option<&'a [u8]>) {
+        match self {
+            Action::Check(comparison, operand) => (CHECK + comparison as u8, Some(operand)),
+            Action::CheckNull => (IS_NULL, None),
+            Action::CheckNotNull => (IS_NOT_NULL, None),
+            Action::Set(operand) => (SET, Some(operand)),
+            Action::SetNull => (SET_NULL, None),
+            Action::Add(operand) => (ADD, Some(operand)),
+            Action::Subtract(operand) => (SUBTRACT, Some(operand)),
+            Action::BitAnd(operand) => (BIT_AND, Some(operand)),
+            Action::BitOr(operand) => (BIT_OR, Some(operand)),
+            Action::BitXor(operand) => (BIT_XOR, Some(operand)),
+        }
+    }
+}
+
+/// Why a program was refused, or failed on a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UpdateError {
+    /// Which instruction, from 0.
+    pub instruction: usize,
+    /// What is wrong with it.
+    pub mistake: UpdateMistake,
+}
+
+/// What is wrong with an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UpdateMistake {
+    /// The row is not as a check wants it. The only one, with `Overflow`, that depends on the row.
+    ConditionFailed(ColumnId),
+    /// A sum does not fit the column.
+    Overflow(ColumnId),
+    /// More than [`UPDATE_BYTES_MAX`] bytes.
+    TooLong,
+    /// More than [`INSTRUCTIONS_MAX`] instructions.
+    TooManyInstructions,
+    /// The program ends in the middle.
+    Truncated,
+    /// An operation that this release does not know.
+    UnknownOperation(u8),
+    /// The table has no such column.
+    NoSuchColumn(ColumnId),
+    /// The operand is longer than the column allows.
+    OperandTooLong(ColumnId),
+    /// The operand is not as long as the column (found when a program is written).
+    OperandLength(ColumnId),
+    /// The operation needs a number.
+    NotNumber(ColumnId),
+    /// The operation needs an integer.
+    NotInteger(ColumnId),
+    /// The column can't be NULL.
+    NotNullable(ColumnId),
+    /// The column belongs to the primary key.
+    KeyColumn(ColumnId),
+    /// A check stands behind a change.
+    CheckBehindChange,
+    /// Changes do not ascend by column, or change one twice.
+    NotAscending(ColumnId),
+}
+
+impl core::error::Error for UpdateError {}
+
+impl fmt::Display for UpdateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "update, instruction {}: ", self.instruction)?;
+        match self.mistake {
+            UpdateMistake::ConditionFailed(id) => write!(f, "column {id} is not as the check wants it"),
+            UpdateMistake::Overflow(id) => write!(f, "the result does not fit column {id}"),
+            UpdateMistake::TooLong => {
+                write!(f, "the program is longer than the {UPDATE_BYTES_MAX} bytes allowed")
+            }
+            UpdateMistake::TooManyInstructions => {
+                write!(f, "the program has more than the {INSTRUCTIONS_MAX} instructions allowed")
+            }
+            UpdateMistake::Truncated => f.write_str("the program ends too early"),
+            UpdateMistake::UnknownOperation(found) => {
+                write!(f, "there is no operation {found:#04x}; a newer client may have sent it")
+            }
+            UpdateMistake::NoSuchColumn(id) => write!(f, "the table has no column {id} (counted from 0)"),
+            UpdateMistake::OperandTooLong(id) => write!(f, "the value is longer than column {id} allows"),
+            UpdateMistake::OperandLength(id) => write!(f, "the value is not as long as column {id}"),
+            UpdateMistake::NotNumber(id) => write!(f, "column {id} is no number; only numbers can be added"),
+            UpdateMistake::NotInteger(id) => write!(f, "column {id} is no integer; only integers have bits"),
+            UpdateMistake::NotNullable(id) => write!(f, "column {id} can't be NULL"),
+            UpdateMistake::KeyColumn(id) => {
+                write!(f, "column {id} belongs to the primary key; delete the row and insert it anew")
+            }
+            UpdateMistake::CheckBehindChange => f.write_str("checks must stand before all changes"),
+            UpdateMistake::NotAscending(id) => {
+                write!(f, "column {id} stands twice or too late; changes must ascend by column")
+            }
+        }
+    }
+}
+
+/// A program that fits a table, still where it lies in the message.
+#[derive(Clone, Copy, Debug)]
+pub struct UpdateProgram<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> UpdateProgram<'a> {
+    /// Checks a program from outside against a table's layout.
+    ///
+    /// # Errors
+    /// What is wrong first.
+    #[inline]
+    pub fn check(bytes: &'a [u8], layout: &RowLayout) -> Result<Self, UpdateError> {
+        let fail = |instruction, mistake| Err(UpdateError { instruction, mistake });
+        if bytes.len() > UPDATE_BYTES_MAX {
+            return fail(0, UpdateMistake::TooLong);
+        }
+        let mut rest = bytes;
+        let mut last_change = None;
+        let mut count = 0;
+        while !rest.is_empty() {
+            let checked = take_instruction(&mut rest, layout)
+                .and_then(|instruction| check_instruction(instruction, last_change, layout));
+            match checked {
+                Ok(change) => last_change = change,
+                Err(mistake) => return fail(count, mistake),
+            }
+            count += 1;
+            if count > INSTRUCTIONS_MAX {
+                return fail(count - 1, UpdateMistake::TooManyInstructions);
+            }
+        }
+        Ok(UpdateProgram { bytes })
+    }
+
+    /// The instructions in order, for the layout that the program was checked against.
+    pub fn instructions(&self, layout: &RowLayout) -> impl Iterator<Item = Instruction<'a>> {
+        let mut rest = self.bytes;
+        core::iter::from_fn(move || {
+            (!rest.is_empty()).then(|| {
+                take_instruction(&mut rest, layout).expect("the program was checked against this layout")
+            })
+        })
+    }
+
+    /// Appends the image of the row as the program changes it. Allocates only if `image` is too small.
+    ///
+    /// # Errors
+    /// A failed check, or a result that does not fit; nothing is appended then.
+    pub fn apply(
+        &self,
+        layout: &RowLayout,
+        fixed: &[u8],
+        variable: &[u8],
+        image: &mut Vec<u8>,
+    ) -> Result<(), UpdateError> {
+        let start = image.len();
+        image.extend_from_slice(fixed);
+        let mut variable_changes = None;
+        for (index, instruction) in self.instructions(layout).enumerate() {
+            let column = &layout.columns()[usize::from(instruction.column.0)];
+            let new = &mut image[start..];
+            let result = if instruction.action.is_check() {
+                holds(instruction.action, layout, fixed, variable, column)
+                    .then_some(())
+                    .ok_or(UpdateMistake::ConditionFailed(instruction.column))
+            } else {
+                if let Place::Variable { .. } = column.place {
+                    variable_changes.get_or_insert(index);
+                }
+                change(instruction, layout, new, column)
+            };
+            if let Err(mistake) = result {
+                image.truncate(start);
+                return Err(UpdateError { instruction: index, mistake });
+            }
+        }
+        match variable_changes {
+            None => image.extend_from_slice(variable),
+            Some(first) => self.write_variable(first, layout, fixed, variable, image),
+        }
+        Ok(())
+    }
+
+    /// Appends the new variable part. Both the columns of variable size and their changes ascend: one pass over both
+    /// for the ends, one for the bytes.
+    fn write_variable(
+        &self,
+        first_change: usize,
+        layout: &RowLayout,
+        fixed: &[u8],
+        variable: &[u8],
+        image: &mut Vec<u8>,
+    ) {
+        let values = || {
+            let mut changes = self.instructions(layout).skip(first_change).peekable();
+            layout.variable().iter().map(move |&id| {
+                while changes.next_if(|change| change.column < id).is_some() {}
+                match changes.next_if(|change| change.column == id).map(|change| change.action) {
+                    Some(Action::Set(value)) => value,
+                    Some(_) => &[],
+                    None => layout.bytes(fixed, variable, &layout.columns()[usize::from(id.0)]),
+                }
+            })
+        };
+        let mut end = 0;
+        for value in values() {
+            end += value.len() as u16;
+            image.extend_from_slice(&end.to_le_bytes());
+        }
+        for value in values() {
+            image.extend_from_slice(value);
+        }
+    }
+}
+
+/// Reads the next instruction: its form alone is checked.
+#[inline]
+fn take_instruction<'a>(rest: &mut &'a [u8], layout: &RowLayout) -> Result<Instruction<'a>, UpdateMistake> {
+    let (head, after) = rest.split_first_chunk::<3>().ok_or(UpdateMistake::Truncated)?;
+    *rest = after;
+    let id = ColumnId(u16::from_le_bytes([head[1], head[2]]));
+    if layout.column(id).is_none() {
+        return Err(UpdateMistake::NoSuchColumn(id));
+    }
+    let mut operand = || match layout.take(id, rest) {
+        Ok(operand) => Ok(operand),
+        Err(RowError::TooLong(id)) => Err(UpdateMistake::OperandTooLong(id)),
+        Err(
+            RowError::WrongLength
+            | RowError::EndsNotAscending(_)
+            | RowError::NullNotEmpty(_)
+            | RowError::PaddingSet,
+        ) => Err(UpdateMistake::Truncated),
+    };
+    let action = match head[0] {
+        SET => Action::Set(operand()?),
+        code @ CHECK..=CHECK_LAST => Action::Check(Comparison::ALL[usize::from(code - CHECK)], operand()?),
+        IS_NULL => Action::CheckNull,
+        IS_NOT_NULL => Action::CheckNotNull,
+        SET_NULL => Action::SetNull,
+        ADD => Action::Add(operand()?),
+        SUBTRACT => Action::Subtract(operand()?),
+        BIT_AND => Action::BitAnd(operand()?),
+        BIT_OR => Action::BitOr(operand()?),
+        BIT_XOR => Action::BitXor(operand()?),
+        unknown => return Err(UpdateMistake::UnknownOperation(unknown)),
+    };
+    Ok(Instruction { column: id, action })
+}
+
+/// Checks an instruction against the layout and the column that was changed last; returns the one that is now.
+#[inline]
+fn check_instruction(
+    instruction: Instruction<'_>,
+    last_change: Option<ColumnId>,
+    layout: &RowLayout,
+) -> Result<Option<ColumnId>, UpdateMistake> {
+    let Instruction { column: id, action } = instruction;
+    let column = &layout.columns()[usize::from(id.0)];
+    match action {
+        Action::Check(..) | Action::CheckNull | Action::CheckNotNull => {
+            return if last_change.is_none() { Ok(None) } else { Err(UpdateMistake::CheckBehindChange) };
+        }
+        Action::Set(_) => {}
+        Action::SetNull => {
+            if column.null_bit.is_none() {
+                return Err(UpdateMistake::NotNullable(id));
+            }
+        }
+        Action::Add(_) | Action::Subtract(_) => {
+            if let Kind::Bytes(_) | Kind::VarBytes(_) = column.kind {
+                return Err(UpdateMistake::NotNumber(id));
+            }
+        }
+        Action::BitAnd(_) | Action::BitOr(_) | Action::BitXor(_) => {
+            if !matches!(column.kind, Kind::Signed(_) | Kind::Unsigned(_)) {
+                return Err(UpdateMistake::NotInteger(id));
+            }
+        }
+    }
+    if layout.key().contains(&id) {
+        return Err(UpdateMistake::KeyColumn(id));
+    }
+    if last_change.is_some_and(|last| last >= id) {
+        return Err(UpdateMistake::NotAscending(id));
+    }
+    Ok(Some(id))
+}
+
+/// Whether the old row is as a check wants it.
+fn holds(
+    check: Action<'_>,
+    layout: &RowLayout,
+    fixed: &[u8],
+    variable: &[u8],
+    column: &ColumnLayout,
+) -> bool {
+    let null = layout.is_null(fixed, column);
+    match check {
+        Action::CheckNull => null,
+        Action::CheckNotNull => !null,
+        Action::Check(comparison, operand) => {
+            let value = layout.bytes(fixed, variable, column);
+            !null && comparison.accepted().accept(stored_value::compare(column.kind, value, operand))
+        }
+        Action::Set(_)
+        | Action::SetNull
+        | Action::Add(_)
+        | Action::Subtract(_)
+        | Action::BitAnd(_)
+        | Action::BitOr(_)
+        | Action::BitXor(_) => unreachable!("changes are no checks"),
+    }
+}
+
+/// Changes a column of the new fixed part. Of a column of variable size it changes the null bit.
+fn change(
+    instruction: Instruction<'_>,
+    layout: &RowLayout,
+    fixed: &mut [u8],
+    column: &ColumnLayout,
+) -> Result<(), UpdateMistake> {
+    let overflow = UpdateMistake::Overflow(instruction.column);
+    let was_null = layout.is_null(fixed, column);
+    let place = match column.place {
+        Place::Fixed { offset, bytes } => usize::from(offset)..usize::from(offset) + usize::from(bytes),
+        Place::Variable { .. } => 0..0,
+    };
+    match instruction.action {
+        Action::Set(value) => {
+            if !place.is_empty() {
+                fixed[place].copy_from_slice(value);
+            }
+            layout.set_null(fixed, column, false);
+        }
+        Action::SetNull => {
+            fixed[place].fill(0);
+            layout.set_null(fixed, column, true);
+        }
+        Action::Add(_) | Action::Subtract(_) | Action::BitAnd(_) | Action::BitOr(_) | Action::BitXor(_)
+            if was_null => {}
+        Action::Add(operand) => {
+            add(column.kind, &mut fixed[place], operand, 1).ok_or(overflow)?;
+        }
+        Action::Subtract(operand) => {
+            add(column.kind, &mut fixed[place], operand, -1).ok_or(overflow)?;
+        }
+        Action::BitAnd(bits) => fixed[place].iter_mut().zip(bits).for_each(|(byte, bits)| *byte &= bits),
+        Action::BitOr(bits) => fixed[place].iter_mut().zip(bits).for_each(|(byte, bits)| *byte |= bits),
+        Action::BitXor(bits) => fixed[place].iter_mut().zip(bits).for_each(|(byte, bits)| *byte ^= bits),
+        Action::Check(..) | Action::CheckNull | Action::CheckNotNull => {
+            unreachable!("checks are no changes")
+        }
+    }
+    Ok(())
+}
+
+/// Adds `sign` times the operand to a stored number; `None` if the result does not fit.
+fn add(kind: Kind, stored: &mut [u8], operand: &[u8], sign: i8) -> Option<()> {
+    match kind {
+        Kind::Signed(bytes) | Kind::Unsigned(bytes) => {
+            let sum =
+                stored_value::integer(kind, stored) + i128::from(sign) * stored_value::integer(kind, operand);
+            let (least, greatest) = stored_value::integer_range(kind)?;
+            if !(least..=greatest).contains(&sum) {
+                return None;
+            }
+            stored.copy_from_slice(&sum.to_le_bytes()[..usize::from(bytes)]);
+        }
+        Kind::Float => {
+            let [value, operand] =
+                [&*stored, operand].map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes")));
+            let sum = value + f32::from(sign) * operand;
+            stored.copy_from_slice(&sum.is_finite().then_some(sum)?.to_le_bytes());
+        }
+        Kind::Double => {
+            let sum = stored_value::double(stored) + f64::from(sign) * stored_value::double(operand);
+            stored.copy_from_slice(&sum.is_finite().then_some(sum)?.to_le_bytes());
+        }
+        Kind::Bytes(_) | Kind::VarBytes(_) => unreachable!("only numbers are added"),
+    }
+    Some(())
+}
+
+/// Appends a program, with its instructions brought into their order.
+///
+/// # Errors
+/// What [`UpdateProgram::check`] would refuse; nothing is appended then. The instruction in the error counts in the
+/// order that the program has, which `instructions` is left in.
+pub fn write(
+    instructions: &mut [Instruction<'_>],
+    layout: &RowLayout,
+    out: &mut Vec<u8>,
+) -> Result<(), UpdateError> {
+    instructions.sort_by_key(|instruction| (!instruction.action.is_check()).then_some(instruction.column));
+    let start = out.len();
+    let written = instructions
+        .iter()
+        .enumerate()
+        .try_for_each(|(index, instruction)| {
+            write_instruction(*instruction, layout, out)
+                .map_err(|mistake| UpdateError { instruction: index, mistake })
+        })
+        .and_then(|()| UpdateProgram::check(&out[start..], layout).map(|_| ()));
+    if written.is_err() {
+        out.truncate(start);
+    }
+    written
+}
+
+fn write_instruction(
+    instruction: Instruction<'_>,
+    layout: &RowLayout,
+    out: &mut Vec<u8>,
+) -> Result<(), UpdateMistake> {
+    let id = instruction.column;
+    let column = layout.column(id).ok_or(UpdateMistake::NoSuchColumn(id))?;
+    let (code, operand) = instruction.action.code();
+    out.push(code);
+    out.extend_from_slice(&id.0.to_le_bytes());
+    let Some(operand) = operand else {
+        return Ok(());
+    };
+    match column.place {
+        Place::Fixed { bytes, .. } if usize::from(bytes) != operand.len() => {
+            return Err(UpdateMistake::OperandLength(id));
+        }
+        Place::Fixed { .. } => {}
+        Place::Variable { .. } => {
+            let length = u16::try_from(operand.len()).map_err(|_| UpdateMistake::OperandTooLong(id))?;
+            out.extend_from_slice(&length.to_le_bytes());
+        }
+    }
+    out.extend_from_slice(operand);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
