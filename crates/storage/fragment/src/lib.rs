@@ -8,9 +8,18 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod chunk_store;
 pub mod comparison;
 pub mod filter;
+pub mod fragment;
+mod page_table;
+pub mod page_view;
+mod prefetch;
+pub mod row;
+pub mod row_index;
+pub mod row_store;
+pub mod row_version;
 mod stored_value;
+pub mod update_program;
 #[cfg(test)]
 mod test_rows;
-pub mod update_program;
