@@ -5,8 +5,8 @@ use crate::operation::{Change, State};
 use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
-use vinga_kernel::Context;
 use vinga_fragment::row::RowFlags;
+use vinga_kernel::Context;
 use vinga_wire::commit::{Chain, CommitBody, TransactionList};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U64};
 
@@ -181,7 +181,8 @@ impl DataManager {
 fn transactions_of<'a>(frame: &Frame<'a>) -> Option<impl Iterator<Item = TransactionId> + use<'a>> {
     let (list, rest) = frame.head::<TransactionList>()?;
     let ids = rest.get(..list.count.get() as usize * 8)?;
-    Some(ids.chunks_exact(8).map(|id| {
-        TransactionId(U64::from_bytes(id.try_into().expect("chunks of eight")).get())
-    }))
+    Some(
+        ids.chunks_exact(8)
+            .map(|id| TransactionId(U64::from_bytes(id.try_into().expect("chunks of eight")).get())),
+    )
 }

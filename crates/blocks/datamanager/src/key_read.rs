@@ -12,9 +12,7 @@ use vinga_base::{ColumnId, PartitionId, TransactionId};
 use vinga_fragment::filter::{Program, codec};
 use vinga_kernel::{Context, Prefetch};
 use vinga_wire::commit::Chain;
-use vinga_wire::key_read::{
-    ANSWER_BYTES_SOFT, KEYS_MAX, KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW,
-};
+use vinga_wire::key_read::{ANSWER_BYTES_SOFT, KEYS_MAX, KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
 
@@ -41,7 +39,12 @@ impl<'a> Request<'a> {
         };
         let (selection, rest) = vinga_wire::operation::selection_from(rest, columns)?;
         let (filter, keys) = rest.split_at_checked(usize::from(head.filter_bytes.get()))?;
-        (1..=KEYS_MAX).contains(&usize::from(head.count.get())).then_some(Request { head, selection, filter, keys })
+        (1..=KEYS_MAX).contains(&usize::from(head.count.get())).then_some(Request {
+            head,
+            selection,
+            filter,
+            keys,
+        })
     }
 }
 
@@ -97,9 +100,15 @@ impl DataManager {
                 map_version: U32::new(map_version),
             });
         };
-        let viewer = Viewer { transaction: TransactionId(head.transaction.get()), before: head.operation.get() };
+        let viewer =
+            Viewer { transaction: TransactionId(head.transaction.get()), before: head.operation.get() };
         if viewer.transaction != TransactionId::NONE && viewer.transaction.api() != frame.sender().node() {
-            close_api_node(cx, frame.sender().node(), ErrorCode::NotYourTransaction, frame.header.number.get());
+            close_api_node(
+                cx,
+                frame.sender().node(),
+                ErrorCode::NotYourTransaction,
+                frame.header.number.get(),
+            );
             return Some(());
         }
         let table = match self.store.tables.get(cx, head.table.get(), head.version.get()) {
@@ -170,10 +179,12 @@ impl DataManager {
                     }
                 }
                 for &(key, hash, partition) in &group[..count] {
-                    let row = table.fragment(partition).find(&self.store.pages, &self.store.chunks, hash, key);
-                    let version = row
-                        .and_then(|row| self.visible(table, partition, row, viewer))
-                        .filter(|v| filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable)));
+                    let row =
+                        table.fragment(partition).find(&self.store.pages, &self.store.chunks, hash, key);
+                    let version =
+                        row.and_then(|row| self.visible(table, partition, row, viewer)).filter(|v| {
+                            filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
+                        });
                     let out = writer.buffer();
                     match version {
                         None => out.extend_from_slice(&NO_ROW.to_le_bytes()),
@@ -217,7 +228,7 @@ impl DataManager {
         if filter.is_empty() {
             return Ok(None);
         }
-        let tree = codec::decode(filter, &[]).map_err(|_| ErrorCode::BadProgram)?;
+        let tree = codec::decode(filter).map_err(|_| ErrorCode::BadProgram)?;
         Program::new(&tree, &table.layout).map(Some).map_err(|_| ErrorCode::BadProgram)
     }
 

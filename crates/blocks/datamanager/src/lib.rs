@@ -41,8 +41,8 @@ mod waiting;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use prepare::Answers;
 use operation::{OperationRecord, TransactionRecord};
+use prepare::Answers;
 use rows::RowState;
 use scan::Scans;
 use tables::Tables;

@@ -15,8 +15,8 @@ use vinga_fragment::fragment::NewRow;
 use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
 use vinga_kernel::Context;
 use vinga_wire::commit::{
-    OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARED_COMMITTED, PrepareHead, PreparedHead,
-    PreparedOperation,
+    OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARED_COMMITTED, PrepareHead,
+    PreparedHead, PreparedOperation,
 };
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
 use vinga_wire::{Address, ErrorCode, SignalNumber, U16, U64};
@@ -231,4 +231,3 @@ impl DataManager {
         self.transactions.handle_at(self.by_id.get(id.0)?)
     }
 }
-

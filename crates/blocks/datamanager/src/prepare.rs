@@ -14,14 +14,15 @@ use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
 use vinga_base::{ColumnId, Epoch, PartitionId, RowId, TransactionId};
-use vinga_fragment::lock_table::LockMode;
 use vinga_fragment::fragment::NewRow;
+use vinga_fragment::lock_table::LockMode;
 use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
 use vinga_fragment::row_version::RowVersion;
 use vinga_fragment::update_program::{UpdateMistake, UpdateProgram};
 use vinga_kernel::{Context, Prefetch};
 use vinga_wire::commit::{
-    OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARE_LAST, PrepareHead, PreparedOperation,
+    OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARE_LAST, PrepareHead,
+    PreparedOperation,
 };
 use vinga_wire::key_read::NO_ROW;
 use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
@@ -368,6 +369,21 @@ impl DataManager {
         handle: Handle,
         operation: &Operation<'_>,
     ) -> Result<Executed, ErrorCode> {
+        let mut after = core::mem::take(&mut self.scratch.image);
+        after.clear();
+        let executed = self.execute_with(cx, handle, operation, &mut after);
+        self.scratch.image = after;
+        executed
+    }
+
+    /// The same; `after` is where an update makes its image.
+    fn execute_with(
+        &mut self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        operation: &Operation<'_>,
+        after: &mut Vec<u8>,
+    ) -> Result<Executed, ErrorCode> {
         let record = &self.operations[handle];
         let (table_id, partition, row, kind) = (record.table, record.partition, record.row, record.kind);
         let viewer = self.viewer(handle);
@@ -391,12 +407,9 @@ impl DataManager {
                 Ok(Executed::Done(OPERATION_HOLDS))
             }
             (OperationKind::Update, Some(version)) => {
-                let mut after = core::mem::take(&mut self.scratch.image);
-                after.clear();
-                let applied = run_update(table, operation.body, version, &mut after);
-                let image = applied.and_then(|()| self.store_image(table_id, &after));
-                self.scratch.image = after;
-                self.push_change(handle, Change::Replace(image?));
+                run_update(table, operation.body, version, after)?;
+                let image = self.store_image(table_id, after)?;
+                self.push_change(handle, Change::Replace(image));
                 Ok(Executed::Done(OPERATION_HOLDS))
             }
             (OperationKind::Delete, Some(_)) => {
@@ -479,10 +492,12 @@ pub fn run_update(
     after: &mut Vec<u8>,
 ) -> Result<(), ErrorCode> {
     let program = UpdateProgram::check(program, &table.layout).map_err(|_| ErrorCode::BadProgram)?;
-    program.apply(&table.layout, version.fixed, version.variable, after).map_err(|error| match error.mistake {
-        UpdateMistake::ConditionFailed(_) => ErrorCode::ConditionFailed,
-        UpdateMistake::Overflow(_) => ErrorCode::NumericOverflow,
-        _ => ErrorCode::BadProgram,
+    program.apply(&table.layout, version.fixed, version.variable, after).map_err(|error| {
+        match error.mistake {
+            UpdateMistake::ConditionFailed(_) => ErrorCode::ConditionFailed,
+            UpdateMistake::Overflow(_) => ErrorCode::NumericOverflow,
+            _ => ErrorCode::BadProgram,
+        }
     })
 }
 

@@ -95,7 +95,8 @@ impl DataManager {
     ) -> Option<Version<'a>> {
         let state = self.row_state_at(self.store.reference(table, partition, row));
         let own = own_change(&self.operations, &self.rows[state], |operation| {
-            self.transactions[operation.transaction].id == viewer.transaction && operation.number < viewer.before
+            self.transactions[operation.transaction].id == viewer.transaction
+                && operation.number < viewer.before
         });
         match own {
             Some(Change::Insert) => Some(self.store.slot(table, partition, row)),
@@ -194,7 +195,11 @@ fn own_change<'a>(
 
 /// Whether a scan's own later changes count as well: a deliberate bug (P23).
 pub fn scan_viewer(cx: &Context<'_>, viewer: Viewer) -> Viewer {
-    if cx.is_mutated(Mutation::ScanSeesLaterOwnChanges) { Viewer { before: u32::MAX, ..viewer } } else { viewer }
+    if cx.is_mutated(Mutation::ScanSeesLaterOwnChanges) {
+        Viewer { before: u32::MAX, ..viewer }
+    } else {
+        viewer
+    }
 }
 
 /// Whether a row holds an insert that is not committed.

@@ -86,7 +86,8 @@ impl Scans {
 
     /// Closes all scans of an API node.
     pub fn close_of_api(&mut self, api: NodeId) {
-        let names: Vec<(NodeId, u32)> = self.by_name.range((api, 0)..=(api, u32::MAX)).map(|(&n, _)| n).collect();
+        let names: Vec<(NodeId, u32)> =
+            self.by_name.range((api, 0)..=(api, u32::MAX)).map(|(&n, _)| n).collect();
         for name in names {
             self.remove(name);
         }
@@ -315,7 +316,9 @@ impl DataManager {
                         out.extend_from_slice(version.fixed);
                         out.extend_from_slice(version.variable);
                     }
-                    Some(columns) => table.layout.write_selection(columns, version.fixed, version.variable, out),
+                    Some(columns) => {
+                        table.layout.write_selection(columns, version.fixed, version.variable, out)
+                    }
                 }
                 let length = out.len() - at - 2;
                 out[at..at + 2].copy_from_slice(&(length as u16).to_le_bytes());
@@ -387,7 +390,12 @@ impl DataManager {
         });
     }
 
-    fn close_scans_where(&mut self, cx: &mut Context<'_>, code: ErrorCode, condition: impl Fn(&Scan) -> bool) {
+    fn close_scans_where(
+        &mut self,
+        cx: &mut Context<'_>,
+        code: ErrorCode,
+        condition: impl Fn(&Scan) -> bool,
+    ) {
         let chosen: Vec<(Address, u32, RowId)> = self
             .scans
             .pool
@@ -430,7 +438,11 @@ fn ones_from(words: &[u64], from: u32) -> impl Iterator<Item = u32> + '_ {
 
 /// The row id behind a row, in a page of so many slots.
 fn next_row(row: RowId, slots: u32) -> RowId {
-    if row.slot() + 1 < slots { RowId::new(row.page(), row.slot() + 1) } else { RowId::new(row.page() + 1, 0) }
+    if row.slot() + 1 < slots {
+        RowId::new(row.page(), row.slot() + 1)
+    } else {
+        RowId::new(row.page() + 1, 0)
+    }
 }
 
 fn refuse(cx: &mut Context<'_>, api: Address, scan: u32, next_row: u32, code: ErrorCode) {

@@ -70,7 +70,9 @@ impl Tables {
     pub fn get(&self, cx: &Context<'_>, table: u32, version: u64) -> Result<&Table, ErrorCode> {
         match self.tables.get(table as usize) {
             Some(Some(found)) if found.version.0 == version && found.removing.is_none() => Ok(found),
-            Some(Some(found)) if cx.is_mutated(Mutation::StaleVersionAccepted) && found.removing.is_none() => {
+            Some(Some(found))
+                if cx.is_mutated(Mutation::StaleVersionAccepted) && found.removing.is_none() =>
+            {
                 Ok(found)
             }
             _ => Err(ErrorCode::StaleTable),

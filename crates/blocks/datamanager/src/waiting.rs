@@ -238,11 +238,7 @@ impl DataManager {
     }
 
     /// `Unlock`: lets go of the lock of an earlier read, unless something was changed under it.
-    pub(crate) fn unlock_read(
-        &mut self,
-        handle: Handle,
-        operation: &Operation<'_>,
-    ) -> Result<(), ErrorCode> {
+    pub(crate) fn unlock_read(&mut self, handle: Handle, operation: &Operation<'_>) -> Result<(), ErrorCode> {
         let number = operation.body.first_chunk::<4>().ok_or(ErrorCode::MalformedSignal)?;
         let number = U32::from_bytes(*number).get();
         let mut next = self.transactions[self.operations[handle].transaction].operations;
