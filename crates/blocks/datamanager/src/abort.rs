@@ -42,7 +42,7 @@ impl DataManager {
                     if self.operations[handle].change != Change::None {
                         self.undo_change(cx, handle);
                     }
-                    let keeps_lock = from > 1 && self.operations[handle].in_lock_table;
+                    let keeps_lock = from > 1 && self.operations[handle].lock.is_some();
                     if keeps_lock {
                         cx.probe("partial rollback keeps the lock");
                         self.operations[handle].kind = OperationKind::ReadExclusive;

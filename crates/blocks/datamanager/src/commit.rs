@@ -142,7 +142,7 @@ impl DataManager {
         let mut next = Some(newest);
         while let Some(at) = next {
             next = self.operations[at].older_change.take();
-            if !self.operations[at].in_lock_table {
+            if self.operations[at].lock.is_none() {
                 self.detach(at);
             }
         }

@@ -5,6 +5,7 @@ use crate::operation::State;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_base::pool::Handle;
+use vinga_fragment::lock_table::LockRef;
 use vinga_kernel::{Context, Mutation};
 
 impl DataManager {
@@ -16,7 +17,7 @@ impl DataManager {
         let promoted: Vec<Handle> = self
             .rows
             .iter()
-            .filter(|(_, row)| row.lock.is_none() && self.owned_chain(row.partition).is_some())
+            .filter(|(_, row)| row.lock == LockRef::NONE && self.owned_chain(row.partition).is_some())
             .map(|(handle, _)| handle)
             .collect();
         for state in promoted {

@@ -96,7 +96,7 @@ pub struct DataManager {
     by_id: IdMap,
     /// States of rows with operations.
     rows: Pool<RowState>,
-    locks: LockTable,
+    locks: LockTable<Handle>,
     /// Waiting operations in the order in which they began to wait, with the time.
     waiting: VecDeque<(Tick, Handle)>,
     /// Committed transactions whose API node has not confirmed the outcome, and their epochs.
@@ -253,7 +253,7 @@ impl DataManager {
         self.operations.used() == 0
             && self.transactions.used() == 0
             && self.rows.used() == 0
-            && self.locks.is_empty()
+            && self.locks.used() == (0, 0)
             && self.markers.is_empty()
             && self.scans.is_empty()
     }

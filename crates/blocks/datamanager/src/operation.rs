@@ -61,8 +61,8 @@ pub struct OperationRecord {
     pub row_state: Option<Handle>,
     /// The older change of the same transaction to the same row.
     pub older_change: Option<Handle>,
-    /// Whether the lock table knows it, as holder or as waiter.
-    pub in_lock_table: bool,
+    /// Its entry in the lock table, as holder or as waiter.
+    pub lock: Option<Handle>,
     /// The replicas of the operation.
     pub chain: Chain,
     /// The next operation of the transaction here, with a lower number.

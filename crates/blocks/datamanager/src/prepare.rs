@@ -197,7 +197,7 @@ impl DataManager {
             row: RowId(0),
             row_state: None,
             older_change: None,
-            in_lock_table: false,
+            lock: None,
             chain: head.chain,
             next: self.transactions[transaction].operations,
         };
@@ -342,7 +342,7 @@ impl DataManager {
         operation: &Operation<'_>,
     ) -> Result<Executed, ErrorCode> {
         let (table_id, partition) = (self.operations[handle].table, self.operations[handle].partition);
-        if self.rows.used() == self.rows.capacity() || !self.locks.has_room() {
+        if self.rows.used() == self.rows.capacity() {
             return Err(ErrorCode::OutOfOperations);
         }
         let store = &mut self.store;

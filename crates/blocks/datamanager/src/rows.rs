@@ -5,6 +5,7 @@ use crate::tables::Table;
 use crate::{DataManager, Store};
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::{PartitionId, RowId, TransactionId};
+use vinga_fragment::lock_table::LockRef;
 use vinga_fragment::row::{OperationRef, RowFlags};
 use vinga_fragment::row_version::RowVersion;
 use vinga_kernel::{Context, Mutation};
@@ -19,8 +20,8 @@ pub struct RowState {
     /// The newest change; older ones follow by `older_change`. At a backup, changes of one transaction at a time, too:
     /// those of earlier ones were settled before.
     pub newest_change: Option<Handle>,
-    /// The row's record in the lock table; `None` at a backup.
-    pub lock: Option<Handle>,
+    /// The row's lock; none at a backup, or when only waiters of an earlier life of the row are left.
+    pub lock: LockRef,
 }
 
 /// A row as somebody sees it: fixed and variable part.
@@ -35,11 +36,6 @@ pub struct Version<'a> {
 pub struct Viewer {
     pub transaction: TransactionId,
     pub before: u32,
-}
-
-impl Viewer {
-    /// Somebody without a transaction: sees what is committed.
-    pub const COMMITTED: Viewer = Viewer { transaction: TransactionId::NONE, before: 0 };
 }
 
 impl Store {
@@ -118,8 +114,14 @@ impl DataManager {
     pub(crate) fn row_state(&mut self, table: u32, partition: PartitionId, row: RowId) -> Option<Handle> {
         match self.store.reference(self.store.tables.current(table), partition, row) {
             0 => {
-                let state =
-                    RowState { table, partition, row, operations: 0, newest_change: None, lock: None };
+                let state = RowState {
+                    table,
+                    partition,
+                    row,
+                    operations: 0,
+                    newest_change: None,
+                    lock: LockRef::NONE,
+                };
                 let made = self.rows.insert(state).ok()?;
                 self.store.set_reference(table, partition, row, made.index());
                 Some(made)

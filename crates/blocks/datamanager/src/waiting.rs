@@ -7,11 +7,10 @@
 use crate::DataManager;
 use crate::operation::{Change, State};
 use crate::prepare::{Answers, Executed};
-use alloc::vec::Vec;
 use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
 use vinga_fragment::chunk_store::CHUNK_BYTES_MAX;
-use vinga_fragment::lock_table::{Acquired, LockMode};
+use vinga_fragment::lock_table::{LockMode, LockRef, Locker};
 use vinga_kernel::{Context, Mutation};
 use vinga_wire::commit::OPERATION_HOLDS;
 use vinga_wire::operation::{Operation, OperationKind};
@@ -25,7 +24,8 @@ pub enum Locked {
 }
 
 impl DataManager {
-    /// Takes a row's lock for an operation, or queues it.
+    /// Takes a row's lock for an operation, or queues it. There is always room: a lock entry belongs to an operation, a
+    /// row lock to a row's state record, and both pools are as large as the lock table's.
     pub(crate) fn lock(
         &mut self,
         cx: &mut Context<'_>,
@@ -34,52 +34,39 @@ impl DataManager {
         mode: LockMode,
     ) -> Result<Locked, ErrorCode> {
         let mode = if cx.is_mutated(Mutation::SharedDoesNotBlockExclusive) { LockMode::Shared } else { mode };
-        let lock = self.row_lock(state).ok_or(ErrorCode::OutOfOperations)?;
-        let id = self.transactions[self.operations[handle].transaction].id;
-        match self.locks.acquire(lock, handle, id, mode).map_err(|_| ErrorCode::OutOfOperations)? {
-            Acquired::Granted => {
-                self.operations[handle].in_lock_table = true;
-                Ok(Locked::Granted)
-            }
-            Acquired::Queued => {
-                self.operations[handle].in_lock_table = true;
-                self.statistics.lock_waits += 1;
-                Ok(Locked::Queued)
-            }
-            Acquired::Deadlock { victim } if victim == handle => {
-                self.operations[handle].in_lock_table = true;
-                self.statistics.deadlocks += 1;
+        let entry = match self.take_lock(handle, state, mode) {
+            (_, Locked::Granted) => return Ok(Locked::Granted),
+            (entry, Locked::Queued) => entry,
+        };
+        self.statistics.lock_waits += 1;
+        while let Some(deadlock) = self.locks.find_deadlock(entry) {
+            self.statistics.deadlocks += 1;
+            if deadlock.operation == handle {
                 cx.probe("deadlock: the newcomer is the victim");
-                Err(ErrorCode::Deadlock)
+                return Err(ErrorCode::Deadlock);
             }
-            Acquired::Deadlock { victim } => {
-                self.operations[handle].in_lock_table = true;
-                self.statistics.lock_waits += 1;
-                self.statistics.deadlocks += 1;
-                cx.probe("deadlock: somebody else is the victim");
-                self.refuse_waiting(cx, victim, ErrorCode::Deadlock);
-                Ok(Locked::Queued)
-            }
+            cx.probe("deadlock: somebody else is the victim");
+            self.refuse_waiting(cx, deadlock.operation, ErrorCode::Deadlock);
         }
+        // The victim's place in the queue may have been all that was in the way.
+        let is_granted = self.locks.entry(entry).is_some_and(|(_, granted)| granted);
+        Ok(if is_granted { Locked::Granted } else { Locked::Queued })
     }
 
-    /// The lock of a row, made if there is none.
-    fn row_lock(&mut self, state: Handle) -> Option<Handle> {
-        if let Some(lock) = self.rows[state].lock {
-            return Some(lock);
-        }
-        let lock = self.locks.add_row(state.index()).ok()?;
-        self.rows[state].lock = Some(lock);
-        Some(lock)
+    fn take_lock(&mut self, handle: Handle, state: Handle, mode: LockMode) -> (Handle, Locked) {
+        let transaction = self.transactions[self.operations[handle].transaction].id;
+        let locker = Locker { operation: handle, transaction, mode };
+        let at = self.rows[state].lock;
+        let taken = self.locks.lock(at, state, locker).expect("the lock table is as large as the pools");
+        self.rows[state].lock = taken.row;
+        self.operations[handle].lock = Some(taken.entry);
+        (taken.entry, if taken.granted { Locked::Granted } else { Locked::Queued })
     }
 
-    /// Locks a row that was made just now, so nobody can be in the way. The caller has checked that there is room.
+    /// Locks a row for a change that nobody can be in the way of: the row is new, or others were ordered before.
     pub(crate) fn lock_fresh(&mut self, handle: Handle, state: Handle) {
-        let lock = self.row_lock(state).expect("there was room");
-        let id = self.transactions[self.operations[handle].transaction].id;
-        let acquired = self.locks.acquire(lock, handle, id, LockMode::Exclusive);
-        assert!(matches!(acquired, Ok(Acquired::Granted)), "nobody else knows the row");
-        self.operations[handle].in_lock_table = true;
+        let (_, locked) = self.take_lock(handle, state, LockMode::Exclusive);
+        assert!(locked == Locked::Granted, "nobody else can have locked the row");
     }
 
     /// Keeps an operation until its lock is granted.
@@ -99,30 +86,26 @@ impl DataManager {
 
     /// Lets go of an operation's lock and place in the queue; who may go on now is noted as ready.
     pub(crate) fn unlock(&mut self, handle: Handle) {
-        if !core::mem::replace(&mut self.operations[handle].in_lock_table, false) {
-            return;
-        }
-        let state = self.operations[handle].row_state.expect("a lock belongs to a row");
-        let lock = self.rows[state].lock.expect("it is locked");
+        let Some(entry) = self.operations[handle].lock.take() else { return };
         let ready = &mut self.ready;
-        self.locks.release(lock, handle, |granted| ready.push_back(granted));
-        if self.locks.is_free(lock) {
-            self.locks.remove_row(lock);
-            self.rows[state].lock = None;
+        if self.locks.release(entry, |_, granted| ready.push_back(granted.operation)) {
+            let state = self.operations[handle].row_state.expect("a lock belongs to a row");
+            self.rows[state].lock = LockRef::NONE;
         }
     }
 
     /// A row has ceased to exist: its waiters run again from the index probe.
     pub(crate) fn rerun_waiters(&mut self, cx: &mut Context<'_>, state: Handle) {
-        let Some(lock) = self.rows[state].lock else { return };
-        let mut waiters = Vec::new();
-        self.locks.drain_waiters(lock, |waiter| waiters.push(waiter));
-        for waiter in waiters {
+        let lock = self.rows[state].lock;
+        if lock == LockRef::NONE {
+            return;
+        }
+        while let Some(waiter) = self.locks.take_waiter(lock) {
             cx.probe("waiter of a vanished row runs again");
-            self.operations[waiter].in_lock_table = false;
-            self.detach(waiter);
+            self.operations[waiter.operation].lock = None;
+            self.detach(waiter.operation);
             if !cx.is_mutated(Mutation::WaitersOfVanishedRowLost) {
-                self.ready.push_back(waiter);
+                self.ready.push_back(waiter.operation);
             }
         }
     }

@@ -12,6 +12,8 @@ pub mod chunk_store;
 pub mod comparison;
 pub mod filter;
 pub mod fragment;
+pub mod hash_index;
+pub mod lock_table;
 mod page_table;
 pub mod page_view;
 mod prefetch;
@@ -20,6 +22,6 @@ pub mod row_index;
 pub mod row_store;
 pub mod row_version;
 mod stored_value;
-pub mod update_program;
 #[cfg(test)]
 mod test_rows;
+pub mod update_program;

@@ -1,0 +1,143 @@
+//! A node's folder: its log, its process id, its address, its crash reports.
+//!
+//! ```text
+//!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it lives
+//!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
+//!   node-1/vinga.log       the log
+//!   node-1/crash-*.txt     crash reports
+//! ```
+//! Whether the node runs is decided by the lock alone: a stale process id is harmless.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// See the head of this file.
+#[derive(Clone, Debug)]
+pub struct NodeFolder {
+    path: PathBuf,
+}
+
+impl NodeFolder {
+    /// The folder of the node with this id, in the cluster's folder.
+    pub fn new(cluster: &Path, node: u8) -> Self {
+        NodeFolder { path: cluster.join(format!("node-{node}")) }
+    }
+
+    /// A folder given by its path.
+    pub fn at(path: PathBuf) -> Self {
+        NodeFolder { path }
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The log file.
+    pub fn log(&self) -> PathBuf {
+        self.path.join("vinga.log")
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.path.join("vinga.pid")
+    }
+
+    fn address_file(&self) -> PathBuf {
+        self.path.join("vinga.address")
+    }
+
+    /// Makes the folder if it is not there.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.path)
+    }
+
+    /// Called by the node itself: takes the lock and writes the process id. `None` if another node has the lock. The
+    /// lock lasts until the file is dropped.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn occupy(&self) -> io::Result<Option<File>> {
+        let mut file = File::options().create(true).truncate(false).write(true).open(self.pid_file())?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())?;
+        let _ = fs::remove_file(self.address_file());
+        Ok(Some(file))
+    }
+
+    /// Called by the node when it is ready.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn announce(&self, address: &str) -> io::Result<()> {
+        let unfinished = self.path.join("vinga.address.new");
+        fs::write(&unfinished, format!("{address}\n"))?;
+        fs::rename(unfinished, self.address_file())
+    }
+
+    /// Called by the node when it stops.
+    pub fn withdraw(&self) {
+        let _ = fs::remove_file(self.address_file());
+    }
+
+    /// The process id of the running node; `None` if none runs.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn running(&self) -> io::Result<Option<i32>> {
+        let file = match File::open(self.pid_file()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => Ok(fs::read_to_string(self.pid_file())?.trim().parse().ok()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Where the running node can be reached; `None` while it is not ready.
+    pub fn address(&self) -> Option<String> {
+        fs::read_to_string(self.address_file()).ok().map(|text| text.trim().to_owned())
+    }
+
+    /// The last lines of the log.
+    pub fn log_tail(&self, lines: usize) -> String {
+        let text = fs::read_to_string(self.log()).unwrap_or_default();
+        let all: Vec<&str> = text.lines().collect();
+        all[all.len().saturating_sub(lines)..].join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_locked_folder_is_a_running_node() {
+        let place = std::env::temp_dir().join(format!("vinga-folder-{}", std::process::id()));
+        let folder = NodeFolder::new(&place, 1);
+        folder.create().unwrap();
+        assert_eq!(folder.running().unwrap(), None);
+        let lock = folder.occupy().unwrap().expect("nobody else has it");
+        folder.announce("127.0.0.1:2202").unwrap();
+        // A lock belongs to an open file, so a second open file in the same process is a stranger.
+        assert_eq!(folder.running().unwrap(), Some(std::process::id() as i32));
+        assert!(folder.occupy().unwrap().is_none());
+        assert_eq!(folder.address().as_deref(), Some("127.0.0.1:2202"));
+        drop(lock);
+        assert_eq!(folder.running().unwrap(), None);
+        let again = folder.occupy().unwrap();
+        assert!(again.is_some() && folder.address().is_none());
+        fs::remove_dir_all(place).unwrap();
+    }
+}

@@ -1,0 +1,104 @@
+//! `vinga up` and `vinga down`: a cluster on this machine, for development and tests.
+
+use crate::folder::NodeFolder;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a node may take to become ready, or to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What `vinga up` starts.
+pub struct Up {
+    /// The cluster's folder.
+    pub folder: PathBuf,
+    /// The data node's port.
+    pub port: u16,
+    /// Parameters for the data node, passed on as they are.
+    pub parameters: Vec<String>,
+}
+
+/// How `vinga up` found things.
+pub enum Started {
+    /// A node was started; how long it took until it was ready.
+    Fresh(String, Duration),
+    /// It was running already.
+    Already(String),
+}
+
+/// Starts the data node as a background process and waits until it is ready.
+///
+/// # Errors
+/// A sentence, with the end of the node's log if it died.
+pub fn up(up: &Up) -> Result<Started, String> {
+    let folder = NodeFolder::new(&up.folder, 1);
+    let fail = |what: &str, error: io::Error| format!("{what} {}: {error}", folder.path().display());
+    folder.create().map_err(|e| fail("cannot make the folder", e))?;
+    if folder.running().map_err(|e| fail("cannot look into", e))?.is_some() {
+        let address = wait(&folder, None)?;
+        return Ok(Started::Already(address));
+    }
+    let begun = Instant::now();
+    let mut child = spawn(&folder, up).map_err(|e| fail("cannot start a data node in", e))?;
+    let address = wait(&folder, Some(&mut child))?;
+    Ok(Started::Fresh(address, begun.elapsed()))
+}
+
+fn spawn(folder: &NodeFolder, up: &Up) -> io::Result<Child> {
+    let log = File::options().create(true).append(true).open(folder.log())?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("data").arg("--folder").arg(folder.path()).arg("--port").arg(up.port.to_string());
+    command.args(&up.parameters);
+    // Its own process group: what is typed at this terminal is not meant for the node.
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+    command.spawn()
+}
+
+/// Waits until the node says where it can be reached.
+fn wait(folder: &NodeFolder, mut child: Option<&mut Child>) -> Result<String, String> {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if let Some(address) = folder.address() {
+            return Ok(address);
+        }
+        if let Some(child) = &mut child
+            && let Ok(Some(status)) = child.try_wait()
+        {
+            return Err(format!(
+                "the data node has stopped ({status}); the end of its log, {}:\n{}",
+                folder.log().display(),
+                folder.log_tail(20)
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Err(format!(
+        "the data node is not ready after {} s; see its log, {}",
+        PATIENCE.as_secs(),
+        folder.log().display()
+    ))
+}
+
+/// Stops the data node; says whether one was running.
+///
+/// # Errors
+/// A sentence.
+pub fn down(cluster: &Path) -> Result<bool, String> {
+    let folder = NodeFolder::new(cluster, 1);
+    let fail = |error: io::Error| format!("cannot look into {}: {error}", folder.path().display());
+    let Some(pid) = folder.running().map_err(fail)? else { return Ok(false) };
+    let pid = rustix::process::Pid::from_raw(pid).ok_or("the pid file holds no process id")?;
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+        .map_err(|error| format!("cannot stop process {}: {error}", pid.as_raw_nonzero()))?;
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if folder.running().map_err(fail)?.is_none() {
+            return Ok(true);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(format!("process {} has not stopped after {} s", pid.as_raw_nonzero(), PATIENCE.as_secs()))
+}

@@ -1,0 +1,231 @@
+//! The rules of the house: who may import whom, who may use the standard library, what the documents must name.
+//!
+//! They are read off the manifests and sources, so that breaking one fails a test and not a review.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there")
+}
+
+/// A crate of the workspace, as its manifest has it.
+struct Member {
+    /// Its folder below `crates/`.
+    place: String,
+    /// Its dependencies on other crates of the workspace, without those for tests.
+    imports: BTreeSet<String>,
+}
+
+fn members() -> BTreeMap<String, Member> {
+    let root = root();
+    let mut members = BTreeMap::new();
+    let mut folders = vec![root.join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder can be read").flatten() {
+            let path = entry.path();
+            if !path.is_dir() || path.ends_with("src") || path.ends_with("tests") {
+                continue;
+            }
+            match fs::read_to_string(path.join("Cargo.toml")) {
+                Ok(manifest) => {
+                    let place = path.strip_prefix(root.join("crates")).expect("it is below").to_owned();
+                    let (name, imports) = read_manifest(&manifest);
+                    members.insert(name, Member { place: place.to_string_lossy().into_owned(), imports });
+                }
+                Err(_) => folders.push(path),
+            }
+        }
+    }
+    assert!(members.len() > 10, "the crates are found");
+    members
+}
+
+/// The name of a manifest's package and its dependencies that begin with `vinga`.
+fn read_manifest(manifest: &str) -> (String, BTreeSet<String>) {
+    let (mut section, mut name, mut imports) = ("", String::new(), BTreeSet::new());
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line;
+        } else if let Some((key, value)) = line.split_once('=') {
+            let key = key.trim().trim_end_matches(".workspace");
+            match section {
+                "[package]" if key == "name" => name = value.trim().trim_matches('"').to_owned(),
+                "[dependencies]" if key == "vinga" || key.starts_with("vinga-") => {
+                    imports.insert(key.to_owned());
+                }
+                _ => {}
+            }
+        }
+    }
+    (name, imports)
+}
+
+/// The rings, inner first: a crate may import from its own line's predecessors only.
+const RINGS: [&[&str]; 12] = [
+    &["core/base"],
+    &["core/wire"],
+    &["core/kernel"],
+    &["storage/fragment"],
+    &[
+        "blocks/membership",
+        "blocks/distribution",
+        "blocks/dictionary",
+        "blocks/coordinator",
+        "blocks/datamanager",
+        "blocks/info",
+    ],
+    &["mgm/core", "node"],
+    &["client/core"],
+    &["client/workloads"],
+    &["client/vinga"],
+    &["edge/runtime", "sim", "spike"],
+    &["bench"],
+    &["vinga"],
+];
+
+fn ring_of(place: &str) -> usize {
+    RINGS
+        .iter()
+        .position(|ring| ring.contains(&place))
+        .unwrap_or_else(|| panic!("crates/{place} is in no ring: name it in this test and in docs/ARCHITECTURE.md"))
+}
+
+#[test]
+fn imports_point_inward() {
+    let members = members();
+    for (name, member) in &members {
+        for import in &member.imports {
+            let imported = members.get(import).unwrap_or_else(|| panic!("{name} imports {import}, which is no crate"));
+            assert!(
+                ring_of(&imported.place) < ring_of(&member.place),
+                "{name} ({}) must not import {import} ({}): imports point inward",
+                member.place,
+                imported.place
+            );
+        }
+    }
+}
+
+#[test]
+fn storage_knows_no_signals() {
+    for (name, member) in members().iter().filter(|(_, m)| m.place.starts_with("storage/")) {
+        for import in &member.imports {
+            assert!(
+                import == "vinga-base" || import == "vinga-fragment",
+                "{name} must not import {import}: storage knows no signals, nodes or time"
+            );
+        }
+    }
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder can be read").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// What lies inside the edge.
+fn is_inside(place: &str) -> bool {
+    ["core/", "storage/", "blocks/", "mgm/core", "client/core", "client/workloads"]
+        .iter()
+        .any(|inside| place.starts_with(inside))
+        || place == "node"
+}
+
+#[test]
+fn nothing_inside_the_edge_uses_the_standard_library() {
+    for (name, member) in members().iter().filter(|(_, m)| is_inside(&m.place)) {
+        let folder = root().join("crates").join(&member.place).join("src");
+        let main = fs::read_to_string(folder.join("lib.rs")).expect("a crate has a lib.rs");
+        assert!(main.contains("#![no_std]"), "{name} must say #![no_std]");
+        let mut files = Vec::new();
+        sources(&folder, &mut files);
+        for file in files {
+            let text = fs::read_to_string(&file).expect("a source can be read");
+            let lines: Vec<&str> = text.lines().collect();
+            for (i, line) in lines.iter().enumerate() {
+                if line.trim() == "extern crate std;" {
+                    assert!(
+                        i > 0 && lines[i - 1].trim().starts_with("#[cfg(test)]"),
+                        "{}:{}: `extern crate std` outside of tests",
+                        file.display(),
+                        i + 1
+                    );
+                }
+                for banned in ["core::sync::atomic", "_rdtsc", "thread_rng"] {
+                    assert!(!line.contains(banned), "{}:{}: {banned} inside the edge", file.display(), i + 1);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    for member in members().values() {
+        let folder = root().join("crates").join(&member.place).join("src");
+        let mut files = Vec::new();
+        sources(&folder, &mut files);
+        for file in files {
+            let text = fs::read_to_string(&file).expect("a source can be read");
+            assert!(text.starts_with("//!"), "{} must begin with what it is for", file.display());
+        }
+    }
+}
+
+/// Names of signals in a text: words in backquotes with one of the families' endings.
+fn signals_in(text: &str) -> BTreeSet<String> {
+    const ENDINGS: [&str; 5] = ["Request", "Confirm", "Refuse", "Order", "Report"];
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| {
+            word.chars().all(char::is_alphanumeric) && ENDINGS.iter().any(|e| word.ends_with(e) && word != e)
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn protocol_documents_name_real_signals() {
+    let known: BTreeSet<String> =
+        vinga_wire::SignalNumber::ALL.iter().map(|signal| format!("{signal:?}")).collect();
+    let mut named = BTreeSet::new();
+    for entry in fs::read_dir(root().join("docs/protocols")).expect("the folder is there").flatten() {
+        let text = fs::read_to_string(entry.path()).expect("a document can be read");
+        for signal in signals_in(&text) {
+            assert!(known.contains(&signal), "{} names {signal}, which is no signal", entry.path().display());
+            named.insert(signal);
+        }
+    }
+    for signal in ["PrepareRequest", "CommitRequest", "AbortRequest", "KeyReadRequest", "CompleteOrder"] {
+        assert!(named.contains(signal), "no document in docs/protocols tells of {signal}");
+    }
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest is there");
+    let reasons = fs::read_to_string(root().join("docs/dependencies.md")).expect("the document is there");
+    let mut inside = false;
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = line == "[workspace.dependencies]";
+        } else if inside && let Some((name, _)) = line.split_once('=') {
+            let name = name.trim();
+            if !name.starts_with("vinga") {
+                assert!(
+                    reasons.contains(&format!("`{name}`")),
+                    "{name} has no reason in docs/dependencies.md"
+                );
+            }
+        }
+    }
+}
