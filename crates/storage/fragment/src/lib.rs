@@ -7,3 +7,13 @@
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
+
+pub mod chunk_store;
+pub mod fragment;
+mod page_table;
+pub mod page_view;
+mod prefetch;
+pub mod row;
+pub mod row_index;
+pub mod row_store;
+pub mod row_version;

@@ -1,0 +1,315 @@
+//! One replica of one partition: its rows, found by their keys.
+//!
+//! A row has three parts: the fixed part in a slot of the row store, in tables with columns of variable size a chunk
+//! for the variable part, and an entry in the hash index. They come and go together: each call here does all of its
+//! work or, when memory is refused, none.
+//!
+//! The fragment knows nothing of transactions. A row is found from the moment it is inserted until it is removed, what
+//! its header says notwithstanding, and two rows may have the same key for a while (a deleted one that is still shown
+//! and its successor; during a restart, one row that has moved). Whoever calls decides which one counts.
+
+use crate::chunk_store::ChunkStore;
+use crate::row::{Row, RowHeader};
+use crate::row_index::RowIndex;
+use crate::row_store::{PlaceError, RowStore};
+use alloc::vec::Vec;
+use vinga_base::RowId;
+use vinga_base::hash::KeyHash;
+use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
+use vinga_base::row_layout::RowLayout;
+use vinga_base::schema::KEY_BYTES_MAX;
+
+/// What a new row begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRow<'a> {
+    /// The hash of its key.
+    pub hash: KeyHash,
+    /// A checked image.
+    pub image: &'a [u8],
+    /// The header.
+    pub header: RowHeader,
+}
+
+/// See the head of this file.
+pub struct Fragment<I> {
+    layout: RowLayout,
+    rows: RowStore,
+    index: I,
+    /// Where a key is put together that does not stand in one piece in its row; sized for the longest.
+    key: Vec<u8>,
+    /// Where [`Fragment::release_slice`] goes on.
+    released_from: Option<u32>,
+}
+
+impl<I: RowIndex> Fragment<I> {
+    /// A fragment without rows, with an empty index.
+    pub fn new(layout: RowLayout, index: I) -> Self {
+        assert!(index.is_empty(), "a new fragment has no rows");
+        let rows = RowStore::new(layout.fixed_bytes(), layout.has_variable());
+        let key_bytes_max = if layout.key_bytes().is_some() { 0 } else { KEY_BYTES_MAX };
+        Fragment { layout, rows, index, key: Vec::with_capacity(key_bytes_max), released_from: None }
+    }
+
+    /// The row with this key, which has been checked. If there are two, any of them.
+    #[inline]
+    pub fn find(&self, pool: &PagePool, chunks: &ChunkStore, hash: KeyHash, key: &[u8]) -> Option<RowId> {
+        self.find_all(pool, chunks, hash, key).next()
+    }
+
+    /// All rows with this key, which has been checked.
+    #[inline]
+    pub fn find_all<'a>(
+        &'a self,
+        pool: &'a PagePool,
+        chunks: &'a ChunkStore,
+        hash: KeyHash,
+        key: &'a [u8],
+    ) -> impl Iterator<Item = RowId> + 'a {
+        self.index.candidates(pool, hash).filter(move |&row| {
+            let row = self.rows.row(pool, row);
+            // The variable part is looked for only where the key needs it.
+            let variable =
+                if self.layout.key_bytes().is_some() { &[][..] } else { variable_of(pool, chunks, row) };
+            self.layout.key_equals(key, row.fixed(), variable)
+        })
+    }
+
+    /// First step of a batch: starts to load the index entries of a hash.
+    #[inline]
+    pub fn prefetch_index(&self, pool: &PagePool, hash: KeyHash) {
+        self.index.prefetch(pool, hash);
+    }
+
+    /// Second step of a batch: starts to load the row that most likely has this hash.
+    #[inline]
+    pub fn prefetch_row(&self, pool: &PagePool, hash: KeyHash) {
+        if let Some(row) = self.index.candidates(pool, hash).next() {
+            self.rows.prefetch(pool, row);
+        }
+    }
+
+    /// The fixed and the variable part of a row that exists.
+    #[inline]
+    pub fn parts<'a>(&self, pool: &'a PagePool, chunks: &ChunkStore, row: RowId) -> (&'a [u8], &'a [u8]) {
+        let row = self.rows.row(pool, row);
+        (row.fixed(), variable_of(pool, chunks, row))
+    }
+
+    /// Appends the image of a row that exists.
+    #[inline]
+    pub fn row_image(&self, pool: &PagePool, chunks: &ChunkStore, row: RowId, out: &mut Vec<u8>) {
+        let (fixed, variable) = self.parts(pool, chunks, row);
+        out.extend_from_slice(fixed);
+        out.extend_from_slice(variable);
+    }
+
+    /// Adds a row in any free slot.
+    ///
+    /// # Errors
+    /// [`OutOfPages`], and everything is as it was.
+    #[inline]
+    pub fn insert_row(
+        &mut self,
+        pool: &mut PagePool,
+        chunks: &mut ChunkStore,
+        purpose: Purpose,
+        new: NewRow<'_>,
+    ) -> Result<RowId, OutOfPages> {
+        let row = self.rows.allocate(pool, purpose, new.header)?;
+        self.fill_row(pool, chunks, purpose, row, new)?;
+        Ok(row)
+    }
+
+    /// Adds a row in the slot that another replica has chosen.
+    ///
+    /// # Errors
+    /// If the slot can't be had, or no memory for the rest, and everything is as it was.
+    #[inline]
+    pub fn insert_row_at(
+        &mut self,
+        pool: &mut PagePool,
+        chunks: &mut ChunkStore,
+        purpose: Purpose,
+        row: RowId,
+        new: NewRow<'_>,
+    ) -> Result<(), PlaceError> {
+        self.rows.allocate_at(pool, purpose, row, new.header)?;
+        Ok(self.fill_row(pool, chunks, purpose, row, new)?)
+    }
+
+    /// Gives a row that has just got its slot the other parts, or takes the slot away again.
+    #[inline]
+    fn fill_row(
+        &mut self,
+        pool: &mut PagePool,
+        chunks: &mut ChunkStore,
+        purpose: Purpose,
+        row: RowId,
+        new: NewRow<'_>,
+    ) -> Result<(), OutOfPages> {
+        let filled = self.store_image(pool, chunks, purpose, row, new.image).and_then(|()| {
+            debug_assert_eq!(self.key_hash(pool, chunks, row), new.hash, "the hash is that of the key");
+            let Fragment { layout, rows, index, key, .. } = self;
+            let rehash = |pool: &PagePool, row| hash_of(layout, pool, chunks, rows.row(pool, row), key);
+            index.insert(pool, purpose, new.hash, row, rehash)
+        });
+        if filled.is_err() {
+            self.free_row(pool, chunks, row);
+        }
+        filled
+    }
+
+    /// Overwrites a row in place, header and key excepted.
+    ///
+    /// # Errors
+    /// [`OutOfPages`] when the variable part needs more room, and everything is as it was.
+    #[inline]
+    pub fn store_image(
+        &self,
+        pool: &mut PagePool,
+        chunks: &mut ChunkStore,
+        purpose: Purpose,
+        row: RowId,
+        image: &[u8],
+    ) -> Result<(), OutOfPages> {
+        let (fixed, variable) = self.layout.split(image);
+        if self.layout.has_variable() {
+            self.store_variable(pool, chunks, purpose, row, variable)?;
+        } else {
+            assert!(variable.is_empty(), "the table has no columns of variable size");
+        }
+        self.rows.fixed_mut(pool, row).copy_from_slice(fixed);
+        Ok(())
+    }
+
+    fn store_variable(
+        &self,
+        pool: &mut PagePool,
+        chunks: &mut ChunkStore,
+        purpose: Purpose,
+        row: RowId,
+        variable: &[u8],
+    ) -> Result<(), OutOfPages> {
+        let old = self.rows.row(pool, row).variable();
+        let in_place = match old {
+            Some(old) if chunks.fits_tightly(old, variable.len()) => Some(old),
+            _ => match chunks.store(pool, purpose, variable) {
+                Ok(new) => {
+                    self.rows.row_mut(pool, row).set_variable(Some(new));
+                    if let Some(old) = old {
+                        chunks.free(pool, old);
+                    }
+                    None
+                }
+                // A slot that is too large wastes memory, but a full node can't be choosy.
+                Err(refused) => {
+                    Some(old.filter(|&old| chunks.can_hold(old, variable.len())).ok_or(refused)?)
+                }
+            },
+        };
+        if let Some(chunk) = in_place {
+            chunks.resize(pool, chunk, variable.len());
+            chunks.bytes_mut(pool, chunk).copy_from_slice(variable);
+        }
+        Ok(())
+    }
+
+    /// Removes a row: index entry, variable part, slot.
+    #[inline]
+    pub fn remove_row(
+        &mut self,
+        pool: &mut PagePool,
+        chunks: &mut ChunkStore,
+        hash: KeyHash,
+        row: RowId,
+    ) {
+        let Fragment { layout, rows, index, key, .. } = self;
+        let rehash = |pool: &PagePool, row| hash_of(layout, pool, chunks, rows.row(pool, row), key);
+        index.remove(pool, hash, row, rehash);
+        self.free_row(pool, chunks, row);
+    }
+
+    /// Frees a row that is not in the index.
+    #[inline]
+    fn free_row(&mut self, pool: &mut PagePool, chunks: &mut ChunkStore, row: RowId) {
+        if let Some(variable) = self.rows.row(pool, row).variable() {
+            chunks.free(pool, variable);
+        }
+        self.rows.free(pool, row);
+    }
+
+    /// The hash of the key of a row that exists, for those who know the row only by its id.
+    #[inline]
+    pub fn key_hash(&mut self, pool: &PagePool, chunks: &ChunkStore, row: RowId) -> KeyHash {
+        hash_of(&self.layout, pool, chunks, self.rows.row(pool, row), &mut self.key)
+    }
+
+    /// Frees the whole fragment in slices: at most `steps` rows or pages. True when nothing is left and the fragment
+    /// is as new; until then only this may be called, because the index still names rows that are gone.
+    pub fn release_slice(&mut self, pool: &mut PagePool, chunks: &mut ChunkStore, steps: u32) -> bool {
+        let mut pages = self.released_from.unwrap_or(self.rows.page_count());
+        for _ in 0..steps {
+            if pages == 0 {
+                self.index.clear(pool);
+                self.released_from = None;
+                return true;
+            }
+            let page = pages - 1;
+            let first = self.rows.page(pool, page).and_then(|view| view.live_slots().next());
+            match first {
+                Some(slot) if self.layout.has_variable() => {
+                    self.free_row(pool, chunks, RowId::new(page, slot as u32));
+                }
+                Some(_) => {
+                    self.rows.free_page(pool, page);
+                    pages = page;
+                }
+                None => pages = page,
+            }
+        }
+        self.released_from = Some(pages);
+        false
+    }
+
+    /// How rows are laid out.
+    #[inline]
+    pub fn layout(&self) -> &RowLayout {
+        &self.layout
+    }
+
+    /// The rows' slots: headers, pages to go through, memory.
+    #[inline]
+    pub fn rows(&self) -> &RowStore {
+        &self.rows
+    }
+
+    /// The hash index: its memory.
+    pub fn index(&self) -> &I {
+        &self.index
+    }
+}
+
+/// The variable part of a row; nothing if it has none.
+#[inline]
+fn variable_of<'a>(pool: &'a PagePool, chunks: &ChunkStore, row: Row<'a>) -> &'a [u8] {
+    row.variable().map_or(&[], |variable| chunks.bytes(pool, variable))
+}
+
+/// The hash of a row's key, put together in `key` if it does not stand in one piece.
+#[inline]
+fn hash_of(
+    layout: &RowLayout,
+    pool: &PagePool,
+    chunks: &ChunkStore,
+    row: Row<'_>,
+    key: &mut Vec<u8>,
+) -> KeyHash {
+    match layout.key_bytes() {
+        Some(bytes) => KeyHash::of(&row.fixed()[..usize::from(bytes)]),
+        None => {
+            key.clear();
+            layout.write_key(row.fixed(), variable_of(pool, chunks, row), key);
+            KeyHash::of(key)
+        }
+    }
+}

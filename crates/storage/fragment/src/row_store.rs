@@ -1,0 +1,305 @@
+//! The fixed parts of one fragment's rows, in pages of equal slots.
+//!
+//! ## Row ids
+//! A [`RowId`] is the index of the page in the fragment (21 bits) and the slot (11 bits). The same row has the same id
+//! on all replicas: one chooses a slot ([`RowStore::allocate`]), the others follow ([`RowStore::allocate_at`]). The
+//! lowest free slot of some page with room is chosen, in constant time. A page without rows goes back to the pool at
+//! once; its index is used again for another page before new ones are opened.
+//!
+//! ## Live slots
+//! Which slots hold a row is known from a bitmap of each page, which stands with the page's number outside the page
+//! (one bit a slot): a scan has the bitmap for nothing, choosing a slot touches no row, and a
+//! new page need not be prepared. There is no live bit in the row header, so nothing can disagree. The bytes of a free
+//! slot are anything.
+//!
+//! What a caller does with a row that is not there is a broken invariant, stopped by an assertion where that is cheap
+//! (a page that is absent; in checked builds, a slot that is free), and never touches another table's memory. For row
+//! ids from outside there are [`RowStore::get`] and the errors of [`RowStore::allocate_at`].
+
+use crate::page_table::{PageList, PageTable};
+use crate::page_view::PageView;
+use crate::prefetch::prefetch;
+use crate::row::{Row, RowHeader, RowMut, Shape};
+use alloc::vec::Vec;
+use vinga_base::RowId;
+use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
+
+/// Pages of a fragment, at most.
+const PAGES_MAX: u32 = 1 << (32 - RowId::SLOT_BITS);
+/// Why a certain slot can't be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlaceError {
+    /// It needs a page and there is none.
+    OutOfPages,
+    /// A row is there already.
+    Taken,
+    /// No page of this fragment has such a slot.
+    NoSuchSlot,
+}
+
+impl From<OutOfPages> for PlaceError {
+    fn from(_: OutOfPages) -> Self {
+        PlaceError::OutOfPages
+    }
+}
+
+/// What the memory of a row store is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RowUsage {
+    /// Pages of the pool.
+    pub pages: u32,
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of the slots that they take.
+    pub bytes_used: u64,
+    /// Bytes of bookkeeping outside the pool.
+    pub heap_bytes: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct PageState {
+    used: u16,
+    /// Words of the bitmap before this one have no free slot.
+    full_words: u16,
+}
+
+/// See the head of this file.
+pub struct RowStore {
+    pages: PageTable<PageState>,
+    shape: Shape,
+    /// The bitmaps of live slots, page by page; those of vacant pages are zeros.
+    live: Vec<u64>,
+    /// Pages that have a free slot.
+    with_room: PageList,
+    rows: u64,
+}
+
+impl RowStore {
+    /// A store without pages, for rows with a fixed part of so many bytes.
+    pub fn new(fixed_bytes: usize, has_variable: bool) -> Self {
+        RowStore {
+            pages: PageTable::new(PAGES_MAX),
+            shape: Shape::new(fixed_bytes, has_variable),
+            live: Vec::new(),
+            with_room: PageList::EMPTY,
+            rows: 0,
+        }
+    }
+
+    /// Takes a free slot for a new row. Its fixed part is anything, it has no variable part.
+    ///
+    /// # Errors
+    /// [`OutOfPages`] when a page is needed and there is none.
+    #[inline]
+    pub fn allocate(
+        &mut self,
+        pool: &mut PagePool,
+        purpose: Purpose,
+        header: RowHeader,
+    ) -> Result<RowId, OutOfPages> {
+        let page = match self.with_room.first() {
+            Some(page) => page,
+            None => self.add_page(pool, purpose, None)?,
+        };
+        let words = self.shape.words();
+        let begin = page as usize * words;
+        let full_words = usize::from(self.pages.state(page).full_words);
+        let (word, bits) = self.live[begin..begin + words]
+            .iter()
+            .enumerate()
+            .skip(full_words)
+            .find(|&(_, &bits)| bits != u64::MAX)
+            .expect("a page in the list has a free slot");
+        let slot = word as u32 * 64 + bits.trailing_ones();
+        self.pages.state_mut(page).full_words = word as u16;
+        let row = RowId::new(page, slot);
+        self.occupy(pool, row, header);
+        Ok(row)
+    }
+
+    /// Takes a certain slot for a new row. Its fixed part is anything, it has no variable part.
+    ///
+    /// # Errors
+    /// If the slot is taken, does not exist, or needs a page and there is none.
+    #[inline]
+    pub fn allocate_at(
+        &mut self,
+        pool: &mut PagePool,
+        purpose: Purpose,
+        row: RowId,
+        header: RowHeader,
+    ) -> Result<(), PlaceError> {
+        if row.slot() as usize >= self.shape.slots {
+            return Err(PlaceError::NoSuchSlot);
+        }
+        if !self.pages.holds(row.page()) {
+            self.add_page(pool, purpose, Some(row.page()))?;
+        } else if self.is_live(row) {
+            return Err(PlaceError::Taken);
+        }
+        self.occupy(pool, row, header);
+        Ok(())
+    }
+
+    /// Frees a row's slot. A variable part must have been freed before, or the row is forgotten on purpose.
+    #[inline]
+    pub fn free(&mut self, pool: &mut PagePool, row: RowId) {
+        let (word, bit) = self.live_bit(row).filter(|_| self.pages.holds(row.page())).expect("the row exists");
+        assert!(self.live[word] & bit != 0, "a row is freed once");
+        self.live[word] &= !bit;
+        self.rows -= 1;
+        let page = row.page();
+        let slots = self.shape.slots;
+        let state = self.pages.state_mut(page);
+        let had_room = usize::from(state.used) < slots;
+        state.used -= 1;
+        state.full_words = state.full_words.min((row.slot() / 64) as u16);
+        let empty = state.used == 0;
+        match (had_room, empty) {
+            (true, true) => self.pages.unlink(&mut self.with_room, page),
+            (false, false) => self.pages.link(&mut self.with_room, page),
+            (true, false) | (false, true) => {}
+        }
+        if empty {
+            self.pages.remove(pool, page);
+        }
+    }
+
+    /// Frees all rows of a page that is there.
+    pub fn free_page(&mut self, pool: &mut PagePool, page: u32) {
+        let words = self.shape.words();
+        let begin = page as usize * words;
+        self.live[begin..begin + words].fill(0);
+        let used = usize::from(self.pages.state(page).used);
+        self.rows -= used as u64;
+        if used < self.shape.slots {
+            self.pages.unlink(&mut self.with_room, page);
+        }
+        self.pages.remove(pool, page);
+    }
+
+    /// Whether a slot holds a row; the row id may be anything.
+    #[inline]
+    pub fn is_live(&self, row: RowId) -> bool {
+        self.live_bit(row)
+            .and_then(|(word, bit)| self.live.get(word).map(|bits| bits & bit != 0))
+            .unwrap_or(false)
+    }
+
+    /// A row, if the slot holds one; the row id may be anything.
+    #[inline]
+    pub fn get<'a>(&self, pool: &'a PagePool, row: RowId) -> Option<Row<'a>> {
+        self.is_live(row).then(|| self.row(pool, row))
+    }
+
+    /// A row that exists.
+    #[inline]
+    pub fn row<'a>(&self, pool: &'a PagePool, row: RowId) -> Row<'a> {
+        debug_assert!(self.is_live(row), "{row} holds no row");
+        self.shape.row(self.pages.bytes(pool, row.page()), row.slot() as usize)
+    }
+
+    /// A row that exists, to change it.
+    #[inline]
+    pub fn row_mut<'a>(&self, pool: &'a mut PagePool, row: RowId) -> RowMut<'a> {
+        debug_assert!(self.is_live(row), "{row} holds no row");
+        self.shape.row_mut(self.pages.bytes_mut(pool, row.page()), row.slot() as usize)
+    }
+
+    /// The fixed part of a row that exists.
+    #[inline]
+    pub fn fixed<'a>(&self, pool: &'a PagePool, row: RowId) -> &'a [u8] {
+        self.row(pool, row).fixed()
+    }
+
+    /// The fixed part of a row that exists, to change it.
+    #[inline]
+    pub fn fixed_mut<'a>(&self, pool: &'a mut PagePool, row: RowId) -> &'a mut [u8] {
+        self.row_mut(pool, row).into_fixed()
+    }
+
+    /// Starts to load a row into the caches; the row id may be anything.
+    #[inline]
+    pub fn prefetch(&self, pool: &PagePool, row: RowId) {
+        if let Some(page) = self.pages.address(pool, row.page()) {
+            prefetch(page.wrapping_add(row.slot() as usize * self.shape.stride), self.shape.row_bytes);
+        }
+    }
+
+    /// Pages of the fragment: their indices are below this; some below it may be absent.
+    #[inline]
+    pub fn page_count(&self) -> u32 {
+        self.pages.len()
+    }
+
+    /// A page, for those who go through all rows; `None` if the fragment has no such page now.
+    #[inline]
+    pub fn page<'a>(&'a self, pool: &'a PagePool, index: u32) -> Option<PageView<'a>> {
+        self.pages.holds(index).then(|| {
+            let begin = index as usize * self.shape.words();
+            let live = &self.live[begin..begin + self.shape.words()];
+            PageView::new(self.pages.bytes(pool, index), live, self.shape)
+        })
+    }
+
+    /// Slots of a page.
+    pub fn slots(&self) -> usize {
+        self.shape.slots
+    }
+
+    /// What the memory is used for.
+    pub fn usage(&self) -> RowUsage {
+        RowUsage {
+            pages: self.pages.used(),
+            rows: self.rows,
+            bytes_used: self.rows * self.shape.stride as u64,
+            heap_bytes: (self.pages.heap_bytes() + self.live.capacity() * size_of::<u64>()) as u64,
+        }
+    }
+
+    /// Where the live bit of a slot stands; `None` if pages have no such slot. The page may be absent.
+    #[inline]
+    fn live_bit(&self, row: RowId) -> Option<(usize, u64)> {
+        let slot = row.slot() as usize;
+        (slot < self.shape.slots)
+            .then(|| (row.page() as usize * self.shape.words() + slot / 64, 1 << (slot % 64)))
+    }
+
+    /// Makes a free slot of a page that is there a row.
+    #[inline]
+    fn occupy(&mut self, pool: &mut PagePool, row: RowId, header: RowHeader) {
+        let (word, bit) = self.live_bit(row).expect("the slot exists");
+        self.live[word] |= bit;
+        self.rows += 1;
+        let slots = self.shape.slots;
+        let state = self.pages.state_mut(row.page());
+        state.used += 1;
+        if usize::from(state.used) == slots {
+            self.pages.unlink(&mut self.with_room, row.page());
+        }
+        let mut slot = self.row_mut(pool, row);
+        slot.set_header(header);
+        slot.set_variable(None);
+    }
+
+    /// Adds a page with a certain index or any, in the list of those with room.
+    #[cold]
+    fn add_page(
+        &mut self,
+        pool: &mut PagePool,
+        purpose: Purpose,
+        index: Option<u32>,
+    ) -> Result<u32, OutOfPages> {
+        let index = index.unwrap_or_else(|| self.pages.next_index());
+        // The bitmaps grow first: whatever fails after that leaves nothing but zeros.
+        let words = (index as usize + 1) * self.shape.words();
+        if words > self.live.len() && index < PAGES_MAX {
+            self.live.try_reserve(words - self.live.len()).map_err(|_| OutOfPages)?;
+            self.live.resize(words, 0);
+        }
+        self.pages.add(pool, purpose, index, PageState::default())?;
+        self.pages.link(&mut self.with_room, index);
+        Ok(index)
+    }
+}
+
