@@ -202,9 +202,7 @@ impl<I: RowIndex> Fragment<I> {
                     None
                 }
                 // A slot that is too large wastes memory, but a full node can't be choosy.
-                Err(refused) => {
-                    Some(old.filter(|&old| chunks.can_hold(old, variable.len())).ok_or(refused)?)
-                }
+                Err(refused) => Some(old.filter(|&old| chunks.can_hold(old, variable.len())).ok_or(refused)?),
             },
         };
         if let Some(chunk) = in_place {
@@ -216,13 +214,7 @@ impl<I: RowIndex> Fragment<I> {
 
     /// Removes a row: index entry, variable part, slot.
     #[inline]
-    pub fn remove_row(
-        &mut self,
-        pool: &mut PagePool,
-        chunks: &mut ChunkStore,
-        hash: KeyHash,
-        row: RowId,
-    ) {
+    pub fn remove_row(&mut self, pool: &mut PagePool, chunks: &mut ChunkStore, hash: KeyHash, row: RowId) {
         let Fragment { layout, rows, index, key, .. } = self;
         let rehash = |pool: &PagePool, row| hash_of(layout, pool, chunks, rows.row(pool, row), key);
         index.remove(pool, hash, row, rehash);

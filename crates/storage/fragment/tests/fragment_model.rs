@@ -52,7 +52,8 @@ impl Replica {
 
     fn insert_at(&mut self, row: RowId, new: NewRow<'_>) -> Result<(), PlaceError> {
         let before = self.memory();
-        let result = self.fragment.insert_row_at(&mut self.pool, &mut self.chunks, Purpose::Ordinary, row, new);
+        let result =
+            self.fragment.insert_row_at(&mut self.pool, &mut self.chunks, Purpose::Ordinary, row, new);
         assert!(result.is_ok() || self.memory() == before);
         result
     }
@@ -271,8 +272,11 @@ fn run(layout: &RowLayout, steps: Vec<(Step, u32)>, release_steps: Option<u32>) 
             }
             Step::Mark { pick, epoch, operation } => {
                 let Some(row) = picked(pick) else { continue };
-                let header =
-                    RowHeader { epoch: Epoch(epoch), flags: RowFlags::NONE, operation: OperationRef(operation) };
+                let header = RowHeader {
+                    epoch: Epoch(epoch),
+                    flags: RowFlags::NONE,
+                    operation: OperationRef(operation),
+                };
                 for replica in [&mut primary, &mut backup] {
                     let mut slot = replica.fragment.rows().row_mut(&mut replica.pool, row);
                     slot.set_epoch(header.epoch);
