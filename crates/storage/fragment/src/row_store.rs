@@ -360,6 +360,31 @@ mod tests {
     }
 
     #[test]
+    fn every_freed_slot_is_found_again() {
+        let mut pool = PagePool::standalone(1);
+        let mut store = RowStore::new(4, false);
+        let allocate = |store: &mut RowStore, pool: &mut PagePool| {
+            store.allocate(pool, Purpose::Ordinary, RowHeader::default())
+        };
+        while allocate(&mut store, &mut pool).is_ok() {}
+        assert_eq!(store.usage().rows as usize, SLOTS_MAX);
+        for round in 1..20 {
+            let freed: Vec<RowId> = (0..SLOTS_MAX as u32)
+                .map(|i| RowId::new(0, i * 1237 % SLOTS_MAX as u32))
+                .filter(|row| (row.slot() * round) % 61 < 2)
+                .collect();
+            freed.iter().for_each(|&row| store.free(&mut pool, row));
+            let mut found: Vec<RowId> =
+                (0..freed.len()).map(|_| allocate(&mut store, &mut pool).unwrap()).collect();
+            found.sort_unstable();
+            let mut expected = freed;
+            expected.sort_unstable();
+            assert_eq!(found, expected);
+            assert_eq!(allocate(&mut store, &mut pool), Err(OutOfPages));
+        }
+    }
+
+    #[test]
     #[should_panic]
     fn a_slot_behind_the_last_is_not_read() {
         let mut pool = PagePool::standalone(1);
