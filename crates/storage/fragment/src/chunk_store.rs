@@ -201,8 +201,7 @@ impl ChunkStore {
     #[inline]
     pub fn bytes_mut<'a>(&self, pool: &'a mut PagePool, chunk: ChunkRef) -> &'a mut [u8] {
         let slot_bytes = self.pages.state(chunk.page()).slot_bytes;
-        let (length, rest) =
-            split_slot(self.pages.bytes_mut(pool, chunk.page()), slot_bytes, chunk.slot());
+        let (length, rest) = split_slot(self.pages.bytes_mut(pool, chunk.page()), slot_bytes, chunk.slot());
         &mut rest[..usize::from(u16::from_le_bytes(*length))]
     }
 
@@ -294,7 +293,11 @@ fn slots_of(slot_bytes: u16) -> u16 {
 
 /// A slot's length field and the bytes behind it.
 #[inline]
-fn split_slot(page: &mut [u8; PAGE_BYTES], slot_bytes: u16, slot: u16) -> (&mut [u8; LENGTH_BYTES], &mut [u8]) {
+fn split_slot(
+    page: &mut [u8; PAGE_BYTES],
+    slot_bytes: u16,
+    slot: u16,
+) -> (&mut [u8; LENGTH_BYTES], &mut [u8]) {
     let at = offset_of(slot_bytes, slot);
     page[at..at + usize::from(slot_bytes)].split_first_chunk_mut().expect("a slot is longer than a length")
 }
@@ -337,11 +340,7 @@ const CLASSES: Classes = {
     let mut classes = Classes { count: 0, slot_bytes: [0; STEPS], of_step: [0; STEPS] };
     let mut step = 0;
     while step < STEPS {
-        let bytes = if step < 7 {
-            (step + 2) * 4
-        } else {
-            (9 + (step - 7) % 8) << (2 + (step - 7) / 8)
-        };
+        let bytes = if step < 7 { (step + 2) * 4 } else { (9 + (step - 7) % 8) << (2 + (step - 7) / 8) };
         let widened = PAGE_BYTES / (PAGE_BYTES / bytes) / 4 * 4;
         if classes.count == 0 || classes.slot_bytes[classes.count - 1] as usize != widened {
             classes.slot_bytes[classes.count] = widened as u16;

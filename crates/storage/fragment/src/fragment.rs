@@ -191,38 +191,29 @@ impl<I: RowIndex> Fragment<I> {
         variable: &[u8],
     ) -> Result<(), OutOfPages> {
         let old = self.rows.row(pool, row).variable();
-        let in_place = match old {
-            Some(old) if chunks.fits_tightly(old, variable.len()) => Some(old),
-            _ => match chunks.store(pool, purpose, variable) {
+        if old.is_none_or(|old| !chunks.fits_tightly(old, variable.len())) {
+            match chunks.store(pool, purpose, variable) {
                 Ok(new) => {
                     self.rows.row_mut(pool, row).set_variable(Some(new));
                     if let Some(old) = old {
                         chunks.free(pool, old);
                     }
-                    None
+                    return Ok(());
                 }
                 // A slot that is too large wastes memory, but a full node can't be choosy.
-                Err(refused) => {
-                    Some(old.filter(|&old| chunks.can_hold(old, variable.len())).ok_or(refused)?)
-                }
-            },
-        };
-        if let Some(chunk) = in_place {
-            chunks.resize(pool, chunk, variable.len());
-            chunks.bytes_mut(pool, chunk).copy_from_slice(variable);
+                Err(OutOfPages) if old.is_some_and(|old| chunks.can_hold(old, variable.len())) => {}
+                Err(OutOfPages) => return Err(OutOfPages),
+            }
         }
+        let chunk = old.expect("there is one and it has room");
+        chunks.resize(pool, chunk, variable.len());
+        chunks.bytes_mut(pool, chunk).copy_from_slice(variable);
         Ok(())
     }
 
     /// Removes a row: index entry, variable part, slot.
     #[inline]
-    pub fn remove_row(
-        &mut self,
-        pool: &mut PagePool,
-        chunks: &mut ChunkStore,
-        hash: KeyHash,
-        row: RowId,
-    ) {
+    pub fn remove_row(&mut self, pool: &mut PagePool, chunks: &mut ChunkStore, hash: KeyHash, row: RowId) {
         let Fragment { layout, rows, index, key, .. } = self;
         let rehash = |pool: &PagePool, row| hash_of(layout, pool, chunks, rows.row(pool, row), key);
         index.remove(pool, hash, row, rehash);

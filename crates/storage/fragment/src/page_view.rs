@@ -113,4 +113,3 @@ impl Iterator for Ones {
         (bit < 64).then_some(bit)
     }
 }
-

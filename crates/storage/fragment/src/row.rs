@@ -94,7 +94,11 @@ impl<'a> Row<'a> {
     /// The variable part; `None` if it has not been set, or the table has no columns of variable size.
     #[inline]
     pub fn variable(&self) -> Option<ChunkRef> {
-        if self.fixed_at == VARIABLE_AT { None } else { ChunkRef::from_bits(load_u32(&self.slot[VARIABLE_AT..])) }
+        if self.fixed_at == VARIABLE_AT {
+            None
+        } else {
+            ChunkRef::from_bits(load_u32(&self.slot[VARIABLE_AT..]))
+        }
     }
 
     /// The fixed part.

@@ -144,7 +144,8 @@ impl RowStore {
     /// Frees a row's slot. A variable part must have been freed before, or the row is forgotten on purpose.
     #[inline]
     pub fn free(&mut self, pool: &mut PagePool, row: RowId) {
-        let (word, bit) = self.live_bit(row).filter(|_| self.pages.holds(row.page())).expect("the row exists");
+        let (word, bit) =
+            self.live_bit(row).filter(|_| self.pages.holds(row.page())).expect("the row exists");
         assert!(self.live[word] & bit != 0, "a row is freed once");
         self.live[word] &= !bit;
         self.rows -= 1;
@@ -303,3 +304,159 @@ impl RowStore {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::{OperationRef, RowFlags, SLOTS_MAX};
+    use std::collections::BTreeMap;
+    use vinga_base::Epoch;
+    use vinga_base::page_pool::PAGE_BYTES;
+
+    #[test]
+    fn a_page_holds_as_many_rows_as_fit() {
+        let slots = |fixed_bytes, has_variable| RowStore::new(fixed_bytes, has_variable).slots();
+        assert_eq!(slots(108, false), 273);
+        assert_eq!(slots(108, true), 264);
+        assert_eq!(slots(107, false), 273);
+        assert_eq!(slots(0, true), SLOTS_MAX);
+        assert_eq!(slots(1, false), SLOTS_MAX);
+        assert_eq!(slots(30_000, true), 1);
+    }
+
+    #[test]
+    fn row_ids_from_outside_are_safe() {
+        let mut pool = PagePool::standalone(20);
+        let mut store = RowStore::new(108, false);
+        let header = RowHeader::default();
+        let row = store.allocate(&mut pool, Purpose::Ordinary, header).unwrap();
+        for odd in [RowId::new(0, 1), RowId::new(0, 273), RowId::new(1, 0), RowId(u32::MAX)] {
+            assert!(!store.is_live(odd) && store.get(&pool, odd).is_none());
+            store.prefetch(&pool, odd);
+        }
+        let mut at = |row| store.allocate_at(&mut pool, Purpose::Ordinary, row, header);
+        assert_eq!(at(row), Err(PlaceError::Taken));
+        assert_eq!(at(RowId::new(3, 273)), Err(PlaceError::NoSuchSlot));
+        assert_eq!(at(RowId::new(3, 272)), Ok(()));
+        assert_eq!(store.page_count(), 4);
+        assert!(store.page(&pool, 2).is_none());
+    }
+
+    #[test]
+    fn the_last_row_ends_inside_its_page() {
+        for (fixed_bytes, has_variable) in [(1, false), (2, true), (108, false), (PAGE_BYTES - 16, true)] {
+            let mut pool = PagePool::standalone(1);
+            let mut store = RowStore::new(fixed_bytes, has_variable);
+            let mut rows = Vec::new();
+            while let Ok(row) = store.allocate(&mut pool, Purpose::Ordinary, RowHeader::default()) {
+                store.fixed_mut(&mut pool, row).fill(rows.len() as u8);
+                rows.push(row);
+            }
+            assert_eq!(rows.len(), store.slots());
+            for (i, &row) in rows.iter().enumerate() {
+                assert!(store.fixed(&pool, row).iter().all(|&byte| byte == i as u8));
+                assert_eq!(store.row(&pool, row).header(), RowHeader::default());
+            }
+        }
+    }
+
+    #[test]
+    fn every_freed_slot_is_found_again() {
+        let mut pool = PagePool::standalone(1);
+        let mut store = RowStore::new(4, false);
+        let allocate = |store: &mut RowStore, pool: &mut PagePool| {
+            store.allocate(pool, Purpose::Ordinary, RowHeader::default())
+        };
+        while allocate(&mut store, &mut pool).is_ok() {}
+        assert_eq!(store.usage().rows as usize, SLOTS_MAX);
+        for round in 1..20 {
+            let freed: Vec<RowId> = (0..SLOTS_MAX as u32)
+                .map(|i| RowId::new(0, i * 1237 % SLOTS_MAX as u32))
+                .filter(|row| (row.slot() * round) % 61 < 2)
+                .collect();
+            freed.iter().for_each(|&row| store.free(&mut pool, row));
+            let mut found: Vec<RowId> =
+                (0..freed.len()).map(|_| allocate(&mut store, &mut pool).unwrap()).collect();
+            found.sort_unstable();
+            let mut expected = freed;
+            expected.sort_unstable();
+            assert_eq!(found, expected);
+            assert_eq!(allocate(&mut store, &mut pool), Err(OutOfPages));
+        }
+    }
+
+    #[test]
+    #[should_panic]
+    fn a_slot_behind_the_last_is_not_read() {
+        let mut pool = PagePool::standalone(1);
+        let mut store = RowStore::new(108, false);
+        let row = store.allocate(&mut pool, Purpose::Ordinary, RowHeader::default()).unwrap();
+        store.row(&pool, RowId::new(row.page(), 273));
+    }
+
+    #[test]
+    #[should_panic(expected = "freed once")]
+    fn a_row_is_freed_once() {
+        let mut pool = PagePool::standalone(1);
+        let mut store = RowStore::new(108, false);
+        let rows =
+            [0, 0].map(|_| store.allocate(&mut pool, Purpose::Ordinary, RowHeader::default()).unwrap());
+        store.free(&mut pool, rows[0]);
+        store.free(&mut pool, rows[0]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn behaves_like_a_map(
+            fixed_bytes in proptest::prop_oneof![1usize..40, 100usize..120, 1000usize..9000, 30_000usize..30_001],
+            steps in proptest::collection::vec((0u8..8, 0u32..6, 0u32..2048, 0u64..1 << 48), 0..600),
+        ) {
+            let mut pool = PagePool::standalone(5);
+            let mut store = RowStore::new(fixed_bytes, false);
+            let mut model: BTreeMap<RowId, RowHeader> = BTreeMap::new();
+            for (kind, page, slot, epoch) in steps {
+                let flags = RowFlags(epoch as u16);
+                let header = RowHeader { epoch: Epoch(epoch), flags, operation: OperationRef(slot % 2) };
+                let slot = slot % store.slots() as u32;
+                let picked = model.keys().nth(slot as usize % model.len().max(1)).copied();
+                match (kind, picked) {
+                    (0..3, _) => match store.allocate(&mut pool, Purpose::Ordinary, header) {
+                        Ok(row) => assert!(model.insert(row, header).is_none()),
+                        Err(OutOfPages) => assert_eq!(pool.owned(), 5),
+                    },
+                    (3..5, _) => {
+                        let row = RowId::new(page, slot);
+                        match store.allocate_at(&mut pool, Purpose::Ordinary, row, header) {
+                            Ok(()) => assert!(model.insert(row, header).is_none()),
+                            Err(PlaceError::Taken) => assert!(model.contains_key(&row)),
+                            Err(other) => assert_eq!((other, pool.owned()), (PlaceError::OutOfPages, 5)),
+                        }
+                    }
+                    (5, Some(row)) => {
+                        store.free_page(&mut pool, row.page());
+                        model.retain(|other, _| other.page() != row.page());
+                    }
+                    (_, Some(row)) => {
+                        store.free(&mut pool, row);
+                        model.remove(&row);
+                    }
+                    (_, None) => {}
+                }
+                for (&row, &header) in &model {
+                    assert_eq!(store.get(&pool, row).map(|row| row.header()), Some(header));
+                }
+                let mut live = Vec::new();
+                for index in 0..store.page_count() {
+                    let Some(page) = store.page(&pool, index) else { continue };
+                    live.extend(page.live_slots().map(|slot| RowId::new(index, slot as u32)));
+                }
+                assert!(live.iter().eq(model.keys()));
+                assert_eq!(store.usage().rows as usize, model.len());
+                assert_eq!(store.usage().pages, pool.owned());
+            }
+            for &row in model.keys() {
+                store.free(&mut pool, row);
+            }
+            assert_eq!(pool.owned(), 0);
+        }
+    }
+}

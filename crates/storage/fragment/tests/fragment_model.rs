@@ -52,7 +52,8 @@ impl Replica {
 
     fn insert_at(&mut self, row: RowId, new: NewRow<'_>) -> Result<(), PlaceError> {
         let before = self.memory();
-        let result = self.fragment.insert_row_at(&mut self.pool, &mut self.chunks, Purpose::Ordinary, row, new);
+        let result =
+            self.fragment.insert_row_at(&mut self.pool, &mut self.chunks, Purpose::Ordinary, row, new);
         assert!(result.is_ok() || self.memory() == before);
         result
     }
@@ -84,8 +85,7 @@ impl Replica {
         assert_eq!(fragment.index().len() as usize, model.len());
         assert_eq!(fragment.rows().usage().rows as usize, model.len());
         for (&row, expected) in model {
-            let found: Vec<RowId> =
-                fragment.find_all(pool, chunks, expected.hash(fragment.layout()), &expected.key).collect();
+            let found: Vec<RowId> = fragment.find_all(pool, chunks, expected.hash(), &expected.key).collect();
             assert!(found.contains(&row));
             let mut image = Vec::new();
             fragment.row_image(pool, chunks, row, &mut image);
@@ -133,12 +133,12 @@ impl ModelRow {
         ModelRow { key, image, header }
     }
 
-    fn hash(&self, _layout: &RowLayout) -> KeyHash {
+    fn hash(&self) -> KeyHash {
         KeyHash::of(&self.key)
     }
 
-    fn new_row(&self, layout: &RowLayout) -> NewRow<'_> {
-        NewRow { hash: self.hash(layout), image: &self.image, header: self.header }
+    fn new_row(&self) -> NewRow<'_> {
+        NewRow { hash: self.hash(), image: &self.image, header: self.header }
     }
 }
 
@@ -223,18 +223,18 @@ fn run(layout: &RowLayout, steps: Vec<(Step, u32)>, release_steps: Option<u32>) 
         match step {
             Step::Insert { key, fill, length } => {
                 let new = ModelRow::new(layout, image(layout, key, fill, length), pending);
-                if let Ok(row) = primary.insert(new.new_row(layout)) {
-                    backup.insert_at(row, new.new_row(layout)).unwrap();
-                    assert_eq!(backup.insert_at(row, new.new_row(layout)), Err(PlaceError::Taken));
+                if let Ok(row) = primary.insert(new.new_row()) {
+                    backup.insert_at(row, new.new_row()).unwrap();
+                    assert_eq!(backup.insert_at(row, new.new_row()), Err(PlaceError::Taken));
                     assert!(model.insert(row, new).is_none());
                 }
             }
             Step::InsertAt { row, key } => {
                 let row = RowId(row);
                 let new = ModelRow::new(layout, image(layout, key, 1, 3), pending);
-                match primary.insert_at(row, new.new_row(layout)) {
+                match primary.insert_at(row, new.new_row()) {
                     Ok(()) => {
-                        backup.insert_at(row, new.new_row(layout)).unwrap();
+                        backup.insert_at(row, new.new_row()).unwrap();
                         assert!(model.insert(row, new).is_none());
                     }
                     Err(PlaceError::Taken) => assert!(model.contains_key(&row)),
@@ -271,8 +271,11 @@ fn run(layout: &RowLayout, steps: Vec<(Step, u32)>, release_steps: Option<u32>) 
             }
             Step::Mark { pick, epoch, operation } => {
                 let Some(row) = picked(pick) else { continue };
-                let header =
-                    RowHeader { epoch: Epoch(epoch), flags: RowFlags::NONE, operation: OperationRef(operation) };
+                let header = RowHeader {
+                    epoch: Epoch(epoch),
+                    flags: RowFlags::NONE,
+                    operation: OperationRef(operation),
+                };
                 for replica in [&mut primary, &mut backup] {
                     let mut slot = replica.fragment.rows().row_mut(&mut replica.pool, row);
                     slot.set_epoch(header.epoch);
@@ -315,6 +318,40 @@ fn with_key(layout: &RowLayout, key: &[u8], fill: u8, length: usize) -> Vec<u8> 
         layout.key_equals(key, fixed, variable)
     });
     same.expect("all keys come from `image`")
+}
+
+#[test]
+fn a_shrunken_row_gives_memory_back_unless_there_is_none_to_move_to() {
+    let layout = &tables()[1];
+    let mut replica = Replica::new(layout);
+    let row = |length| ModelRow::new(layout, image(layout, 1, 0, length), RowHeader::default());
+    let id = replica.insert(row(20_000).new_row()).unwrap();
+    let used = |replica: &Replica| replica.chunks.usage().bytes_used;
+    assert!(used(&replica) > 20_000);
+    replica.fuse.set(0);
+    replica.store(id, &row(100).image).unwrap();
+    assert!(used(&replica) > 20_000);
+    assert_eq!(replica.store(id, &row(20_000).image), Ok(()), "it still has its room");
+    replica.fuse.set(1);
+    replica.store(id, &row(100).image).unwrap();
+    assert!(used(&replica) < 200);
+    assert_eq!(replica.store(id, &row(20_000).image), Err(OutOfPages));
+    replica.check(&BTreeMap::from([(id, row(100))]));
+}
+
+#[test]
+fn rows_with_equal_keys_are_all_found() {
+    let layout = &tables()[2];
+    let mut replica = Replica::new(layout);
+    let row = |fill| ModelRow::new(layout, image(layout, 1, fill, 10), RowHeader::default());
+    let (old, new) = (row(0), row(8));
+    let first = replica.insert(old.new_row()).unwrap();
+    let second = replica.insert(new.new_row()).unwrap();
+    replica.check(&BTreeMap::from([(first, old), (second, new.clone())]));
+    replica.remove(first);
+    let Replica { pool, chunks, fragment, .. } = &replica;
+    assert_eq!(fragment.find(pool, chunks, new.hash(), &new.key), Some(second));
+    assert_eq!(fragment.find(pool, chunks, KeyHash(new.hash().0 ^ 1 << 63), &new.key), None);
 }
 
 proptest! {

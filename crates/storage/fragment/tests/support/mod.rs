@@ -19,7 +19,11 @@ pub fn layout(columns: &[(ColumnType, bool)], key: &[u16]) -> RowLayout {
         columns: columns
             .iter()
             .enumerate()
-            .map(|(i, &(column_type, nullable))| ColumnDefinition { name: format!("c{i}"), column_type, nullable })
+            .map(|(i, &(column_type, nullable))| ColumnDefinition {
+                name: format!("c{i}"),
+                column_type,
+                nullable,
+            })
             .collect(),
         primary_key: key.iter().map(|&k| ColumnId(k)).collect(),
         no_logging: false,
