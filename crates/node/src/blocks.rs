@@ -1,10 +1,10 @@
 //! The blocks of one thread, and the match that hands them their signals.
 
-use crate::information::Source;
+use crate::information::{Facts, Source};
 use crate::settings::NodeSettings;
 use alloc::vec::Vec;
 use vinga_base::page_pool::PagePool;
-use vinga_base::{NodeId, View};
+use vinga_base::{NodeId, TableVersion, View};
 use vinga_coordinator::Coordinator;
 use vinga_datamanager::DataManager;
 use vinga_dictionary::Dictionary;
@@ -33,11 +33,18 @@ pub struct Blocks {
     first_coordinator: u16,
     main: Option<Main>,
     info: Info,
+    facts: Facts,
 }
 
 impl Blocks {
     /// The blocks of the thread with this index. `pages` gives each data manager instance its door to the pages.
-    pub fn new(settings: &NodeSettings, thread: u16, mut pages: impl FnMut(u16) -> PagePool) -> Self {
+    /// `facts` tells what the thread's driver measures.
+    pub fn new(
+        settings: &NodeSettings,
+        thread: u16,
+        mut pages: impl FnMut(u16) -> PagePool,
+        facts: Facts,
+    ) -> Self {
         let hosting = &settings.threads[usize::from(thread)];
         let partitions = PartitionMap::new(&settings.topology);
         let data_managers = hosting
@@ -81,7 +88,8 @@ impl Blocks {
             coordinators,
             first_coordinator: hosting.coordinators.start,
             main: hosting.main.then(|| main_blocks(settings)),
-            info: Info::new(info_settings(settings, thread)),
+            info: Info::new(settings.threads.len() as u16),
+            facts,
         }
     }
 
@@ -177,8 +185,15 @@ impl Host for Blocks {
             Some(BlockNumber::Distribution) => self.main_mut().distribution.handle(cx, frame),
             Some(BlockNumber::Dictionary) => self.main_mut().dictionary.handle(cx, frame),
             Some(BlockNumber::Info) => {
-                let source = Source { data_managers: &self.data_managers, coordinators: &self.coordinators };
-                self.info.handle_with(cx, frame, &source);
+                let source = Source {
+                    thread: self.thread,
+                    data_managers: &self.data_managers,
+                    first_data_manager: self.first_data_manager,
+                    coordinators: &self.coordinators,
+                    first_coordinator: self.first_coordinator,
+                    facts: self.facts.as_ref(),
+                };
+                self.info.handle(cx, frame, &source);
             }
             Some(BlockNumber::Api | BlockNumber::Driver) | None => {
                 unreachable!("the executor hands over signals to blocks of this thread only")
@@ -197,6 +212,45 @@ impl Host for Blocks {
             self.coordinators[i].slice(&mut cx.for_block(own));
         }
         more
+    }
+}
+
+/// The blocks that a node has once.
+fn main_blocks(settings: &NodeSettings) -> Main {
+    let coordinators = settings.all_of(BlockNumber::Coordinator);
+    let data_managers = settings.all_of(BlockNumber::DataManager);
+    let drivers = (0..settings.threads.len() as u16)
+        .filter(|&thread| settings.threads[usize::from(thread)].owns_sockets)
+        .map(|thread| Address::new(settings.node, BlockNumber::Driver, thread))
+        .collect();
+    let dictionary = Address::new(settings.node, BlockNumber::Dictionary, 0);
+    let main_thread = settings.threads.iter().position(|thread| thread.main).expect("a node has a main thread");
+    let info = Address::new(settings.node, BlockNumber::Info, main_thread as u16);
+    let blocks = data_managers.iter().chain(&coordinators).copied().chain([dictionary, info]).collect();
+    let mut listeners = coordinators.clone();
+    listeners.push(Address::new(settings.node, BlockNumber::Membership, 0));
+    Main {
+        membership: Membership::new(vinga_membership::Settings {
+            api_first: settings.api_first,
+            api_nodes_max: settings.api_nodes_max,
+            heartbeat_interval: settings.heartbeat_interval,
+            reconnect_grace: settings.reconnect_grace,
+            drivers,
+            blocks,
+            topology: settings.topology.clone(),
+        }),
+        distribution: Distribution::new(vinga_distribution::Settings {
+            nodes: settings.nodes.clone(),
+            epoch: settings.epoch,
+            time_between_epochs: settings.epoch_interval,
+            listeners,
+        }),
+        dictionary: Dictionary::new(vinga_dictionary::Settings {
+            coordinators,
+            data_managers,
+            tables_max: settings.tables_max,
+            version: TableVersion(settings.table_version),
+        }),
     }
 }
 

@@ -12,4 +12,5 @@ mod information;
 mod settings;
 
 pub use blocks::Blocks;
+pub use information::{DriverFacts, Facts, NoFacts, ThreadFacts};
 pub use settings::{NodeSettings, ThreadHosting, routes};

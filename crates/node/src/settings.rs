@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_distribution::NodePlace;
 use vinga_kernel::{Routes, Tick};
 use vinga_wire::handshake::Topology;
 use vinga_wire::{Address, BlockNumber};
@@ -27,9 +28,9 @@ pub struct NodeSettings {
     pub node: NodeId,
     /// Which start of it this is.
     pub incarnation: Incarnation,
-    /// The lowest node id: it announces epochs, admits API nodes, keeps the dictionary.
-    pub president: NodeId,
-    /// All data nodes and who owns which partition.
+    /// All data nodes, in the order in which they joined, with their node groups.
+    pub nodes: Vec<NodePlace>,
+    /// The same as API nodes see it, with who owns which partition.
     pub topology: Topology,
     /// The first epoch: above every epoch of earlier incarnations.
     pub epoch: Epoch,
@@ -45,6 +46,8 @@ pub struct NodeSettings {
     pub scans_max: u32,
     /// `MaxNoOfTables`.
     pub tables_max: u32,
+    /// The lowest node id that an API node may have.
+    pub api_first: NodeId,
     /// `MaxNoOfApiConnections`.
     pub api_nodes_max: u8,
     /// `TransactionDeadlockDetectionTimeout`.

@@ -47,7 +47,7 @@ use rows::RowState;
 use scan::Scans;
 use tables::Tables;
 use vinga_base::id_map::IdMap;
-use vinga_base::page_pool::PagePool;
+use vinga_base::page_pool::{PAGE_BYTES, PagePool};
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::{ColumnId, Epoch, NodeId, TransactionId};
 use vinga_fragment::chunk_store::ChunkStore;
@@ -141,6 +141,19 @@ pub struct Statistics {
     pub lock_timeouts: u64,
     /// Operations refused to end a deadlock.
     pub deadlocks: u64,
+}
+
+/// Where the memory of a data manager's rows goes, in bytes: whole pages, and their bookkeeping.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryUsage {
+    /// Number of rows.
+    pub rows: u64,
+    /// Headers and fixed parts.
+    pub row_bytes: u64,
+    /// Hash indexes.
+    pub index_bytes: u64,
+    /// Variable parts, after-images, waiting operations.
+    pub chunk_bytes: u64,
 }
 
 /// How full a pool is.
@@ -271,6 +284,27 @@ impl DataManager {
     /// Counters since the start.
     pub fn statistics(&self) -> Statistics {
         self.statistics
+    }
+
+    /// Pages of `DataMemory` in use and in all, of the whole node.
+    pub fn pages(&self) -> (u32, u32) {
+        self.store.pages.usage()
+    }
+
+    /// Where this data manager's memory goes.
+    pub fn memory(&self) -> MemoryUsage {
+        let chunks = self.store.chunks.usage();
+        let mut usage = MemoryUsage {
+            chunk_bytes: u64::from(chunks.pages) * PAGE_BYTES as u64 + chunks.heap_bytes,
+            ..MemoryUsage::default()
+        };
+        for (_, fragment) in self.store.tables.iter().flat_map(|(_, table)| table.fragments()) {
+            let rows = fragment.rows().usage();
+            usage.rows += rows.rows;
+            usage.row_bytes += u64::from(rows.pages) * PAGE_BYTES as u64 + rows.heap_bytes;
+            usage.index_bytes += fragment.index().memory_bytes() as u64;
+        }
+        usage
     }
 
     /// How full the pools are.

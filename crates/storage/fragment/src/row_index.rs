@@ -47,3 +47,46 @@ pub trait RowIndex {
     /// Forgets all rows and gives all pages back.
     fn clear(&mut self, pool: &mut PagePool);
 }
+
+impl RowIndex for crate::hash_index::HashIndex {
+    #[inline]
+    fn prefetch(&self, pool: &PagePool, hash: KeyHash) {
+        self.prefetch(pool, hash);
+    }
+
+    #[inline]
+    fn candidates<'a>(&'a self, pool: &'a PagePool, hash: KeyHash) -> impl Iterator<Item = RowId> + 'a {
+        self.candidates(pool, hash)
+    }
+
+    #[inline]
+    fn insert(
+        &mut self,
+        pool: &mut PagePool,
+        purpose: Purpose,
+        hash: KeyHash,
+        row: RowId,
+        rehash: impl FnMut(&PagePool, RowId) -> KeyHash,
+    ) -> Result<(), OutOfPages> {
+        self.insert(pool, purpose, hash, row, rehash)
+    }
+
+    #[inline]
+    fn remove(
+        &mut self,
+        pool: &mut PagePool,
+        hash: KeyHash,
+        row: RowId,
+        rehash: impl FnMut(&PagePool, RowId) -> KeyHash,
+    ) {
+        self.remove(pool, hash, row, rehash);
+    }
+
+    fn len(&self) -> u64 {
+        self.len()
+    }
+
+    fn clear(&mut self, pool: &mut PagePool) {
+        self.clear(pool);
+    }
+}

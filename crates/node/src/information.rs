@@ -1,0 +1,216 @@
+//! The rows of the information tables that a thread can tell of.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use vinga_base::page_pool::PAGE_BYTES;
+use vinga_coordinator::Coordinator;
+use vinga_datamanager::{DataManager, PoolUsage};
+use vinga_info::InfoSource;
+use vinga_wire::info::{InfoTable, InfoValue};
+
+/// What only a thread's driver knows: the edge measures it, the simulator has none.
+pub trait DriverFacts: Send {
+    /// This thread, and on thread 0 those that host no blocks.
+    fn threads(&self) -> Vec<ThreadFacts>;
+
+    /// Memory of the whole process, in bytes: what it is, used, available (0 if there is no bound).
+    fn memory(&self) -> Vec<(String, u64, u64)>;
+}
+
+/// One thread as its driver sees it.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadFacts {
+    /// Its name, as the operating system shows it.
+    pub name: String,
+    /// What it hosts and where it may run.
+    pub description: String,
+    /// CPU time in user mode, milliseconds since the start.
+    pub user_ms: u64,
+    /// CPU time in the kernel, milliseconds since the start.
+    pub system_ms: u64,
+    /// Share of the last second that it was working, in percent.
+    pub busy_percent: f64,
+    /// Share of the last second that it was spinning, in percent.
+    pub spin_percent: f64,
+    /// Turns since the start.
+    pub turns: u64,
+    /// Signals handled since the start.
+    pub signals: u64,
+    /// System calls for sockets and sleeping since the start.
+    pub system_calls: u64,
+    /// Bytes received from sockets since the start.
+    pub bytes_received: u64,
+    /// Bytes sent to sockets since the start.
+    pub bytes_sent: u64,
+}
+
+/// No driver that measures.
+pub struct NoFacts;
+
+impl DriverFacts for NoFacts {
+    fn threads(&self) -> Vec<ThreadFacts> {
+        Vec::new()
+    }
+
+    fn memory(&self) -> Vec<(String, u64, u64)> {
+        Vec::new()
+    }
+}
+
+/// Where the info block of a thread finds its rows.
+pub struct Source<'a> {
+    pub thread: u16,
+    pub data_managers: &'a [DataManager],
+    pub first_data_manager: u16,
+    pub coordinators: &'a [Coordinator],
+    pub first_coordinator: u16,
+    pub facts: &'a dyn DriverFacts,
+}
+
+fn text(value: impl ToString) -> InfoValue {
+    InfoValue::Text(value.to_string())
+}
+
+impl InfoSource for Source<'_> {
+    fn columns(&self, table: InfoTable) -> &'static [&'static str] {
+        match table {
+            InfoTable::Threads => &[
+                "thread",
+                "name",
+                "hosts",
+                "user_ms",
+                "system_ms",
+                "busy_percent",
+                "spin_percent",
+                "turns",
+                "signals",
+                "system_calls",
+                "bytes_received",
+                "bytes_sent",
+            ],
+            InfoTable::Memory => &["block", "memory", "used_bytes", "total_bytes"],
+            InfoTable::Pools => &["block", "pool", "used", "used_max", "capacity"],
+            InfoTable::Blocks => &["block", "counter", "value"],
+        }
+    }
+
+    fn rows(&self, table: InfoTable, out: &mut Vec<Vec<InfoValue>>) {
+        match table {
+            InfoTable::Threads => self.threads(out),
+            InfoTable::Memory => self.memory(out),
+            InfoTable::Pools => self.pools(out),
+            InfoTable::Blocks => self.counters(out),
+        }
+    }
+}
+
+impl Source<'_> {
+    fn data_managers(&self) -> impl Iterator<Item = (String, &DataManager)> {
+        let first = usize::from(self.first_data_manager);
+        self.data_managers.iter().enumerate().map(move |(i, d)| (format!("data manager {}", first + i), d))
+    }
+
+    fn coordinators(&self) -> impl Iterator<Item = (String, &Coordinator)> {
+        let first = usize::from(self.first_coordinator);
+        self.coordinators.iter().enumerate().map(move |(i, c)| (format!("coordinator {}", first + i), c))
+    }
+
+    fn threads(&self, out: &mut Vec<Vec<InfoValue>>) {
+        for facts in self.facts.threads() {
+            out.push(vec![
+                InfoValue::Number(u64::from(self.thread)),
+                text(facts.name),
+                text(facts.description),
+                InfoValue::Number(facts.user_ms),
+                InfoValue::Number(facts.system_ms),
+                InfoValue::Real(facts.busy_percent),
+                InfoValue::Real(facts.spin_percent),
+                InfoValue::Number(facts.turns),
+                InfoValue::Number(facts.signals),
+                InfoValue::Number(facts.system_calls),
+                InfoValue::Number(facts.bytes_received),
+                InfoValue::Number(facts.bytes_sent),
+            ]);
+        }
+    }
+
+    fn memory(&self, out: &mut Vec<Vec<InfoValue>>) {
+        let mut row = |block: &str, memory: &str, used: u64, total: u64| {
+            out.push(vec![text(block), text(memory), InfoValue::Number(used), InfoValue::Number(total)]);
+        };
+        if self.thread == 0 {
+            if let Some(data_manager) = self.data_managers.first() {
+                let (used, all) = data_manager.pages();
+                let bytes = |pages: u32| u64::from(pages) * PAGE_BYTES as u64;
+                row("node", "DataMemory", bytes(used), bytes(all));
+            }
+            for (what, used, total) in self.facts.memory() {
+                row("node", &what, used, total);
+            }
+        }
+        for (name, data_manager) in self.data_managers() {
+            let memory = data_manager.memory();
+            row(&name, "rows", memory.row_bytes, 0);
+            row(&name, "hash indexes", memory.index_bytes, 0);
+            row(&name, "variable parts and after-images", memory.chunk_bytes, 0);
+            let pools: usize = data_manager.pools().iter().map(|pool| pool.bytes).sum();
+            row(&name, "pools", pools as u64, pools as u64);
+        }
+        for (name, coordinator) in self.coordinators() {
+            let bytes = coordinator.memory_bytes() as u64;
+            row(&name, "pools", bytes, bytes);
+        }
+    }
+
+    fn pools(&self, out: &mut Vec<Vec<InfoValue>>) {
+        let mut row = |block: &str, pool: &str, used: u32, used_max: u32, capacity: u32| {
+            out.push(vec![
+                text(block),
+                text(pool),
+                InfoValue::Number(u64::from(used)),
+                InfoValue::Number(u64::from(used_max)),
+                InfoValue::Number(u64::from(capacity)),
+            ]);
+        };
+        for (block, data_manager) in self.data_managers() {
+            for PoolUsage { name, used, used_max, capacity, .. } in data_manager.pools() {
+                row(&block, name, used, used_max, capacity);
+            }
+        }
+        for (block, coordinator) in self.coordinators() {
+            let (used, used_max, capacity) = coordinator.transaction_pool();
+            row(&block, "transactions", used, used_max, capacity);
+        }
+    }
+
+    fn counters(&self, out: &mut Vec<Vec<InfoValue>>) {
+        let mut row = |block: &str, counter: &str, value: u64| {
+            out.push(vec![text(block), text(counter), InfoValue::Number(value)]);
+        };
+        for (block, data_manager) in self.data_managers() {
+            let counters = data_manager.statistics();
+            row(&block, "rows", data_manager.memory().rows);
+            row(&block, "key reads", counters.key_reads);
+            row(&block, "operations", counters.operations);
+            row(&block, "operations in one step", counters.one_shots);
+            row(&block, "rows scanned", counters.scanned_rows);
+            row(&block, "lock waits", counters.lock_waits);
+            row(&block, "lock time-outs", counters.lock_timeouts);
+            row(&block, "deadlocks", counters.deadlocks);
+        }
+        for (block, coordinator) in self.coordinators() {
+            let counters = coordinator.statistics();
+            row(&block, "trains", counters.trains);
+            row(&block, "operations", counters.operations);
+            row(&block, "committed", counters.committed);
+            row(&block, "rolled back", counters.rolled_back);
+            row(&block, "unconfirmed outcomes", coordinator.unconfirmed_outcomes() as u64);
+        }
+    }
+}
+
+/// The facts that blocks are made with.
+pub type Facts = Box<dyn DriverFacts>;
