@@ -46,7 +46,7 @@ impl Blocks {
         facts: Facts,
     ) -> Self {
         let hosting = &settings.threads[usize::from(thread)];
-        let partitions = PartitionMap::new(&settings.topology);
+        let partitions = PartitionMap::new(&settings.topology());
         let data_managers = hosting
             .data_managers
             .clone()
@@ -237,7 +237,7 @@ fn main_blocks(settings: &NodeSettings) -> Main {
             reconnect_grace: settings.reconnect_grace,
             drivers,
             blocks,
-            topology: settings.topology.clone(),
+            topology: settings.topology(),
         }),
         distribution: Distribution::new(vinga_distribution::Settings {
             nodes: settings.nodes.clone(),

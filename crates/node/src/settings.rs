@@ -30,8 +30,6 @@ pub struct NodeSettings {
     pub incarnation: Incarnation,
     /// All data nodes, in the order in which they joined, with their node groups.
     pub nodes: Vec<NodePlace>,
-    /// The same as API nodes see it, with who owns which partition.
-    pub topology: Topology,
     /// The first epoch: above every epoch of earlier incarnations.
     pub epoch: Epoch,
     /// The first table version: above every version of earlier incarnations.
@@ -75,12 +73,17 @@ impl NodeSettings {
         }
     }
 
+    /// All data nodes and who owns which partition, as everybody sees it at the start.
+    pub fn topology(&self) -> Topology {
+        vinga_distribution::layout(&self.nodes)
+    }
+
     /// All instances of a block, on all data nodes.
     pub fn all_of(&self, block: BlockNumber) -> Vec<Address> {
-        self.topology
-            .nodes
+        self.nodes
             .iter()
             .flat_map(|node| {
+                let node = &node.topology;
                 let instances = match block {
                     BlockNumber::DataManager => node.data_managers,
                     BlockNumber::Coordinator => node.coordinators,
