@@ -193,7 +193,7 @@ impl Host for Blocks {
                     first_coordinator: self.first_coordinator,
                     facts: self.facts.as_ref(),
                 };
-                self.info.handle(cx, frame, &source);
+                self.info.handle_with(cx, frame, &source);
             }
             Some(BlockNumber::Api | BlockNumber::Driver) | None => {
                 unreachable!("the executor hands over signals to blocks of this thread only")

@@ -19,6 +19,8 @@ struct Block {
     outbox: VecDeque<(SignalNumber, u32, u64)>,
     /// Versions of the tables that it has, by id.
     tables: BTreeMap<u32, u64>,
+    /// All versions that it was ever told of.
+    versions: BTreeSet<u64>,
 }
 
 struct World {
@@ -103,6 +105,7 @@ impl World {
                 let TableAddRequest { table } = cold::read(&sent.frame()).expect("a whole body");
                 let (id, version) = (table.table, table.version);
                 assert!(!block.tables.contains_key(&id), "an id has one table");
+                assert!(block.versions.insert(version), "a version is given once");
                 assert!(is_data_manager(address) || who_has(id, version, true).all(|has| has));
                 if refuses {
                     block.outbox.push_back((SignalNumber::TableAddRefuse, id, version));
@@ -236,7 +239,7 @@ fn rare_branches_are_met() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(40000))]
 
     #[test]
     fn no_table_is_half_made(steps in proptest::collection::vec((0u8..10, any::<u8>(), any::<u8>()), 0..400)) {
