@@ -10,6 +10,7 @@ extern crate std;
 
 pub mod comparison;
 pub mod filter;
+pub mod lock_table;
 mod stored_value;
 #[cfg(test)]
 mod test_rows;

@@ -1,0 +1,171 @@
+//! Finding transactions that wait for each other in a circle.
+//!
+//! A new circle can only come into being when a request begins to wait, and then passes through its transaction: so
+//! it is looked for from there, breadth first, along "waits for". The nodes of the search are waiting entries: an
+//! entry leads to the transactions that it waits for, each of these to all its waiting entries. When the search comes
+//! back to where it began, the way is a circle; the youngest transaction on it, the one with the largest
+//! [`TransactionId::number`] (of equal ones the largest id), is the victim.
+//!
+//! A row with many waiters would be walked once for each. So an entry that has been passed on the way to the head of
+//! its queue is marked: what stands ahead of it is known. A search then passes each entry at most three times, once
+//! for each mode and once for its own beginning: it is linear in the number of entries that it reaches. (The beginning
+//! itself leaves no marks, since it passes over its own transaction's entries, which the others must not.)
+
+use super::{Entry, LockMode, LockTable};
+use vinga_base::TransactionId;
+use vinga_base::pool::Handle;
+
+/// A circle of waiting, to be broken at this place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deadlock {
+    /// The youngest transaction of the circle. It should be rolled back.
+    pub transaction: TransactionId,
+    /// Its operation that waits in the circle.
+    pub operation: Handle,
+    /// That operation's entry: releasing it breaks the circle.
+    pub entry: Handle,
+}
+
+/// What searches leave in an entry. A number of a search that is not the present one means nothing.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Mark {
+    /// The search that has reached the entry.
+    reached: u32,
+    /// The search that knows everybody ahead of it.
+    all_ahead: u32,
+    /// The search that knows everybody exclusive ahead of it.
+    exclusive_ahead: u32,
+    /// The entry from which it was reached, 0 for the first.
+    from: u32,
+    /// The entry that is looked at next.
+    queue: u32,
+}
+
+impl<R: Copy> LockTable<R> {
+    /// Looks for a circle through the transaction of an entry that waits. When the caller has released the entry of
+    /// the victim it should ask again, unless that was this entry: there may be more circles.
+    pub fn find_deadlock(&mut self, entry: Handle) -> Option<Deadlock> {
+        let Entry { locker, granted, .. } = self.entries[entry];
+        if granted {
+            return None;
+        }
+        // After 2^32 searches a number comes again; no lock is awaited that long.
+        self.searches = self.searches.wrapping_add(1).max(1);
+        let mut search = Search { number: self.searches, start: locker.transaction, last: 0 };
+        self.reach(&mut search, locker.transaction, 0);
+        let mut at = self.waiting.get(locker.transaction.0).unwrap_or(0);
+        while at != 0 {
+            if self.expand(&mut search, at) {
+                return Some(self.youngest(at));
+            }
+            at = self.at(at).search.queue;
+        }
+        None
+    }
+
+    /// Reaches all whom a waiting entry waits for. True if the transaction where the search began is among them.
+    fn expand(&mut self, search: &mut Search, entry: u32) -> bool {
+        let Entry { locker, row, previous, search: mark, .. } = *self.at(entry);
+        if mark.knows_ahead(search.number, locker.mode) {
+            return false;
+        }
+        let leaves_marks = locker.transaction != search.start;
+        let mut at = previous;
+        while at != 0 {
+            let ahead = self.at(at);
+            let (other, next, mark) = (ahead.locker, ahead.previous, ahead.search);
+            if other.transaction != locker.transaction
+                && other.mode.excludes(locker.mode)
+                && self.reach(search, other.transaction, entry)
+            {
+                return true;
+            }
+            if mark.knows_ahead(search.number, locker.mode) {
+                return false;
+            }
+            if leaves_marks {
+                let mark = &mut self.at_mut(at).search;
+                match locker.mode {
+                    LockMode::Exclusive => mark.all_ahead = search.number,
+                    LockMode::Shared => mark.exclusive_ahead = search.number,
+                }
+            }
+            at = next;
+        }
+        let mut at = self.rows[row].holders.first;
+        while at != 0 {
+            let holder = self.at(at);
+            let (other, next) = (holder.locker, holder.next);
+            if other.transaction != locker.transaction
+                && other.mode.excludes(locker.mode)
+                && self.reach(search, other.transaction, entry)
+            {
+                return true;
+            }
+            at = next;
+        }
+        false
+    }
+
+    /// Queues the waiting entries of a transaction that were not reached yet. True if the search began there.
+    fn reach(&mut self, search: &mut Search, transaction: TransactionId, from: u32) -> bool {
+        if transaction == search.start && from != 0 {
+            return true;
+        }
+        let mut next = self.waiting.get(transaction.0).unwrap_or(0);
+        while next != 0 {
+            let at = next;
+            let entry = self.at_mut(at);
+            next = entry.sibling_behind;
+            if entry.search.reached == search.number {
+                // All siblings were reached together.
+                break;
+            }
+            entry.search.reached = search.number;
+            entry.search.from = from;
+            entry.search.queue = 0;
+            if search.last != 0 {
+                self.at_mut(search.last).search.queue = at;
+            }
+            search.last = at;
+        }
+        false
+    }
+
+    /// The youngest on the way by which an entry was reached, itself included.
+    fn youngest(&self, last: u32) -> Deadlock {
+        let age = |entry: u32| {
+            let transaction = self.at(entry).locker.transaction;
+            (transaction.number(), transaction)
+        };
+        let mut youngest = last;
+        let mut at = last;
+        while at != 0 {
+            if age(at) > age(youngest) {
+                youngest = at;
+            }
+            at = self.at(at).search.from;
+        }
+        let locker = self.at(youngest).locker;
+        Deadlock {
+            transaction: locker.transaction,
+            operation: locker.operation,
+            entry: self.entry_handle(youngest),
+        }
+    }
+}
+
+impl Mark {
+    /// Whether a search has reached all ahead of the entry that are in the way of this mode.
+    fn knows_ahead(self, search: u32, mode: LockMode) -> bool {
+        self.all_ahead == search || mode == LockMode::Shared && self.exclusive_ahead == search
+    }
+}
+
+struct Search {
+    number: u32,
+    /// Where it began.
+    start: TransactionId,
+    /// The end of the queue of entries to look at.
+    last: u32,
+}
