@@ -10,12 +10,14 @@
 //!
 //! Every mistake of a client is a [`ProgramError`] that names the place.
 
+mod bytes_test;
 mod check;
 pub mod codec;
 mod error;
 mod evaluate;
 mod kernels;
 mod lower;
+mod number_test;
 mod numbers;
 mod row_block;
 #[cfg(test)]

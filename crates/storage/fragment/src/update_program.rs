@@ -27,10 +27,15 @@
 //! program is read where it lies in the message: [`UpdateProgram::check`] goes over it once, after that reading it can
 //! not fail.
 
+mod error;
+#[cfg(test)]
+mod tests;
+
+pub use error::{UpdateError, UpdateMistake};
+
 use crate::comparison::Comparison;
 use crate::stored_value;
 use alloc::vec::Vec;
-use core::fmt;
 use vinga_base::ColumnId;
 use vinga_base::row_layout::{ColumnLayout, Place, RowError, RowLayout};
 use vinga_base::schema::Kind;
@@ -117,85 +122,6 @@ impl<'a> Action<'a> {
     }
 }
 
-/// Why a program was refused, or failed on a row.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UpdateError {
-    /// Which instruction, from 0.
-    pub instruction: usize,
-    /// What is wrong with it.
-    pub mistake: UpdateMistake,
-}
-
-/// What is wrong with an instruction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UpdateMistake {
-    /// The row is not as a check wants it. The only one, with `Overflow`, that depends on the row.
-    ConditionFailed(ColumnId),
-    /// A sum does not fit the column.
-    Overflow(ColumnId),
-    /// More than [`UPDATE_BYTES_MAX`] bytes.
-    TooLong,
-    /// More than [`INSTRUCTIONS_MAX`] instructions.
-    TooManyInstructions,
-    /// The program ends in the middle.
-    Truncated,
-    /// An operation that this release does not know.
-    UnknownOperation(u8),
-    /// The table has no such column.
-    NoSuchColumn(ColumnId),
-    /// The operand is longer than the column allows.
-    OperandTooLong(ColumnId),
-    /// The operand is not as long as the column (found when a program is written).
-    OperandLength(ColumnId),
-    /// The operation needs a number.
-    NotNumber(ColumnId),
-    /// The operation needs an integer.
-    NotInteger(ColumnId),
-    /// The column can't be NULL.
-    NotNullable(ColumnId),
-    /// The column belongs to the primary key.
-    KeyColumn(ColumnId),
-    /// A check stands behind a change.
-    CheckBehindChange,
-    /// Changes do not ascend by column, or change one twice.
-    NotAscending(ColumnId),
-}
-
-impl core::error::Error for UpdateError {}
-
-impl fmt::Display for UpdateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "update, instruction {}: ", self.instruction)?;
-        match self.mistake {
-            UpdateMistake::ConditionFailed(id) => write!(f, "column {id} is not as the check wants it"),
-            UpdateMistake::Overflow(id) => write!(f, "the result does not fit column {id}"),
-            UpdateMistake::TooLong => {
-                write!(f, "the program is longer than the {UPDATE_BYTES_MAX} bytes allowed")
-            }
-            UpdateMistake::TooManyInstructions => {
-                write!(f, "the program has more than the {INSTRUCTIONS_MAX} instructions allowed")
-            }
-            UpdateMistake::Truncated => f.write_str("the program ends too early"),
-            UpdateMistake::UnknownOperation(found) => {
-                write!(f, "there is no operation {found:#04x}; a newer client may have sent it")
-            }
-            UpdateMistake::NoSuchColumn(id) => write!(f, "the table has no column {id} (counted from 0)"),
-            UpdateMistake::OperandTooLong(id) => write!(f, "the value is longer than column {id} allows"),
-            UpdateMistake::OperandLength(id) => write!(f, "the value is not as long as column {id}"),
-            UpdateMistake::NotNumber(id) => write!(f, "column {id} is no number; only numbers can be added"),
-            UpdateMistake::NotInteger(id) => write!(f, "column {id} is no integer; only integers have bits"),
-            UpdateMistake::NotNullable(id) => write!(f, "column {id} can't be NULL"),
-            UpdateMistake::KeyColumn(id) => {
-                write!(f, "column {id} belongs to the primary key; delete the row and insert it anew")
-            }
-            UpdateMistake::CheckBehindChange => f.write_str("checks must stand before all changes"),
-            UpdateMistake::NotAscending(id) => {
-                write!(f, "column {id} stands twice or too late; changes must ascend by column")
-            }
-        }
-    }
-}
-
 /// A program that fits a table, still where it lies in the message.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateProgram<'a> {
@@ -233,18 +159,14 @@ impl<'a> UpdateProgram<'a> {
 
     /// The instructions in order, for the layout that the program was checked against.
     pub fn instructions(&self, layout: &RowLayout) -> impl Iterator<Item = Instruction<'a>> {
-        let mut rest = self.bytes;
-        core::iter::from_fn(move || {
-            (!rest.is_empty()).then(|| {
-                take_instruction(&mut rest, layout).expect("the program was checked against this layout")
-            })
-        })
+        instructions(self.bytes, layout)
     }
 
     /// Appends the image of the row as the program changes it. Allocates only if `image` is too small.
     ///
     /// # Errors
     /// A failed check, or a result that does not fit; nothing is appended then.
+    #[inline]
     pub fn apply(
         &self,
         layout: &RowLayout,
@@ -254,66 +176,71 @@ impl<'a> UpdateProgram<'a> {
     ) -> Result<(), UpdateError> {
         let start = image.len();
         image.extend_from_slice(fixed);
-        let mut variable_changes = None;
-        for (index, instruction) in self.instructions(layout).enumerate() {
+        let mut rest = self.bytes;
+        let mut index = 0;
+        let mut variable_changes: &[u8] = &[];
+        while !rest.is_empty() {
+            let from_here = rest;
+            let instruction = take_checked(&mut rest, layout);
             let column = &layout.columns()[usize::from(instruction.column.0)];
-            let new = &mut image[start..];
             let result = if instruction.action.is_check() {
                 holds(instruction.action, layout, fixed, variable, column)
                     .then_some(())
                     .ok_or(UpdateMistake::ConditionFailed(instruction.column))
             } else {
-                if let Place::Variable { .. } = column.place {
-                    variable_changes.get_or_insert(index);
+                if matches!(column.place, Place::Variable { .. }) && variable_changes.is_empty() {
+                    variable_changes = from_here;
                 }
-                change(instruction, layout, new, column)
+                change(instruction, layout, &mut image[start..], column)
             };
             if let Err(mistake) = result {
                 image.truncate(start);
                 return Err(UpdateError { instruction: index, mistake });
             }
+            index += 1;
         }
-        match variable_changes {
-            None => image.extend_from_slice(variable),
-            Some(first) => self.write_variable(first, layout, fixed, variable, image),
+        if variable_changes.is_empty() {
+            image.extend_from_slice(variable);
+        } else {
+            write_variable(variable_changes, layout, fixed, variable, image);
         }
         Ok(())
     }
+}
 
-    /// Appends the new variable part. Both the columns of variable size and their changes ascend: one pass over both
-    /// for the ends, one for the bytes.
-    fn write_variable(
-        &self,
-        first_change: usize,
-        layout: &RowLayout,
-        fixed: &[u8],
-        variable: &[u8],
-        image: &mut Vec<u8>,
-    ) {
-        let values = || {
-            let mut changes = self.instructions(layout).skip(first_change).peekable();
-            layout.variable().iter().map(move |&id| {
-                while changes.next_if(|change| change.column < id).is_some() {}
-                match changes.next_if(|change| change.column == id).map(|change| change.action) {
-                    Some(Action::Set(value)) => value,
-                    Some(_) => &[],
-                    None => layout.bytes(fixed, variable, &layout.columns()[usize::from(id.0)]),
-                }
-            })
+fn instructions<'a>(program: &'a [u8], layout: &RowLayout) -> impl Iterator<Item = Instruction<'a>> {
+    let mut rest = program;
+    core::iter::from_fn(move || (!rest.is_empty()).then(|| take_checked(&mut rest, layout)))
+}
+
+/// Appends the new variable part. Both the columns of variable size and the changes ascend, so one pass is enough.
+fn write_variable(changes: &[u8], layout: &RowLayout, fixed: &[u8], variable: &[u8], image: &mut Vec<u8>) {
+    let mut changes = instructions(changes, layout).peekable();
+    let mut end_at = image.len();
+    let bytes_at = end_at + 2 * layout.variable().len();
+    image.resize(bytes_at, 0);
+    for &id in layout.variable() {
+        while changes.next_if(|change| change.column < id).is_some() {}
+        let value = match changes.next_if(|change| change.column == id).map(|change| change.action) {
+            Some(Action::Set(value)) => value,
+            Some(_) => &[],
+            None => layout.bytes(fixed, variable, &layout.columns()[usize::from(id.0)]),
         };
-        let mut end = 0;
-        for value in values() {
-            end += value.len() as u16;
-            image.extend_from_slice(&end.to_le_bytes());
-        }
-        for value in values() {
-            image.extend_from_slice(value);
-        }
+        image.extend_from_slice(value);
+        let end = (image.len() - bytes_at) as u16;
+        image[end_at..end_at + 2].copy_from_slice(&end.to_le_bytes());
+        end_at += 2;
     }
 }
 
-/// Reads the next instruction: its form alone is checked.
+/// Reads the next instruction of a program that was checked.
 #[inline]
+fn take_checked<'a>(rest: &mut &'a [u8], layout: &RowLayout) -> Instruction<'a> {
+    take_instruction(rest, layout).expect("the program was checked against this layout")
+}
+
+/// Reads the next instruction: its form alone is checked.
+#[inline(always)]
 fn take_instruction<'a>(rest: &mut &'a [u8], layout: &RowLayout) -> Result<Instruction<'a>, UpdateMistake> {
     let (head, after) = rest.split_first_chunk::<3>().ok_or(UpdateMistake::Truncated)?;
     *rest = after;
@@ -348,7 +275,7 @@ fn take_instruction<'a>(rest: &mut &'a [u8], layout: &RowLayout) -> Result<Instr
 }
 
 /// Checks an instruction against the layout and the column that was changed last; returns the one that is now.
-#[inline]
+#[inline(always)]
 fn check_instruction(
     instruction: Instruction<'_>,
     last_change: Option<ColumnId>,
@@ -533,6 +460,3 @@ fn write_instruction(
     out.extend_from_slice(operand);
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

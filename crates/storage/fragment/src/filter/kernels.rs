@@ -4,76 +4,24 @@
 //! made for each width, with the operator already reduced to a range: one load, one subtraction, one comparison and
 //! one bit a row, and no branch on data. If few rows are left, only those are loaded.
 
-use super::numbers::{Double, Integer, LANES, Lanes};
+use super::bytes_test::BytesTest;
+use super::number_test::NumberTest;
 use super::row_block::RowBlock;
-use crate::comparison::Outcomes;
 use alloc::vec::Vec;
-use core::cmp::Ordering;
-use vinga_base::row_layout::{ColumnLayout, Place};
 use vinga_base::schema::Kind;
 
 /// Up to this many rows it is cheaper to visit each than to run over all 64.
 const SPARSE_ROWS_MAX: u32 = 8;
 
-/// A test of rows. NULL passes none but `Null`, `IntegerNull` and `DoubleNull`.
+/// A test of rows. NULL passes none but those that ask for it.
 #[derive(Clone, Debug)]
 pub(super) enum Leaf {
-    Null {
-        test: NullTest,
-        negated: bool,
-    },
+    Null { test: NullTest, negated: bool },
     Range(Range),
     IntegerSet(IntegerSet),
     DoubleRange(DoubleRange),
-    Bytes {
-        column: ColumnLayout,
-        constant: Vec<u8>,
-        accepted: Outcomes,
-    },
-    BytesColumns {
-        left: ColumnLayout,
-        right: ColumnLayout,
-        accepted: Outcomes,
-    },
-    /// Members are sorted, here and below.
-    BytesIn {
-        column: ColumnLayout,
-        members: Vec<Vec<u8>>,
-        negated: bool,
-    },
-    Prefix {
-        column: ColumnLayout,
-        prefix: Vec<u8>,
-        negated: bool,
-    },
-    Integers {
-        left: Integer,
-        right: Integer,
-        accepted: Outcomes,
-    },
-    IntegerIn {
-        value: Integer,
-        members: Vec<i128>,
-        negated: bool,
-    },
-    IntegerNull {
-        value: Integer,
-        negated: bool,
-    },
-    Doubles {
-        left: Double,
-        right: Double,
-        accepted: Outcomes,
-    },
-    DoubleIn {
-        value: Double,
-        members: Vec<f64>,
-        negated: bool,
-    },
-    DoubleNull {
-        value: Double,
-        negated: bool,
-    },
+    Bytes(BytesTest),
+    Numbers(NumberTest),
 }
 
 /// A null bit of the fixed part.
@@ -150,28 +98,14 @@ pub(super) struct DoubleRange {
 impl Leaf {
     /// Roughly the nanoseconds that 16 rows take.
     pub(super) fn cost(&self) -> u64 {
-        let bytes = |column: &ColumnLayout| match column.place {
-            Place::Fixed { .. } => 60,
-            // Most likely a cache miss.
-            Place::Variable { .. } => 500,
-        };
         let null = |null: Option<NullTest>| if null.is_some() { 10 } else { 0 };
-        let numbers = |nodes: usize| 60 * nodes as u64;
         match self {
             Leaf::Null { .. } => 10,
             Leaf::Range(range) => 10 + null(range.null),
             Leaf::DoubleRange(range) => 11 + null(range.null),
             Leaf::IntegerSet(set) => 50 + null(set.null),
-            Leaf::Bytes { column, .. } => bytes(column),
-            Leaf::Prefix { column, .. } => bytes(column),
-            Leaf::BytesIn { column, .. } => 2 * bytes(column),
-            Leaf::BytesColumns { left, right, .. } => bytes(left) + bytes(right),
-            Leaf::Integers { left, right, .. } => numbers(left.nodes() + right.nodes()),
-            Leaf::IntegerIn { value, .. } => numbers(value.nodes() + 2),
-            Leaf::IntegerNull { value, .. } => numbers(value.nodes()),
-            Leaf::Doubles { left, right, .. } => numbers(left.nodes() + right.nodes()),
-            Leaf::DoubleIn { value, .. } => numbers(value.nodes() + 2),
-            Leaf::DoubleNull { value, .. } => numbers(value.nodes()),
+            Leaf::Bytes(test) => test.cost(),
+            Leaf::Numbers(test) => test.cost(),
         }
     }
 
@@ -202,80 +136,10 @@ impl Leaf {
                 };
                 rows.passing(inside, negated, null)
             }
-            Leaf::Bytes { .. } | Leaf::BytesColumns { .. } | Leaf::BytesIn { .. } | Leaf::Prefix { .. } => {
-                self.select_bytes(&rows)
-            }
-            Leaf::Integers { .. }
-            | Leaf::IntegerIn { .. }
-            | Leaf::IntegerNull { .. }
-            | Leaf::Doubles { .. }
-            | Leaf::DoubleIn { .. }
-            | Leaf::DoubleNull { .. } => self.select_numbers(&rows),
+            Leaf::Bytes(test) => rows.each_slot(|slot| test.passes(block, slot)),
+            Leaf::Numbers(test) => test.select(block, first, selected),
         }
     }
-
-    fn select_bytes(&self, rows: &Rows<'_>) -> u64 {
-        let known = |slot, column| !rows.block.is_null(slot, column);
-        let bytes = |slot, column| rows.block.column(slot, column);
-        match self {
-            Leaf::Bytes { column, constant, accepted } => rows.each_slot(|slot| {
-                known(slot, column) && accepted.accept(Some(bytes(slot, column).cmp(constant)))
-            }),
-            Leaf::BytesColumns { left, right, accepted } => rows.each_slot(|slot| {
-                known(slot, left)
-                    && known(slot, right)
-                    && accepted.accept(Some(bytes(slot, left).cmp(bytes(slot, right))))
-            }),
-            Leaf::BytesIn { column, members, negated } => rows.each_slot(|slot| {
-                let is_member = |value: &[u8]| members.binary_search_by(|m| m[..].cmp(value)).is_ok();
-                known(slot, column) && is_member(bytes(slot, column)) != *negated
-            }),
-            Leaf::Prefix { column, prefix, negated } => rows
-                .each_slot(|slot| known(slot, column) && bytes(slot, column).starts_with(prefix) != *negated),
-            _ => unreachable!("leaves about bytes only"),
-        }
-    }
-
-    fn select_numbers(&self, rows: &Rows<'_>) -> u64 {
-        let lanes = Lanes::new(rows.block, rows.first, rows.selected);
-        let passing = match self {
-            Leaf::Integers { left, right, accepted } => {
-                let (mut l, mut r) = ([0; LANES], [0; LANES]);
-                let known = left.evaluate(&lanes, &mut l) & right.evaluate(&lanes, &mut r);
-                known & lanes.bits(|lane| accepted.accept(Some(l[lane].cmp(&r[lane]))))
-            }
-            Leaf::IntegerIn { value, members, negated } => {
-                let mut values = [0; LANES];
-                let known = value.evaluate(&lanes, &mut values);
-                known & lanes.bits(|lane| members.binary_search(&values[lane]).is_ok() != *negated)
-            }
-            Leaf::IntegerNull { value, negated } => {
-                let known = value.evaluate(&lanes, &mut [0; LANES]);
-                lanes.bits(|lane| (known >> lane & 1 == 0) != *negated)
-            }
-            Leaf::Doubles { left, right, accepted } => {
-                let (mut l, mut r) = ([0.0; LANES], [0.0; LANES]);
-                let known = left.evaluate(&lanes, &mut l) & right.evaluate(&lanes, &mut r);
-                known & lanes.bits(|lane| accepted.accept(l[lane].partial_cmp(&r[lane])))
-            }
-            Leaf::DoubleIn { value, members, negated } => {
-                let mut values = [0.0; LANES];
-                let known = value.evaluate(&lanes, &mut values);
-                known & lanes.bits(|lane| is_double_in(values[lane], members) != *negated)
-            }
-            Leaf::DoubleNull { value, negated } => {
-                let known = value.evaluate(&lanes, &mut [0.0; LANES]);
-                lanes.bits(|lane| (known >> lane & 1 == 0) != *negated)
-            }
-            _ => unreachable!("leaves about numbers only"),
-        };
-        lanes.scatter(passing, rows.first)
-    }
-}
-
-fn is_double_in(value: f64, members: &[f64]) -> bool {
-    // A NaN compares as greater here and is equal to no member.
-    members.binary_search_by(|member| member.partial_cmp(&value).unwrap_or(Ordering::Greater)).is_ok()
 }
 
 /// Some rows of a block: up to 64 slots from `first`.

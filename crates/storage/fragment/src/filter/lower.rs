@@ -13,8 +13,10 @@
 //!
 //! The flat form is a list of nodes, each parent before its children; a parent says where its children end.
 
+use super::bytes_test::BytesTest;
 use super::check::{Bytes, Condition, Test, Value};
 use super::kernels::{DoubleRange, IntegerSet, Leaf, NullTest, Range, RawColumn};
+use super::number_test::NumberTest;
 use super::numbers::{Double, Integer};
 use crate::comparison::Outcomes;
 use crate::stored_value::integer_range;
@@ -184,7 +186,7 @@ impl Lowering<'_> {
             (Integer::Constant(constant), Integer::Column(column)) => {
                 self.range_to_constant(&column, RawColumn::integer(&column), constant, accepted.mirrored())
             }
-            (left, right) => Tree::Leaf(Leaf::Integers { left, right, accepted }),
+            (left, right) => Tree::Leaf(Leaf::Numbers(NumberTest::Integers { left, right, accepted })),
         }
     }
 
@@ -199,7 +201,7 @@ impl Lowering<'_> {
             (Double::Constant(constant), Double::Column(column)) => {
                 self.double_range(&column, constant, accepted.mirrored())
             }
-            (left, right) => Tree::Leaf(Leaf::Doubles { left, right, accepted }),
+            (left, right) => Tree::Leaf(Leaf::Numbers(NumberTest::Doubles { left, right, accepted })),
         }
     }
 
@@ -215,7 +217,7 @@ impl Lowering<'_> {
                 self.bytes_to_constant(column, constant, accepted.mirrored())
             }
             (Bytes::Column(left), Bytes::Column(right)) => {
-                Tree::Leaf(Leaf::BytesColumns { left, right, accepted })
+                Tree::Leaf(Leaf::Bytes(BytesTest::Column { left, right, accepted }))
             }
         }
     }
@@ -223,7 +225,7 @@ impl Lowering<'_> {
     fn bytes_to_constant(&self, column: ColumnLayout, constant: Vec<u8>, accepted: Outcomes) -> Tree {
         match RawColumn::short_bytes(&column) {
             Some(raw) => self.range_to_constant(&column, raw, big_endian(&constant), accepted),
-            None => Tree::Leaf(Leaf::Bytes { column, constant, accepted }),
+            None => Tree::Leaf(Leaf::Bytes(BytesTest::Constant { column, constant, accepted })),
         }
     }
 
@@ -293,7 +295,9 @@ impl Lowering<'_> {
         match value {
             Integer::Constant(constant) => decided(members.binary_search(&constant).is_ok() != negated),
             Integer::Column(column) => self.raw_in(&column, RawColumn::integer(&column), members, negated),
-            Integer::Binary(..) => Tree::Leaf(Leaf::IntegerIn { value, members, negated }),
+            Integer::Binary(..) => {
+                Tree::Leaf(Leaf::Numbers(NumberTest::IntegerIn { value, members, negated }))
+            }
         }
     }
 
@@ -307,7 +311,7 @@ impl Lowering<'_> {
                     let members = members.iter().map(|member| big_endian(member)).collect();
                     self.raw_in(&column, raw, members, negated)
                 }
-                None => Tree::Leaf(Leaf::BytesIn { column, members, negated }),
+                None => Tree::Leaf(Leaf::Bytes(BytesTest::In { column, members, negated })),
             },
         }
     }
@@ -352,7 +356,7 @@ impl Lowering<'_> {
                 let low = big_endian(&prefix) << open_bits;
                 self.range(&column, raw, low, low + (1 << open_bits) - 1, negated)
             }
-            None => Tree::Leaf(Leaf::Prefix { column, prefix, negated }),
+            None => Tree::Leaf(Leaf::Bytes(BytesTest::Prefix { column, prefix, negated })),
         }
     }
 
@@ -368,8 +372,8 @@ impl Lowering<'_> {
                 Some(test) => Tree::Leaf(Leaf::Null { test, negated }),
                 None => decided(negated),
             },
-            Value::Integer(value) => Tree::Leaf(Leaf::IntegerNull { value, negated }),
-            Value::Double(value) => Tree::Leaf(Leaf::DoubleNull { value, negated }),
+            Value::Integer(value) => Tree::Leaf(Leaf::Numbers(NumberTest::IntegerNull { value, negated })),
+            Value::Double(value) => Tree::Leaf(Leaf::Numbers(NumberTest::DoubleNull { value, negated })),
         }
     }
 
@@ -393,7 +397,7 @@ fn double_in(value: Double, mut members: Vec<f64>, negated: bool) -> Tree {
     members.sort_unstable_by(f64::total_cmp);
     match value {
         Double::Constant(constant) => decided(members.contains(&constant) != negated),
-        value => Tree::Leaf(Leaf::DoubleIn { value, members, negated }),
+        value => Tree::Leaf(Leaf::Numbers(NumberTest::DoubleIn { value, members, negated })),
     }
 }
 

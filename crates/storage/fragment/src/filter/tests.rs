@@ -167,6 +167,16 @@ fn every_operator_at_every_border() {
 }
 
 #[test]
+fn cost_grows_with_work() {
+    let table = Table::of_one_column(ColumnType::VarChar { bytes_max: 9 }, []);
+    let cost = |filter: Expression| Program::new(&filter, &table.layout).unwrap().cost();
+    let key = cost(column(0).equal(1));
+    assert!(key < cost((column(0) + 1).equal(1)));
+    assert!(key < cost(column(1).equal("x")));
+    assert!(cost(column(1).equal("x")) < cost(column(1).equal("x").or(column(0).equal(1))));
+}
+
+#[test]
 fn ranges_of_one_column_become_one() {
     let table = Table::of_one_column(ColumnType::Integer { bytes: 4, signed: true }, []);
     let leaves = |filter: Expression| {

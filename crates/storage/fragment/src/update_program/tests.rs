@@ -1,3 +1,5 @@
+//! Update programs against a model that changes one column's value after the other.
+
 use super::*;
 use crate::test_rows::{Choices, Row, Table, image, is_integer, layout, stored_bytes};
 use alloc::string::ToString;

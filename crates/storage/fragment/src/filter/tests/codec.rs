@@ -3,7 +3,9 @@
 use super::generator::take_parameters;
 use crate::filter::codec::{decode, encode};
 use crate::filter::tree::{Constant, Expression, column, not, null, parameter};
-use crate::filter::{CONSTANT_BYTES_MAX, DEPTH_MAX, Mistake, NODES_MAX, PROGRAM_BYTES_MAX, Position};
+use crate::filter::{
+    CONSTANT_BYTES_MAX, DEPTH_MAX, Mistake, NODES_MAX, PROGRAM_BYTES_MAX, Position, Program,
+};
 use crate::test_rows::{Choices, Table};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -56,7 +58,11 @@ proptest! {
         }
         wire[0] = 1;
         if let Ok(program) = decode(&wire) {
-            let _ = crate::filter::Program::new(&program, &table.layout);
+            for image in &table.images {
+                let (fixed, variable) = table.layout.split(image);
+                let program = Program::new(&program, &table.layout);
+                let _ = program.map(|program| program.matches(&table.layout, fixed, variable));
+            }
         }
     }
 }
