@@ -224,7 +224,8 @@ fn main_blocks(settings: &NodeSettings) -> Main {
         .map(|thread| Address::new(settings.node, BlockNumber::Driver, thread))
         .collect();
     let dictionary = Address::new(settings.node, BlockNumber::Dictionary, 0);
-    let main_thread = settings.threads.iter().position(|thread| thread.main).expect("a node has a main thread");
+    let main_thread =
+        settings.threads.iter().position(|thread| thread.main).expect("a node has a main thread");
     let info = Address::new(settings.node, BlockNumber::Info, main_thread as u16);
     let blocks = data_managers.iter().chain(&coordinators).copied().chain([dictionary, info]).collect();
     let mut listeners = coordinators.clone();
