@@ -182,12 +182,12 @@ parameters! {
     /// Scans that are open at a time; a further one gets a temporary error.
     MaxNoOfConcurrentScans: count(2, RECORDS_MAX), Default::Integer(256);
 
-    /// Client connections that the node holds at a time; a further one is closed with a reason.
-    MaxNoOfApiConnections: count(1, 4_096), Default::Integer(250);
+    /// Clients (API nodes) that may be connected at a time; a further one is refused. Their ids are 145 to 255.
+    MaxNoOfApiConnections: count(1, 111), Default::Integer(111);
 
     /// Memory for what waits to be sent on one client connection; a client that does not read is cut off
     /// when it is full.
-    SendBufferMemory: bytes(256 << 10, 4 << 30), Default::Integer(2 << 20);
+    SendBufferMemory: bytes(1 << 20, 4 << 30), Default::Integer(32 << 20);
 
     /// How long an operation waits for a lock or for a data manager before its transaction is aborted.
     TransactionDeadlockDetectionTimeout: milliseconds(50, MILLISECONDS_MAX), Default::Integer(1_200), live();

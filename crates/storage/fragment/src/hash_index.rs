@@ -2,15 +2,15 @@
 //!
 //! ## Format
 //! The index is an array of *lines*: 64 bytes, 12 entries of an 8-bit tag and a 32-bit row id, and a link (see
-//! `hash_index/line.rs`). Lines lie in pages of the pool, 512 a page; line n is line n % 512 of the array's page n / 512.
-//! Of a hash, bits 40–47 are the tag (0 is written as 1, because 0 marks a free place) and bits 0–39 choose the line;
-//! neither the hash nor the key is stored, so whoever searches compares keys in the rows.
+//! `hash_index/line.rs`). Lines lie in pages of the pool: line n is line n % 512 of the array's page n / 512. Of a hash,
+//! bits 40–47 are the tag (0 is written as 1, because 0 marks a free place) and bits 0–39 choose the line; neither the
+//! hash nor the key is stored, so whoever searches compares keys in the rows.
 //!
 //! Which line a hash belongs to, its *home*, is decided by linear hashing with partial expansions
 //! (`hash_index/addressing.rs`). The array grows by one line when there are more than 8 entries a line, and shrinks by
-//! one when there are fewer than 7. Either is one *step*, that places the entries of one group of at most four lines
-//! anew; so no insert and no removal does more. The smallest array that has entries is one page; without entries there
-//! is no page.
+//! one when there are fewer than 7. Either is one *step*, which places the entries of one group of at most four lines
+//! and their overflow lines anew; no insert and no removal does more than one. The smallest array that has entries is
+//! one page; without entries there is no page.
 //!
 //! Entries that find no place in their home go to *overflow lines*, in an array of their own, numbered in it from 0:
 //!
@@ -26,8 +26,8 @@
 //!
 //! ## Rows are read again
 //! A step may need hashes, which only the rows still know: `rehash` gives them. All rows in the index must be readable
-//! whenever an index is changed. The rows that the next growing step will ask for are known before;
-//! [`HashIndex::rows_of_next_step`] names a few of them after each insert, so that they can be loaded while other work is done.
+//! whenever the index is changed. The rows that the next growing step will ask for are known before it:
+//! [`HashIndex::rows_of_next_step`] names a few of them after each insert, so that they can be loaded meanwhile.
 //!
 //! ## Running out of memory
 //! An insert takes the pages that it and its step may need before it changes anything. A removal always succeeds: a
@@ -51,14 +51,18 @@ const ENTRIES_PER_LINE_MAX: u64 = 8;
 /// Fewer entries a line than this on average make the array shrink. The distance to the maximum keeps inserts and
 /// removals that take turns from moving the same entries to and fro.
 const ENTRIES_PER_LINE_MIN: u64 = 7;
-/// Overflow lines that a step may take before it has freed as many. Its sources are emptied one line after the other;
-/// entries that came out of s home lines and f overflow lines, wherever they go, fill fewer than s + f overflow lines, and s is
-/// at most four.
-const STEP_OVERFLOW_LINES: u32 = 4;
+/// Overflow lines that a step may take beyond those that it has freed before. It empties one line after the other;
+/// what came out of s homes and f overflow lines fills fewer than s + f overflow lines, wherever it goes, and s is at
+/// most four.
+const STEP_OVERFLOW_LINES: u32 = 3;
 /// Overflow lines for which room is kept when pages go back, so that a page does not come and go with one line.
 const SPARE_OVERFLOW_LINES: u32 = LINES_PER_PAGE / 8;
 /// Lines of the largest group.
 const LINES_OF_GROUP_MAX: usize = 4;
+/// How many inserts before a growing step the lines of its group are loaded.
+const PREFETCH_LINES_AT: u64 = 6;
+/// From how many inserts before it on the rows in those lines are named, one line's rows an insert.
+const PREFETCH_ROWS_FROM: u64 = 4;
 
 /// See the head of this file.
 pub struct HashIndex {
@@ -112,9 +116,13 @@ impl HashIndex {
         rehash: impl FnMut(&PagePool, RowId) -> KeyHash,
     ) -> Result<(), OutOfPages> {
         let grows = self.entries + 1 > u64::from(self.addressing.lines()) * ENTRIES_PER_LINE_MAX;
-        self.reserve(pool, purpose, hash, grows)?;
         let entry = Entry { tag: tag_of(hash), row };
-        self.push(pool, self.addressing.line_of(hash), entry, &mut None);
+        let home = self.addressing.line_of(hash);
+        // The common case first: there is room, and nothing else to do.
+        if grows || self.entries == 0 || !self.lines.line_mut(pool, home).push(entry) {
+            self.reserve(pool, purpose, home, grows)?;
+            self.push(pool, home, entry, &mut None);
+        }
         self.entries += 1;
         if grows {
             self.lines.push(pool);
@@ -152,7 +160,7 @@ impl HashIndex {
         if self.entries < u64::from(self.addressing.lines()) * ENTRIES_PER_LINE_MIN {
             self.shrink(pool, rehash);
         }
-        self.overflow.trim(pool, SPARE_OVERFLOW_LINES);
+        self.overflow.trim(pool, if self.overflow.len() == 0 { 0 } else { SPARE_OVERFLOW_LINES });
     }
 
     /// Number of entries.
@@ -185,8 +193,8 @@ impl HashIndex {
         self.entries = 0;
     }
 
-    /// Some of the rows that the next growing step will read, none at most times. Who loads them after each insert
-    /// finds all of them in the caches when the step comes.
+    /// Some of the rows that the next growing step will read; mostly none. Who loads them after each insert finds all
+    /// but a few in the caches when the step comes.
     #[inline]
     pub fn rows_of_next_step<'a>(&self, pool: &'a PagePool) -> impl Iterator<Item = RowId> + use<'a> {
         let step = self.addressing.next_step();
@@ -197,11 +205,6 @@ impl HashIndex {
         line.into_iter().flat_map(|line| (0..line.len()).map(move |place| line.row(place)))
     }
 }
-
-/// How many inserts before a growing step the lines of its group are asked for, and from when on the rows that stand in
-/// them, one line's rows an insert.
-const PREFETCH_LINES_AT: u64 = 6;
-const PREFETCH_ROWS_FROM: u64 = 4;
 
 impl Default for HashIndex {
     fn default() -> Self {
@@ -247,7 +250,7 @@ impl HashIndex {
         &mut self,
         pool: &mut PagePool,
         purpose: Purpose,
-        hash: KeyHash,
+        home: u32,
         grows: bool,
     ) -> Result<(), OutOfPages> {
         if self.entries == 0 {
@@ -258,7 +261,7 @@ impl HashIndex {
         } else if grows {
             self.overflow.reserve(pool, purpose, 1 + STEP_OVERFLOW_LINES)?;
             self.lines.reserve(pool, purpose, 1).inspect_err(|_| self.overflow.trim(pool, 0))?;
-        } else if self.is_chain_full(pool, self.addressing.line_of(hash)) {
+        } else if self.is_chain_full(pool, home) {
             self.overflow.reserve(pool, purpose, 1)?;
         }
         Ok(())
@@ -339,7 +342,9 @@ impl HashIndex {
         if let Some(newest) = newest
             && self.overflow.line(pool, newest).is_empty()
         {
-            let older = self.overflow.line(pool, newest).link();
+            let mut line = self.overflow.line_mut(pool, newest);
+            let older = line.link();
+            line.set_link(None);
             self.lines.line_mut(pool, home).set_link(older);
             self.free_overflow(pool, Some(newest), rehash);
         }
@@ -347,11 +352,13 @@ impl HashIndex {
 
     /// Makes the array one line shorter, if memory allows it and it is not the smallest.
     fn shrink(&mut self, pool: &mut PagePool, rehash: impl FnMut(&PagePool, RowId) -> KeyHash) {
+        let mut addressing = self.addressing;
+        let Some(step) = addressing.shrink() else { return };
         // Removals go on when memory is full, so this may use what is kept back for them.
         if self.overflow.reserve(pool, Purpose::Reserved, STEP_OVERFLOW_LINES).is_err() {
             return;
         }
-        let Some(step) = self.addressing.shrink() else { return };
+        self.addressing = addressing;
         self.rearrange(pool, step, rehash);
         self.lines.pop();
         self.lines.trim(pool, 0);
@@ -377,11 +384,20 @@ impl HashIndex {
                 }
             }
         }
+        let overflow_before = self.overflow.len();
         let mut spare = None;
+        let mut lengths = [0; LINES_OF_GROUP_MAX];
         for position in 0..step.from {
             let (home, hashes) = (&homes[position as usize], &hashes[position as usize]);
             for (entry, &hash) in home.entries().zip(hashes) {
-                self.push(pool, step.destination(position, entry.tag, || hash), entry, &mut spare);
+                let destination = step.destination(position, entry.tag, || hash);
+                let (line, length) = (step.line(destination), &mut lengths[destination as usize]);
+                if *length < ENTRIES {
+                    self.lines.line_mut(pool, line).set(*length, entry);
+                    *length += 1;
+                } else {
+                    self.push(pool, line, entry, &mut spare);
+                }
             }
         }
         for position in 0..step.from {
@@ -392,12 +408,14 @@ impl HashIndex {
                 emptied.set_link(spare);
                 spare = Some(number);
                 for entry in line.entries() {
-                    let home = step.destination(position, entry.tag, || rehash(pool, entry.row));
-                    self.push(pool, home, entry, &mut spare);
+                    let destination = step.destination(position, entry.tag, || rehash(pool, entry.row));
+                    self.push(pool, step.line(destination), entry, &mut spare);
                 }
                 next = line.link();
             }
         }
+        let taken = self.overflow.len() - overflow_before;
+        assert!(taken <= STEP_OVERFLOW_LINES, "a step takes no more than was reserved for it, but {taken}");
         self.free_overflow(pool, spare, rehash);
     }
 

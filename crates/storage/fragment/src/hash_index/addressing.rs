@@ -120,17 +120,17 @@ impl Step {
         self.to == 4 || (self.to == 2 && position == 2)
     }
 
-    /// The line where an entry belongs after the step, which stood in `position` before it.
+    /// The position where an entry belongs after the step, which stood in `position` before it.
     #[inline]
     pub(super) fn destination(self, position: u32, tag: u8, hash: impl FnOnce() -> KeyHash) -> u32 {
         // The bits above the group's number; groups and positions are powers of two here.
         let bits = |count: u32| (hash().bucket_bits() as u32 / self.groups) & (count - 1);
-        self.line(match self.to {
+        match self.to {
             3 if tag >= THIRD_LINE_TAG => 2,
             3 => position & 1,
             2 if position < 2 => position,
             to => bits(to),
-        })
+        }
     }
 }
 
@@ -149,10 +149,10 @@ mod tests {
             let old = before.line_of(hash);
             assert!(old < before.lines());
             let new = match (0..step.from).find(|&position| step.line(position) == old) {
-                Some(position) => step.destination(position, tag_of(hash), || {
+                Some(position) => step.line(step.destination(position, tag_of(hash), || {
                     assert!(step.needs_hashes(position));
                     hash
-                }),
+                })),
                 None => old,
             };
             assert_eq!(after.line_of(hash), new, "{before:?} {step:?} {hash:?}");

@@ -241,6 +241,20 @@ fn every_single_step_of_two_doublings_keeps_the_invariants() {
 }
 
 #[test]
+fn a_small_index_takes_one_page() {
+    let mut pair = Pair::new(Hashing::Good, 3);
+    for row in 0..2_000 {
+        assert!(pair.insert(row));
+    }
+    for row in 0..1_999 {
+        assert_eq!(pair.pool.owned(), 1);
+        pair.remove(row);
+    }
+    assert_eq!(pair.pool.owned(), 1);
+    pair.check();
+}
+
+#[test]
 fn memory_and_overflow_are_as_calculated_at_all_sizes() {
     let mut pair = Pair::new(Hashing::Good, 200);
     for row in 0..400_000 {

@@ -1,0 +1,347 @@
+//! The protocols of transactions, as stories.
+
+mod support;
+
+use std::path::Path;
+use support::{API, Cluster, Op, Row, TC, Told};
+use vinga_base::TransactionId;
+use vinga_kernel::Tick;
+use vinga_wire::operation::OperationKind::{ReadExclusive, ReadShared};
+use vinga_wire::transaction::{
+    FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OutcomeRequest, OutcomesSeenOrder,
+};
+use vinga_wire::{ErrorCode, SignalNumber, U32, U64};
+
+const ALL: u16 = FLAG_START | FLAG_COMMIT;
+
+fn row(key: u64, n: i64) -> Row {
+    Row(key, n, Some(format!("row {key}")))
+}
+
+/// Operations whose errors roll the transaction back.
+fn strict(ops: &[Op]) -> Vec<(Op, bool)> {
+    ops.iter().map(|op| (op.clone(), false)).collect()
+}
+
+fn committed(request: u32) -> Told {
+    Told::Confirm { request, outcome: 1, errors: vec![] }
+}
+
+fn open(request: u32) -> Told {
+    Told::Confirm { request, outcome: 0, errors: vec![] }
+}
+
+fn refused(request: u32, code: ErrorCode, operation: u32) -> Told {
+    Told::Refuse { request, code, operation }
+}
+
+impl Cluster {
+    /// A transaction of one train.
+    fn at_once(&mut self, ops: &[Op]) -> Vec<Told> {
+        let id = self.begin();
+        self.train(id, ALL, 1, &strict(ops));
+        self.told()
+    }
+
+    fn forget_outcomes(&mut self, seen: u32) {
+        let owner = TransactionId::new(API.node(), vinga_base::Incarnation(1), 1);
+        self.send(SignalNumber::OutcomesSeenOrder, TC, |w| {
+            w.put(&OutcomesSeenOrder { owner: U64::new(owner.0), outcomes_seen: U32::new(seen) });
+        });
+    }
+}
+
+fn check_golden(name: &str, story: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, story).expect("the file can be written");
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        expected == story,
+        "the story differs from {}; if that is right, run the test with BLESS=1\n{story}",
+        path.display()
+    );
+}
+
+#[test]
+fn single_operations_on_one_node() {
+    let mut c = Cluster::new(1);
+    assert_eq!(c.at_once(&[Op::Insert(row(1, 10))]), [committed(1)]);
+    assert_eq!(c.at_once(&[Op::Insert(row(1, 11))]), [refused(1, ErrorCode::DuplicateKey, 1)]);
+    assert_eq!(c.at_once(&[Op::Add(1, 5)]), [committed(1)]);
+    assert_eq!(c.at_once(&[Op::SetText(1, "a longer text than before")]), [committed(1)]);
+    assert_eq!(c.read(&[1, 2], None), [Some(Row(1, 15, Some("a longer text than before".into()))), None]);
+    assert_eq!(c.at_once(&[Op::Write(row(1, 7))]), [committed(1)]);
+    assert_eq!(c.at_once(&[Op::Write(row(2, 8))]), [committed(1)]);
+    assert_eq!(
+        c.at_once(&[Op::Read(ReadShared, 2)]),
+        [Told::Row { operation: 1, row: Some(row(2, 8)) }, committed(1)]
+    );
+    assert_eq!(c.at_once(&[Op::Add(3, 1)]), [refused(1, ErrorCode::NoSuchRow, 1)]);
+    assert_eq!(c.at_once(&[Op::Add(1, i64::MAX)]), [refused(1, ErrorCode::NumericOverflow, 1)]);
+    assert_eq!(c.scan(None, 1), Ok(vec![row(1, 7), row(2, 8)]));
+    assert_eq!(c.at_once(&[Op::Delete(1)]), [committed(1)]);
+    assert_eq!(c.at_once(&[Op::Delete(1)]), [refused(1, ErrorCode::NoSuchRow, 1)]);
+    assert_eq!(c.scan(None, 10), Ok(vec![row(2, 8)]));
+    assert!(c.is_at_rest());
+    check_golden("single-operations.txt", &c.story());
+}
+
+#[test]
+fn a_transaction_with_one_backup() {
+    let mut c = Cluster::new(2);
+    assert_eq!(c.at_once(&[Op::Insert(row(1, 10)), Op::Insert(row(2, 20))]), [committed(1)]);
+    assert_eq!(c.at_once(&[Op::Add(1, -3), Op::Add(2, 3)]), [committed(1)]);
+    assert_eq!(c.read(&[1, 2], None), [Some(row(1, 7)), Some(row(2, 23))]);
+    assert_eq!(c.node(1).coordinators()[0].unconfirmed_outcomes(), 2);
+    let markers = |c: &Cluster, node| c.node(node).data_managers().iter().map(|d| d.markers()).sum::<usize>();
+    assert_eq!((markers(&c, 1), markers(&c, 2)), (2, 2));
+    c.forget_outcomes(2);
+    assert_eq!((markers(&c, 1), markers(&c, 2)), (0, 0));
+    assert!(c.is_at_rest());
+    check_golden("one-backup.txt", &c.story());
+}
+
+#[test]
+fn a_chain_of_three_rolls_back() {
+    let mut c = Cluster::new(3);
+    assert_eq!(c.at_once(&[Op::Insert(row(1, 10))]), [committed(1)]);
+    let id = c.begin();
+    c.train(id, FLAG_START, 1, &strict(&[Op::Add(1, 1), Op::Insert(row(2, 2))]));
+    assert_eq!(c.told(), [open(1)]);
+    assert_eq!(c.read(&[1, 2], None), [Some(row(1, 10)), None]);
+    assert_eq!(c.read(&[1, 2], Some((id, 3))), [Some(row(1, 11)), Some(row(2, 2))]);
+    c.train(id, FLAG_COMMIT, 3, &strict(&[Op::Insert(row(1, 0))]));
+    assert_eq!(c.told(), [refused(3, ErrorCode::DuplicateKey, 3)]);
+    assert_eq!(c.read(&[1, 2], None), [Some(row(1, 10)), None]);
+    c.forget_outcomes(2);
+    assert!(c.is_at_rest());
+    check_golden("three-replicas-roll-back.txt", &c.story());
+}
+
+#[test]
+fn own_changes_are_seen_by_number() {
+    let mut c = Cluster::new(2);
+    c.at_once(&[Op::Insert(row(1, 1)), Op::Insert(row(2, 2))]);
+    let id = c.begin();
+    c.train(
+        id,
+        FLAG_START,
+        1,
+        &strict(&[Op::Add(1, 10), Op::Delete(2), Op::Add(1, 100), Op::Insert(row(2, 22)), Op::Insert(row(3, 3))]),
+    );
+    assert_eq!(c.told(), [open(1)]);
+    assert_eq!(c.read(&[1, 2, 3], Some((id, 2))), [Some(row(1, 11)), Some(row(2, 2)), None]);
+    assert_eq!(c.read(&[1, 2, 3], Some((id, 3))), [Some(row(1, 11)), None, None]);
+    assert_eq!(c.read(&[1, 2, 3], Some((id, 6))), [Some(row(1, 111)), Some(row(2, 22)), Some(row(3, 3))]);
+    assert_eq!(c.scan(Some((id, 5)), 2), Ok(vec![row(1, 111), row(2, 22)]));
+    assert_eq!(c.scan(Some((id, 6)), 2), Ok(vec![row(1, 111), row(2, 22), row(3, 3)]));
+    assert_eq!(c.scan(None, 2), Ok(vec![row(1, 1), row(2, 2)]));
+    c.train(id, FLAG_COMMIT, 6, &[]);
+    assert_eq!(c.told(), [committed(6)]);
+    assert_eq!(c.scan(None, 2), Ok(vec![row(1, 111), row(2, 22), row(3, 3)]));
+    c.forget_outcomes(2);
+    assert!(c.is_at_rest());
+}
+
+#[test]
+fn partial_rollback_undoes_later_operations_and_keeps_locks() {
+    let mut c = Cluster::new(2);
+    c.at_once(&[Op::Insert(row(1, 1))]);
+    let id = c.begin();
+    c.train(id, FLAG_START, 1, &strict(&[Op::Add(1, 10), Op::Insert(row(2, 2)), Op::Add(1, 100)]));
+    assert_eq!(c.told(), [open(1)]);
+    c.train_with(id, FLAG_ROLLBACK_TO, 4, 2, &strict(&[Op::Add(1, 1000)]));
+    assert_eq!(c.told(), [open(4)]);
+    assert_eq!(c.read(&[1, 2], Some((id, 9))), [Some(row(1, 1011)), None]);
+    // The lock of the row that was changed is held; the key of the undone insert is free.
+    let other = c.begin();
+    c.train(other, ALL, 1, &strict(&[Op::Insert(row(2, 222))]));
+    assert_eq!(c.told(), [committed(1)]);
+    let waiting = c.begin();
+    c.train(waiting, ALL, 1, &strict(&[Op::Add(1, 5)]));
+    assert_eq!(c.told(), []);
+    c.train(id, FLAG_COMMIT, 9, &[]);
+    assert_eq!(c.told(), [committed(9), committed(1)]);
+    assert_eq!(c.read(&[1, 2], None), [Some(row(1, 1016)), Some(row(2, 222))]);
+    c.forget_outcomes(4);
+    assert!(c.is_at_rest());
+}
+
+#[test]
+fn an_error_may_be_local() {
+    let mut c = Cluster::new(1);
+    c.at_once(&[Op::Insert(row(1, 1))]);
+    let id = c.begin();
+    c.train(id, ALL, 1, &[(Op::Insert(row(1, 5)), true), (Op::Insert(row(2, 2)), false), (Op::Delete(9), true)]);
+    let told = c.told();
+    let [Told::Confirm { request: 1, outcome: 1, errors }] = told.as_slice() else { panic!("{told:?}") };
+    let mut errors = errors.clone();
+    errors.sort_unstable();
+    assert_eq!(errors, [(1, ErrorCode::DuplicateKey), (3, ErrorCode::NoSuchRow)]);
+    assert_eq!(c.scan(None, 10), Ok(vec![row(1, 1), row(2, 2)]));
+    assert!(c.is_at_rest());
+}
+
+#[test]
+fn waiters_go_on_in_order() {
+    let mut c = Cluster::new(1);
+    c.at_once(&[Op::Insert(row(1, 1))]);
+    let holder = c.begin();
+    c.train(holder, FLAG_START, 1, &strict(&[Op::Delete(1)]));
+    let (second, third, fourth) = (c.begin(), c.begin(), c.begin());
+    c.train(second, ALL, 21, &strict(&[Op::Insert(row(1, 2))]));
+    c.train(third, ALL, 31, &strict(&[Op::Add(1, 10)]));
+    c.train(fourth, ALL, 41, &strict(&[Op::Insert(row(1, 4))]));
+    assert_eq!(c.told(), [open(1)]);
+    c.train(holder, FLAG_COMMIT, 2, &[]);
+    let told = c.told();
+    assert_eq!(told, [committed(2), committed(21), committed(31), refused(41, ErrorCode::DuplicateKey, 41)]);
+    assert_eq!(c.read(&[1], None), [Some(row(1, 12))].map(|r| r.map(|Row(k, n, _)| Row(k, n, Some("row 1".into())))));
+    assert!(c.is_at_rest());
+}
+
+#[test]
+fn a_deadlock_is_found_at_once() {
+    let mut c = Cluster::new(1);
+    // Two keys of the same data manager, so that it sees the whole circle.
+    let keys: Vec<u64> = (1..50)
+        .filter(|key: &u64| vinga_base::hash::KeyHash::of(&key.to_le_bytes()).map_bucket() % 2 == 0)
+        .take(2)
+        .collect();
+    let (a, b) = (keys[0], keys[1]);
+    c.at_once(&[Op::Insert(row(a, 1)), Op::Insert(row(b, 2))]);
+    let (old, young) = (c.begin(), c.begin());
+    c.train(old, FLAG_START, 1, &strict(&[Op::Read(ReadExclusive, a)]));
+    c.train(young, FLAG_START, 1, &strict(&[Op::Read(ReadExclusive, b)]));
+    c.told();
+    c.train(young, 0, 2, &strict(&[Op::Add(a, 1)]));
+    assert_eq!(c.told(), []);
+    c.train(old, FLAG_COMMIT, 3, &strict(&[Op::Add(b, 1)]));
+    assert_eq!(c.told(), [refused(2, ErrorCode::Deadlock, 2), committed(3)]);
+    assert!(c.is_at_rest());
+}
+
+#[test]
+fn a_lock_wait_times_out() {
+    let mut c = Cluster::new(1);
+    c.at_once(&[Op::Insert(row(1, 1))]);
+    let (holder, waiter) = (c.begin(), c.begin());
+    c.train(holder, FLAG_START, 1, &strict(&[Op::Read(ReadShared, 1)]));
+    c.told();
+    c.train(waiter, FLAG_START, 1, &strict(&[Op::Add(1, 1)]));
+    c.advance(Tick::from_millis(1100));
+    assert_eq!(c.told(), []);
+    c.advance(Tick::from_millis(150));
+    assert_eq!(c.told(), [refused(1, ErrorCode::LockTimeout, 1)]);
+    // The holder is forgotten by its API node, and ended in the end.
+    c.advance(Tick::from_millis(5000));
+    c.train(holder, FLAG_COMMIT, 2, &[]);
+    let told = c.told();
+    assert!(told.contains(&refused(2, ErrorCode::TransactionAborted, 0)), "{told:?}");
+    assert!(c.is_at_rest());
+}
+
+#[test]
+fn an_unlocked_read_lets_others_go_on() {
+    let mut c = Cluster::new(1);
+    c.at_once(&[Op::Insert(row(1, 1))]);
+    let (reader, writer) = (c.begin(), c.begin());
+    c.train(reader, FLAG_START, 1, &strict(&[Op::Read(ReadShared, 1)]));
+    c.train(writer, ALL, 1, &strict(&[Op::Add(1, 1)]));
+    c.told();
+    c.train(reader, 0, 2, &strict(&[Op::Unlock(1, 1)]));
+    assert_eq!(c.told(), [open(2), committed(1)]);
+    c.train(reader, FLAG_ROLLBACK, 3, &[]);
+    assert_eq!(c.told(), [Told::Confirm { request: 3, outcome: 2, errors: vec![] }]);
+    assert!(c.is_at_rest());
+}
+
+#[test]
+fn outcomes_are_kept_until_they_are_confirmed() {
+    let mut c = Cluster::new(1);
+    let id = c.begin();
+    c.train(id, ALL, 1, &strict(&[Op::Insert(row(1, 1))]));
+    let failed = c.begin();
+    c.train(failed, ALL, 1, &strict(&[Op::Insert(row(1, 1))]));
+    let ask = |c: &mut Cluster, id: TransactionId| {
+        c.told();
+        c.send(SignalNumber::OutcomeRequest, TC, |w| {
+            w.put(&OutcomeRequest { transaction: U64::new(id.0), request: U32::new(1) });
+        });
+        c.told()
+    };
+    assert_eq!(ask(&mut c, id), [Told::Outcome(1)]);
+    assert_eq!(ask(&mut c, failed), [Told::Outcome(2)]);
+    c.forget_outcomes(1);
+    assert_eq!(ask(&mut c, id), [Told::Outcome(3)]);
+    assert_eq!(ask(&mut c, failed), [Told::Outcome(2)]);
+    // A number that was never given out confirms nothing.
+    c.forget_outcomes(7);
+    assert_eq!(ask(&mut c, failed), [Told::Outcome(2)]);
+    assert_eq!(c.settings(1).node.0, 1);
+}
+
+#[test]
+fn a_backup_takes_over_what_was_committed_and_what_was_prepared() {
+    let mut c = Cluster::new(3);
+    let keys: Vec<u64> = (1..=8).collect();
+    for &key in &keys {
+        c.at_once(&[Op::Insert(row(key, 0))]);
+    }
+    let id = c.begin();
+    let ops: Vec<Op> = keys.iter().map(|&key| Op::Add(key, 1)).collect();
+    c.train(id, FLAG_START, 1, &strict(&ops));
+    assert_eq!(c.told().pop(), Some(open(1)));
+    c.kill(2);
+    assert_eq!(c.told(), [refused(1, ErrorCode::NodeFailure, 0)]);
+    let all: Vec<Option<Row>> = keys.iter().map(|&key| Some(row(key, 0))).collect();
+    assert_eq!(c.read(&keys, None), all);
+    assert_eq!(c.at_once(&ops), [committed(1)]);
+    c.kill(3);
+    let all: Vec<Option<Row>> = keys.iter().map(|&key| Some(row(key, 1))).collect();
+    assert_eq!(c.read(&keys, None), all);
+    c.forget_outcomes(10);
+    assert!(c.is_at_rest());
+}
+
+#[test]
+fn full_pools_refuse_and_recover() {
+    let mut c = Cluster::new(1);
+    let id = c.begin();
+    let many: Vec<Op> = (0..200).map(|key| Op::Insert(row(key, 0))).collect();
+    c.train(id, ALL, 1, &strict(&many));
+    let told = c.told();
+    let [Told::Refuse { code: ErrorCode::OutOfOperations, .. }] = told.as_slice() else { panic!("{told:?}") };
+    assert!(c.is_at_rest());
+    let open: Vec<TransactionId> = (0..32).map(|_| c.begin()).collect();
+    for &id in &open {
+        c.train(id, FLAG_START, 1, &[]);
+    }
+    c.told();
+    assert_eq!(c.at_once(&[Op::Insert(row(1, 1))]), [refused(1, ErrorCode::OutOfTransactions, 0)]);
+    c.train(open[0], FLAG_ROLLBACK, 1, &[]);
+    c.told();
+    assert_eq!(c.at_once(&[Op::Insert(row(1, 1))]), [committed(1)]);
+    // 64 pages for both data managers: long rows fill them.
+    let mut key = 1000;
+    loop {
+        match c.at_once(&[Op::Insert(Row(key, 0, Some("x".repeat(40))))]).pop() {
+            Some(Told::Confirm { .. }) => {
+                key += 1;
+                let seen = c.outcomes();
+                c.forget_outcomes(seen);
+            }
+            Some(Told::Refuse { code: ErrorCode::DataMemoryFull, .. }) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(key > 5000);
+    for victim in 1000..key {
+        assert_eq!(c.at_once(&[Op::Delete(victim)]), [committed(1)]);
+        let seen = c.outcomes();
+        c.forget_outcomes(seen);
+    }
+    assert_eq!(c.at_once(&[Op::Insert(row(2, 2))]), [committed(1)]);
+}

@@ -1,0 +1,152 @@
+//! From a checked configuration to what the node's blocks and the edge are told.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_config::configuration::Configuration;
+use vinga_config::parameters::Parameter;
+use vinga_config::placement::{Affinity, Scheduling, ThreadPlan};
+use vinga_distribution::NodePlace;
+use vinga_kernel::Tick;
+use vinga_node::{NodeSettings, ThreadHosting};
+use vinga_runtime::settings as edge;
+use vinga_wire::BlockNumber;
+use vinga_wire::handshake::{CONNECTIONS_MAX, ConnectionTopology, NodeTopology};
+
+/// The lowest node id of an API node: data nodes have 1–144.
+const API_FIRST: NodeId = NodeId(145);
+
+/// How many heartbeats an API node may take to come back after its connections broke.
+const GRACE_HEARTBEATS: u64 = 2;
+
+/// Milliseconds since 1970: what grows over restarts is made from it.
+fn clock_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
+}
+
+/// What the blocks are told.
+pub fn node_settings(configuration: &Configuration) -> NodeSettings {
+    let integer = |parameter| configuration.parameters.integer(parameter);
+    let millis = |parameter| Tick::from_millis(integer(parameter));
+    let placement = &configuration.placement;
+    let node = NodeId(integer(Parameter::NodeId) as u8);
+    let threads: Vec<ThreadHosting> = placement.executors().iter().map(hosting).collect();
+    let connections = threads
+        .iter()
+        .filter(|thread| thread.owns_sockets)
+        .take(usize::from(CONNECTIONS_MAX))
+        .map(|thread| ConnectionTopology {
+            data_managers: thread.data_managers.clone().collect(),
+            coordinators: thread.coordinators.clone().collect(),
+        })
+        .collect();
+    let now = clock_millis();
+    let share = |parameter, instances: u16| (integer(parameter) / u64::from(instances.max(1))).max(32) as u32;
+    NodeSettings {
+        node,
+        incarnation: Incarnation((now / 1000) as u32),
+        nodes: vec![NodePlace {
+            group: 0,
+            topology: NodeTopology {
+                node: node.0,
+                connections,
+                data_managers: placement.data_managers,
+                coordinators: placement.coordinators,
+            },
+        }],
+        // A node that closes fewer than a thousand epochs a second begins above those of its last life.
+        epoch: Epoch(now),
+        table_version: now << 16,
+        threads,
+        transactions_max: share(Parameter::MaxNoOfConcurrentTransactions, placement.coordinators),
+        operations_max: share(Parameter::MaxNoOfConcurrentOperations, placement.data_managers),
+        scans_max: share(Parameter::MaxNoOfConcurrentScans, placement.data_managers),
+        tables_max: integer(Parameter::MaxNoOfTables) as u32,
+        api_first: API_FIRST,
+        api_nodes_max: integer(Parameter::MaxNoOfApiConnections) as u8,
+        lock_timeout: millis(Parameter::TransactionDeadlockDetectionTimeout),
+        inactive_timeout: Some(millis(Parameter::TransactionInactiveTimeout)).filter(|&tick| tick != Tick(0)),
+        heartbeat_interval: millis(Parameter::HeartbeatIntervalDbApi),
+        reconnect_grace: Tick::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
+        epoch_interval: millis(Parameter::TimeBetweenEpochs),
+    }
+}
+
+fn hosting(plan: &ThreadPlan) -> ThreadHosting {
+    ThreadHosting {
+        data_managers: plan.data_managers.clone(),
+        coordinators: plan.coordinator.map_or(0..0, |instance| instance..instance + 1),
+        main: plan.hosts_main,
+        owns_sockets: plan.owns_sockets,
+    }
+}
+
+/// What the edge is told.
+///
+/// # Errors
+/// The address to listen on can't be found.
+pub fn edge_settings(
+    configuration: &Configuration,
+    node: &NodeSettings,
+) -> Result<edge::NodeSettings, String> {
+    let integer = |parameter| configuration.parameters.integer(parameter);
+    let text = |parameter| configuration.parameters.text(parameter).unwrap_or_default().to_owned();
+    let seed = clock_millis() ^ u64::from(std::process::id()) << 40;
+    Ok(edge::NodeSettings {
+        node: node.node,
+        incarnation: node.incarnation,
+        cluster_incarnation: seed,
+        cluster: text(Parameter::Name),
+        listen: listen(&text(Parameter::HostName), integer(Parameter::ServerPort) as u16)?,
+        threads: configuration.placement.executors().iter().map(thread).collect(),
+        instances: instances(node),
+        seed,
+        limits: edge::Limits {
+            send_buffer_bytes: integer(Parameter::SendBufferMemory) as usize,
+            watchdog: Duration::from_millis(integer(Parameter::TimeBetweenWatchDogCheck)),
+            ..edge::Limits::default()
+        },
+    })
+}
+
+fn listen(host: &str, port: u16) -> Result<SocketAddr, String> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, port));
+    }
+    let found = (host, port).to_socket_addrs().map_err(|error| format!("HostName '{host}': {error}"))?;
+    found.into_iter().next().ok_or_else(|| format!("HostName '{host}' has no address"))
+}
+
+/// The thread of each block instance, instances of one block in the order of their numbers.
+fn instances(node: &NodeSettings) -> Vec<(BlockNumber, u16)> {
+    let mut instances = Vec::new();
+    for (thread, hosting) in (0u16..).zip(&node.threads) {
+        instances.extend(hosting.data_managers.clone().map(|_| (BlockNumber::DataManager, thread)));
+        instances.extend(hosting.coordinators.clone().map(|_| (BlockNumber::Coordinator, thread)));
+        if hosting.main {
+            for block in [BlockNumber::Membership, BlockNumber::Distribution, BlockNumber::Dictionary] {
+                instances.push((block, thread));
+            }
+        }
+        instances.push((BlockNumber::Info, thread));
+    }
+    instances
+}
+
+fn thread(plan: &ThreadPlan) -> edge::ThreadPlan {
+    edge::ThreadPlan {
+        name: format!("{}{}", plan.kind.name(), plan.index),
+        cpus: match &plan.affinity {
+            Affinity::Any => Vec::new(),
+            Affinity::One(cpu) => vec![cpu.0],
+            Affinity::Set(set) => set.iter().map(|cpu| cpu.0).collect(),
+        },
+        realtime: plan.scheduling == Scheduling::Realtime,
+        priority: match plan.scheduling {
+            Scheduling::Priority(priority) => Some(priority),
+            Scheduling::Normal | Scheduling::Realtime => None,
+        },
+        spin_micros: u32::from(plan.spin_us),
+        owns_sockets: plan.owns_sockets,
+    }
+}
