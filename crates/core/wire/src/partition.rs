@@ -8,7 +8,7 @@ use crate::commit::Chain;
 use crate::handshake::{PartitionPlace, Topology};
 use alloc::vec::Vec;
 use vinga_base::hash::{HASH_MAP_BUCKETS, KeyHash};
-use vinga_base::{NodeId, PartitionId};
+use vinga_base::{NodeId, PartitionId, View};
 
 /// Who owns one partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +76,23 @@ impl PartitionMap {
     }
 }
 
+impl Topology {
+    /// Takes a failed node out of the layout; the version then is that of a [`PartitionMap`] that did the same. A node
+    /// that is not in it changes nothing.
+    pub fn remove_node(&mut self, node: NodeId, view: View) {
+        let before = self.nodes.len();
+        self.nodes.retain(|n| n.node != node.0);
+        if self.nodes.len() == before {
+            return;
+        }
+        self.version += 1;
+        self.view = view.0;
+        for place in &mut self.partitions {
+            place.chain.retain(|&n| n != node.0);
+        }
+    }
+}
+
 fn place(place: &PartitionPlace) -> Place {
     let nodes: Vec<NodeId> = place.chain.iter().map(|&n| NodeId(n)).collect();
     Place { instance: place.instance, chain: Chain::new(&nodes) }
@@ -84,6 +101,7 @@ fn place(place: &PartitionPlace) -> Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handshake::NodeTopology;
     use alloc::vec;
 
     #[test]
@@ -102,5 +120,23 @@ mod tests {
         map.remove_node(NodeId(1));
         assert_eq!(map.place(PartitionId(3)).primary(), Address::new(NodeId(2), BlockNumber::DataManager, 3));
         assert_eq!(map.version(), 5);
+    }
+    #[test]
+    fn layout_and_map_lose_a_node_alike() {
+        let node = |node| NodeTopology { node, connections: vec![], data_managers: 2, coordinators: 1 };
+        let place = |instance, chain: &[u8]| PartitionPlace { instance, chain: chain.to_vec() };
+        let mut topology = Topology {
+            version: 4,
+            view: 1,
+            nodes: vec![node(1), node(2)],
+            partitions: vec![place(0, &[1, 2]), place(1, &[2, 1])],
+        };
+        let mut map = PartitionMap::new(&topology);
+        map.remove_node(NodeId(1));
+        topology.remove_node(NodeId(1), View(2));
+        assert_eq!(PartitionMap::new(&topology), map);
+        assert_eq!((topology.view, topology.nodes.len()), (2, 1));
+        topology.remove_node(NodeId(1), View(3));
+        assert_eq!((topology.version, topology.view), (5, 2));
     }
 }
