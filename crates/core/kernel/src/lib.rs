@@ -7,13 +7,16 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "testkit"))]
 extern crate std;
 
 pub mod context;
 pub mod executor;
 pub mod mutation;
 pub mod outbox;
+pub mod rejection;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 pub mod timers;
 pub mod trace_ring;
 

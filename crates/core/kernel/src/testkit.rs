@@ -1,0 +1,414 @@
+//! Tests one block alone (feature `testkit`): it is hosted by a real [`Executor`], is fed frames, and what it sends is
+//! caught. Everything that happens is written down as a *story*, one line a signal, which a golden test compares with a
+//! text file:
+//!
+//! ```text
+//! # a heading
+//! at 0 ms
+//! 1/Driver/0 says ApiConnectRequest { waiting: 1, … }
+//!     1/Driver/0 is told ApiConnectConfirm { waiting: 1, … }
+//! at 1500 ms
+//!     1/Coordinator/0 is told ApiFailedOrder { api: 145, incarnation: 7 }
+//! ```
+//! Indented lines are what the block did: with the signal above them, or by itself when a timer was due. All blocks but
+//! the one under test are elsewhere, every node is connected.
+
+use crate::context::{Context, LogEntry};
+use crate::executor::{Executor, Host, Origin, Prefetch, Rejected};
+use crate::outbox::{LaneId, Outbox, Routes};
+use crate::timers::Tick;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use std::path::Path;
+use vinga_base::{NodeId, View};
+use vinga_wire::frame::Frames;
+use vinga_wire::{
+    Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold, dictionary, epoch, handshake, info,
+    membership,
+};
+use zerocopy::IntoBytes;
+
+/// How a block is begun: `Block::start`.
+pub type Start<B> = fn(&mut B, &mut Context<'_>);
+
+/// How a block handles a signal: `Block::handle`.
+pub type Handle<B> = fn(&mut B, &mut Context<'_>, &Frame<'_>);
+
+/// Threads of the pretended node; drivers up to this instance can be sent to.
+const THREADS: u16 = 8;
+/// Instances of each block of the pretended node.
+const INSTANCES: u16 = 64;
+/// Where all blocks but the one under test are.
+const ELSEWHERE: u16 = 1;
+
+/// The only block of its thread.
+struct Alone<B> {
+    block: B,
+    address: Address,
+    start: Start<B>,
+    handle: Handle<B>,
+}
+
+impl<B> Host for Alone<B> {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        (self.start)(&mut self.block, &mut cx.for_block(self.address));
+    }
+
+    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
+
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        (self.handle)(&mut self.block, cx, frame);
+        if frame.signal() == Some(SignalNumber::NodeFailedOrder)
+            && let Some((order, _)) = frame.head::<membership::NodeFailedOrder>()
+        {
+            cx.enter_view(View(order.view.get()));
+        }
+    }
+
+    fn slice(&mut self, _: &mut Context<'_>) -> bool {
+        false
+    }
+}
+
+/// A signal that the block under test has sent.
+pub struct Sent {
+    bytes: Vec<u8>,
+}
+
+impl Sent {
+    /// The frame.
+    pub fn frame(&self) -> Frame<'_> {
+        Frame::first(&self.bytes).ok().flatten().expect("a whole frame was caught")
+    }
+
+    /// Which signal it is.
+    pub fn signal(&self) -> SignalNumber {
+        self.frame().signal().expect("a block sends known signals")
+    }
+
+    /// To whom it goes.
+    pub fn receiver(&self) -> Address {
+        self.frame().receiver()
+    }
+}
+
+/// See the head of this file.
+pub struct Harness<B> {
+    executor: Executor<Alone<B>>,
+    address: Address,
+    now: Tick,
+    told: Option<Tick>,
+    sent: Vec<Sent>,
+    story: String,
+}
+
+impl<B> Harness<B> {
+    /// Hosts a block at an address and starts it.
+    pub fn new(address: Address, seed: u64, block: B, start: Start<B>, handle: Handle<B>) -> Self {
+        let mut routes = Routes::new(address.node(), 0);
+        for number in 0..=u8::MAX {
+            let Some(block) = BlockNumber::from_number(number) else { continue };
+            if block == BlockNumber::Driver {
+                continue;
+            }
+            for instance in 0..INSTANCES {
+                let is_own = Address::new(address.node(), block, instance) == address;
+                routes.add_instance(block, if is_own { 0 } else { ELSEWHERE });
+            }
+        }
+        for node in (1..=u8::MAX).map(NodeId).filter(|&node| node != address.node()) {
+            routes.set_node(node, Some(LaneId::thread(ELSEWHERE)));
+        }
+        let outbox = Outbox::new(routes, THREADS, usize::MAX);
+        let host = Alone { block, address, start, handle };
+        let mut executor = Executor::new(address.node(), host, outbox, seed, Tick(0));
+        executor.collect_probes();
+        let mut harness =
+            Harness { executor, address, now: Tick(0), told: None, sent: Vec::new(), story: String::new() };
+        harness.catch();
+        harness
+    }
+
+    /// Sends the block a signal whose body `write` appends. An API node's signal is checked as a node checks it.
+    ///
+    /// # Errors
+    /// An API node may not send this; the block has not seen it.
+    pub fn send(
+        &mut self,
+        sender: Address,
+        signal: SignalNumber,
+        write: impl FnOnce(&mut FrameWriter<'_>),
+    ) -> Result<(), Rejected> {
+        let mut bytes = Vec::new();
+        let mut writer = FrameWriter::begin(&mut bytes, signal, 0, self.address, sender, 0);
+        write(&mut writer);
+        drop(writer);
+        self.tell_time();
+        let frame = Frame::first(&bytes).ok().flatten().expect("a whole frame was written");
+        writeln!(self.story, "{sender} says {}", describe(&frame)).expect("a string takes all");
+        let origin = match sender.block() {
+            Some(BlockNumber::Api) => Origin::Api(sender.node()),
+            _ => Origin::Node,
+        };
+        let fed = self.executor.feed(&bytes, origin);
+        self.catch();
+        fed.map(|_| ())
+    }
+
+    /// Lets a span of time go by; timers run when they are due.
+    pub fn advance(&mut self, span: Tick) {
+        let end = self.now + span;
+        loop {
+            let due = self.executor.next_due().filter(|&due| due <= end);
+            self.now = due.unwrap_or(end).max(self.now);
+            self.executor.begin_turn(self.now);
+            self.executor.finish_turn();
+            self.catch();
+            if due.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Lets a span of time go by in which the thread does not run: timers are late.
+    pub fn stall(&mut self, span: Tick) {
+        self.now = self.now + span;
+        self.executor.begin_turn(self.now);
+        self.executor.finish_turn();
+        self.catch();
+    }
+
+    /// The tick of this turn.
+    pub fn now(&self) -> Tick {
+        self.now
+    }
+
+    /// What was sent since the last call, in order for each thread of receivers.
+    pub fn take_sent(&mut self) -> Vec<Sent> {
+        core::mem::take(&mut self.sent)
+    }
+
+    /// The block.
+    pub fn block(&self) -> &B {
+        &self.executor.host().block
+    }
+
+    /// Whether the block has met a probe.
+    pub fn has_met(&self, probe: &str) -> bool {
+        self.executor.probes().any(|name| name == probe)
+    }
+
+    /// Writes a heading into the story.
+    pub fn heading(&mut self, text: &str) {
+        writeln!(self.story, "# {text}").expect("a string takes all");
+    }
+
+    /// The story so far.
+    pub fn story(&self) -> &str {
+        &self.story
+    }
+
+    fn tell_time(&mut self) {
+        if self.told != Some(self.now) {
+            self.told = Some(self.now);
+            writeln!(self.story, "at {} ms", self.now.0 / 1000).expect("a string takes all");
+        }
+    }
+
+    /// Takes what the block has sent and logged.
+    fn catch(&mut self) {
+        let lanes = [LaneId::DRIVER].into_iter().chain((0..THREADS).map(LaneId::thread));
+        let mut caught = Vec::new();
+        for lane in lanes {
+            caught.append(self.executor.outbox().lane_mut(lane));
+        }
+        let log = self.executor.take_log();
+        if caught.is_empty() && log.is_empty() {
+            return;
+        }
+        self.tell_time();
+        for LogEntry { level, text, .. } in log {
+            writeln!(self.story, "    log, {level:?}: {text}").expect("a string takes all");
+        }
+        for frame in Frames(&caught) {
+            writeln!(self.story, "    {} is told {}", frame.receiver(), describe(&frame))
+                .expect("a string takes all");
+            let bytes = [frame.header.as_bytes(), frame.body].concat();
+            self.sent.push(Sent { bytes });
+        }
+    }
+}
+
+/// Compares a story with a file; with `BLESS=1` in the environment it writes the file instead.
+pub fn check_golden(path: &Path, story: &str) {
+    if std::env::var_os("BLESS").is_some_and(|value| value == "1") {
+        std::fs::create_dir_all(path.parent().expect("a file is in a folder"))
+            .expect("the folder can be made");
+        std::fs::write(path, story).expect("the golden file can be written");
+        return;
+    }
+    let golden = std::fs::read_to_string(path)
+        .unwrap_or_else(|error| panic!("{}: {error}; BLESS=1 writes it", path.display()));
+    for (number, (now, then)) in story.lines().zip(golden.lines()).enumerate() {
+        let line = number + 1;
+        assert_eq!(now, then, "{}:{line} tells another story; BLESS=1 accepts the new one", path.display());
+    }
+    assert_eq!(story, golden, "{}: one story is longer; BLESS=1 accepts the new one", path.display());
+}
+
+/// A signal as a line of text: its name and its body, as far as this file knows it.
+pub fn describe(frame: &Frame<'_>) -> String {
+    let Some(signal) = frame.signal() else {
+        return format!("signal {} ({} bytes)", frame.header.number.get(), frame.body.len());
+    };
+    match describe_body(signal, frame) {
+        Some(body) => format!("{signal:?} {body}"),
+        None => format!("{signal:?} ({} bytes)", frame.body.len()),
+    }
+}
+
+fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
+    macro_rules! cold {
+        ($body:ty) => {
+            cold::read::<$body>(frame).map(|body| fields(format!("{body:?}")))
+        };
+    }
+    use SignalNumber as S;
+    match signal {
+        S::HelloRequest => cold!(handshake::HelloRequest),
+        S::HelloConfirm => cold!(handshake::HelloConfirm),
+        S::ApiConnectRequest => cold!(membership::ApiConnectRequest),
+        S::ApiConnectConfirm => cold!(membership::ApiConnectConfirm),
+        S::ApiConnectRefuse => cold!(membership::ApiConnectRefuse),
+        S::ApiDisconnectedReport
+        | S::ApiConnectionClosedOrder
+        | S::ApiConnectionClosedConfirm
+        | S::ApiFailedOrder
+        | S::ApiFailedConfirm => {
+            let (body, _) = frame.head::<membership::ApiNodeBody>()?;
+            Some(format!("{{ api: {}, incarnation: {} }}", body.api, body.incarnation))
+        }
+        S::HeartbeatRequest | S::HeartbeatConfirm => {
+            let (body, _) = frame.head::<membership::HeartbeatBody>()?;
+            Some(format!("{{ epoch: {}, view: {} }}", body.epoch, body.view))
+        }
+        S::NodeFailedOrder => {
+            let (body, _) = frame.head::<membership::NodeFailedOrder>()?;
+            let (node, incarnation, view) = (body.node, body.incarnation, body.view);
+            Some(format!("{{ node: {node}, incarnation: {incarnation}, view: {view} }}"))
+        }
+        S::CloseConnectionOrder => {
+            let (body, _) = frame.head::<membership::CloseConnectionOrder>()?;
+            Some(format!("{{ api: {}, reason: {}, signal: {} }}", body.api, body.reason, body.signal))
+        }
+        S::EpochOrder => {
+            let (body, _) = frame.head::<epoch::EpochOrder>()?;
+            Some(format!("{{ epoch: {} }}", body.epoch))
+        }
+        S::CreateTableRequest => cold!(dictionary::CreateTableRequest),
+        S::DropTableRequest | S::DescribeTableRequest => cold!(dictionary::NamedTableRequest),
+        S::CreateTableConfirm | S::DescribeTableConfirm => cold!(dictionary::TableConfirm),
+        S::DropTableConfirm => cold!(dictionary::DropTableConfirm),
+        S::HelloRefuse | S::CreateTableRefuse | S::DropTableRefuse | S::DescribeTableRefuse => {
+            cold!(handshake::Refusal)
+        }
+        S::ListTablesRequest => cold!(dictionary::ListTablesRequest),
+        S::ListTablesConfirm => cold!(dictionary::ListTablesConfirm),
+        S::TableAddRequest => cold!(dictionary::TableAddRequest),
+        S::TableAddConfirm
+        | S::TableStopRequest
+        | S::TableStopConfirm
+        | S::TableRemoveRequest
+        | S::TableRemoveConfirm => cold!(dictionary::TableBody),
+        S::TableAddRefuse => cold!(dictionary::TableAddRefuse),
+        S::InfoRequest => cold!(info::InfoRequest),
+        S::InfoConfirm => cold!(info::InfoConfirm),
+        // Bodies with sections of row data, and timers, are told by their length.
+        S::KeyReadRequest
+        | S::KeyReadConfirm
+        | S::KeyReadRefuse
+        | S::TransactionRequest
+        | S::TransactionConfirm
+        | S::TransactionRefuse
+        | S::TransactionRowReport
+        | S::OutcomeRequest
+        | S::OutcomeConfirm
+        | S::OutcomesSeenOrder
+        | S::PrepareRequest
+        | S::PrepareConfirm
+        | S::PrepareRefuse
+        | S::CommitRequest
+        | S::CommitConfirm
+        | S::AbortRequest
+        | S::AbortConfirm
+        | S::CompleteOrder
+        | S::MarkersDropOrder
+        | S::UnlockOrder
+        | S::ScanOpenRequest
+        | S::ScanNextRequest
+        | S::ScanCloseOrder
+        | S::ScanConfirm
+        | S::ScanRefuse
+        | S::TimerReport => None,
+    }
+}
+
+/// A struct's `Debug` form without its name: the signal's name says as much.
+fn fields(debug: String) -> String {
+    match debug.find('{') {
+        Some(at) => String::from(&debug[at..]),
+        None => debug,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISTRIBUTION: Address = Address::new(NodeId(1), BlockNumber::Distribution, 0);
+    const DRIVER: Address = Address::new(NodeId(1), BlockNumber::Driver, 2);
+    const API: Address = Address::new(NodeId(200), BlockNumber::Api, 0);
+
+    /// Answers a heartbeat, now and once more a little later.
+    struct Echo;
+
+    fn start(_: &mut Echo, cx: &mut Context<'_>) {
+        cx.send_after(Tick::from_millis(5), 0);
+    }
+
+    fn handle(_: &mut Echo, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let to = if frame.signal() == Some(SignalNumber::TimerReport) { DRIVER } else { frame.sender() };
+        let body = membership::HeartbeatBody { epoch: 3.into(), view: cx.view().0.into() };
+        cx.frame(SignalNumber::HeartbeatConfirm, to).put(&body);
+        cx.probe("echoed");
+    }
+
+    #[test]
+    fn a_story_is_told_in_order() {
+        let mut harness = Harness::new(DISTRIBUTION, 1, Echo, start, handle);
+        harness.heading("two echoes");
+        assert!(harness.send(API, SignalNumber::EpochOrder, |_| ()).is_err());
+        assert!(!harness.has_met("echoed"));
+        harness
+            .send(DRIVER, SignalNumber::ApiFailedOrder, |writer| {
+                writer.put(&membership::ApiNodeBody::new(NodeId(200), vinga_base::Incarnation(7)));
+            })
+            .unwrap();
+        harness.advance(Tick::from_millis(7));
+        let sent = harness.take_sent();
+        assert_eq!((sent[1].signal(), sent[1].receiver()), (SignalNumber::HeartbeatConfirm, DRIVER));
+        assert_eq!(
+            harness.story(),
+            "# two echoes\n\
+             at 0 ms\n\
+             200/Api/0 says EpochOrder (0 bytes)\n\
+             1/Driver/2 says ApiFailedOrder { api: 200, incarnation: 7 }\n    \
+             1/Driver/2 is told HeartbeatConfirm { epoch: 3, view: 1 }\n\
+             at 5 ms\n    \
+             1/Driver/2 is told HeartbeatConfirm { epoch: 3, view: 1 }\n"
+        );
+        assert_eq!(harness.now(), Tick::from_millis(7));
+    }
+}
