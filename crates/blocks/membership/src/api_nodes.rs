@@ -1,0 +1,178 @@
+//! The table of API node ids: what is known of each.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::Tick;
+use vinga_wire::Address;
+use vinga_wire::membership::ApiConnectRequest;
+
+/// One life of an API node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Life {
+    /// Which one.
+    pub incarnation: Incarnation,
+    /// What its further connections must know. Never 0.
+    pub ticket: u64,
+}
+
+/// A connection that waits to be admitted.
+#[derive(Debug)]
+pub struct Candidate {
+    /// The driver that asks, and is answered.
+    pub driver: Address,
+    /// What it asked.
+    pub request: ApiConnectRequest,
+}
+
+impl Candidate {
+    /// The incarnation that it belongs to.
+    pub fn incarnation(&self) -> Incarnation {
+        Incarnation(self.request.incarnation)
+    }
+}
+
+/// Who connects when an id's connections have been closed.
+#[derive(Debug)]
+pub enum Next {
+    /// Nobody so far.
+    Nobody,
+    /// The same life; one candidate for each of its connections, so at most as many as it may have.
+    SameLife(Vec<Candidate>),
+    /// A newer life of the node with this id: the present one will not come back.
+    NewLife(Candidate),
+}
+
+/// What happens to an id. See the picture in the crate's head.
+#[derive(Debug)]
+pub enum State {
+    /// Nobody has it, nothing of an earlier owner is left anywhere.
+    Free,
+    /// Alive.
+    Connected {
+        life: Life,
+        /// The drivers that serve its connections. Never empty.
+        drivers: BTreeSet<Address>,
+        /// When it was last heard of.
+        heard: Tick,
+    },
+    /// All its connections are being closed.
+    Disconnecting {
+        life: Life,
+        /// Drivers that have not reported yet. Never empty.
+        awaited: BTreeSet<Address>,
+        since: Tick,
+        next: Next,
+    },
+    /// The blocks have been told that its connections are closed.
+    Closing {
+        life: Life,
+        /// Blocks that have not confirmed yet. Never empty.
+        awaited: BTreeSet<Address>,
+        next: Next,
+    },
+    /// It may come back until the grace time of this number is over.
+    Closed { life: Life, grace: u64 },
+    /// Declared failed; the blocks forget it.
+    Failing {
+        incarnation: Incarnation,
+        /// Blocks that have not confirmed yet. Never empty.
+        awaited: BTreeSet<Address>,
+        /// Who has the id next.
+        successor: Option<Candidate>,
+    },
+}
+
+/// The state of an id in one word, for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Alive.
+    Connected,
+    /// Its connections are being closed.
+    Disconnecting,
+    /// What can't go on without it is being ended.
+    Closing,
+    /// It may still come back.
+    Closed,
+    /// It is being forgotten.
+    Failing,
+}
+
+/// All ids that API nodes may have.
+pub struct ApiNodes {
+    first: NodeId,
+    states: Vec<State>,
+    max: usize,
+}
+
+impl ApiNodes {
+    /// The ids from `first` to 255, of which `max` may be in use.
+    pub fn new(first: NodeId, max: u8) -> Self {
+        assert!(first.0 > 0, "0 means no node");
+        let states = (first.0..=u8::MAX).map(|_| State::Free).collect();
+        ApiNodes { first, states, max: usize::from(max) }
+    }
+
+    /// All ids.
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (self.first.0..=u8::MAX).map(NodeId)
+    }
+
+    /// The lowest id.
+    pub fn first(&self) -> NodeId {
+        self.first
+    }
+
+    /// How many may be in use.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Whether no more may be taken.
+    pub fn is_full(&self) -> bool {
+        self.iter().count() >= self.max
+    }
+
+    /// An id that nobody has.
+    pub fn free_id(&self) -> Option<NodeId> {
+        self.ids().find(|&id| matches!(self.get(id), Some(State::Free)))
+    }
+
+    fn index(&self, id: NodeId) -> Option<usize> {
+        id.0.checked_sub(self.first.0).map(usize::from)
+    }
+
+    /// The state of an id; `None` if it is not one of an API node.
+    pub fn get(&self, id: NodeId) -> Option<&State> {
+        self.states.get(self.index(id)?)
+    }
+
+    /// The state of an id, to change it; `None` if it is not one of an API node.
+    pub fn get_mut(&mut self, id: NodeId) -> Option<&mut State> {
+        let index = self.index(id)?;
+        self.states.get_mut(index)
+    }
+
+    /// Takes the state out to make the next one of it; the id is free meanwhile.
+    pub fn take(&mut self, id: NodeId) -> State {
+        let state = self.get_mut(id).expect("it is the id of an API node");
+        core::mem::replace(state, State::Free)
+    }
+
+    /// Sets the state of an id.
+    pub fn set(&mut self, id: NodeId, state: State) {
+        *self.get_mut(id).expect("it is the id of an API node") = state;
+    }
+
+    /// Those in use.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, Incarnation, Phase)> {
+        self.ids().zip(&self.states).filter_map(|(id, state)| match state {
+            State::Free => None,
+            State::Connected { life, .. } => Some((id, life.incarnation, Phase::Connected)),
+            State::Disconnecting { life, .. } => Some((id, life.incarnation, Phase::Disconnecting)),
+            State::Closing { life, .. } => Some((id, life.incarnation, Phase::Closing)),
+            State::Closed { life, .. } => Some((id, life.incarnation, Phase::Closed)),
+            State::Failing { incarnation, .. } => Some((id, *incarnation, Phase::Failing)),
+        })
+    }
+}

@@ -1,0 +1,230 @@
+//! The way down from *Connected*: connections are closed, blocks end what can't go on, the grace time runs, the life is
+//! declared failed and forgotten.
+
+use crate::api_nodes::{Candidate, Life, Next, State};
+use crate::{Membership, Timer};
+use alloc::collections::BTreeSet;
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::{Context, LogLevel};
+use vinga_wire::membership::{ApiNodeBody, CloseConnectionOrder};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16};
+
+impl Membership {
+    /// A driver has closed all connections of the API node that it served, because one of them broke or by order. That
+    /// includes those that it has asked for and that wait.
+    pub(crate) fn on_api_disconnected_report(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let (body, _) = frame.head::<ApiNodeBody>()?;
+        let (api, incarnation) = (NodeId(body.api), Incarnation(body.incarnation.get()));
+        match self.api_nodes.get_mut(api) {
+            Some(State::Connected { life, drivers, .. }) if life.incarnation == incarnation => {
+                cx.log(
+                    LogLevel::Info,
+                    format_args!("a connection of API node {api} has broken: all are closed"),
+                );
+                drivers.remove(&frame.sender());
+                self.enter_disconnecting(cx, &close_order(api, ErrorCode::ConnectionLost, 0));
+            }
+            Some(State::Disconnecting { life, awaited, next, .. }) if life.incarnation == incarnation => {
+                next.forget_driver(cx, frame.sender());
+                awaited.remove(&frame.sender());
+                if awaited.is_empty() {
+                    self.enter_closing(cx, api);
+                }
+            }
+            Some(State::Closing { life, next, .. }) if life.incarnation == incarnation => {
+                next.forget_driver(cx, frame.sender());
+            }
+            Some(
+                State::Free
+                | State::Connected { .. }
+                | State::Disconnecting { .. }
+                | State::Closing { .. }
+                | State::Closed { .. }
+                | State::Failing { .. },
+            )
+            | None => cx.probe("late report of a broken connection"),
+        }
+        Some(())
+    }
+
+    /// A block on another thread than the API node's connections wants it closed: the driver there has passed the order on.
+    pub(crate) fn on_close_connection_order(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let (order, _) = frame.head::<CloseConnectionOrder>()?;
+        if let Some(State::Connected { .. }) = self.api_nodes.get(NodeId(order.api)) {
+            self.enter_disconnecting(cx, order);
+        }
+        Some(())
+    }
+
+    /// From *Connected*: orders every driver to close what it has of this API node, and waits for those that are known
+    /// to have something.
+    pub(crate) fn enter_disconnecting(&mut self, cx: &mut Context<'_>, order: &CloseConnectionOrder) {
+        let api = NodeId(order.api);
+        let State::Connected { life, drivers, .. } = self.api_nodes.take(api) else {
+            unreachable!("only a connected API node is disconnected")
+        };
+        for &driver in &self.settings.drivers {
+            cx.frame(SignalNumber::CloseConnectionOrder, driver).put(order);
+        }
+        let is_closed = drivers.is_empty();
+        let state = State::Disconnecting { life, awaited: drivers, since: cx.now(), next: Next::Nobody };
+        self.api_nodes.set(api, state);
+        if is_closed {
+            self.enter_closing(cx, api);
+        }
+    }
+
+    /// From *Disconnecting*: nothing more comes from the API node, and what has come was passed on.
+    pub(crate) fn enter_closing(&mut self, cx: &mut Context<'_>, api: NodeId) {
+        let State::Disconnecting { life, next, .. } = self.api_nodes.take(api) else {
+            unreachable!("connections are closed before blocks are told")
+        };
+        let awaited = self.tell_blocks(cx, SignalNumber::ApiConnectionClosedOrder, api, life.incarnation);
+        let is_confirmed = awaited.is_empty();
+        self.api_nodes.set(api, State::Closing { life, awaited, next });
+        if is_confirmed {
+            self.enter_closed(cx, api);
+        }
+    }
+
+    pub(crate) fn on_api_connection_closed_confirm(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let (body, _) = frame.head::<ApiNodeBody>()?;
+        let api = NodeId(body.api);
+        if let Some(State::Closing { life, awaited, .. }) = self.api_nodes.get_mut(api)
+            && is_meant(body, life.incarnation)
+            && awaited.remove(&frame.sender())
+            && awaited.is_empty()
+        {
+            self.enter_closed(cx, api);
+        }
+        Some(())
+    }
+
+    /// From *Closing*: nothing is under way for the API node any more. Who waits may connect, else the grace time runs.
+    fn enter_closed(&mut self, cx: &mut Context<'_>, api: NodeId) {
+        let State::Closing { life, next, .. } = self.api_nodes.take(api) else {
+            unreachable!("blocks are asked before all of them have confirmed")
+        };
+        match next {
+            Next::Nobody => {
+                self.graces += 1;
+                self.api_nodes.set(api, State::Closed { life, grace: self.graces });
+                cx.send_after(
+                    self.settings.reconnect_grace,
+                    Timer::Grace { api, grace: self.graces }.token(),
+                );
+            }
+            Next::SameLife(candidates) => self.begin_connected(cx, api, life, candidates),
+            Next::NewLife(candidate) => self.enter_failing(cx, api, life.incarnation, Some(candidate)),
+        }
+    }
+
+    pub(crate) fn on_grace_over(&mut self, cx: &mut Context<'_>, api: NodeId, over: u64) {
+        if let Some(&State::Closed { life: Life { incarnation, .. }, grace }) = self.api_nodes.get(api)
+            && grace == over
+        {
+            self.enter_failing(cx, api, incarnation, None);
+        }
+    }
+
+    /// This life is over, everybody forgets it.
+    pub(crate) fn enter_failing(
+        &mut self,
+        cx: &mut Context<'_>,
+        api: NodeId,
+        incarnation: Incarnation,
+        successor: Option<Candidate>,
+    ) {
+        cx.log(LogLevel::Info, format_args!("API node {api} is declared failed, incarnation {incarnation}"));
+        let awaited = self.tell_blocks(cx, SignalNumber::ApiFailedOrder, api, incarnation);
+        let is_forgotten = awaited.is_empty();
+        self.api_nodes.set(api, State::Failing { incarnation, awaited, successor });
+        if is_forgotten {
+            self.enter_free(cx, api);
+        }
+    }
+
+    pub(crate) fn on_api_failed_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (body, _) = frame.head::<ApiNodeBody>()?;
+        let api = NodeId(body.api);
+        if let Some(State::Failing { incarnation, awaited, .. }) = self.api_nodes.get_mut(api)
+            && is_meant(body, *incarnation)
+            && awaited.remove(&frame.sender())
+            && awaited.is_empty()
+        {
+            self.enter_free(cx, api);
+        }
+        Some(())
+    }
+
+    /// From *Failing*: nothing is left of the API node anywhere.
+    fn enter_free(&mut self, cx: &mut Context<'_>, api: NodeId) {
+        let State::Failing { successor, .. } = self.api_nodes.take(api) else {
+            unreachable!("an id is freed when its owner is forgotten")
+        };
+        if let Some(candidate) = successor {
+            self.begin_life(cx, api, candidate);
+        }
+    }
+
+    /// A data node has failed: what it owed about this API node is not awaited any more.
+    pub(crate) fn go_on_without(&mut self, cx: &mut Context<'_>, api: NodeId, node: NodeId) {
+        let Some(state) = self.api_nodes.get_mut(api) else { return };
+        if let State::Closing { awaited, .. } | State::Failing { awaited, .. } = state {
+            awaited.retain(|block| block.node() != node);
+        }
+        match state {
+            State::Closing { awaited, .. } if awaited.is_empty() => {
+                cx.probe("closing goes on without a failed data node");
+                self.enter_closed(cx, api);
+            }
+            State::Failing { awaited, .. } if awaited.is_empty() => {
+                cx.probe("forgetting goes on without a failed data node");
+                self.enter_free(cx, api);
+            }
+            State::Free
+            | State::Connected { .. }
+            | State::Disconnecting { .. }
+            | State::Closing { .. }
+            | State::Closed { .. }
+            | State::Failing { .. } => {}
+        }
+    }
+
+    /// Tells all blocks about an API node and says who has to confirm it.
+    fn tell_blocks(
+        &self,
+        cx: &mut Context<'_>,
+        signal: SignalNumber,
+        api: NodeId,
+        incarnation: Incarnation,
+    ) -> BTreeSet<Address> {
+        for &block in &self.settings.blocks {
+            cx.frame(signal, block).put(&ApiNodeBody::new(api, incarnation));
+        }
+        self.settings.blocks.iter().copied().collect()
+    }
+}
+
+/// An order to close an API node's connections; `signal` is the number of the one that was wrong, 0 if none was.
+pub fn close_order(api: NodeId, reason: ErrorCode, signal: u16) -> CloseConnectionOrder {
+    CloseConnectionOrder { api: api.0, unused: 0, reason: U16::new(reason as u16), signal: U16::new(signal) }
+}
+
+/// Whether a confirm is about this life. A coordinator knows of an incarnation what stands in transaction ids: its low 16
+/// bits. That is enough, for each order is confirmed by everybody before the next one about the same id goes out.
+fn is_meant(body: &ApiNodeBody, incarnation: Incarnation) -> bool {
+    body.incarnation.get() as u16 == incarnation.0 as u16
+}

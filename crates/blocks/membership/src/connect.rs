@@ -1,0 +1,233 @@
+//! Who may connect.
+
+use crate::Membership;
+use crate::api_nodes::{Candidate, Life, Next, State};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::{Context, LogLevel};
+use vinga_wire::handshake::CONNECTIONS_MAX;
+use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
+
+const DECLARED_FAILED: &str =
+    "this incarnation of the client is not known any more: begin a new one, with ticket 0";
+
+impl Membership {
+    pub(crate) fn on_api_connect_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let request: ApiConnectRequest = cold::read(frame)?;
+        let candidate = Candidate { driver: frame.sender(), request };
+        let request = &candidate.request;
+        if request.connection >= CONNECTIONS_MAX {
+            let detail =
+                format!("connection {}; 0 to {} are allowed", request.connection, CONNECTIONS_MAX - 1);
+            refuse(cx, &candidate, ErrorCode::BadHandshake, detail);
+        } else if request.ticket != 0 {
+            self.on_same_life(cx, candidate);
+        } else if request.node != 0 {
+            self.on_new_life(cx, NodeId(request.node), candidate);
+        } else {
+            match self.api_nodes.free_id() {
+                Some(api) if !self.api_nodes.is_full() => self.begin_life(cx, api, candidate),
+                Some(_) | None => self.refuse_full(cx, &candidate),
+            }
+        }
+        Some(())
+    }
+
+    /// A new life that wants a certain id.
+    fn on_new_life(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
+        let incarnation = candidate.incarnation();
+        let is_full = self.api_nodes.is_full();
+        let Some(state) = self.api_nodes.get_mut(api) else {
+            let first = self.api_nodes.first();
+            let detail = format!("node id {api} is not one of a client; these are {first} to 255");
+            return refuse(cx, &candidate, ErrorCode::NoFreeNodeId, detail);
+        };
+        match state {
+            State::Free if is_full => self.refuse_full(cx, &candidate),
+            State::Free => self.begin_life(cx, api, candidate),
+            State::Connected { life, .. } => {
+                let detail = format!("node {api} is connected, incarnation {}", life.incarnation);
+                refuse(cx, &candidate, ErrorCode::NodeIdInUse, detail);
+            }
+            State::Disconnecting { life, next, .. } | State::Closing { life, next, .. } => {
+                if incarnation <= life.incarnation {
+                    let known = life.incarnation;
+                    return refuse_older(cx, api, known, &candidate);
+                }
+                cx.probe("newer life waits for the older to close");
+                next.supersede(cx, api, candidate);
+            }
+            &mut State::Closed { life, .. } => {
+                if incarnation <= life.incarnation {
+                    return refuse_older(cx, api, life.incarnation, &candidate);
+                }
+                cx.probe("newer life ends the grace time of the older");
+                self.enter_failing(cx, api, life.incarnation, Some(candidate));
+            }
+            State::Failing { incarnation: known, successor, .. } => {
+                if incarnation <= *known {
+                    let known = *known;
+                    return refuse_older(cx, api, known, &candidate);
+                }
+                cx.probe("newer life waits for the older to be forgotten");
+                match successor.take() {
+                    None => *successor = Some(candidate),
+                    Some(present) => *successor = Some(newer(cx, api, present, candidate)),
+                }
+            }
+        }
+    }
+
+    /// A further connection of a life that was admitted, or the first after its connections broke.
+    fn on_same_life(&mut self, cx: &mut Context<'_>, candidate: Candidate) {
+        let api = NodeId(candidate.request.node);
+        let named = Life { incarnation: candidate.incarnation(), ticket: candidate.request.ticket };
+        match self.api_nodes.get_mut(api) {
+            Some(State::Connected { life, drivers, heard }) if *life == named => {
+                drivers.insert(candidate.driver);
+                *heard = cx.now();
+                self.confirm(cx, api, named, &candidate);
+            }
+            Some(State::Disconnecting { life, next, .. } | State::Closing { life, next, .. })
+                if *life == named =>
+            {
+                cx.probe("same life waits for its connections to close");
+                next.same_life(cx, api, candidate);
+            }
+            Some(State::Closed { life, .. }) if *life == named => {
+                self.begin_connected(cx, api, named, vec![candidate]);
+            }
+            Some(
+                State::Free
+                | State::Connected { .. }
+                | State::Disconnecting { .. }
+                | State::Closing { .. }
+                | State::Closed { .. }
+                | State::Failing { .. },
+            )
+            | None => refuse(cx, &candidate, ErrorCode::UnknownOutcome, DECLARED_FAILED.to_string()),
+        }
+    }
+
+    /// Gives a free id to a new life.
+    pub(crate) fn begin_life(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
+        let life = Life { incarnation: candidate.incarnation(), ticket: cx.random().u64(1..) };
+        cx.log(
+            LogLevel::Info,
+            format_args!("API node {api} has connected, incarnation {}", life.incarnation),
+        );
+        self.begin_connected(cx, api, life, vec![candidate]);
+    }
+
+    /// Makes a life connected by these connections, one at least.
+    pub(crate) fn begin_connected(
+        &mut self,
+        cx: &mut Context<'_>,
+        api: NodeId,
+        life: Life,
+        candidates: Vec<Candidate>,
+    ) {
+        let drivers: BTreeSet<Address> = candidates.iter().map(|c| c.driver).collect();
+        assert!(!drivers.is_empty(), "who is connected has a connection");
+        self.api_nodes.set(api, State::Connected { life, drivers, heard: cx.now() });
+        for candidate in &candidates {
+            self.confirm(cx, api, life, candidate);
+        }
+    }
+
+    fn confirm(&self, cx: &mut Context<'_>, api: NodeId, life: Life, candidate: &Candidate) {
+        let body = ApiConnectConfirm {
+            waiting: candidate.request.waiting,
+            api: api.0,
+            ticket: life.ticket,
+            topology: self.settings.topology.clone(),
+        };
+        cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, candidate.driver), &body);
+    }
+
+    fn refuse_full(&self, cx: &mut Context<'_>, candidate: &Candidate) {
+        let detail = format!("{} clients are connected or may still come back", self.api_nodes.max());
+        refuse(cx, candidate, ErrorCode::NoFreeNodeId, detail);
+    }
+}
+
+impl Next {
+    /// A connection of the present life wants to come back.
+    fn same_life(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
+        match self {
+            Next::Nobody => *self = Next::SameLife(vec![candidate]),
+            Next::SameLife(waiting) => {
+                let connection = candidate.request.connection;
+                match waiting.iter_mut().find(|c| c.request.connection == connection) {
+                    Some(place) => {
+                        let replaced = core::mem::replace(place, candidate);
+                        refuse_replaced(cx, api, &replaced);
+                    }
+                    None => waiting.push(candidate),
+                }
+            }
+            Next::NewLife(_) => {
+                refuse(cx, &candidate, ErrorCode::UnknownOutcome, DECLARED_FAILED.to_string());
+            }
+        }
+    }
+
+    /// The present life's connections through this driver are closed, those that wait too.
+    pub(crate) fn forget_driver(&mut self, cx: &mut Context<'_>, driver: Address) {
+        let Next::SameLife(waiting) = self else { return };
+        for gone in waiting.extract_if(.., |candidate| candidate.driver == driver) {
+            cx.probe("waiting connection was closed with its life");
+            refuse(cx, &gone, ErrorCode::ConnectionLost, String::new());
+        }
+        if waiting.is_empty() {
+            *self = Next::Nobody;
+        }
+    }
+
+    /// A newer life wants the id.
+    fn supersede(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
+        *self = Next::NewLife(match core::mem::replace(self, Next::Nobody) {
+            Next::Nobody => candidate,
+            Next::SameLife(waiting) => {
+                for older in &waiting {
+                    refuse(cx, older, ErrorCode::UnknownOutcome, DECLARED_FAILED.to_string());
+                }
+                candidate
+            }
+            Next::NewLife(present) => newer(cx, api, present, candidate),
+        });
+    }
+}
+
+/// Of two that wait for the same id the newer life stays; of two connections of one life the later.
+fn newer(cx: &mut Context<'_>, api: NodeId, present: Candidate, candidate: Candidate) -> Candidate {
+    if candidate.incarnation() < present.incarnation() {
+        refuse_older(cx, api, present.incarnation(), &candidate);
+        return present;
+    }
+    refuse_replaced(cx, api, &present);
+    candidate
+}
+
+fn refuse_replaced(cx: &mut Context<'_>, api: NodeId, candidate: &Candidate) {
+    let detail = format!("a later connection of node {api} has taken its place");
+    refuse(cx, candidate, ErrorCode::NodeIdInUse, detail);
+}
+
+fn refuse_older(cx: &mut Context<'_>, api: NodeId, known: Incarnation, candidate: &Candidate) {
+    let detail = format!(
+        "incarnation {} of node {api} is not newer than {known}, which is known",
+        candidate.request.incarnation
+    );
+    refuse(cx, candidate, ErrorCode::NodeIdInUse, detail);
+}
+
+fn refuse(cx: &mut Context<'_>, candidate: &Candidate, code: ErrorCode, detail: String) {
+    let body = ApiConnectRefuse { waiting: candidate.request.waiting, code: code as u16, detail };
+    cold::write(&mut cx.frame(SignalNumber::ApiConnectRefuse, candidate.driver), &body);
+}

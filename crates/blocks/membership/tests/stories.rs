@@ -1,0 +1,242 @@
+//! Golden stories: what membership says to whom when API nodes come, go and fail.
+
+mod common;
+
+use common::*;
+use std::path::PathBuf;
+use vinga_base::NodeId;
+use vinga_kernel::Tick;
+use vinga_kernel::testkit::{Harness, check_golden};
+use vinga_membership::{Membership, Phase};
+use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, HeartbeatBody};
+use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U32, U64, cold};
+
+fn check(name: &str, harness: &Harness<Membership>) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    check_golden(&path, harness.story());
+}
+
+fn request(waiting: u64, node: u8, incarnation: u32, connection: u16, ticket: u64) -> ApiConnectRequest {
+    ApiConnectRequest { waiting, node, incarnation, connection, ticket }
+}
+
+/// The confirm that was sent last.
+fn confirmed(harness: &mut Harness<Membership>) -> ApiConnectConfirm {
+    let sent = harness.take_sent();
+    let last = sent.iter().rfind(|sent| sent.signal() == SignalNumber::ApiConnectConfirm);
+    cold::read(&last.expect("somebody was admitted").frame()).expect("a whole body")
+}
+
+/// The error of the refusal that was sent last.
+fn refused(harness: &mut Harness<Membership>) -> ErrorCode {
+    let sent = harness.take_sent();
+    let last = sent.iter().rfind(|sent| sent.signal() == SignalNumber::ApiConnectRefuse);
+    let body: ApiConnectRefuse =
+        cold::read(&last.expect("somebody was refused").frame()).expect("a whole body");
+    ErrorCode::from_number(body.code).expect("a known error")
+}
+
+fn heartbeat(harness: &mut Harness<Membership>, api: u8) {
+    let sender = Address::new(NodeId(api), BlockNumber::Api, 0);
+    harness
+        .send(sender, SignalNumber::HeartbeatRequest, |writer| {
+            writer.put(&HeartbeatBody { epoch: U64::new(7), view: U32::new(1) });
+        })
+        .expect("an API node may send this");
+}
+
+fn all_confirm(harness: &mut Harness<Membership>, signal: SignalNumber, api: u8, incarnation: u32) {
+    for block in BLOCKS {
+        tell(harness, block, signal, api, incarnation);
+    }
+}
+
+#[test]
+fn admission_and_failure() {
+    let mut h = harness();
+    h.heading("an API node asks for any id and opens a second connection with its ticket");
+    connect(&mut h, 0, &request(1, 0, 7, 0, 0));
+    let ticket = confirmed(&mut h).ticket;
+    connect(&mut h, 1, &request(2, 145, 7, 1, ticket));
+    assert_eq!(confirmed(&mut h).ticket, ticket);
+    h.heading("who names another ticket, a taken id or an id that is not a client's is refused");
+    connect(&mut h, 1, &request(3, 145, 7, 1, ticket ^ 1));
+    assert_eq!(refused(&mut h), ErrorCode::UnknownOutcome);
+    connect(&mut h, 1, &request(4, 145, 9, 0, 0));
+    assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
+    connect(&mut h, 1, &request(5, 144, 9, 0, 0));
+    assert_eq!(refused(&mut h), ErrorCode::NoFreeNodeId);
+    connect(&mut h, 1, &request(6, 0, 9, 8, 0));
+    assert_eq!(refused(&mut h), ErrorCode::BadHandshake);
+    h.heading("it is told epoch and view");
+    h.send(MEMBERSHIP, SignalNumber::EpochOrder, |writer| {
+        writer.put(&vinga_wire::epoch::EpochOrder { epoch: U64::new(99) });
+    })
+    .expect("a block may send this");
+    heartbeat(&mut h, 145);
+    h.heading("a connection breaks: all are closed, then the blocks are told, once");
+    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
+    tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
+    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
+    h.heading("it does not come back: it is declared failed");
+    h.advance(GRACE);
+    tell(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 145, 7);
+    tell(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 145, 7);
+    h.heading("its id is given to somebody else only when everybody has forgotten it");
+    connect(&mut h, 0, &request(7, 0, 3, 0, 0));
+    assert_eq!(confirmed(&mut h).api, 146);
+    tell(&mut h, BLOCKS[2], SignalNumber::ApiFailedConfirm, 145, 7);
+    connect(&mut h, 0, &request(8, 0, 3, 0, 0));
+    assert_eq!(confirmed(&mut h).api, 145);
+    h.heading("when MaxNoOfApiConnections are there, nobody more is admitted");
+    connect(&mut h, 0, &request(9, 0, 3, 0, 0));
+    connect(&mut h, 0, &request(10, 200, 3, 0, 0));
+    assert_eq!(confirmed(&mut h).api, 200);
+    connect(&mut h, 0, &request(11, 0, 3, 0, 0));
+    assert_eq!(refused(&mut h), ErrorCode::NoFreeNodeId);
+    connect(&mut h, 0, &request(12, 201, 3, 0, 0));
+    assert_eq!(refused(&mut h), ErrorCode::NoFreeNodeId);
+    check("admission_and_failure.txt", &h);
+}
+
+#[test]
+fn reconnect_within_grace() {
+    let mut h = harness();
+    connect(&mut h, 0, &request(1, 0, 7, 0, 0));
+    let ticket = confirmed(&mut h).ticket;
+    h.heading("it comes back before everything that it had begun is finished: it waits");
+    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    connect(&mut h, 0, &request(2, 145, 7, 0, ticket));
+    connect(&mut h, 1, &request(3, 145, 7, 1, ticket));
+    h.heading("a later connection of the same index takes the place of one that waits");
+    connect(&mut h, 1, &request(4, 145, 7, 1, ticket));
+    assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
+    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
+    assert_eq!(confirmed(&mut h).waiting, 4);
+    h.heading("it comes back within the grace time");
+    tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
+    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
+    h.advance(Tick(GRACE.0 - 1));
+    connect(&mut h, 0, &request(5, 145, 7, 0, ticket));
+    assert_eq!(confirmed(&mut h).ticket, ticket);
+    h.heading("the timer of that grace time means nothing any more");
+    h.advance(Tick(2));
+    assert_eq!(h.block().api_nodes().next().map(|(_, _, phase)| phase), Some(Phase::Connected));
+    h.heading("it comes back too late");
+    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
+    h.advance(GRACE);
+    connect(&mut h, 0, &request(6, 145, 7, 0, ticket));
+    assert_eq!(refused(&mut h), ErrorCode::UnknownOutcome);
+    check("reconnect_within_grace.txt", &h);
+}
+
+#[test]
+fn newer_life() {
+    let mut h = harness();
+    connect(&mut h, 0, &request(1, 150, 7, 0, 0));
+    let ticket = confirmed(&mut h).ticket;
+    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 150, 7);
+    h.heading("the node with this id was started anew: its older life, which waits, will not be back");
+    connect(&mut h, 0, &request(2, 150, 7, 0, ticket));
+    connect(&mut h, 0, &request(3, 150, 8, 0, 0));
+    assert!(h.has_met("newer life waits for the older to close"));
+    assert_eq!(refused(&mut h), ErrorCode::UnknownOutcome);
+    h.heading("an older incarnation is refused, also while a newer one waits");
+    connect(&mut h, 0, &request(4, 150, 6, 0, 0));
+    assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
+    h.heading("no grace time: it is forgotten at once");
+    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 150, 7);
+    h.heading("yet newer ones take the place of who waits, older ones don't");
+    connect(&mut h, 1, &request(5, 150, 9, 0, 0));
+    assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
+    connect(&mut h, 1, &request(6, 150, 8, 0, 0));
+    assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
+    all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 150, 7);
+    assert_eq!(confirmed(&mut h).waiting, 5);
+    h.heading("in the grace time the newer life ends it");
+    tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 150, 9);
+    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 150, 9);
+    connect(&mut h, 1, &request(7, 150, 10, 0, 0));
+    all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 150, 9);
+    assert_eq!(confirmed(&mut h).waiting, 7);
+    check("newer_life.txt", &h);
+}
+
+#[test]
+fn silence() {
+    let mut h = harness();
+    connect(&mut h, 0, &request(1, 0, 7, 0, 0));
+    connect(&mut h, 0, &request(2, 0, 7, 0, 0));
+    let ticket = confirmed(&mut h).ticket;
+    connect(&mut h, 1, &request(3, 146, 7, 1, ticket));
+    h.heading("the node itself does not run for a while: nobody is suspected for that");
+    h.advance(Tick(HEARTBEAT.0 * 3));
+    heartbeat(&mut h, 145);
+    h.stall(Tick(HEARTBEAT.0 * 20));
+    heartbeat(&mut h, 145);
+    heartbeat(&mut h, 146);
+    h.heading("146 falls silent: after four periods it is closed");
+    for _ in 0..4 {
+        h.advance(HEARTBEAT);
+        heartbeat(&mut h, 145);
+    }
+    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 146, 7);
+    h.heading("a driver that does not report is not waited for");
+    h.advance(HEARTBEAT);
+    assert!(h.has_met("driver did not report a closed connection"));
+    h.heading("145 breaks a rule on a connection that another thread reads");
+    let order = vinga_wire::membership::CloseConnectionOrder {
+        api: 145,
+        unused: 0,
+        reason: vinga_wire::U16::new(ErrorCode::AbsurdEpoch as u16),
+        signal: vinga_wire::U16::new(SignalNumber::TransactionRequest as u16),
+    };
+    h.send(DRIVERS[1], SignalNumber::CloseConnectionOrder, |writer| {
+        writer.put(&order);
+    })
+    .expect("a driver may send this");
+    check("silence.txt", &h);
+}
+
+#[test]
+fn data_node_failure() {
+    let mut h = harness();
+    connect(&mut h, 0, &request(1, 0, 7, 0, 0));
+    connect(&mut h, 0, &request(2, 0, 7, 0, 0));
+    for api in [145, 146] {
+        tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, api, 7);
+        tell(&mut h, BLOCKS[0], SignalNumber::ApiConnectionClosedConfirm, api, 7);
+        tell(&mut h, BLOCKS[1], SignalNumber::ApiConnectionClosedConfirm, api, 7);
+    }
+    tell(&mut h, BLOCKS[2], SignalNumber::ApiConnectionClosedConfirm, 146, 7);
+    h.advance(GRACE);
+    tell(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 146, 7);
+    tell(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 146, 7);
+    h.heading("node 2, which owes a confirm about each of them, fails");
+    fail_node(&mut h, 2, 2);
+    let phases: Vec<_> = h.block().api_nodes().map(|(api, _, phase)| (api.0, phase)).collect();
+    assert_eq!(phases, [(145, Phase::Closed)]);
+    h.heading("it is told nothing more, and who connects does not hear of it");
+    connect(&mut h, 0, &request(3, 146, 8, 0, 0));
+    h.advance(GRACE);
+    check("data_node_failure.txt", &h);
+}
+
+/// What an API node may get wrong in a signal to membership.
+#[test]
+fn bad_signals_close_the_api_node() {
+    let mut h = harness();
+    connect(&mut h, 0, &request(1, 0, 7, 0, 0));
+    h.take_sent();
+    let sender = Address::new(NodeId(145), BlockNumber::Api, 0);
+    h.send(sender, SignalNumber::HeartbeatRequest, |_| ()).expect("the executor sees no body");
+    let orders: Vec<_> = h.take_sent().iter().map(|s| (s.signal(), s.receiver())).collect();
+    assert_eq!(orders, DRIVERS.map(|driver| (SignalNumber::CloseConnectionOrder, driver)));
+    h.send(sender, SignalNumber::KeyReadRequest, |_| ()).expect("the executor doesn't know who handles what");
+    let orders: Vec<_> = h.take_sent().iter().map(|s| (s.signal(), s.receiver())).collect();
+    assert_eq!(orders, [(SignalNumber::CloseConnectionOrder, DRIVERS[0])]);
+}
