@@ -2,7 +2,8 @@
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `EpochOrder` | distribution | all coordinators | from now on give out no epoch below this one |
+//! | `EpochOrder` | distribution of the president | all coordinators | from now on give out no epoch below this one |
+//! | the same | | membership, distribution of other nodes | this is the current epoch |
 
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
