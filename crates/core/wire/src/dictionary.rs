@@ -9,7 +9,7 @@
 //! | `TableRemoveRequest` / `…Confirm` | dictionary / data managers | | free its rows |
 //!
 //! Create: data managers make their fragments first, then coordinators learn the table, then the API node is told. If
-//! anybody refuses, all are told to remove it again. Drop: coordinators stop first (transactions that hold the table are
+//! anybody refuses (who refuses keeps nothing of it), those that have it are told to stop and remove it again. Drop: coordinators stop first (transactions that hold the table are
 //! rolled back after a while), then data managers refuse it and free its memory in slices, then the API node is told.
 
 use alloc::string::String;

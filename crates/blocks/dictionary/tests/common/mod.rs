@@ -1,0 +1,97 @@
+//! A dictionary on node 1 of two nodes, each with a coordinator and a data manager.
+
+use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
+use vinga_base::{ColumnId, Incarnation, NodeId};
+use vinga_dictionary::{Dictionary, Settings, first_version};
+use vinga_kernel::testkit::Harness;
+use vinga_wire::dictionary::{
+    CreateTableRequest, ListTablesRequest, NamedTableRequest, TableAddRefuse, TableBody,
+};
+use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
+use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U32, cold};
+
+const fn address(node: u8, block: BlockNumber) -> Address {
+    Address::new(NodeId(node), block, 0)
+}
+
+pub const DICTIONARY: Address = address(1, BlockNumber::Dictionary);
+pub const MEMBERSHIP: Address = address(1, BlockNumber::Membership);
+pub const COORDINATORS: [Address; 2] =
+    [address(1, BlockNumber::Coordinator), address(2, BlockNumber::Coordinator)];
+pub const DATA_MANAGERS: [Address; 2] =
+    [address(1, BlockNumber::DataManager), address(2, BlockNumber::DataManager)];
+pub const TABLES_MAX: u32 = 3;
+
+pub fn api(node: u8) -> Address {
+    address(node, BlockNumber::Api)
+}
+
+pub fn harness_for(tables_max: u32) -> Harness<Dictionary> {
+    let settings = Settings {
+        coordinators: COORDINATORS.to_vec(),
+        data_managers: DATA_MANAGERS.to_vec(),
+        tables_max,
+        version: first_version(1),
+    };
+    Harness::new(DICTIONARY, 1, Dictionary::new(settings), Dictionary::start, Dictionary::handle)
+}
+
+pub fn harness() -> Harness<Dictionary> {
+    harness_for(TABLES_MAX)
+}
+
+pub fn definition(name: &str) -> TableDefinition {
+    let column_type = ColumnType::Integer { bytes: 8, signed: true };
+    TableDefinition {
+        name: name.into(),
+        columns: vec![ColumnDefinition { name: "id".into(), column_type, nullable: false }],
+        primary_key: vec![ColumnId(0)],
+        no_logging: false,
+        read_backup: false,
+    }
+}
+
+pub fn send_create(h: &mut Harness<Dictionary>, from: Address, request: u32, definition: TableDefinition) {
+    let body = CreateTableRequest { request, definition };
+    h.send(from, SignalNumber::CreateTableRequest, |w| cold::write(w, &body)).expect("allowed");
+}
+
+pub fn create(h: &mut Harness<Dictionary>, from: Address, request: u32, name: &str) {
+    send_create(h, from, request, definition(name));
+}
+
+/// A drop or describe.
+pub fn named(h: &mut Harness<Dictionary>, from: Address, signal: SignalNumber, request: u32, name: &str) {
+    let body = NamedTableRequest { request, name: name.into() };
+    h.send(from, signal, |w| cold::write(w, &body)).expect("allowed");
+}
+
+pub fn list(h: &mut Harness<Dictionary>, from: Address, request: u32, after: u32) {
+    let body = ListTablesRequest { request, after };
+    h.send(from, SignalNumber::ListTablesRequest, |w| cold::write(w, &body)).expect("allowed");
+}
+
+pub fn answer(h: &mut Harness<Dictionary>, from: Address, signal: SignalNumber, table: u32, version: u64) {
+    h.send(from, signal, |w| cold::write(w, &TableBody { table, version })).expect("allowed");
+}
+
+pub fn refuse(h: &mut Harness<Dictionary>, from: Address, code: ErrorCode, table: u32, version: u64) {
+    let body = TableAddRefuse { table, version, code: code as u16 };
+    h.send(from, SignalNumber::TableAddRefuse, |w| cold::write(w, &body)).expect("allowed");
+}
+
+pub fn api_gone(h: &mut Harness<Dictionary>, signal: SignalNumber, node: u8) {
+    let body = ApiNodeBody::new(NodeId(node), Incarnation(7));
+    h.send(MEMBERSHIP, signal, |w| {
+        w.put(&body);
+    })
+    .expect("allowed");
+}
+
+pub fn fail_node(h: &mut Harness<Dictionary>, node: u8) {
+    let order = NodeFailedOrder { node, unused: [0; 3], incarnation: U32::new(1), view: U32::new(2) };
+    h.send(MEMBERSHIP, SignalNumber::NodeFailedOrder, |w| {
+        w.put(&order);
+    })
+    .expect("allowed");
+}
