@@ -1,0 +1,348 @@
+//! Info: what a person wants to know about a running node, as rows of information tables.
+//!
+//! Each thread has an info block; its instance is the thread's index. The rows are the host's: it passes an
+//! [`InfoSource`] to [`Info::handle_with`]. A request is answered by the instance that it is sent to. Instance 0 (the main
+//! thread) first asks the others of its node and puts their rows behind its own, in the order of threads:
+//!
+//! ```text
+//!   API node ── InfoRequest ──▶ info 0 ── InfoRequest ──▶ info 1, info 2, …
+//!   API node ◀── InfoConfirm ── info 0 ◀── InfoConfirm ──
+//! ```
+//! A thread that has not answered after [`ANSWER_TIME`] is not waited for. What is missing in an answer is said by a
+//! *note*: a last row with a sentence in its first column and empty text in the others. So an answer always fits a frame,
+//! and always comes.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod gathering;
+mod rows;
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use gathering::Gathering;
+use rows::Rows;
+use vinga_base::NodeId;
+use vinga_kernel::{Context, Tick};
+use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable, InfoValue};
+use vinga_wire::membership::ApiNodeBody;
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold};
+
+/// How long the main thread waits for the others' rows.
+pub const ANSWER_TIME: Tick = Tick::from_millis(1000);
+
+/// Requests that the main thread may be gathering rows for at the same time.
+pub const GATHERINGS_MAX: usize = 16;
+
+/// Where a thread's rows come from.
+pub trait InfoSource {
+    /// The names of a table's columns, the same on all threads.
+    fn columns(&self, table: InfoTable) -> &'static [&'static str];
+
+    /// Appends this thread's rows of a table, each with one value for every column. What concerns the whole node is told
+    /// by thread 0 only.
+    fn rows(&self, table: InfoTable, out: &mut Vec<Vec<InfoValue>>);
+}
+
+/// See the head of this file.
+pub struct Info {
+    /// Threads of this node.
+    threads: u16,
+    gatherings: Vec<Gathering>,
+    gathering_next: u32,
+}
+
+impl Info {
+    /// The info block of one of `threads` threads.
+    pub fn new(threads: u16) -> Self {
+        Info { threads, gatherings: Vec::new(), gathering_next: 0 }
+    }
+
+    /// Nothing has to be begun.
+    pub fn start(&mut self, _: &mut Context<'_>) {}
+
+    /// Handles one signal, with the rows that this thread has now.
+    pub fn handle_with(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, source: &dyn InfoSource) {
+        let handled = match frame.signal() {
+            Some(SignalNumber::InfoRequest) => self.on_info_request(cx, frame, source),
+            Some(SignalNumber::InfoConfirm) => self.on_info_confirm(cx, frame),
+            Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
+            Some(SignalNumber::ApiConnectionClosedOrder) => {
+                self.on_api_gone(cx, frame, SignalNumber::ApiConnectionClosedConfirm)
+            }
+            Some(SignalNumber::ApiFailedOrder) => self.on_api_gone(cx, frame, SignalNumber::ApiFailedConfirm),
+            _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
+        };
+        if handled.is_none() {
+            cx.reject(frame, ErrorCode::MalformedSignal);
+        }
+    }
+
+    fn on_info_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+        source: &dyn InfoSource,
+    ) -> Option<()> {
+        let InfoRequest { request, table } = cold::read(frame)?;
+        let columns = source.columns(table);
+        let mut rows = Rows::default();
+        let mut own = Vec::new();
+        source.rows(table, &mut own);
+        rows.append(own);
+        if cx.own().instance() != 0 || self.threads == 1 {
+            answer(cx, frame.sender(), request, columns, rows);
+        } else if self.gatherings.len() >= GATHERINGS_MAX {
+            cx.probe("too many information requests at once");
+            let note = "other threads were not asked: too many requests are under way".to_string();
+            rows.note(note);
+            answer(cx, frame.sender(), request, columns, rows);
+        } else {
+            self.gather(cx, Gathering::new(frame.sender(), request, table, columns, rows, self.threads));
+        }
+        Some(())
+    }
+
+    /// Asks the other threads.
+    fn gather(&mut self, cx: &mut Context<'_>, mut gathering: Gathering) {
+        self.gathering_next = self.gathering_next.wrapping_add(1);
+        gathering.number = self.gathering_next;
+        let request = InfoRequest { request: gathering.number, table: gathering.table };
+        for thread in 1..self.threads {
+            let other = Address::new(cx.own().node(), BlockNumber::Info, thread);
+            cold::write(&mut cx.frame(SignalNumber::InfoRequest, other), &request);
+        }
+        cx.send_after(ANSWER_TIME, u64::from(gathering.number));
+        self.gatherings.push(gathering);
+    }
+
+    fn on_info_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let InfoConfirm { request, rows, .. } = cold::read(frame)?;
+        if let Some(at) = self.gatherings.iter().position(|g| g.number == request) {
+            self.gatherings[at].add(frame.sender().instance(), rows);
+            if self.gatherings[at].is_complete() {
+                self.finish(cx, at);
+            }
+        }
+        Some(())
+    }
+
+    /// The time for an answer is over.
+    fn on_timer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (token, _) = frame.head::<U64>()?;
+        if let Some(at) = self.gatherings.iter().position(|g| u64::from(g.number) == token.get()) {
+            cx.probe("thread did not give its information rows in time");
+            self.finish(cx, at);
+        }
+        Some(())
+    }
+
+    fn finish(&mut self, cx: &mut Context<'_>, at: usize) {
+        let (asker, request, columns, rows) = self.gatherings.remove(at).into_answer();
+        answer(cx, asker, request, columns, rows);
+    }
+
+    /// An API node's connections are closed: nothing is gathered for it any more.
+    fn on_api_gone(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, confirm: SignalNumber) -> Option<()> {
+        let (body, _) = frame.head::<ApiNodeBody>()?;
+        self.gatherings.retain(|gathering| gathering.asker.node() != NodeId(body.api));
+        cx.frame(confirm, frame.sender()).put(body);
+        Some(())
+    }
+
+    /// Requests that rows are gathered for.
+    pub fn gatherings(&self) -> usize {
+        self.gatherings.len()
+    }
+}
+
+fn answer(cx: &mut Context<'_>, asker: Address, request: u32, columns: &'static [&'static str], rows: Rows) {
+    let body = InfoConfirm {
+        request,
+        rows: rows.into_rows(cx.own().instance(), columns.len()),
+        columns: columns.iter().map(|&name| String::from(name)).collect(),
+    };
+    cold::write(&mut cx.frame(SignalNumber::InfoConfirm, asker), &body);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{format, vec};
+    use vinga_base::Incarnation;
+    use vinga_kernel::testkit::Harness;
+
+    const NODE: NodeId = NodeId(1);
+    const THREADS: u16 = 3;
+    const API: Address = Address::new(NodeId(150), BlockNumber::Api, 0);
+    const MEMBERSHIP: Address = Address::new(NODE, BlockNumber::Membership, 0);
+
+    const fn info(thread: u16) -> Address {
+        Address::new(NODE, BlockNumber::Info, thread)
+    }
+
+    struct Source;
+
+    impl InfoSource for Source {
+        fn columns(&self, _: InfoTable) -> &'static [&'static str] {
+            &["pool", "used"]
+        }
+
+        fn rows(&self, table: InfoTable, out: &mut Vec<Vec<InfoValue>>) {
+            match table {
+                InfoTable::Pools => out.push(vec![InfoValue::Text("pages".into()), InfoValue::Number(7)]),
+                InfoTable::Blocks => {
+                    let row =
+                        |i| vec![InfoValue::Text(format!("block {i} {:990}", "")), InfoValue::Real(0.5)];
+                    out.extend((0..1000).map(row));
+                }
+                InfoTable::Threads | InfoTable::Memory => {}
+            }
+        }
+    }
+
+    fn harness(thread: u16, threads: u16) -> Harness<Info> {
+        let handle = |info: &mut Info, cx: &mut Context<'_>, frame: &Frame<'_>| {
+            info.handle_with(cx, frame, &Source);
+        };
+        Harness::new(info(thread), 1, Info::new(threads), Info::start, handle)
+    }
+
+    fn ask(h: &mut Harness<Info>, from: Address, request: u32, table: InfoTable) {
+        let body = InfoRequest { request, table };
+        h.send(from, SignalNumber::InfoRequest, |w| cold::write(w, &body)).expect("anybody may ask");
+    }
+
+    fn row(name: &str, used: u64) -> Vec<InfoValue> {
+        vec![InfoValue::Text(name.into()), InfoValue::Number(used)]
+    }
+
+    fn note(text: &str) -> Vec<InfoValue> {
+        vec![InfoValue::Text(text.into()), InfoValue::Text(String::new())]
+    }
+
+    /// The tags of the requests to other threads, and the rows of the answers to the API node.
+    fn sent(h: &mut Harness<Info>) -> (Vec<(Address, u32)>, Vec<InfoConfirm>) {
+        let (mut asked, mut answers) = (vec![], vec![]);
+        for sent in h.take_sent() {
+            match cold::read::<InfoConfirm>(&sent.frame()) {
+                Some(confirm) if sent.receiver() == API => answers.push(confirm),
+                _ => {
+                    let InfoRequest { request, .. } = cold::read(&sent.frame()).expect("a request");
+                    asked.push((sent.receiver(), request));
+                }
+            }
+        }
+        (asked, answers)
+    }
+
+    fn confirm(h: &mut Harness<Info>, thread: u16, request: u32, rows: Vec<Vec<InfoValue>>) {
+        let body = InfoConfirm { request, columns: vec![], rows };
+        h.send(info(thread), SignalNumber::InfoConfirm, |w| cold::write(w, &body))
+            .expect("a block may answer");
+    }
+
+    #[test]
+    fn the_main_thread_gathers_in_the_order_of_threads() {
+        let mut h = harness(0, THREADS);
+        ask(&mut h, API, 77, InfoTable::Pools);
+        let (asked, answers) = sent(&mut h);
+        let tag = asked[0].1;
+        assert_eq!((asked, answers), (vec![(info(1), tag), (info(2), tag)], vec![]));
+        confirm(&mut h, 2, tag, vec![row("c", 3)]);
+        confirm(&mut h, 2, tag, vec![row("twice", 3)]);
+        confirm(&mut h, 1, tag.wrapping_add(9), vec![row("of another request", 3)]);
+        confirm(&mut h, 1, tag, vec![row("b", 2)]);
+        let (_, answers) = sent(&mut h);
+        assert_eq!(answers[0].request, 77);
+        assert_eq!(answers[0].columns, ["pool", "used"]);
+        assert_eq!(answers[0].rows, [row("pages", 7), row("b", 2), row("c", 3)]);
+        assert_eq!(h.block().gatherings(), 0);
+    }
+
+    #[test]
+    fn a_thread_that_is_late_is_named() {
+        let mut h = harness(0, THREADS);
+        ask(&mut h, API, 77, InfoTable::Pools);
+        let tag = sent(&mut h).0[0].1;
+        confirm(&mut h, 1, tag, vec![row("b", 2)]);
+        h.advance(ANSWER_TIME);
+        let (_, answers) = sent(&mut h);
+        let expected = [row("pages", 7), row("b", 2), note("threads that did not answer in time: [2]")];
+        assert_eq!(answers[0].rows, expected);
+        confirm(&mut h, 2, tag, vec![row("c", 3)]);
+        assert!(h.take_sent().is_empty() && h.block().gatherings() == 0);
+    }
+
+    #[test]
+    fn a_thread_alone_answers_at_once() {
+        let mut h = harness(0, 1);
+        ask(&mut h, API, 1, InfoTable::Pools);
+        ask(&mut h, API, 2, InfoTable::Memory);
+        let (_, answers) = sent(&mut h);
+        assert_eq!(answers[0].rows, [row("pages", 7)]);
+        assert!(answers[1].rows.is_empty() && answers[1].columns.len() == 2);
+        let mut h = harness(2, THREADS);
+        ask(&mut h, info(0), 9, InfoTable::Pools);
+        assert_eq!(h.take_sent()[0].receiver(), info(0));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let mut h = harness(2, THREADS);
+        ask(&mut h, API, 1, InfoTable::Blocks);
+        let (_, answers) = sent(&mut h);
+        let kept = answers[0].rows.len() - 1;
+        let text = format!("{} more rows of thread 2 do not fit the answer", 1000 - kept);
+        assert_eq!(answers[0].rows[kept], note(&text));
+        assert!((80..100).contains(&kept), "{kept}");
+        // All threads have more than fits: their rows come one thread after the other until the answer is full.
+        let mut h = harness(0, THREADS);
+        ask(&mut h, API, 1, InfoTable::Blocks);
+        let tag = sent(&mut h).0[0].1;
+        confirm(&mut h, 1, tag, answers[0].rows.clone());
+        confirm(&mut h, 2, tag, vec![row("c", 3)]);
+        let (_, answers) = sent(&mut h);
+        let missing = 1000 - kept + kept + 2;
+        assert_eq!(answers[0].rows[kept], note(&format!("{missing} more rows do not fit the answer")));
+    }
+
+    #[test]
+    fn gatherings_are_bounded_and_end_with_their_asker() {
+        let mut h = harness(0, THREADS);
+        for request in 0..GATHERINGS_MAX as u32 + 1 {
+            ask(&mut h, API, request, InfoTable::Pools);
+        }
+        let (_, answers) = sent(&mut h);
+        let refused = note("other threads were not asked: too many requests are under way");
+        assert_eq!(answers[0].rows, [row("pages", 7), refused]);
+        assert_eq!((answers.len(), h.block().gatherings()), (1, GATHERINGS_MAX));
+        let body = ApiNodeBody::new(API.node(), Incarnation(7));
+        h.send(MEMBERSHIP, SignalNumber::ApiConnectionClosedOrder, |w| {
+            w.put(&body);
+        })
+        .expect("a block may send this");
+        assert_eq!(h.take_sent()[0].signal(), SignalNumber::ApiConnectionClosedConfirm);
+        assert_eq!(h.block().gatherings(), 0);
+        h.advance(ANSWER_TIME);
+        assert!(h.take_sent().is_empty());
+    }
+
+    proptest::proptest! {
+        /// Whatever an API node puts into a signal to info, the block lives on and answers or closes.
+        #[test]
+        fn malformed_bodies_do_no_harm(number in 0u16..200, body in proptest::collection::vec(0u8.., 0..40)) {
+            let mut h = harness(0, THREADS);
+            if let Some(signal) = SignalNumber::from_number(number) {
+                for length in [None, Some((body.len() as u32).to_le_bytes())] {
+                    let fed = h.send(API, signal, |w| {
+                        w.bytes(length.as_ref().map_or(&[], |l| &l[..])).bytes(&body);
+                    });
+                    assert!(fed.is_err() || !h.take_sent().is_empty());
+                }
+            }
+        }
+    }
+}
