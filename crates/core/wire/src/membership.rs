@@ -5,12 +5,13 @@
 //! | `ApiConnectRequest` | driver | membership | a greeting has arrived: may this API node connect? |
 //! | `ApiConnectConfirm` / `…Refuse` | membership | driver | yes, as node n / no, because |
 //! | `ApiDisconnectedReport` | driver | membership | a connection of the API node is gone, all are closed now |
-//! | `ApiConnectionClosedOrder` | membership | all coordinators and data managers | end what cannot go on without it |
-//! | `ApiConnectionClosedConfirm` | coordinator, data manager | membership | everything read from it is finished |
-//! | `ApiFailedOrder` | membership | all coordinators and data managers | this incarnation of the API node is gone for good |
-//! | `ApiFailedConfirm` | coordinator, data manager | membership | nothing of it is left here |
+//! | `ApiConnectionClosedOrder` | membership | all coordinators and data managers, dictionary, info | end what cannot go on without it |
+//! | `ApiConnectionClosedConfirm` | they | membership | everything read from it is finished |
+//! | `ApiFailedOrder` | membership | the same | this incarnation of the API node is gone for good |
+//! | `ApiFailedConfirm` | they | membership | nothing of it is left here |
 //! | `HeartbeatRequest` / `…Confirm` | API node / membership | | both are alive; carries epoch and view |
 //! | `CloseConnectionOrder` | any block | driver | this API node broke the rules: close it, log the reason |
+//! | the same | driver | membership | an order of a block for which this thread has no connection |
 //! | `NodeFailedOrder` | membership (simulator for now) | all blocks | a data node is out of the view |
 //!
 //! When a connection breaks, all connections of that API node are closed, then every block is told
