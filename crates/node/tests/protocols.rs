@@ -129,7 +129,13 @@ fn own_changes_are_seen_by_number() {
         id,
         FLAG_START,
         1,
-        &strict(&[Op::Add(1, 10), Op::Delete(2), Op::Add(1, 100), Op::Insert(row(2, 22)), Op::Insert(row(3, 3))]),
+        &strict(&[
+            Op::Add(1, 10),
+            Op::Delete(2),
+            Op::Add(1, 100),
+            Op::Insert(row(2, 22)),
+            Op::Insert(row(3, 3)),
+        ]),
     );
     assert_eq!(c.told(), [open(1)]);
     assert_eq!(c.read(&[1, 2, 3], Some((id, 2))), [Some(row(1, 11)), Some(row(2, 2)), None]);
@@ -174,7 +180,12 @@ fn an_error_may_be_local() {
     let mut c = Cluster::new(1);
     c.at_once(&[Op::Insert(row(1, 1))]);
     let id = c.begin();
-    c.train(id, ALL, 1, &[(Op::Insert(row(1, 5)), true), (Op::Insert(row(2, 2)), false), (Op::Delete(9), true)]);
+    c.train(
+        id,
+        ALL,
+        1,
+        &[(Op::Insert(row(1, 5)), true), (Op::Insert(row(2, 2)), false), (Op::Delete(9), true)],
+    );
     let told = c.told();
     let [Told::Confirm { request: 1, outcome: 1, errors }] = told.as_slice() else { panic!("{told:?}") };
     let mut errors = errors.clone();
@@ -198,7 +209,10 @@ fn waiters_go_on_in_order() {
     c.train(holder, FLAG_COMMIT, 2, &[]);
     let told = c.told();
     assert_eq!(told, [committed(2), committed(21), committed(31), refused(41, ErrorCode::DuplicateKey, 41)]);
-    assert_eq!(c.read(&[1], None), [Some(row(1, 12))].map(|r| r.map(|Row(k, n, _)| Row(k, n, Some("row 1".into())))));
+    assert_eq!(
+        c.read(&[1], None),
+        [Some(row(1, 12))].map(|r| r.map(|Row(k, n, _)| Row(k, n, Some("row 1".into()))))
+    );
     assert!(c.is_at_rest());
 }
 

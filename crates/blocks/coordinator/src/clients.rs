@@ -4,8 +4,8 @@
 //! seen all up to some number. So an API node that lost a connection can ask, and learns the truth as long as this
 //! coordinator's node lives. (If that node dies too, the heir answers from the markers at the data managers.)
 
+use crate::Coordinator;
 use crate::transaction::Place;
-use crate::{Coordinator, close_api_node};
 use alloc::collections::{BTreeMap, VecDeque};
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, Mutation};
@@ -96,12 +96,7 @@ impl Coordinator {
         let (order, _) = frame.head::<OutcomesSeenOrder>()?;
         let owner = TransactionId(order.owner.get()).owner();
         if owner >> 16 != u32::from(frame.sender().node().0) {
-            close_api_node(
-                cx,
-                frame.sender().node(),
-                ErrorCode::NotYourTransaction,
-                frame.header.number.get(),
-            );
+            cx.reject(frame, ErrorCode::NotYourTransaction);
             return Some(());
         }
         self.confirm_outcomes(owner, order.outcomes_seen.get());
@@ -114,7 +109,7 @@ impl Coordinator {
         let id = TransactionId(question.transaction.get());
         let asker = frame.sender();
         if id.api() != asker.node() {
-            close_api_node(cx, asker.node(), ErrorCode::NotYourTransaction, frame.header.number.get());
+            cx.reject(frame, ErrorCode::NotYourTransaction);
             return Some(());
         }
         let request = question.request.get();

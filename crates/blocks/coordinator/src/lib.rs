@@ -151,19 +151,8 @@ impl Coordinator {
             _ => None,
         };
         if handled.is_none() {
-            self.on_malformed(cx, frame);
+            cx.reject(frame, ErrorCode::MalformedSignal);
         }
-    }
-
-    /// A signal that is not what its number says: an API node's fault closes its connection, our own stops the node.
-    fn on_malformed(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        let sender = frame.sender();
-        assert!(
-            sender.block() == Some(vinga_wire::BlockNumber::Api),
-            "a block sent a malformed signal {} from {sender}",
-            frame.header.number.get()
-        );
-        close_api_node(cx, sender.node(), ErrorCode::MalformedSignal, frame.header.number.get());
     }
 
     fn on_epoch_order(&mut self, frame: &Frame<'_>) -> Option<()> {
@@ -221,18 +210,6 @@ impl Coordinator {
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
-}
-
-/// Orders this node's driver to close an API node's connections.
-fn close_api_node(cx: &mut Context<'_>, api: NodeId, reason: ErrorCode, signal: u16) {
-    cx.log(LogLevel::Warning, format_args!("closing API node {api}: error {reason} (signal {signal})"));
-    let driver = cx.driver();
-    cx.frame(SignalNumber::CloseConnectionOrder, driver).put(&membership::CloseConnectionOrder {
-        api: api.0,
-        unused: 0,
-        reason: vinga_wire::U16::new(reason as u16),
-        signal: vinga_wire::U16::new(signal),
-    });
 }
 
 /// Transaction ids in one list signal, at most.

@@ -9,7 +9,7 @@
 
 use crate::ending::Cause;
 use crate::transaction::{Participant, Place, State, Transaction};
-use crate::{Coordinator, OUTCOMES_MAX, close_api_node};
+use crate::{Coordinator, OUTCOMES_MAX};
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
@@ -41,12 +41,12 @@ impl Coordinator {
         let api = frame.sender();
         let id = TransactionId(head.transaction.get());
         if id.api() != api.node() || id.number() == 0 {
-            close_api_node(cx, api.node(), ErrorCode::NotYourTransaction, frame.header.number.get());
+            cx.reject(frame, ErrorCode::NotYourTransaction);
             return Some(());
         }
         let epoch_seen = head.epoch_seen.get();
         if epoch_seen > self.epoch.0 + EPOCH_LEAP_MAX {
-            close_api_node(cx, api.node(), ErrorCode::AbsurdEpoch, frame.header.number.get());
+            cx.reject(frame, ErrorCode::AbsurdEpoch);
             return Some(());
         }
         self.statistics.trains += 1;

@@ -5,8 +5,8 @@
 //! overlap with each other in the same way: the executor runs the two prefetch passes over a whole batch of them.)
 //! Nothing is allocated and no record is made.
 
+use crate::DataManager;
 use crate::rows::Viewer;
-use crate::{DataManager, close_api_node};
 use vinga_base::hash::KeyHash;
 use vinga_base::{ColumnId, PartitionId, TransactionId};
 use vinga_fragment::filter::{Program, codec};
@@ -103,12 +103,7 @@ impl DataManager {
         let viewer =
             Viewer { transaction: TransactionId(head.transaction.get()), before: head.operation.get() };
         if viewer.transaction != TransactionId::NONE && viewer.transaction.api() != frame.sender().node() {
-            close_api_node(
-                cx,
-                frame.sender().node(),
-                ErrorCode::NotYourTransaction,
-                frame.header.number.get(),
-            );
+            cx.reject(frame, ErrorCode::NotYourTransaction);
             return Some(());
         }
         let table = match self.store.tables.get(cx, head.table.get(), head.version.get()) {

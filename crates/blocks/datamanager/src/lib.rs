@@ -233,19 +233,8 @@ impl DataManager {
             _ => None,
         };
         if handled.is_none() {
-            self.on_malformed(cx, frame);
+            cx.reject(frame, ErrorCode::MalformedSignal);
         }
-    }
-
-    /// A signal that is not what its number says: an API node's fault closes its connection, our own stops the node.
-    fn on_malformed(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        let sender = frame.sender();
-        let number = frame.header.number.get();
-        assert!(
-            sender.block() == Some(BlockNumber::Api),
-            "a block sent a malformed signal {number} from {sender}"
-        );
-        close_api_node(cx, sender.node(), ErrorCode::MalformedSignal, number);
     }
 
     /// Does one slice of each long work; says whether there is more to do.
@@ -325,16 +314,4 @@ impl DataManager {
             self.scans.usage(),
         ]
     }
-}
-
-/// Orders this node's driver to close an API node's connections.
-fn close_api_node(cx: &mut Context<'_>, api: NodeId, reason: ErrorCode, signal: u16) {
-    cx.log(LogLevel::Warning, format_args!("closing API node {api}: error {reason} (signal {signal})"));
-    let driver = cx.driver();
-    cx.frame(SignalNumber::CloseConnectionOrder, driver).put(&membership::CloseConnectionOrder {
-        api: api.0,
-        unused: 0,
-        reason: U16::new(reason as u16),
-        signal: U16::new(signal),
-    });
 }

@@ -9,7 +9,7 @@
 //! node that its lane is congested, the scan pauses.
 
 use crate::rows::{Viewer, scan_viewer};
-use crate::{DataManager, PoolUsage, Store, close_api_node};
+use crate::{DataManager, PoolUsage, Store};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
@@ -126,7 +126,7 @@ impl DataManager {
         let api = frame.sender();
         let transaction = TransactionId(head.transaction.get());
         if transaction != TransactionId::NONE && transaction.api() != api.node() {
-            close_api_node(cx, api.node(), ErrorCode::NotYourTransaction, frame.header.number.get());
+            cx.reject(frame, ErrorCode::NotYourTransaction);
             return Some(());
         }
         let name = head.scan.get();

@@ -71,7 +71,8 @@ pub struct Cluster {
 }
 
 fn definition() -> TableDefinition {
-    let column = |name: &str, column_type, nullable| ColumnDefinition { name: name.into(), column_type, nullable };
+    let column =
+        |name: &str, column_type, nullable| ColumnDefinition { name: name.into(), column_type, nullable };
     TableDefinition {
         name: "test.t".into(),
         columns: vec![
@@ -164,12 +165,7 @@ impl Cluster {
     }
 
     /// Sends a frame from the API node and lets everything run to the end.
-    pub fn send(
-        &mut self,
-        signal: SignalNumber,
-        to: Address,
-        body: impl FnOnce(&mut FrameWriter<'_>),
-    ) {
+    pub fn send(&mut self, signal: SignalNumber, to: Address, body: impl FnOnce(&mut FrameWriter<'_>)) {
         let mut bytes = vec![];
         body(&mut FrameWriter::begin(&mut bytes, signal, 1, to, API, 0));
         let executor = self.executors.get_mut(&to.node().0).expect("a live node");
@@ -225,12 +221,7 @@ impl Cluster {
         for (&survivor, executor) in &mut self.executors {
             bytes.clear();
             let to = Address::new(NodeId(survivor), BlockNumber::Membership, 0);
-            let order = NodeFailedOrder {
-                node,
-                unused: [0; 3],
-                incarnation: U32::new(1),
-                view: U32::new(2),
-            };
+            let order = NodeFailedOrder { node, unused: [0; 3], incarnation: U32::new(1), view: U32::new(2) };
             FrameWriter::begin(&mut bytes, SignalNumber::NodeFailedOrder, 2, to, to, 0).put(&order);
             executor.outbox().routes.set_node(NodeId(node), None);
             executor.feed(&bytes, Origin::Node).expect("our own");
@@ -489,7 +480,10 @@ fn encode(layout: &RowLayout, op: &Op) -> (OperationKind, Vec<u8>, Vec<u8>) {
     let image = |Row(id, n, s): &Row| {
         let mut image = vec![];
         layout
-            .build_image(&[Some(&id.to_le_bytes()), Some(&n.to_le_bytes()), s.as_ref().map(|s| s.as_bytes())], &mut image)
+            .build_image(
+                &[Some(&id.to_le_bytes()), Some(&n.to_le_bytes()), s.as_ref().map(|s| s.as_bytes())],
+                &mut image,
+            )
             .expect("the row fits");
         image
     };
@@ -529,7 +523,9 @@ fn describe(length: u32, bytes: &[u8]) -> Option<String> {
         | SignalNumber::CommitConfirm => {
             format!("{:?} epoch {}", TransactionId(number(body)), number(body + 8))
         }
-        SignalNumber::AbortRequest | SignalNumber::AbortConfirm => format!("{:?}", TransactionId(number(body))),
+        SignalNumber::AbortRequest | SignalNumber::AbortConfirm => {
+            format!("{:?}", TransactionId(number(body)))
+        }
         SignalNumber::CompleteOrder | SignalNumber::MarkersDropOrder => {
             format!("{:?}", TransactionId(number(body + 4)))
         }
