@@ -1,0 +1,64 @@
+//! Measures the building blocks of Vinga's data node, each alone, on the machine at hand.
+//!
+//! One module a question; each returns a list of [`Figure`]s and depends on nothing that the other
+//! questions did. What the figures led to stands in `docs/decisions/0001-spike.md`; they are kept so
+//! that the same questions can be put to another machine, or again when a compiler or a kernel changes.
+//!
+//! The measured pieces are models: as small as the question allows, and free of what the node adds
+//! around them (protocol, transactions, errors). A figure here is a floor for the node, not a promise.
+
+pub mod batches;
+pub mod figure;
+pub mod filter;
+pub mod hash_index;
+pub mod hop;
+pub mod signals;
+pub mod socket;
+
+mod frame;
+mod machine;
+mod ring;
+mod rows;
+
+pub use figure::{Figure, Scale};
+pub use machine::description as machine;
+
+/// A question put to the machine.
+pub struct Question {
+    /// What `--only` takes.
+    pub name: &'static str,
+    /// The question as a sentence.
+    pub text: &'static str,
+    /// Measures. The answer's figures stand in the order in which a reader wants them.
+    pub run: fn(Scale) -> Vec<Figure>,
+}
+
+/// All questions, in the order in which they are asked.
+pub const QUESTIONS: [Question; 6] = [
+    Question {
+        name: "signals",
+        text: "What does a signal through the thread's own queue cost against a direct call?",
+        run: signals::run,
+    },
+    Question { name: "hop", text: "What does a signal from one thread to another cost?", run: hop::run },
+    Question {
+        name: "batches",
+        text: "How much do batches with prefetch passes save in key lookups?",
+        run: batches::run,
+    },
+    Question {
+        name: "socket",
+        text: "Should the thread that executes own the socket, or receiver, worker and sender be apart?",
+        run: socket::run,
+    },
+    Question {
+        name: "hash_index",
+        text: "Which hash index is small at every size, grows without pauses and answers from one line?",
+        run: hash_index::run,
+    },
+    Question {
+        name: "filter",
+        text: "Is a pushed-down filter faster column by column or as one loop over rows?",
+        run: filter::run,
+    },
+];
