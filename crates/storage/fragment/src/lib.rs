@@ -7,3 +7,6 @@
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
+
+pub mod hash_index;
+mod prefetch;
