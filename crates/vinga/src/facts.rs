@@ -43,9 +43,9 @@ impl DriverFacts for EdgeFacts {
     }
 
     fn memory(&self) -> Vec<(String, u64, u64)> {
-        let resident = std::fs::read_to_string("/proc/self/statm").ok().and_then(|text| {
-            let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
-            Some(pages * rustix::param::page_size() as u64)
+        let resident = std::fs::read_to_string("/proc/self/status").ok().and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("VmRSS:"))?.to_owned();
+            line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
         });
         vec![("process, resident".to_owned(), resident.unwrap_or(0), 0)]
     }
