@@ -82,14 +82,12 @@ impl Connection {
         early: &[u8],
         nanos: u64,
     ) -> Self {
-        let mut input = Input::default();
-        input.keep(early);
         Connection {
             api,
             lane,
             peer,
             stream,
-            input,
+            input: Input::new(early),
             output: Output { progress: LaneProgress::default(), is_full: false, has_moved: false },
             is_readable: true,
             is_ending: false,
