@@ -36,7 +36,8 @@ pub fn configuration(options: &DataOptions) -> Result<Configuration, String> {
     let file = match &options.config {
         None => None,
         Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+            let text =
+                std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
             Some(ConfigFile::parse(&path.to_string_lossy(), &text).map_err(|error| error.to_string())?)
         }
     };

@@ -25,7 +25,8 @@ impl DriverFacts for EdgeFacts {
         let figures = &self.figures;
         let now = [figures.busy_nanos.get(), figures.spin_nanos.get(), figures.sleep_nanos.get()];
         let before = self.asked.replace(now);
-        let spans: Vec<f64> = now.iter().zip(before).map(|(now, before)| now.saturating_sub(before) as f64).collect();
+        let spans: Vec<f64> =
+            now.iter().zip(before).map(|(now, before)| now.saturating_sub(before) as f64).collect();
         let all = spans.iter().sum::<f64>().max(1.0);
         vec![ThreadFacts {
             name: figures.name.clone(),

@@ -126,7 +126,8 @@ fn run_data(arguments: DataArguments) -> Result<(), String> {
     if let Some(port) = arguments.port {
         parameters.push(("ServerPort".to_owned(), port.to_string()));
     }
-    let options = data::DataOptions { config: arguments.parameters.config, folder: arguments.folder, parameters };
+    let options =
+        data::DataOptions { config: arguments.parameters.config, folder: arguments.folder, parameters };
     if arguments.show {
         let configuration = data::configuration(&options)?;
         print!("{}", vinga_config::describe::values(&configuration.parameters));

@@ -47,7 +47,8 @@ pub struct Link {
     pub out: Vec<u8>,
     /// The driver can't take more at the moment.
     pub is_blocked: bool,
-    pub last_sent: Micros,
+    /// The data node hears of its clients by heartbeats only, whatever else they send.
+    pub heartbeat_sent: Micros,
     pub last_heard: Micros,
     is_urgent: bool,
     gathered: u32,
@@ -99,12 +100,11 @@ impl Link {
     }
 
     /// Gives all that waits to the driver, whose empty buffer takes its place.
-    pub fn take_output(&mut self, now: Micros, buffer: &mut Vec<u8>) {
+    pub fn take_output(&mut self, buffer: &mut Vec<u8>) {
         debug_assert!(buffer.is_empty());
         core::mem::swap(&mut self.out, buffer);
         self.under_way += core::mem::take(&mut self.gathered);
         self.is_urgent = false;
-        self.last_sent = now;
     }
 
     /// Whether operations are under way or wait.
@@ -135,7 +135,7 @@ mod tests {
             link.gather(1, now);
             if link.is_due(now, HOLD) {
                 sent.push(link.gathered);
-                link.take_output(now, &mut buffer);
+                link.take_output(&mut buffer);
             }
         }
         assert_eq!(sent[..5], [1, 1, 1, 1, 1]);

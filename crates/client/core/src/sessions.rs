@@ -110,10 +110,11 @@ impl Sessions {
         lost
     }
 
-    /// Sends heartbeats where nothing else was sent.
+    /// Sends the heartbeats that are due.
     pub fn send_heartbeats(&self, net: &mut Net) {
         for (link, node) in self.ready_links() {
-            if net.now - net.link(link).last_sent >= net.settings.heartbeat_interval {
+            if net.now - net.link(link).heartbeat_sent >= net.settings.heartbeat_interval {
+                net.link(link).heartbeat_sent = net.now;
                 let body = vinga_wire::membership::HeartbeatBody {
                     epoch: net.epoch_seen.into(),
                     view: net.view.into(),
@@ -155,7 +156,7 @@ impl Sessions {
         let now = net.now;
         let place = net.link(link);
         place.is_open = true;
-        (place.last_sent, place.last_heard) = (now, now);
+        (place.heartbeat_sent, place.last_heard) = (now, now);
         place.hurry();
         let hello = HelloRequest {
             magic: MAGIC,
@@ -323,7 +324,7 @@ impl Sessions {
         });
         let heartbeats = self
             .ready_links()
-            .map(|(link, _)| net.links[link.index()].last_sent + net.settings.heartbeat_interval);
+            .map(|(link, _)| net.links[link.index()].heartbeat_sent + net.settings.heartbeat_interval);
         states.chain(heartbeats).min()
     }
 

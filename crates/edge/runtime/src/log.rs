@@ -27,7 +27,8 @@ pub fn begin(settings: &LogSettings) -> Result<(), String> {
         out.finish(format_args!("{}", Line { level: record.level(), who: record.target(), text }));
     });
     if let Some(file) = &settings.file {
-        let opened = fern::log_file(file).map_err(|why| format!("the log {} can't be opened: {why}", file.display()));
+        let opened =
+            fern::log_file(file).map_err(|why| format!("the log {} can't be opened: {why}", file.display()));
         log = log.chain(opened?);
     }
     if settings.stderr {

@@ -21,7 +21,10 @@ fn main() {
     let tests: [(&str, fn()); 4] = [
         ("a_panic_is_reported", a_panic_is_reported),
         ("a_bad_access_is_reported", a_bad_access_is_reported),
-        ("a_stuck_thread_is_reported_and_then_stops_the_node", a_stuck_thread_is_reported_and_then_stops_the_node),
+        (
+            "a_stuck_thread_is_reported_and_then_stops_the_node",
+            a_stuck_thread_is_reported_and_then_stops_the_node,
+        ),
         ("a_node_that_is_asked_to_stop_ends_in_order", a_node_that_is_asked_to_stop_ends_in_order),
     ];
     for (name, test) in tests {
@@ -97,7 +100,10 @@ fn assert_reported(report: &str) {
 fn a_panic_is_reported() {
     let (code, report, _) = crash_by("panic", SignalNumber::OutcomesSeenOrder);
     assert_eq!(code, Some(EXIT_CRASHED), "{report}");
-    assert!(report.contains("on thread worker1: panicked at") && report.contains("as the client wished"), "{report}");
+    assert!(
+        report.contains("on thread worker1: panicked at") && report.contains("as the client wished"),
+        "{report}"
+    );
     assert_reported(&report);
     assert!(report.contains("back-trace:") && report.ends_with("end of report\n"), "{report}");
 }

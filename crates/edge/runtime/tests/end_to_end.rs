@@ -88,7 +88,10 @@ fn two_threads_serve_one_client() {
     assert_eq!(second.last_words(), None);
     wait_until("Membership hears of it", || !gone.lock().unwrap().is_empty());
     assert_eq!(*gone.lock().unwrap(), [(second.api.0, 1)]);
-    assert_eq!(Client::connect(node.address()).unwrap().join(node.address(), 5).err(), Some(ErrorCode::BadHandshake));
+    assert_eq!(
+        Client::connect(node.address()).unwrap().join(node.address(), 5).err(),
+        Some(ErrorCode::BadHandshake)
+    );
     assert_alive(&node);
     node.stop();
 }

@@ -24,9 +24,7 @@ use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION,
 use vinga_wire::membership::{
     ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody, CloseConnectionOrder,
 };
-use vinga_wire::{
-    Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, U64, cold,
-};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, U64, cold};
 
 pub const NODE: NodeId = NodeId(1);
 const FIRST_API: u8 = 145;
@@ -140,7 +138,11 @@ impl EchoHost {
 
 /// Settings of a node whose threads all own sockets and host the coordinator of their index.
 pub fn settings(threads: u16) -> NodeSettings {
-    let plan = |index: u16| ThreadPlan { name: format!("worker{index}"), owns_sockets: true, ..ThreadPlan::default() };
+    let plan = |index: u16| ThreadPlan {
+        name: format!("worker{index}"),
+        owns_sockets: true,
+        ..ThreadPlan::default()
+    };
     let mut instances: Vec<(BlockNumber, u16)> =
         (0..threads).map(|thread| (BlockNumber::Coordinator, thread)).collect();
     instances.push((BlockNumber::Membership, 0));
@@ -234,14 +236,27 @@ impl Client {
     }
 
     /// Appends a request to `out`.
-    pub fn request(&self, out: &mut Vec<u8>, number: SignalNumber, coordinator: u16, trace: u32, body: &[u8]) {
+    pub fn request(
+        &self,
+        out: &mut Vec<u8>,
+        number: SignalNumber,
+        coordinator: u16,
+        trace: u32,
+        body: &[u8],
+    ) {
         let receiver = Address::new(NODE, BlockNumber::Coordinator, coordinator);
         let sender = Address::new(self.api, BlockNumber::Api, 0);
         FrameWriter::begin(out, number, 0, receiver, sender, trace).bytes(body);
     }
 
     /// Sends one request.
-    pub fn send(&mut self, number: SignalNumber, coordinator: u16, trace: u32, body: &[u8]) -> io::Result<()> {
+    pub fn send(
+        &mut self,
+        number: SignalNumber,
+        coordinator: u16,
+        trace: u32,
+        body: &[u8],
+    ) -> io::Result<()> {
         let mut bytes = Vec::new();
         self.request(&mut bytes, number, coordinator, trace, body);
         self.stream.write_all(&bytes)
@@ -250,7 +265,8 @@ impl Client {
     /// The next frame, whole; `None` if the node has closed.
     pub fn receive(&mut self) -> io::Result<Option<(SignalNumber, Vec<u8>)>> {
         loop {
-            if let Some(frame) = Frame::first(&self.received[self.handled..]).expect("the node sends frames") {
+            if let Some(frame) = Frame::first(&self.received[self.handled..]).expect("the node sends frames")
+            {
                 let (signal, length) = (frame.signal().unwrap(), frame.length());
                 let bytes = self.received[self.handled..self.handled + length].to_vec();
                 self.handled += length;
@@ -266,7 +282,9 @@ impl Client {
     pub fn receive_many(&mut self, count: usize) {
         for _ in 0..count {
             loop {
-                if let Some(frame) = Frame::first(&self.received[self.handled..]).expect("the node sends frames") {
+                if let Some(frame) =
+                    Frame::first(&self.received[self.handled..]).expect("the node sends frames")
+                {
                     self.handled += frame.length();
                     break;
                 }
