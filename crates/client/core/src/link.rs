@@ -151,12 +151,12 @@ mod tests {
         let mut link = Link { is_open: true, ..Link::default() };
         let mut buffer = Vec::new();
         link.gather(100, Micros(0));
-        link.take_output(Micros(0), &mut buffer);
+        link.take_output(&mut buffer);
         link.gather(1, Micros(0));
         assert!(!link.is_due(Micros(0), HOLD));
         link.hurry();
         assert!(link.is_due(Micros(0), HOLD));
-        link.take_output(Micros(0), &mut buffer);
+        link.take_output(&mut buffer);
         assert_eq!((link.gathered, link.under_way), (0, 101));
         link.reset();
         assert!(!link.is_busy() && !link.is_open);
