@@ -16,7 +16,7 @@ use vinga_wire::dictionary::{CreateTableRequest, TableConfirm};
 use vinga_wire::frame::Frames;
 use vinga_wire::handshake::NodeTopology;
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW, Rows};
-use vinga_wire::membership::NodeFailedOrder;
+use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
 use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, OperationHead, OperationKind};
 use vinga_wire::partition::PartitionMap;
 use vinga_wire::scan::{ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
@@ -390,6 +390,24 @@ impl Cluster {
         let answered = executor.outbox().lane(lane).len();
         executor.outbox().lane_mut(lane).clear();
         answered
+    }
+
+    /// The API node is declared failed: every block is told, as membership would.
+    pub fn api_is_gone(&mut self) {
+        let membership = Address::new(NodeId(1), BlockNumber::Membership, 0);
+        let body = ApiNodeBody::new(API.node(), Incarnation(1));
+        for signal in [SignalNumber::ApiConnectionClosedOrder, SignalNumber::ApiFailedOrder] {
+            let settings = self.settings[&1].clone();
+            let blocks = [BlockNumber::DataManager, BlockNumber::Coordinator, BlockNumber::Dictionary];
+            for to in blocks.into_iter().flat_map(|block| settings.all_of(block)) {
+                let mut bytes = vec![];
+                FrameWriter::begin(&mut bytes, signal, 1, to, membership, 0).put(&body);
+                if let Some(executor) = self.executors.get_mut(&to.node().0) {
+                    executor.feed(&bytes, Origin::Node).expect("our own");
+                }
+            }
+            self.run();
+        }
     }
 
     /// Number of the newest outcome.
