@@ -1,6 +1,9 @@
 //! `vinga`: one binary for everything.
 
+mod admin;
+mod columns;
 mod data;
+mod demo;
 mod facts;
 mod folder;
 mod machine;
@@ -28,6 +31,10 @@ enum Command {
     Down(FolderArgument),
     /// Runs a data node in the foreground
     Data(DataArguments),
+    /// Asks a running cluster about itself; creates and drops tables
+    Admin(admin::AdminArguments),
+    /// Shows a first session on real data: Debian's own package records
+    Demo(ConnectArgument),
 }
 
 #[derive(Args)]
@@ -35,6 +42,13 @@ struct FolderArgument {
     /// The cluster's folder
     #[arg(long, value_name = "DIR", default_value = "vinga-cluster", env = "VINGA_FOLDER")]
     folder: PathBuf,
+}
+
+#[derive(Args)]
+struct ConnectArgument {
+    /// Where a data node can be reached
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:2202", env = "VINGA_CONNECT")]
+    connect: String,
 }
 
 #[derive(Args)]
@@ -83,6 +97,8 @@ fn main() -> ExitCode {
         Command::Up(arguments) => run_up(arguments),
         Command::Down(arguments) => run_down(&arguments),
         Command::Data(arguments) => run_data(arguments),
+        Command::Admin(arguments) => admin::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments.connect),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
