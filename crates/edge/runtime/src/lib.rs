@@ -1,0 +1,4 @@
+//! w
+pub mod parker;
+pub mod ring;
+mod sync;
