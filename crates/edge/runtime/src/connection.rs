@@ -13,6 +13,7 @@ use crate::settings::Limits;
 use crate::statistics::ThreadStatistics;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::RangeInclusive;
 use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Origin, Outbox, Rejected};
 use vinga_wire::ErrorCode;
@@ -20,8 +21,8 @@ use vinga_wire::ErrorCode;
 /// Bytes that one read takes, at most: what fits the second-level cache along with what handling it touches.
 pub(crate) const READ_BYTES: usize = 256 * 1024;
 
-/// Bytes of requests that are handled before a look at how many answers wait.
-const SLICE_BYTES: usize = 16 * 1024;
+/// Bytes of requests that are handled before a look at how many answers they led to: less if it was many.
+const SLICE_BYTES: RangeInclusive<usize> = 512..=16 * 1024;
 
 /// Reads that empty a socket before it is closed.
 const DISCARDED_READS_MAX: usize = 64;
@@ -61,6 +62,8 @@ pub(crate) struct Connection {
     is_readable: bool,
     /// The other side has closed: read until the end, also behind a short read.
     is_ending: bool,
+    /// Bytes of requests that are handled at a time.
+    slice_bytes: usize,
     /// When something was last written, or nothing waited.
     moved_nanos: u64,
     /// Stands in the list of those that may have something to do.
@@ -79,25 +82,20 @@ impl Connection {
         early: &[u8],
         nanos: u64,
     ) -> Self {
-        let mut input = Input::default();
-        input.keep(early);
         Connection {
             api,
             lane,
             peer,
             stream,
-            input,
+            input: Input::new(early),
             output: Output { progress: LaneProgress::default(), is_full: false, has_moved: false },
             is_readable: true,
             is_ending: false,
+            slice_bytes: *SLICE_BYTES.start(),
             moved_nanos: nanos,
             is_queued: false,
             is_broken: false,
         }
-    }
-
-    pub fn stream(&self) -> &TcpStream {
-        &self.stream
     }
 
     /// Notes what the socket has reported.
@@ -132,16 +130,20 @@ impl Connection {
         statistics: &ThreadStatistics,
     ) -> Result<(), Broken> {
         let (api, lane, stream, output) = (self.api, self.lane, &self.stream, &mut self.output);
+        let slice_bytes = &mut self.slice_bytes;
         let mut handle = |run: &[u8]| -> Result<usize, Broken> {
             let mut handled = 0;
             loop {
-                let taken = executor.feed(slice_of(&run[handled..]), Origin::Api(api))?;
+                let before = output.progress.waiting(executor.outbox().lane(lane)).len();
+                let taken = executor.feed(slice_of(&run[handled..], *slice_bytes), Origin::Api(api))?;
                 handled += taken;
+                let outbox = executor.outbox();
+                let waiting = output.progress.waiting(outbox.lane(lane)).len();
+                *slice_bytes = next_slice(*slice_bytes, waiting - before, limits);
                 if taken == 0 || handled == run.len() {
                     return Ok(handled);
                 }
-                let outbox = executor.outbox();
-                if output.progress.waiting(outbox.lane(lane)).len() > limits.pause_bytes {
+                if waiting > limits.pause_bytes {
                     output.write(stream, outbox.lane_mut(lane), statistics)?;
                 }
                 let waiting = output.progress.waiting(outbox.lane(lane)).len();
@@ -255,9 +257,21 @@ impl Output {
 }
 
 /// The front of a run that is handled in one go: whole frames, if there are any.
-fn slice_of(run: &[u8]) -> &[u8] {
+fn slice_of(run: &[u8], slice_bytes: usize) -> &[u8] {
     let frame = run.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
-    &run[..run.len().min(frame.max(SLICE_BYTES))]
+    &run[..run.len().min(frame.max(slice_bytes))]
+}
+
+/// How many bytes of requests to handle next, when the last ones led to so many bytes of answers.
+fn next_slice(slice_bytes: usize, answers: usize, limits: &Limits) -> usize {
+    let next = if answers > limits.pause_bytes {
+        slice_bytes / 2
+    } else if answers < limits.pause_bytes / 4 {
+        slice_bytes * 2
+    } else {
+        slice_bytes
+    };
+    next.clamp(*SLICE_BYTES.start(), *SLICE_BYTES.end())
 }
 
 /// Whether much waits on the way to another thread: requests that are for blocks there would only make it more.

@@ -8,21 +8,29 @@
 use vinga_wire::Frame;
 use vinga_wire::frame::{FRAME_BYTES_MAX, HEADER_BYTES};
 
+/// Bytes of the beginning of a frame for which there is room from the start.
+const HELD_BYTES: usize = 4 * 1024;
+
 /// See the head of this file.
-#[derive(Default)]
 pub(crate) struct Input {
     held: Vec<u8>,
     is_held_back: bool,
 }
 
 impl Input {
+    /// Of a connection of which `early` was read already.
+    pub fn new(early: &[u8]) -> Self {
+        let mut input = Input { held: Vec::with_capacity(HELD_BYTES), is_held_back: false };
+        input.keep(early);
+        input
+    }
+
     /// Whether frames wait here that could be handled.
     pub fn is_held_back(&self) -> bool {
         self.is_held_back
     }
 
-    /// Keeps bytes that were read before.
-    pub fn keep(&mut self, bytes: &[u8]) {
+    fn keep(&mut self, bytes: &[u8]) {
         self.held.extend_from_slice(bytes);
         self.is_held_back = begins_with_frame(&self.held);
     }
@@ -70,6 +78,7 @@ impl Input {
                 _ => HEADER_BYTES,
             };
             let (rest, behind) = run.split_at(run.len().min(whole - self.held.len()));
+            self.held.reserve(whole - self.held.len());
             self.held.extend_from_slice(rest);
             run = behind;
         }
@@ -121,7 +130,7 @@ mod tests {
             allowances in proptest::collection::vec(0usize..5, 1..40),
         ) {
             let sent: Vec<u8> = bodies.iter().zip(0..).flat_map(|(&body, mark)| frame(body, mark)).collect();
-            let (mut input, mut out) = (Input::default(), Vec::new());
+            let (mut input, mut out) = (Input::new(b""), Vec::new());
             let (mut rest, mut cuts, mut allowances) = (&sent[..], cuts.iter().cycle(), allowances.iter().cycle());
             let mut rounds = 0;
             while !rest.is_empty() || input.is_held_back() {
@@ -140,7 +149,7 @@ mod tests {
 
         #[test]
         fn garbage_is_handed_on_and_refused(bytes in proptest::collection::vec(any::<u8>(), 40..80), cut in 1usize..30) {
-            let (mut input, mut out, mut allowed) = (Input::default(), Vec::new(), 1000);
+            let (mut input, mut out, mut allowed) = (Input::new(b""), Vec::new(), 1000);
             let mut handle = handle_into(&mut out, &mut allowed);
             let refused = input.take_in(&bytes[..cut], &mut handle).is_err()
                 || input.take_in(&bytes[cut..], &mut handle).is_err();

@@ -3,6 +3,9 @@
 //! What has left stays at the front of the lane until it is at least half of it: so each byte is moved at most once on
 //! average, however slowly the other side takes them.
 
+/// Capacity that a lane gets when it is first used: a turn's worth, so that it seldom has to grow.
+pub(crate) const LANE_BYTES: usize = 64 * 1024;
+
 /// Capacity that an empty lane keeps.
 const KEPT_BYTES: usize = 1024 * 1024;
 

@@ -47,6 +47,8 @@ pub mod statistics;
 mod switchboard;
 mod sync;
 #[cfg(not(loom))]
+pub mod termination;
+#[cfg(not(loom))]
 mod watchdog;
 #[cfg(not(loom))]
 mod worker;

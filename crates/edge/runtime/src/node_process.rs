@@ -13,6 +13,7 @@ use crate::realtime::Realtime;
 use crate::settings::{NodeSettings, ThreadPlan};
 use crate::statistics::ThreadStatistics;
 use crate::switchboard::{Mail, Switchboard};
+use crate::termination::Termination;
 use crate::watchdog;
 use crate::worker::{Worker, WorkerParts};
 use rustix::process::Resource;
@@ -43,12 +44,32 @@ pub struct NodeProcess {
     watchdog: JoinHandle<()>,
 }
 
+/// Runs a node until the process is asked to stop (`SIGTERM`, `SIGINT`). `ready` is called when it accepts connections.
+/// To be called by a process's `main` before it has started threads.
+///
+/// # Errors
+/// As [`NodeProcess::start`].
+pub fn run<H, F>(settings: NodeSettings, make_host: F, ready: impl FnOnce(&NodeProcess)) -> Result<(), String>
+where
+    H: Host + Send + 'static,
+    F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
+{
+    let termination = Termination::prepare().map_err(|why| format!("signals can't be waited for: {why}"))?;
+    let node = NodeProcess::start(settings, make_host)?;
+    ready(&node);
+    let signal = termination.wait();
+    log::info!(target: WHO, "the node is asked to stop by {signal}");
+    node.stop();
+    Ok(())
+}
+
 impl NodeProcess {
     /// Starts a node. `make_host` makes the blocks of the thread with an index, on that thread; it is given the
     /// figures of all threads, for the blocks that tell them.
     ///
     /// # Errors
-    /// The address is taken or not ours, or the system has no threads or descriptors left; the text says which.
+    /// The address is taken or not ours, or the system has no threads or descriptors left; the text says which. The
+    /// process should end then: threads that had started are left.
     pub fn start<H, F>(settings: NodeSettings, make_host: F) -> Result<Self, String>
     where
         H: Host + Send + 'static,

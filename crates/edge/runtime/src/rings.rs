@@ -3,7 +3,7 @@
 //! A ring is made when its sender first has something to send; the receiving end goes to the other thread by its
 //! mailbox. What does not fit stays in the lane to that thread, and the thread that empties the ring rings back.
 
-use crate::lane_progress::LaneProgress;
+use crate::lane_progress::{LANE_BYTES, LaneProgress};
 use crate::parker::{thread_bit, threads_of};
 use crate::ring::{Consumer, Producer, RING_BYTES, ring};
 use crate::statistics::ThreadStatistics;
@@ -94,6 +94,7 @@ impl Rings {
                 continue;
             }
             let producer = outgoing.producer.get_or_insert_with(|| {
+                lane.reserve(LANE_BYTES);
                 let (producer, consumer) = ring(RING_BYTES);
                 switchboard.threads[usize::from(to)].post(Mail::Ring { from: self.own, consumer });
                 producer

@@ -1,6 +1,7 @@
 //! The connections that a thread serves, and how it waits for them.
 
 use crate::connection::{Broken, Connection, READ_BYTES};
+use crate::lane_progress::LANE_BYTES;
 use crate::log::RateLimit;
 use crate::parker::Alarm;
 use crate::poller::{Interest, Poller, Ready};
@@ -85,7 +86,7 @@ impl Sockets {
         let id = usize::from(api.0);
         assert!(self.places[id].is_none(), "an API node has one connection to a thread");
         let outbox = executor.outbox();
-        let lane = *self.lanes[id].get_or_insert_with(|| outbox.open_lane(0));
+        let lane = *self.lanes[id].get_or_insert_with(|| outbox.open_lane(LANE_BYTES));
         outbox.lane_mut(lane).extend_from_slice(&welcome);
         outbox.routes.set_node(api, Some(lane));
         let added = self.poller.add(&stream, u64::from(api.0), Interest::ReadWrite);

@@ -12,6 +12,7 @@
 //! that with what is still on its way through the other: an API node opens its connections before its first request.
 
 use crate::clock::Clock;
+use crate::lane_progress::LANE_BYTES;
 use crate::last_signals::Registered;
 use crate::listener::ListenerMail;
 use crate::parker::MAIL;
@@ -79,8 +80,9 @@ impl<H: Host> Worker<H> {
     /// # Errors
     /// The system has no file descriptor left.
     pub fn new(parts: WorkerParts<H>) -> io::Result<Self> {
-        let WorkerParts { index, plan, executor, switchboard, limits, registered, realtime, clock } = parts;
+        let WorkerParts { index, plan, mut executor, switchboard, limits, registered, realtime, clock } = parts;
         let threads = switchboard.threads.len() as u16;
+        executor.outbox().lane_mut(LaneId::LOCAL).reserve(LANE_BYTES);
         Ok(Worker {
             index,
             executor: Box::new(executor),
