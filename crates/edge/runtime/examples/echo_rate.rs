@@ -106,7 +106,10 @@ fn cpu_nanos(node: &NodeProcess) -> u64 {
     let of = |thread: u64| {
         let file = format!("/proc/self/task/{thread}/schedstat");
         let text = std::fs::read_to_string(&file).expect("the system counts CPU time");
-        text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).expect("it begins with nanoseconds")
+        text.split(' ')
+            .next()
+            .and_then(|nanos| nanos.parse::<u64>().ok())
+            .expect("it begins with nanoseconds")
     };
     node.statistics().iter().map(|thread| of(thread.thread_id.get())).sum()
 }

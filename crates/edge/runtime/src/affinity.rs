@@ -15,12 +15,18 @@ pub fn bind(cpus: &[u16]) -> Result<(), String> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         if usize::from(cpu) >= CpuSet::MAX_CPU {
-            return Err(format!("CPU {cpu} can't be named to the operating system: {} is the last", CpuSet::MAX_CPU - 1));
+            return Err(format!(
+                "CPU {cpu} can't be named to the operating system: {} is the last",
+                CpuSet::MAX_CPU - 1
+            ));
         }
         set.set(usize::from(cpu));
     }
-    sched_setaffinity(None, &set)
-        .map_err(|why| format!("binding to CPUs {cpus:?} was refused ({why}): they may be outside of what this process may use"))
+    sched_setaffinity(None, &set).map_err(|why| {
+        format!(
+            "binding to CPUs {cpus:?} was refused ({why}): they may be outside of what this process may use"
+        )
+    })
 }
 
 /// Gives the calling thread a priority from 0 to [`PRIORITY_MAX`], 5 being that of any other thread: 10 is a nice

@@ -234,7 +234,12 @@ struct Output {
 }
 
 impl Output {
-    fn write(&mut self, stream: &TcpStream, lane: &mut Vec<u8>, statistics: &ThreadStatistics) -> io::Result<()> {
+    fn write(
+        &mut self,
+        stream: &TcpStream,
+        lane: &mut Vec<u8>,
+        statistics: &ThreadStatistics,
+    ) -> io::Result<()> {
         let mut stream = stream;
         while !lane.is_empty() {
             statistics.writes.add(1);

@@ -29,7 +29,10 @@ pub(crate) struct Expected<'a> {
 }
 
 /// The greeting at the beginning of `bytes` and how long it is; `None` if it is not all there yet.
-pub(crate) fn read(bytes: &[u8], expected: &Expected<'_>) -> Result<Option<(HelloRequest, usize)>, NotAdmitted> {
+pub(crate) fn read(
+    bytes: &[u8],
+    expected: &Expected<'_>,
+) -> Result<Option<(HelloRequest, usize)>, NotAdmitted> {
     let bad = |detail: &str| NotAdmitted::new(ErrorCode::BadHandshake, detail);
     // A stray client's first bytes, read as a length, are far off: it is told before it waits for an answer.
     if let Some(length) = bytes.first_chunk::<4>() {
@@ -47,7 +50,8 @@ pub(crate) fn read(bytes: &[u8], expected: &Expected<'_>) -> Result<Option<(Hell
         return Err(bad(&format!("its first frame is signal {}, no greeting", frame.header.number.get())));
     }
     // Of a greeting of another version only the beginning can be relied on.
-    let (magic, version) = cold::read::<(u64, u16)>(&frame).ok_or_else(|| bad("the greeting can't be read"))?;
+    let (magic, version) =
+        cold::read::<(u64, u16)>(&frame).ok_or_else(|| bad("the greeting can't be read"))?;
     if magic != MAGIC {
         return Err(bad("the greeting is not Vinga's"));
     }
@@ -69,7 +73,9 @@ pub(crate) fn read(bytes: &[u8], expected: &Expected<'_>) -> Result<Option<(Hell
 
 /// The frame that tells a client that it is admitted.
 pub(crate) fn confirm_frame(driver: Address, confirm: &HelloConfirm) -> Vec<u8> {
-    answer_frame(SignalNumber::HelloConfirm, driver, NodeId(confirm.api), |writer| cold::write(writer, confirm))
+    answer_frame(SignalNumber::HelloConfirm, driver, NodeId(confirm.api), |writer| {
+        cold::write(writer, confirm)
+    })
 }
 
 /// The frame that tells a client that it is not admitted.
@@ -138,7 +144,9 @@ mod tests {
         let other = answer_frame(SignalNumber::HeartbeatRequest, NOBODY, NodeId(0), |_| {});
         assert_eq!(read(&other, &EXPECTED).unwrap_err().code, ErrorCode::BadHandshake);
         assert_eq!(read(b"GET / HTTP/1.1\r\n", &EXPECTED).unwrap_err().code, ErrorCode::BadHandshake);
-        assert!(read(&refuse_frame(NOBODY, &NotAdmitted::new(ErrorCode::Overloaded, "")), &EXPECTED).is_err());
+        assert!(
+            read(&refuse_frame(NOBODY, &NotAdmitted::new(ErrorCode::Overloaded, "")), &EXPECTED).is_err()
+        );
     }
 
     proptest! {

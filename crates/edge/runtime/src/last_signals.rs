@@ -81,7 +81,9 @@ impl Record {
             // plain bytes too.
             let trace = unsafe { &*trace };
             let all = trace.iter().count();
-            for (place, signal) in answer.signals.iter_mut().zip(trace.iter().skip(all.saturating_sub(SIGNALS_MAX))) {
+            for (place, signal) in
+                answer.signals.iter_mut().zip(trace.iter().skip(all.saturating_sub(SIGNALS_MAX)))
+            {
                 *place = *signal;
                 answer.count += 1;
             }
@@ -203,7 +205,8 @@ fn tell(record: &Record, out: &mut dyn fmt::Write) -> fmt::Result {
 }
 
 fn tell_asked(record: &Record, out: &mut dyn fmt::Write) -> fmt::Result {
-    let (thread, statistics) = (record.thread.load(Ordering::Acquire), record.statistics.load(Ordering::Acquire));
+    let (thread, statistics) =
+        (record.thread.load(Ordering::Acquire), record.statistics.load(Ordering::Acquire));
     if thread == 0 || statistics.is_null() {
         return Ok(());
     }
@@ -275,7 +278,8 @@ impl HandlerStack {
 
 impl Drop for HandlerStack {
     fn drop(&mut self) {
-        let none = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: self.bytes.len() };
+        let none =
+            libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: self.bytes.len() };
         // SAFETY: after this no handler uses the memory.
         unsafe { libc::sigaltstack(&raw const none, ptr::null_mut()) };
     }

@@ -174,7 +174,11 @@ impl Listener {
         self.lines.write(Level::Error, WHO, format_args!("no connection can be accepted: {why}"));
         self.spare = None;
         if let Ok((stream, peer)) = self.socket.accept() {
-            self.turn_away(stream, peer, "no file descriptor is left: raise the limit of the process (ulimit -n)");
+            self.turn_away(
+                stream,
+                peer,
+                "no file descriptor is left: raise the limit of the process (ulimit -n)",
+            );
         }
         self.spare = open_spare();
         std::thread::sleep(EXHAUSTION_PAUSE);
@@ -185,9 +189,10 @@ impl Listener {
         let Some(place) = self.find_place(now) else {
             return self.turn_away(stream, peer, "too many connections are being opened");
         };
-        let prepared = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).and_then(|()| {
-            self.poller.add(&stream, place as u64, Interest::Read)
-        });
+        let prepared = stream
+            .set_nonblocking(true)
+            .and_then(|()| stream.set_nodelay(true))
+            .and_then(|()| self.poller.add(&stream, place as u64, Interest::Read));
         match prepared {
             Ok(()) => {
                 let stage = Stage::Greeting { bytes: Vec::new() };
@@ -234,7 +239,11 @@ impl Listener {
     }
 
     fn send_refusal(&mut self, stream: &TcpStream, peer: SocketAddr, why: &NotAdmitted) {
-        self.lines.write(Level::Warn, WHO, format_args!("{peer} is not admitted: {} {}", why.code, why.detail));
+        self.lines.write(
+            Level::Warn,
+            WHO,
+            format_args!("{peer} is not admitted: {} {}", why.code, why.detail),
+        );
         let mut writer = stream;
         // It fits an empty socket buffer; whoever does not take it is closed without it.
         let _ = writer.write(&greeting::refuse_frame(self.driver(), why));
@@ -343,7 +352,11 @@ impl Listener {
         match handed_over {
             Ok(()) => {
                 let (api, peer, index) = (confirm.api, guest.peer, hello.connection);
-                self.lines.write(Level::Info, WHO, format_args!("API node {api} ({peer}): connection {index}"));
+                self.lines.write(
+                    Level::Info,
+                    WHO,
+                    format_args!("API node {api} ({peer}): connection {index}"),
+                );
             }
             Err((adoption, code)) => {
                 let why = NotAdmitted::new(code, "its connections have changed meanwhile");

@@ -164,11 +164,8 @@ fn run_worker<H: Host>(
     let registered = Registered::new(switchboard.statistics[usize::from(index)].clone());
     let realtime = apply(&plan, clock);
     let host = make_host(index, &switchboard.statistics);
-    let outbox = Outbox::new(
-        routes(settings, index),
-        settings.threads.len() as u16,
-        settings.limits.congestion_bytes,
-    );
+    let outbox =
+        Outbox::new(routes(settings, index), settings.threads.len() as u16, settings.limits.congestion_bytes);
     let seed = settings.seed.wrapping_add(u64::from(index));
     let executor = Executor::new(settings.node, host, outbox, seed, Clock::tick(clock.nanos()));
     let limits = settings.limits.clone();

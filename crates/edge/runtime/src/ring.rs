@@ -72,10 +72,7 @@ pub fn ring(capacity: usize) -> (Producer, Consumer) {
         bytes: SharedBytes::new(capacity),
         side: OnceLock::new(),
     });
-    (
-        Producer { shared: shared.clone(), tail: 0, head: 0, side_in_use: false },
-        Consumer { shared, head: 0 },
-    )
+    (Producer { shared: shared.clone(), tail: 0, head: 0, side_in_use: false }, Consumer { shared, head: 0 })
 }
 
 /// The sending end.

@@ -155,13 +155,7 @@ impl Sockets {
     }
 
     /// Gives up connections whose other side takes nothing; to be called about once a second.
-    pub fn check_readers(
-        &mut self,
-        outbox: &Outbox,
-        switchboard: &Switchboard,
-        limits: &Limits,
-        nanos: u64,
-    ) {
+    pub fn check_readers(&mut self, outbox: &Outbox, switchboard: &Switchboard, limits: &Limits, nanos: u64) {
         for place in 0..self.connections.len() {
             if let Err(why) = self.connections[place].check_reader(outbox, limits, nanos) {
                 self.give_up(place, why, switchboard);

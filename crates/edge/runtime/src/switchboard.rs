@@ -78,11 +78,7 @@ impl<M> Desk<M> {
 }
 
 impl Switchboard {
-    pub fn new(
-        node: NodeId,
-        main_thread: u16,
-        statistics: Arc<[Arc<ThreadStatistics>]>,
-    ) -> io::Result<Self> {
+    pub fn new(node: NodeId, main_thread: u16, statistics: Arc<[Arc<ThreadStatistics>]>) -> io::Result<Self> {
         Ok(Switchboard {
             node,
             threads: statistics.iter().map(|_| Desk::new()).collect::<io::Result<_>>()?,

@@ -52,12 +52,15 @@ impl Watched {
 
 /// Watches until the other end of `stopped` is dropped.
 pub(crate) fn run(threads: &[Arc<ThreadStatistics>], interval: Duration, stopped: &Receiver<()>) {
-    let mut watched: Vec<Watched> =
-        threads.iter().map(|statistics| Watched { statistics: statistics.clone(), turns: 0, looks: 0 }).collect();
+    let mut watched: Vec<Watched> = threads
+        .iter()
+        .map(|statistics| Watched { statistics: statistics.clone(), turns: 0, looks: 0 })
+        .collect();
     while stopped.recv_timeout(interval / LOOKS) == Err(RecvTimeoutError::Timeout) {
         for thread in &mut watched {
             let verdict = thread.look();
-            let (name, millis) = (&thread.statistics.name, interval.as_millis() * u128::from(thread.looks / LOOKS));
+            let (name, millis) =
+                (&thread.statistics.name, interval.as_millis() * u128::from(thread.looks / LOOKS));
             match verdict {
                 Verdict::Fine => {}
                 Verdict::Report => {
@@ -66,7 +69,9 @@ pub(crate) fn run(threads: &[Arc<ThreadStatistics>], interval: Duration, stopped
                     log::error!(target: "watchdog", "thread {name} has made no progress for {millis} ms: {text}");
                 }
                 Verdict::Stop => {
-                    crash::stop(format_args!("the watchdog stops the node: thread {name} is stuck for {millis} ms"));
+                    crash::stop(format_args!(
+                        "the watchdog stops the node: thread {name} is stuck for {millis} ms"
+                    ));
                 }
             }
         }

@@ -80,7 +80,8 @@ impl<H: Host> Worker<H> {
     /// # Errors
     /// The system has no file descriptor left.
     pub fn new(parts: WorkerParts<H>) -> io::Result<Self> {
-        let WorkerParts { index, plan, mut executor, switchboard, limits, registered, realtime, clock } = parts;
+        let WorkerParts { index, plan, mut executor, switchboard, limits, registered, realtime, clock } =
+            parts;
         let threads = switchboard.threads.len() as u16;
         executor.outbox().lane_mut(LaneId::LOCAL).reserve(LANE_BYTES);
         Ok(Worker {
@@ -138,7 +139,8 @@ impl<H: Host> Worker<H> {
                 self.read_mail(mail, now);
             }
         }
-        let (executor, switchboard, statistics) = (&mut *self.executor, &*self.switchboard, &*self.statistics);
+        let (executor, switchboard, statistics) =
+            (&mut *self.executor, &*self.switchboard, &*self.statistics);
         let mut more = false;
         if self.stops_since.is_none() {
             statistics.enter(Phase::Sockets);
@@ -151,7 +153,8 @@ impl<H: Host> Worker<H> {
         more |= self.finish_turn();
         self.obey_orders();
 
-        let (outbox, switchboard, statistics) = (self.executor.outbox(), &*self.switchboard, &*self.statistics);
+        let (outbox, switchboard, statistics) =
+            (self.executor.outbox(), &*self.switchboard, &*self.statistics);
         statistics.enter(Phase::Sending);
         let to_threads = self.rings.flush(outbox, switchboard, statistics);
         let to_sockets = self.sockets.flush(outbox, switchboard, &self.limits, statistics);

@@ -82,7 +82,8 @@ fn a_steady_state_is_free_of_both() {
     let calls = || node.statistics().iter().map(|thread| thread.system_calls()).sum::<u64>();
 
     exchange(200);
-    let (allocations, handled_before, calls_before) = (ALLOCATIONS.load(Ordering::Relaxed), handled(), calls());
+    let (allocations, handled_before, calls_before) =
+        (ALLOCATIONS.load(Ordering::Relaxed), handled(), calls());
     exchange(BATCHES);
     let allocations = ALLOCATIONS.load(Ordering::Relaxed) - allocations;
     let signals = u64::from(2 * BATCH * BATCHES);

@@ -2,26 +2,33 @@
 
 mod support;
 
+use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
-use support::{Client, Gone, settings};
+use support::{Client, EchoHost, Records, settings, wait_until};
 use vinga_runtime::crash::{self, CrashSettings, EXIT_CRASHED};
 use vinga_runtime::log::LogSettings;
 use vinga_runtime::node_process;
 use vinga_wire::{ErrorCode, SignalNumber};
 
 const CHILD: &str = "VINGA_TEST_NODE_FOLDER";
+const DESCRIPTORS: &str = "VINGA_TEST_NODE_DESCRIPTORS";
 
 fn main() {
     if let Ok(folder) = std::env::var(CHILD) {
         return run_node(&PathBuf::from(folder));
     }
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 5] = [
+        ("a_node_without_descriptors_refuses_and_lives", a_node_without_descriptors_refuses_and_lives),
         ("a_panic_is_reported", a_panic_is_reported),
         ("a_bad_access_is_reported", a_bad_access_is_reported),
-        ("a_stuck_thread_is_reported_and_then_stops_the_node", a_stuck_thread_is_reported_and_then_stops_the_node),
+        (
+            "a_stuck_thread_is_reported_and_then_stops_the_node",
+            a_stuck_thread_is_reported_and_then_stops_the_node,
+        ),
         ("a_node_that_is_asked_to_stop_ends_in_order", a_node_that_is_asked_to_stop_ends_in_order),
     ];
     for (name, test) in tests {
@@ -34,10 +41,15 @@ fn main() {
 fn run_node(folder: &Path) {
     vinga_runtime::log::begin(&LogSettings { file: Some(folder.join("log")), stderr: false }).unwrap();
     crash::install(CrashSettings { file: folder.join("crash"), who: "data node 1".to_string() }).unwrap();
+    if let Ok(descriptors) = std::env::var(DESCRIPTORS) {
+        let limit = descriptors.parse().ok();
+        setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
+    }
     let mut settings = settings(2);
     settings.limits.watchdog = Duration::from_millis(120);
     let ready = |node: &node_process::NodeProcess| println!("ready on {}", node.address());
-    node_process::run(settings, |_, _| support::EchoHost::new(Gone::default()), ready).unwrap();
+    let records = Arc::new(Records::default());
+    node_process::run(settings, move |_, _| EchoHost::new(records.clone()), ready).unwrap();
 }
 
 struct Node {
@@ -48,15 +60,20 @@ struct Node {
 
 impl Node {
     fn start(name: &str) -> Self {
+        Self::start_with(name, None)
+    }
+
+    /// Starts a node that may have so many file descriptors.
+    fn start_with(name: &str, descriptors: Option<u64>) -> Self {
         let folder = std::env::temp_dir().join(format!("vinga-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .env(CHILD, &folder)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        if let Some(descriptors) = descriptors {
+            command.env(DESCRIPTORS, descriptors.to_string());
+        }
+        let mut child =
+            command.env(CHILD, &folder).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let line = lines.skip_while(|line| !line.starts_with("ready on ")).next().expect("it becomes ready");
         Node { child, folder, address: line["ready on ".len()..].parse().unwrap() }
@@ -97,7 +114,10 @@ fn assert_reported(report: &str) {
 fn a_panic_is_reported() {
     let (code, report, _) = crash_by("panic", SignalNumber::OutcomesSeenOrder);
     assert_eq!(code, Some(EXIT_CRASHED), "{report}");
-    assert!(report.contains("on thread worker1: panicked at") && report.contains("as the client wished"), "{report}");
+    assert!(
+        report.contains("on thread worker1: panicked at") && report.contains("as the client wished"),
+        "{report}"
+    );
     assert_reported(&report);
     assert!(report.contains("back-trace:") && report.ends_with("end of report\n"), "{report}");
 }
@@ -135,4 +155,29 @@ fn a_node_that_is_asked_to_stop_ends_in_order() {
         assert!(log.contains("info 1/Membership/0: API node 145 is admitted"), "{log}");
         assert!(log.contains("info node: the node has stopped"), "{log}");
     }
+}
+
+fn a_node_without_descriptors_refuses_and_lives() {
+    let node = Node::start_with("descriptors", Some(60));
+    let mut clients = Vec::new();
+    let refused = loop {
+        match Client::connect(node.address) {
+            Ok(client) => clients.push(client),
+            Err(code) => break code,
+        }
+        assert!(clients.len() < 60);
+    };
+    assert_eq!(refused, ErrorCode::Overloaded);
+    for (client, trace) in clients.iter_mut().zip(0..) {
+        client.echo(0, trace, b"those who are in stay in");
+    }
+    let before = clients.len();
+    assert!(before > 30);
+    clients.truncate(before - 5);
+    wait_until("others may come in again", || Client::connect(node.address).is_ok());
+    // SAFETY: it only sends a signal to a process of ours.
+    assert_eq!(unsafe { libc::kill(node.child.id() as i32, libc::SIGTERM) }, 0);
+    let (code, _, log) = node.end();
+    assert_eq!(code, Some(0));
+    assert!(log.contains("no connection can be accepted"), "{log}");
 }
