@@ -113,11 +113,13 @@ impl Registered {
             let handler: extern "C" fn(i32) = on_asked;
             set_handler(ASK, handler as *const () as usize, libc::SA_RESTART);
         });
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        statistics.thread_id.set(thread as u64);
         let free = |record: &&Record| !record.in_use.swap(true, Ordering::AcqRel);
         let record = RECORDS.iter().find(free);
         if let Some(record) = record {
             record.statistics.store(Arc::as_ptr(&statistics).cast_mut(), Ordering::Release);
-            record.thread.store(own_thread(), Ordering::Release);
+            record.thread.store(thread, Ordering::Release);
             OWN.set(record);
         }
         Registered { record, statistics, _handler_stack: HandlerStack::new() }
@@ -243,10 +245,6 @@ fn ask(record: &Record, thread: i32) -> bool {
         unsafe { libc::usleep(1000) };
     }
     false
-}
-
-fn own_thread() -> i32 {
-    rustix::thread::gettid().as_raw_nonzero().get()
 }
 
 /// Sets what the process does about a signal. `handler` is one of libc's constants or a function that may run at any

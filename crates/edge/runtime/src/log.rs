@@ -5,6 +5,7 @@
 //! ```
 
 use std::fmt;
+use std::mem;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 use vinga_kernel::{LogEntry, LogLevel};
@@ -68,9 +69,15 @@ pub(crate) fn write_entries(entries: &[LogEntry]) {
     }
 }
 
-/// Keeps what strangers can cause from filling the log: some lines a second, then how many were left out.
+/// Keeps what strangers can cause from filling the log: some lines a second of each level, then how many were left out.
 pub(crate) struct RateLimit {
     per_second: u32,
+    /// By level.
+    budgets: [Budget; log::Level::Trace as usize + 1],
+}
+
+#[derive(Clone, Copy)]
+struct Budget {
     begin: Instant,
     written: u32,
     left_out: u64,
@@ -78,30 +85,32 @@ pub(crate) struct RateLimit {
 
 impl RateLimit {
     pub fn new(per_second: u32) -> Self {
-        RateLimit { per_second, begin: Instant::now(), written: 0, left_out: 0 }
+        let full = Budget { begin: Instant::now(), written: 0, left_out: 0 };
+        RateLimit { per_second, budgets: [full; log::Level::Trace as usize + 1] }
     }
 
-    /// Whether one more line may be written; and before it, how many of its kind were left out since the last one.
-    pub fn admit(&mut self, now: Instant) -> Option<u64> {
-        if now.duration_since(self.begin) >= Duration::from_secs(1) {
-            self.begin = now;
-            self.written = 0;
+    /// Whether one more line may be written; and before it, how many of its level were left out since the last one.
+    fn admit(&mut self, level: log::Level, now: Instant) -> Option<u64> {
+        let budget = &mut self.budgets[level as usize];
+        if now.duration_since(budget.begin) >= Duration::from_secs(1) {
+            budget.begin = now;
+            budget.written = 0;
         }
-        if self.written == self.per_second {
-            self.left_out += 1;
+        if budget.written == self.per_second {
+            budget.left_out += 1;
             return None;
         }
-        self.written += 1;
-        Some(std::mem::take(&mut self.left_out))
+        budget.written += 1;
+        Some(mem::take(&mut budget.left_out))
     }
 
     /// Writes a line if there is room for it.
     pub fn write(&mut self, level: log::Level, who: &str, text: fmt::Arguments<'_>) {
-        match self.admit(Instant::now()) {
+        match self.admit(level, Instant::now()) {
             None => {}
             Some(0) => log::log!(target: who, level, "{text}"),
             Some(left_out) => {
-                log::log!(target: who, level, "{text} ({left_out} lines of this kind were left out)");
+                log::log!(target: who, level, "{text} ({left_out} lines like this were left out before)");
             }
         }
     }
@@ -123,8 +132,9 @@ mod tests {
     fn a_flood_is_cut_and_counted() {
         let mut limit = RateLimit::new(3);
         let now = Instant::now();
-        let admitted = (0..100).filter(|_| limit.admit(now).is_some()).count();
+        let admitted = (0..100).filter(|_| limit.admit(log::Level::Info, now).is_some()).count();
         assert_eq!(admitted, 3);
-        assert_eq!(limit.admit(now + Duration::from_secs(2)), Some(97));
+        assert_eq!(limit.admit(log::Level::Error, now), Some(0));
+        assert_eq!(limit.admit(log::Level::Info, now + Duration::from_secs(2)), Some(97));
     }
 }

@@ -81,6 +81,8 @@ impl Counter {
 pub struct ThreadStatistics {
     /// The thread's name.
     pub name: String,
+    /// The thread's id in the operating system; 0 before it runs.
+    pub thread_id: Counter,
     /// Turns begun.
     pub turns: Counter,
     /// Signals handled by blocks of the thread.

@@ -60,7 +60,7 @@ fn an_echo_in_pieces_and_in_trains() {
 
 #[test]
 fn two_threads_serve_one_client() {
-    let (node, gone) = start(settings(2));
+    let (node, records) = start(settings(2));
     let mut first = Client::connect(node.address()).unwrap();
     // Before there is a second connection, answers of the other thread come by the first.
     for trace in 0..100 {
@@ -86,8 +86,8 @@ fn two_threads_serve_one_client() {
     // If one connection breaks, all are closed, and Membership is told once.
     drop(first);
     assert_eq!(second.last_words(), None);
-    wait_until("Membership hears of it", || !gone.lock().unwrap().is_empty());
-    assert_eq!(*gone.lock().unwrap(), [(second.api.0, 1)]);
+    wait_until("Membership hears of it", || !records.gone().is_empty());
+    assert_eq!(records.gone(), [(second.api.0, 1)]);
     assert_eq!(
         Client::connect(node.address()).unwrap().join(node.address(), 5).err(),
         Some(ErrorCode::BadHandshake)
@@ -100,7 +100,7 @@ fn two_threads_serve_one_client() {
 fn a_slow_reader_is_held_back_and_then_let_go() {
     let mut settings = settings(2);
     settings.limits.slow_reader = Duration::from_secs(2);
-    let (node, gone) = start(settings);
+    let (node, records) = start(settings);
     let mut slow = Client::connect(node.address()).unwrap();
     let mut other = Client::connect(node.address()).unwrap();
     // It asks for 2 GB and reads nothing. Its requests pile up in its own socket, not in the node.
@@ -112,7 +112,7 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
     let begin = Instant::now();
     let mut written = 0;
     let mut slowest = Duration::ZERO;
-    while gone.lock().unwrap().is_empty() {
+    while records.gone().is_empty() {
         if written < train.len() {
             written += slow.stream.write(&train[written..]).unwrap_or(0);
         }
@@ -124,7 +124,7 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
         assert!(begin.elapsed() < Duration::from_secs(10), "it is let go");
     }
     assert!(slowest < Duration::from_millis(500), "{slowest:?}");
-    assert_eq!(*gone.lock().unwrap(), [(slow.api.0, 1)]);
+    assert_eq!(records.gone(), [(slow.api.0, 1)]);
     // One that reads in the end gets everything.
     let mut late = Client::connect(node.address()).unwrap();
     let mut train = Vec::new();
@@ -141,7 +141,7 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
 fn garbage_is_refused_with_a_reason() {
     let mut settings = settings(1);
     settings.limits.greeting = Duration::from_millis(300);
-    let (node, gone) = start(settings);
+    let (node, records) = start(settings);
     let answer = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(node.address()).unwrap();
         stream.write_all(bytes).unwrap();
@@ -176,16 +176,16 @@ fn garbage_is_refused_with_a_reason() {
     // Half a frame, then nothing: the node only waits.
     let mut half = connect();
     half.stream.write_all(&[100, 0, 0, 0, 1]).unwrap();
-    wait_until("all are gone", || gone.lock().unwrap().len() == 4);
+    wait_until("all are gone", || records.gone().len() == 4);
     assert_alive(&node);
     drop(half);
-    wait_until("all are gone", || gone.lock().unwrap().len() == 6);
+    wait_until("all are gone", || records.gone().len() == 6);
     node.stop();
 }
 
 #[test]
 fn many_connections_are_served_and_too_many_refused() {
-    let (node, gone) = start(settings(2));
+    let (node, records) = start(settings(2));
     let mut clients: Vec<Client> = Vec::new();
     for _ in 0..support::API_NODES_MAX {
         clients.push(Client::connect(node.address()).unwrap());
@@ -203,8 +203,76 @@ fn many_connections_are_served_and_too_many_refused() {
         }
     }
     drop(clients);
-    wait_until("all are gone", || gone.lock().unwrap().len() == support::API_NODES_MAX);
+    wait_until("all are gone", || records.gone().len() == support::API_NODES_MAX);
     assert_alive(&node);
+    node.stop();
+}
+
+/// API nodes come, send to every thread by every connection, and break off in the middle of it; the blocks check that
+/// Membership hears of that behind the last of their frames.
+#[test]
+fn whoever_breaks_off_is_gone_behind_its_last_frame() {
+    let (node, records) = start(settings(3));
+    let address = node.address();
+    let rounds = 60;
+    let clients: Vec<_> = (0..4u64)
+        .map(|seed| {
+            std::thread::spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                for _ in 0..rounds {
+                    let first = Client::connect(address).unwrap();
+                    let mut connections = vec![first];
+                    for index in 1..random.u16(1..=3) {
+                        let joined = connections[0].join(address, index).unwrap();
+                        connections.push(joined);
+                    }
+                    for trace in 0..random.u32(1..40) {
+                        let mut train = Vec::new();
+                        let place = random.usize(..connections.len());
+                        for _ in 0..random.usize(1..200) {
+                            let body = vec![5; random.usize(..300)];
+                            let thread = random.u16(..3);
+                            connections[place].request(
+                                &mut train,
+                                SignalNumber::KeyReadRequest,
+                                thread,
+                                trace,
+                                &body,
+                            );
+                        }
+                        if connections[place].stream.write_all(&train).is_err() {
+                            break;
+                        }
+                    }
+                    // One goes first, the others when the node has closed them or later.
+                    connections.swap_remove(random.usize(..connections.len()));
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    wait_until("all are gone", || records.gone().len() == 4 * rounds);
+    assert_alive(&node);
+    node.stop();
+}
+
+#[test]
+fn odd_plans_are_followed_as_far_as_possible() {
+    let mut settings = settings(2);
+    settings.threads[0].realtime = true;
+    settings.threads[0].spin_micros = 200;
+    settings.threads[1].cpus = vec![900];
+    settings.threads[1].priority = Some(3);
+    settings.threads[1].owns_sockets = false;
+    let (node, _) = start(settings);
+    let mut client = Client::connect(node.address()).unwrap();
+    assert_eq!(client.join(node.address(), 1).err(), Some(ErrorCode::BadHandshake));
+    for trace in 0..200 {
+        client.echo((trace % 2) as u16, trace, b"x");
+    }
+    let statistics = node.statistics();
+    assert!(statistics[0].spin_nanos.get() > 0);
+    assert!(statistics[1].sleep_nanos.get() > 0 && statistics[1].bytes_read.get() == 0);
     node.stop();
 }
 
@@ -280,7 +348,7 @@ fn it_starts_at_once_and_not_twice() {
     assert!(begin.elapsed() < Duration::from_millis(200), "{:?}", begin.elapsed());
     let mut again = settings(1);
     again.listen = node.address();
-    let refused = NodeProcess::start(again, |_, _| support::EchoHost::new(support::Gone::default()));
+    let refused = NodeProcess::start(again, |_, _| support::EchoHost::new(Default::default()));
     assert!(refused.err().unwrap().contains(&node.address().to_string()));
     node.stop();
 }

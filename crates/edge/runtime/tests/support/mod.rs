@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use vinga_base::{Incarnation, NodeId};
@@ -24,18 +25,37 @@ use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION,
 use vinga_wire::membership::{
     ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody, CloseConnectionOrder,
 };
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, U64, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, cold};
 
 pub const NODE: NodeId = NodeId(1);
 const FIRST_API: u8 = 145;
 pub const API_NODES_MAX: usize = 100;
 
-/// What Membership was told of API nodes: `(node, incarnation)` of those that have gone.
-pub type Gone = Arc<Mutex<Vec<(u8, u32)>>>;
+/// What all threads of a node write down for the test.
+pub struct Records {
+    /// `(node, incarnation)` of the API nodes of which Membership was told that they have gone.
+    pub gone: Mutex<Vec<(u8, u32)>>,
+    /// By node id: whether it is connected, as far as Membership was told.
+    connected: Vec<AtomicBool>,
+}
+
+impl Default for Records {
+    fn default() -> Self {
+        let connected = (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect();
+        Records { gone: Mutex::default(), connected }
+    }
+}
+
+impl Records {
+    /// The API nodes that have gone.
+    pub fn gone(&self) -> Vec<(u8, u32)> {
+        self.gone.lock().unwrap().clone()
+    }
+}
 
 /// The blocks of one thread.
 pub struct EchoHost {
-    gone: Gone,
+    records: Arc<Records>,
     /// For Membership: incarnation and ticket of each API node.
     api_nodes: BTreeMap<u8, (u32, u64)>,
 }
@@ -46,6 +66,11 @@ impl Host for EchoHost {
     fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        if frame.sender().block() == Some(BlockNumber::Api) {
+            // Membership is told that an API node has gone behind the last frame that was read from it.
+            let is_connected = &self.records.connected[usize::from(frame.sender().node().0)];
+            assert!(is_connected.load(Ordering::Relaxed), "{} has gone", frame.sender());
+        }
         let number = |frame: &Frame<'_>| frame.head::<U32>().map_or(0, |(number, _)| number.get());
         match frame.signal().expect("only known signals come in") {
             SignalNumber::ApiConnectRequest => self.on_connect(cx, frame),
@@ -53,7 +78,8 @@ impl Host for EchoHost {
                 let (body, _) = frame.head::<ApiNodeBody>().unwrap();
                 let (incarnation, _) = self.api_nodes.remove(&body.api).expect("it was connected");
                 assert_eq!(incarnation, body.incarnation.get());
-                self.gone.lock().unwrap().push((body.api, incarnation));
+                self.records.connected[usize::from(body.api)].store(false, Ordering::Relaxed);
+                self.records.gone.lock().unwrap().push((body.api, incarnation));
             }
             SignalNumber::KeyReadRequest => {
                 cx.frame(SignalNumber::KeyReadConfirm, frame.sender()).bytes(frame.body);
@@ -99,8 +125,8 @@ impl Host for EchoHost {
 }
 
 impl EchoHost {
-    pub fn new(gone: Gone) -> Self {
-        EchoHost { gone, api_nodes: BTreeMap::new() }
+    pub fn new(records: Arc<Records>) -> Self {
+        EchoHost { records, api_nodes: BTreeMap::new() }
     }
 
     fn on_connect(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
@@ -111,6 +137,7 @@ impl EchoHost {
                 free.filter(|_| self.api_nodes.len() < API_NODES_MAX).map(|api| {
                     let ticket = cx.random().u64(1..);
                     self.api_nodes.insert(api, (request.incarnation, ticket));
+                    self.records.connected[usize::from(api)].store(true, Ordering::Relaxed);
                     (api, ticket)
                 })
             }
@@ -160,13 +187,13 @@ pub fn settings(threads: u16) -> NodeSettings {
 }
 
 /// Starts a node of [`EchoHost`]s.
-pub fn start(settings: NodeSettings) -> (NodeProcess, Gone) {
-    let gone = Gone::default();
+pub fn start(settings: NodeSettings) -> (NodeProcess, Arc<Records>) {
+    let records = Arc::new(Records::default());
     let node = NodeProcess::start(settings, {
-        let gone = gone.clone();
-        move |_, _| EchoHost::new(gone.clone())
+        let records = records.clone();
+        move |_, _| EchoHost::new(records.clone())
     });
-    (node.unwrap(), gone)
+    (node.unwrap(), records)
 }
 
 /// A greeting as an honest client sends it.
@@ -338,5 +365,3 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 pub fn number(value: u32) -> [u8; 4] {
     value.to_le_bytes()
 }
-
-const _: () = assert!(size_of::<U64>() == 8);
