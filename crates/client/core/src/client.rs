@@ -150,6 +150,12 @@ impl Client {
         None
     }
 
+    /// Whether [`Client::next_output`] or [`Client::next_command`] has something to give.
+    pub fn has_output(&self) -> bool {
+        let (now, hold_max) = (self.net.now, self.net.settings.hold_max);
+        !self.net.commands.is_empty() || self.net.links.iter().any(|link| link.is_due(now, hold_max))
+    }
+
     /// Nothing is given out for a blocked connection: the driver has not been able to send all it took before.
     pub fn set_blocked(&mut self, link: LinkId, is_blocked: bool) {
         self.net.link(link).is_blocked = is_blocked;

@@ -95,7 +95,7 @@ impl Link {
 
     /// When what waits is due at the latest.
     pub fn due_at(&self, hold_max: Micros) -> Option<Micros> {
-        (self.is_open && self.gathered > 0).then(|| self.gathered_since + hold_max)
+        (self.is_open && !self.is_blocked && self.gathered > 0).then(|| self.gathered_since + hold_max)
     }
 
     /// Gives all that waits to the driver, whose empty buffer takes its place.

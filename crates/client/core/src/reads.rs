@@ -430,12 +430,7 @@ impl SentFrames {
         let at = match self.free.pop() {
             Some(at) => at as usize,
             None => {
-                self.frames.push(SentFrame {
-                    link: None,
-                    entries: Vec::new(),
-                    is_mixed: false,
-                    answered: 0,
-                });
+                self.frames.push(SentFrame { link: None, entries: Vec::new(), is_mixed: false, answered: 0 });
                 self.frames.len() - 1
             }
         };

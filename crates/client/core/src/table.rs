@@ -206,31 +206,42 @@ impl RowBuilder {
 }
 
 /// A row that came from a data node, in place: a whole image, or a selection of columns.
-#[derive(Clone, Copy)]
 pub struct RowRef<'a> {
     table: &'a Table,
-    /// `None` for all columns.
-    selection: Option<&'a [ColumnId]>,
-    bytes: &'a [u8],
+    form: Form<'a>,
+}
+
+enum Form<'a> {
+    Image(&'a [u8]),
+    /// The columns and the bytes of each.
+    Selection(&'a [ColumnId], Vec<Option<&'a [u8]>>),
 }
 
 impl<'a> RowRef<'a> {
-    /// Checks the bytes once, so that columns can be taken from them.
+    /// Checks the bytes once, so that columns can be taken from them. `selection` is what was read, `None` for the whole
+    /// image.
     ///
     /// # Errors
     /// `InternalError`: a data node sent what is no row.
     pub fn new(table: &'a Table, selection: Option<&'a [ColumnId]>, bytes: &'a [u8]) -> Result<Self> {
-        let checked = match selection {
-            None => table.layout.check_image(bytes),
-            Some(selected) => table.layout.read_selection(selected, bytes).map(|_| ()),
+        let form = match selection {
+            None => table.layout.check_image(bytes).map(|()| Form::Image(bytes)),
+            Some(selected) => {
+                table.layout.read_selection(selected, bytes).map(|parts| Form::Selection(selected, parts))
+            }
         };
-        match checked {
-            Ok(()) => Ok(RowRef { table, selection, bytes }),
-            Err(error) => Err(Error::with_detail(
+        let form = form.map_err(|error| {
+            Error::with_detail(
                 ErrorCode::InternalError,
                 format!("a data node sent what is no row of {}: {error:?}", table.name()),
-            )),
-        }
+            )
+        })?;
+        Ok(RowRef { table, form })
+    }
+
+    /// The row's table.
+    pub fn table(&self) -> &'a Table {
+        self.table
     }
 
     /// The bytes of a column, `None` if it is NULL.
@@ -238,14 +249,15 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// `BadRow` if it was not selected.
     pub fn bytes(&self, column: ColumnId) -> Result<Option<&'a [u8]>> {
-        match self.selection {
-            None => Ok(image_column(&self.table.layout, self.bytes, column)),
-            Some(selected) => {
-                let at = selected.iter().position(|&id| id == column).ok_or_else(|| {
-                    self.table.misfit(ErrorCode::BadRow, column, &Misfit::new("it was not selected"))
-                })?;
-                Ok(self.table.layout.read_selection(selected, self.bytes).expect("checked before")[at])
-            }
+        match &self.form {
+            Form::Image(image) => Ok(image_column(&self.table.layout, image, column)),
+            Form::Selection(selected, parts) => match selected.iter().position(|&id| id == column) {
+                Some(at) => Ok(parts[at]),
+                None => {
+                    let misfit = Misfit::new("it was not selected");
+                    Err(self.table.misfit(ErrorCode::BadRow, column, &misfit))
+                }
+            },
         }
     }
 
@@ -253,29 +265,33 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// `BadRow` if it is of another type, NULL where that is not asked for, or was not selected.
+    #[inline]
     pub fn get<T: LoadValue>(&self, column: ColumnId) -> Result<T> {
-        let column_type = self.table.definition.columns[usize::from(column.0)].column_type;
-        T::load(column_type, self.bytes(column)?)
-            .map_err(|misfit| self.table.misfit(ErrorCode::BadRow, column, &misfit))
+        self.load(column, self.bytes(column)?)
     }
 
-    /// All columns that were read, in their order.
+    fn load<T: LoadValue>(&self, column: ColumnId, bytes: Option<&[u8]>) -> Result<T> {
+        let column_type = self.table.definition.columns[usize::from(column.0)].column_type;
+        T::load(column_type, bytes).map_err(|misfit| self.table.misfit(ErrorCode::BadRow, column, &misfit))
+    }
+
+    /// The columns that were read, in their order.
+    pub fn columns(&self) -> Vec<ColumnId> {
+        match &self.form {
+            Form::Image(_) => (0..self.table.definition.columns.len() as u16).map(ColumnId).collect(),
+            Form::Selection(selected, _) => selected.to_vec(),
+        }
+    }
+
+    /// The values of all columns that were read, in their order.
     ///
     /// # Errors
     /// `BadRow` if the stored bytes are not of their column's type.
     pub fn values(&self) -> Result<Vec<Value>> {
-        let columns = &self.table.definition.columns;
-        let load = |column: ColumnId, bytes: Option<&[u8]>| {
-            Value::load(columns[usize::from(column.0)].column_type, bytes)
-                .map_err(|misfit| self.table.misfit(ErrorCode::BadRow, column, &misfit))
-        };
-        match self.selection {
-            None => (0..columns.len() as u16)
-                .map(|id| load(ColumnId(id), image_column(&self.table.layout, self.bytes, ColumnId(id))))
-                .collect(),
-            Some(selected) => {
-                let values = self.table.layout.read_selection(selected, self.bytes).expect("checked before");
-                selected.iter().zip(values).map(|(&column, bytes)| load(column, bytes)).collect()
+        match &self.form {
+            Form::Image(_) => self.columns().into_iter().map(|column| self.get(column)).collect(),
+            Form::Selection(selected, parts) => {
+                selected.iter().zip(parts).map(|(&column, bytes)| self.load(column, *bytes)).collect()
             }
         }
     }
