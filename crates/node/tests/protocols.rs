@@ -95,7 +95,9 @@ fn a_transaction_with_one_backup() {
     assert_eq!(c.at_once(&[Op::Add(1, -3), Op::Add(2, 3)]), [committed(1)]);
     assert_eq!(c.read(&[1, 2], None), [Some(row(1, 7)), Some(row(2, 23))]);
     assert_eq!(c.node(1).coordinators()[0].unconfirmed_outcomes(), 2);
-    let markers = |c: &Cluster, node| c.node(node).data_managers().iter().map(|d| d.markers()).sum::<usize>();
+    let markers = |c: &Cluster, node| {
+        c.node(node).data_managers().iter().map(vinga_datamanager::DataManager::markers).sum::<usize>()
+    };
     assert_eq!((markers(&c, 1), markers(&c, 2)), (2, 2));
     c.forget_outcomes(2);
     assert_eq!((markers(&c, 1), markers(&c, 2)), (0, 0));
@@ -221,7 +223,7 @@ fn a_deadlock_is_found_at_once() {
     let mut c = Cluster::new(1);
     // Two keys of the same data manager, so that it sees the whole circle.
     let keys: Vec<u64> = (1..50)
-        .filter(|key: &u64| vinga_base::hash::KeyHash::of(&key.to_le_bytes()).map_bucket() % 2 == 0)
+        .filter(|key: &u64| vinga_base::hash::KeyHash::of(&key.to_le_bytes()).map_bucket().is_multiple_of(2))
         .take(2)
         .collect();
     let (a, b) = (keys[0], keys[1]);

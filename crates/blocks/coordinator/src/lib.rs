@@ -43,9 +43,9 @@ use transaction::{Participant, Transaction};
 use vinga_base::id_map::IdMap;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::{Epoch, Incarnation, NodeId, TransactionId};
-use vinga_kernel::{Context, LogLevel, Tick};
+use vinga_kernel::{Context, Tick};
 use vinga_wire::partition::PartitionMap;
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, membership};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber};
 
 /// What a coordinator is told at start.
 #[derive(Clone, Debug)]

@@ -52,9 +52,9 @@ use vinga_base::pool::{Handle, Pool};
 use vinga_base::{ColumnId, Epoch, NodeId, TransactionId};
 use vinga_fragment::chunk_store::ChunkStore;
 use vinga_fragment::lock_table::LockTable;
-use vinga_kernel::{Context, LogLevel, Prefetch, Tick};
+use vinga_kernel::{Context, Prefetch, Tick};
 use vinga_wire::partition::PartitionMap;
-use vinga_wire::{BlockNumber, ErrorCode, Frame, SignalNumber, U16, membership};
+use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 /// What a data manager is told at start.
 #[derive(Clone, Debug)]

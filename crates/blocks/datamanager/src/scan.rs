@@ -317,7 +317,7 @@ impl DataManager {
                         out.extend_from_slice(version.variable);
                     }
                     Some(columns) => {
-                        table.layout.write_selection(columns, version.fixed, version.variable, out)
+                        table.layout.write_selection(columns, version.fixed, version.variable, out);
                     }
                 }
                 let length = out.len() - at - 2;

@@ -7,13 +7,10 @@ use crate::DataManager;
 use alloc::vec::Vec;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::{PartitionId, TableVersion};
-use vinga_fragment::hash_index::HashIndex;
+use vinga_fragment::fragment::Fragment;
 use vinga_kernel::{Context, Mutation};
 use vinga_wire::dictionary::{TableAddRefuse, TableAddRequest, TableBody};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
-
-/// One replica of one partition.
-pub type Fragment = vinga_fragment::fragment::Fragment<HashIndex>;
 
 /// A table at a data manager.
 pub struct Table {
@@ -129,7 +126,7 @@ impl DataManager {
             .map(|(_, place)| {
                 let is_ours =
                     place.instance == self.settings.instance && place.chain.contains(self.settings.node);
-                is_ours.then(|| Fragment::new(layout.clone(), HashIndex::new()))
+                is_ours.then(|| Fragment::new(layout.clone()))
             })
             .collect();
         tables.tables[at] = Some(Table {

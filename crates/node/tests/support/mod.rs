@@ -481,7 +481,7 @@ fn encode(layout: &RowLayout, op: &Op) -> (OperationKind, Vec<u8>, Vec<u8>) {
         let mut image = vec![];
         layout
             .build_image(
-                &[Some(&id.to_le_bytes()), Some(&n.to_le_bytes()), s.as_ref().map(|s| s.as_bytes())],
+                &[Some(&id.to_le_bytes()), Some(&n.to_le_bytes()), s.as_ref().map(String::as_bytes)],
                 &mut image,
             )
             .expect("the row fits");

@@ -19,7 +19,6 @@ use vinga_fragment::row_version::RowVersion;
 
 #[path = "../tests/support/mod.rs"]
 mod support;
-use support::PlainIndex;
 
 const FRAGMENTS: usize = 8;
 const BATCH: usize = 32;
@@ -28,7 +27,7 @@ const REPETITIONS: usize = 5;
 struct World {
     pool: PagePool,
     chunks: ChunkStore,
-    fragments: Vec<Fragment<PlainIndex>>,
+    fragments: Vec<Fragment>,
     keys: Vec<(u64, KeyHash)>,
     layout: RowLayout,
 }
@@ -40,8 +39,7 @@ impl World {
         // Twice what the rows need, and some for each fragment.
         let pages = (rows * 120 * 2 / PAGE_BYTES as u64) as u32 + 64;
         let pool = PagePool::new(Arc::new(HugeRegion::new(pages)), Box::new(Supply::new(pages)));
-        let fragments =
-            (0..FRAGMENTS).map(|_| Fragment::new(layout.clone(), PlainIndex::with_full_pages())).collect();
+        let fragments = (0..FRAGMENTS).map(|_| Fragment::new(layout.clone())).collect();
         // Multiplying by an odd number goes through all keys in an order that looks random.
         let mask = rows.next_power_of_two() - 1;
         let keys = (0..=mask)
@@ -87,7 +85,7 @@ impl World {
             .expect("all keys are present")
     }
 
-    fn scan(&self, what: &str, mut each: impl FnMut(&Fragment<PlainIndex>, u32) -> u64) {
+    fn scan(&self, what: &str, mut each: impl FnMut(&Fragment, u32) -> u64) {
         let start = Instant::now();
         let mut sum = 0;
         for fragment in &self.fragments {

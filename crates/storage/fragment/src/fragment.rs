@@ -9,8 +9,8 @@
 //! and its successor; during a restart, one row that has moved). Whoever calls decides which one counts.
 
 use crate::chunk_store::ChunkStore;
+use crate::hash_index::HashIndex;
 use crate::row::{Row, RowHeader};
-use crate::row_index::RowIndex;
 use crate::row_store::{PlaceError, RowStore};
 use alloc::vec::Vec;
 use vinga_base::RowId;
@@ -31,23 +31,28 @@ pub struct NewRow<'a> {
 }
 
 /// See the head of this file.
-pub struct Fragment<I> {
+pub struct Fragment {
     layout: RowLayout,
     rows: RowStore,
-    index: I,
+    index: HashIndex,
     /// Where a key is put together that does not stand in one piece in its row; sized for the longest.
     key: Vec<u8>,
     /// Where [`Fragment::release_slice`] goes on.
     released_from: Option<u32>,
 }
 
-impl<I: RowIndex> Fragment<I> {
-    /// A fragment without rows, with an empty index.
-    pub fn new(layout: RowLayout, index: I) -> Self {
-        assert!(index.is_empty(), "a new fragment has no rows");
+impl Fragment {
+    /// A fragment without rows.
+    pub fn new(layout: RowLayout) -> Self {
         let rows = RowStore::new(layout.fixed_bytes(), layout.has_variable());
         let key_bytes_max = if layout.key_bytes().is_some() { 0 } else { KEY_BYTES_MAX };
-        Fragment { layout, rows, index, key: Vec::with_capacity(key_bytes_max), released_from: None }
+        Fragment {
+            layout,
+            rows,
+            index: HashIndex::new(),
+            key: Vec::with_capacity(key_bytes_max),
+            released_from: None,
+        }
     }
 
     /// The row with this key, which has been checked. If there are two, any of them.
@@ -153,8 +158,10 @@ impl<I: RowIndex> Fragment<I> {
             let rehash = |pool: &PagePool, row| hash_of(layout, pool, chunks, rows.row(pool, row), key);
             index.insert(pool, purpose, new.hash, row, rehash)
         });
-        if filled.is_err() {
-            self.free_row(pool, chunks, row);
+        match filled {
+            // The index will soon read some rows again, to grow: load them one insert ahead.
+            Ok(()) => self.index.rows_of_next_step(pool).for_each(|row| self.rows.prefetch(pool, row)),
+            Err(OutOfPages) => self.free_row(pool, chunks, row),
         }
         filled
     }
@@ -275,7 +282,7 @@ impl<I: RowIndex> Fragment<I> {
     }
 
     /// The hash index: its memory.
-    pub fn index(&self) -> &I {
+    pub fn index(&self) -> &HashIndex {
         &self.index
     }
 }

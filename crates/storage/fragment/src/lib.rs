@@ -18,7 +18,6 @@ mod page_table;
 pub mod page_view;
 mod prefetch;
 pub mod row;
-pub mod row_index;
 pub mod row_store;
 pub mod row_version;
 mod stored_value;

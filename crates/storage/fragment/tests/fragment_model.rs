@@ -11,25 +11,24 @@ use vinga_fragment::chunk_store::{ChunkStore, ChunkUsage};
 use vinga_fragment::fragment::{Fragment, NewRow};
 use vinga_fragment::page_view::SLOT_WORDS_MAX;
 use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
-use vinga_fragment::row_index::RowIndex;
 use vinga_fragment::row_store::{PlaceError, RowUsage};
 use vinga_fragment::row_version::RowVersion;
 
 mod support;
-use support::{Fuse, PlainIndex, layout};
+use support::{Fuse, layout};
 
 /// One replica with its own memory.
 struct Replica {
     pool: PagePool,
     fuse: Fuse,
     chunks: ChunkStore,
-    fragment: Fragment<PlainIndex>,
+    fragment: Fragment,
 }
 
 impl Replica {
     fn new(layout: &RowLayout) -> Self {
         let (pool, fuse) = Fuse::pool(300);
-        let fragment = Fragment::new(layout.clone(), PlainIndex::new(5));
+        let fragment = Fragment::new(layout.clone());
         Replica { pool, fuse, chunks: ChunkStore::new(), fragment }
     }
 

@@ -12,7 +12,6 @@ use vinga_fragment::row::RowHeader;
 use vinga_fragment::row_version::RowVersion;
 
 mod support;
-use support::PlainIndex;
 
 struct Counting;
 
@@ -40,7 +39,7 @@ const ROWS: u64 = 10_000;
 fn allocations_of(layout: &RowLayout, image_of: impl Fn(u64, u8) -> Vec<u8>) -> u64 {
     let mut pool = PagePool::standalone(400);
     let mut chunks = ChunkStore::new();
-    let mut fragment = Fragment::new(layout.clone(), PlainIndex::with_full_pages());
+    let mut fragment = Fragment::new(layout.clone());
     let mut keys = Vec::new();
     for i in 0..ROWS {
         let image = image_of(i, 1);
