@@ -82,7 +82,7 @@ impl DataManager {
                         }
                     }
                 }
-                let entries = fragment.row_count();
+                let entries = fragment.index().len();
                 if entries != rows {
                     return Err(format!(
                         "table {id}, partition {partition}: {rows} rows, {entries} entries in the index"
@@ -101,11 +101,11 @@ impl DataManager {
     /// What is left of transactions and scans, for people.
     pub fn describe_rest(&self) -> String {
         let mut text = format!(
-            "{} row states, {} markers, {} waiting, locks {}",
+            "{} row states, {} markers, {} waiting, locks {:?}",
             self.rows.used(),
             self.markers.len(),
             self.waiting.len(),
-            if self.locks.is_empty() { "empty" } else { "taken" },
+            self.locks.used(),
         );
         for (_, operation) in self.operations.iter() {
             let transaction = &self.transactions[operation.transaction];
