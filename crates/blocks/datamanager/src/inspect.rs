@@ -31,6 +31,13 @@ impl DataManager {
         self.owned_chain(partition).is_some()
     }
 
+    /// The fragments that are here: table, its version, partition.
+    pub fn inspect_fragments(&self) -> impl Iterator<Item = (u32, u64, PartitionId)> {
+        self.store.tables.iter().flat_map(|(id, table)| {
+            table.fragments().map(move |(partition, _)| (id, table.version.0, partition))
+        })
+    }
+
     /// Calls `see` with each row of each table, in the order of table, partition and row id.
     pub fn inspect_rows(&self, mut see: impl FnMut(StoredRow)) {
         for (id, table) in self.store.tables.iter() {

@@ -121,7 +121,7 @@ impl Session for ScanAheadSession {
                 if batch.rows.is_empty() {
                     return if batch.is_last { self.end(random, from) } else { Step::ScanNext };
                 }
-                if self.number - from > INSERTED_MAX {
+                if self.number + 1 - from > INSERTED_MAX {
                     self.state = State::Closing { from };
                     return if batch.is_last { self.end(random, from) } else { Step::ScanClose };
                 }

@@ -148,6 +148,14 @@ impl Shape {
         self.read_values(values.collect())
     }
 
+    /// Reads a whole image, or what [`Shape::selection`] selects.
+    ///
+    /// # Errors
+    /// As [`Shape::read_image`].
+    pub fn read(&self, selects: bool, bytes: &[u8]) -> Result<(u64, Value), String> {
+        if selects { self.read_selection(bytes) } else { self.read_image(bytes) }
+    }
+
     /// Which columns are asked for: all, or the minimum. Reads with a selection take another way through a data node.
     pub fn selection(&self) -> &'static [ColumnId] {
         &[COUNT, ID, VALUE]
