@@ -1,5 +1,6 @@
 //! The protocols of transactions, as stories.
 
+#[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
 use std::path::Path;

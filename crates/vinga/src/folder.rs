@@ -4,7 +4,7 @@
 //!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it lives
 //!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
 //!   node-1/vinga.log       the log
-//!   node-1/crash-*.txt     crash reports
+//!   node-1/crash.txt       crash reports
 //! ```
 //! Whether the node runs is decided by the lock alone: a stale process id is harmless.
 

@@ -86,10 +86,9 @@ const RINGS: [&[&str]; 12] = [
 ];
 
 fn ring_of(place: &str) -> usize {
-    RINGS
-        .iter()
-        .position(|ring| ring.contains(&place))
-        .unwrap_or_else(|| panic!("crates/{place} is in no ring: name it in this test and in docs/ARCHITECTURE.md"))
+    RINGS.iter().position(|ring| ring.contains(&place)).unwrap_or_else(|| {
+        panic!("crates/{place} is in no ring: name it in this test and in docs/ARCHITECTURE.md")
+    })
 }
 
 #[test]
@@ -97,7 +96,8 @@ fn imports_point_inward() {
     let members = members();
     for (name, member) in &members {
         for import in &member.imports {
-            let imported = members.get(import).unwrap_or_else(|| panic!("{name} imports {import}, which is no crate"));
+            let imported =
+                members.get(import).unwrap_or_else(|| panic!("{name} imports {import}, which is no crate"));
             assert!(
                 ring_of(&imported.place) < ring_of(&member.place),
                 "{name} ({}) must not import {import} ({}): imports point inward",

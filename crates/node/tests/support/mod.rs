@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::PagePool;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
@@ -15,7 +16,7 @@ use vinga_wire::dictionary::{CreateTableRequest, TableConfirm};
 use vinga_wire::frame::Frames;
 use vinga_wire::handshake::NodeTopology;
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW, Rows};
-use vinga_wire::membership::NodeFailedOrder;
+use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
 use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, OperationHead, OperationKind};
 use vinga_wire::partition::PartitionMap;
 use vinga_wire::scan::{ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
@@ -288,7 +289,7 @@ impl Cluster {
         let (table, version) = self.table;
         let mut found = vec![];
         for &key in keys {
-            let hash = vinga_base::hash::KeyHash::of(&key.to_le_bytes());
+            let hash = KeyHash::of(&key.to_le_bytes());
             let owner = self.map.place(self.map.partition(hash)).primary();
             self.send(SignalNumber::KeyReadRequest, owner, |w| {
                 w.put(&KeyReadHead {
@@ -362,6 +363,51 @@ impl Cluster {
     /// What the API node was told since the last call.
     pub fn told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.told)
+    }
+
+    /// The test table's id and version.
+    pub fn table(&self) -> (u32, u64) {
+        self.table
+    }
+
+    /// The data managers that own a partition.
+    pub fn owners(&self) -> Vec<Address> {
+        self.map.places().map(|(_, place)| place.primary()).collect()
+    }
+
+    /// The data manager that owns a key.
+    pub fn owner(&self, hash: KeyHash) -> Address {
+        self.map.place(self.map.partition(hash)).primary()
+    }
+
+    /// Feeds a node what an API node has sent and runs one turn; says how many bytes it answered, which are dropped.
+    pub fn feed_raw(&mut self, node: u8, bytes: &[u8]) -> usize {
+        let executor = self.executors.get_mut(&node).expect("a live node");
+        executor.begin_turn(self.now);
+        executor.feed(bytes, Origin::Api(API.node())).expect("an API node may send this");
+        executor.finish_turn();
+        let lane = self.lanes[&node].last().expect("the API node's lane").1;
+        let answered = executor.outbox().lane(lane).len();
+        executor.outbox().lane_mut(lane).clear();
+        answered
+    }
+
+    /// The API node is declared failed: every block is told, as membership would.
+    pub fn api_is_gone(&mut self) {
+        let membership = Address::new(NodeId(1), BlockNumber::Membership, 0);
+        let body = ApiNodeBody::new(API.node(), Incarnation(1));
+        for signal in [SignalNumber::ApiConnectionClosedOrder, SignalNumber::ApiFailedOrder] {
+            let settings = self.settings[&1].clone();
+            let blocks = [BlockNumber::DataManager, BlockNumber::Coordinator, BlockNumber::Dictionary];
+            for to in blocks.into_iter().flat_map(|block| settings.all_of(block)) {
+                let mut bytes = vec![];
+                FrameWriter::begin(&mut bytes, signal, 1, to, membership, 0).put(&body);
+                if let Some(executor) = self.executors.get_mut(&to.node().0) {
+                    executor.feed(&bytes, Origin::Node).expect("our own");
+                }
+            }
+            self.run();
+        }
     }
 
     /// Number of the newest outcome.

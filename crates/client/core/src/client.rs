@@ -1,0 +1,517 @@
+//! The client as a machine: what arrives goes in, what is to be sent and what has come of it comes out.
+
+use crate::error::{Error, Result};
+use crate::link::LinkId;
+use crate::net::{Command, Net, Token, TokenKind};
+use crate::read_batch::{ReadBatch, ShapeId};
+use crate::reads::{Reads, Urgency, Within};
+use crate::request::TRAIN_TAG;
+use crate::requests::{Answer, Request, Requests};
+use crate::scans::{ScanProgress, ScanRows, ScanSpec, Scans};
+use crate::sessions::{Greeted, Readiness, Sessions};
+use crate::settings::Settings;
+use crate::table::Table;
+use crate::time::Micros;
+use crate::train::Train;
+use crate::transactions::{TrainEnd, Transactions};
+use crate::write_batch::WriteBatch;
+use crate::writes::Writes;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use vinga_base::{ColumnId, NodeId, OperationNumber, TransactionId};
+use vinga_wire::handshake::{HelloConfirm, Refusal, Topology};
+use vinga_wire::membership::{HeartbeatBody, NodeFailedOrder};
+use vinga_wire::transaction::{OutcomeConfirm, OutcomesSeenOrder, TransactionAnswer};
+use vinga_wire::{ErrorCode, Frame, SignalNumber, U32, U64, cold};
+
+/// How often time-outs are looked for.
+const CHECK_INTERVAL: Micros = Micros::from_millis(10);
+
+/// See the head of the crate.
+pub struct Client {
+    net: Net,
+    sessions: Sessions,
+    reads: Reads,
+    writes: Writes,
+    transactions: Transactions,
+    scans: Scans,
+    requests: Requests,
+    next_check: Micros,
+}
+
+/// # The driver's side: connections and time
+impl Client {
+    /// A client that is not connected. The first call of [`Client::on_time`] makes it try.
+    pub fn new(settings: Settings) -> Self {
+        Client {
+            sessions: Sessions::new(settings.endpoints),
+            net: Net::new(settings),
+            reads: Reads::new(),
+            writes: Writes::new(),
+            transactions: Transactions::new(),
+            scans: Scans::new(),
+            requests: Requests::new(),
+            next_check: Micros(0),
+        }
+    }
+
+    /// Says what time it is; time never goes back. Does what is due.
+    #[inline]
+    pub fn on_time(&mut self, now: Micros) {
+        self.net.now = self.net.now.max(now);
+        if self.net.now >= self.next_check {
+            self.next_check = self.net.now + CHECK_INTERVAL;
+            self.check();
+        }
+    }
+
+    fn check(&mut self) {
+        for (endpoint, error) in self.sessions.on_time(&mut self.net) {
+            self.lose(endpoint, error);
+        }
+        self.sessions.send_heartbeats(&mut self.net);
+        let owner = TransactionId::new(self.net.api, self.net.incarnation, 1);
+        let idle: Vec<_> = self.net.outcomes.take_idle(self.net.now).collect();
+        for (link, coordinator, seen) in idle {
+            self.net
+                .frame(link, SignalNumber::OutcomesSeenOrder, coordinator)
+                .put(&OutcomesSeenOrder { owner: U64::new(owner.0), outcomes_seen: U32::new(seen) });
+            self.net.link(link).hurry();
+        }
+        let is_too_late = |net: &Net, _, until| net.now > until;
+        self.writes.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
+        self.transactions.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
+    }
+
+    /// When [`Client::on_time`] or [`Client::next_output`] is to be called at the latest.
+    pub fn next_deadline(&self) -> Option<Micros> {
+        let held = self.net.links.iter().filter_map(|link| link.due_at(self.net.settings.hold_max)).min();
+        let sessions = self.sessions.next_deadline(&self.net);
+        let questions = (self.asking() > 0).then(|| self.net.now + Micros::from_millis(100));
+        let checks = [sessions, self.net.outcomes.idle_at(), questions].into_iter().flatten().min();
+        [held, checks.map(|at| at.max(self.next_check))].into_iter().flatten().min()
+    }
+
+    /// What the driver has to do with connections, in this order.
+    pub fn next_command(&mut self) -> Option<Command> {
+        self.net.commands.pop_front()
+    }
+
+    /// A connection that was asked for is open.
+    pub fn on_opened(&mut self, link: LinkId) {
+        self.sessions.on_opened(&mut self.net, link);
+    }
+
+    /// A connection could not be opened, or has broken. A connection that was ordered to be closed must not be named
+    /// any more until it is to be opened again.
+    pub fn on_broken(&mut self, link: LinkId, detail: impl Into<String>) {
+        let error = Error::with_detail(ErrorCode::ClusterFailure, detail);
+        self.lose(link.endpoint(), error);
+    }
+
+    /// Bytes have arrived. Returns how many were used; the others are the beginning of a frame and must be given again,
+    /// with more behind them.
+    pub fn on_bytes(&mut self, link: LinkId, bytes: &[u8]) -> usize {
+        let now = self.net.now;
+        self.net.link(link).last_heard = now;
+        let mut used = 0;
+        while self.net.link(link).is_open {
+            match Frame::first(&bytes[used..]) {
+                Ok(Some(frame)) => {
+                    used += frame.length();
+                    self.net.note_view(frame.header.view);
+                    if self.on_frame(link, &frame).is_none() {
+                        let detail = format!("the data node sent a bad signal {}", frame.header.number.get());
+                        self.lose(link.endpoint(), Error::with_detail(ErrorCode::MalformedSignal, detail));
+                    }
+                }
+                Ok(None) => return used,
+                Err(_) => self.lose(link.endpoint(), Error::new(ErrorCode::MalformedFrame)),
+            }
+        }
+        bytes.len()
+    }
+
+    /// The next connection on which something is to be sent now, with what is to be sent, in exchange for an empty
+    /// buffer. Once taken it has to be sent, before anything that is taken later.
+    #[inline]
+    pub fn next_output(&mut self, buffer: &mut Vec<u8>) -> Option<LinkId> {
+        let (now, hold_max) = (self.net.now, self.net.settings.hold_max);
+        while let Some(at) = self.net.links.iter().position(|link| link.is_due(now, hold_max)) {
+            let link = LinkId(at as u16);
+            self.reads.write_frames(&mut self.net, link);
+            self.net.link(link).take_output(buffer);
+            // What was gathered may have gone with its shape.
+            if !buffer.is_empty() {
+                return Some(link);
+            }
+        }
+        None
+    }
+
+    /// Whether [`Client::next_output`] or [`Client::next_command`] has something to give.
+    pub fn has_output(&self) -> bool {
+        let (now, hold_max) = (self.net.now, self.net.settings.hold_max);
+        !self.net.commands.is_empty() || self.net.links.iter().any(|link| link.is_due(now, hold_max))
+    }
+
+    /// Nothing is given out for a blocked connection: the driver has not been able to send all it took before.
+    pub fn set_blocked(&mut self, link: LinkId, is_blocked: bool) {
+        self.net.link(link).is_blocked = is_blocked;
+    }
+
+    /// Tokens about which there is news: what they name has ended, or (a scan) has rows. A token may be named although
+    /// its news has been taken already.
+    pub fn take_news(&mut self, news: &mut Vec<Token>) {
+        news.append(&mut self.net.news);
+    }
+
+    /// Whether the client can be used.
+    pub fn readiness(&self) -> Readiness {
+        self.sessions.readiness()
+    }
+
+    /// Whether somebody has to read what arrives even if nobody waits for anything: greetings, questions for outcomes and
+    /// abandoned transactions are under way.
+    pub fn wants_reader(&self) -> bool {
+        self.sessions.is_greeting() || self.asking() > 0 || self.transactions.abandoned() > 0
+    }
+
+    /// Whether operations are under way or wait on any connection.
+    pub fn is_busy(&self) -> bool {
+        self.net.links.iter().any(crate::link::Link::is_busy)
+    }
+
+    fn asking(&self) -> u32 {
+        self.writes.asking() + self.transactions.asking()
+    }
+
+    /// Whether nothing at all is under way; what must hold when all tokens have been taken or cancelled and answered.
+    pub fn is_at_rest(&self) -> bool {
+        self.reads.is_at_rest()
+            && self.writes.is_at_rest()
+            && self.transactions.is_at_rest()
+            && self.scans.is_at_rest()
+            && self.requests.is_at_rest()
+    }
+
+    /// This client's node id, 0 before it has one.
+    pub fn node(&self) -> NodeId {
+        self.net.api
+    }
+
+    /// The newest epoch that was seen.
+    pub fn epoch_seen(&self) -> u64 {
+        self.net.epoch_seen
+    }
+
+    /// What the data nodes said of themselves when they were greeted last.
+    pub fn topology(&self) -> &Topology {
+        self.net.routes.topology()
+    }
+}
+
+/// # Frames
+impl Client {
+    #[inline]
+    fn on_frame(&mut self, link: LinkId, frame: &Frame<'_>) -> Option<()> {
+        let net = &mut self.net;
+        match frame.signal()? {
+            SignalNumber::KeyReadConfirm => self.reads.on_confirm(net, link, frame),
+            SignalNumber::KeyReadRefuse => self.reads.on_refuse(net, link, frame),
+            SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse => {
+                let (answer, errors) = frame.head::<TransactionAnswer>()?;
+                net.note_epoch(answer.epoch.get());
+                net.note_view(answer.view);
+                if answer.request.get() & TRAIN_TAG != 0 {
+                    self.transactions.on_answer(net, answer, errors)
+                } else {
+                    self.writes.on_answer(net, answer)
+                }
+            }
+            SignalNumber::TransactionRowReport => self.transactions.on_row(net, frame),
+            SignalNumber::OutcomeConfirm => {
+                let (confirm, _) = frame.head::<OutcomeConfirm>()?;
+                if confirm.request.get() & TRAIN_TAG != 0 {
+                    self.transactions.on_outcome(net, confirm)
+                } else {
+                    self.writes.on_outcome(net, confirm)
+                }
+            }
+            SignalNumber::ScanConfirm => self.scans.on_confirm(net, frame),
+            SignalNumber::ScanRefuse => self.scans.on_refuse(net, frame),
+            SignalNumber::HeartbeatConfirm => {
+                let (body, _) = frame.head::<HeartbeatBody>()?;
+                net.note_epoch(body.epoch.get());
+                net.view = net.view.max(body.view.get());
+                Some(())
+            }
+            SignalNumber::NodeFailedOrder => {
+                let (order, _) = frame.head::<NodeFailedOrder>()?;
+                net.view = net.view.max(order.view.get());
+                self.on_node_failed(NodeId(order.node));
+                Some(())
+            }
+            SignalNumber::HelloConfirm => {
+                let confirm = cold::read(frame)?;
+                self.on_hello_confirm(link, confirm);
+                Some(())
+            }
+            SignalNumber::HelloRefuse => {
+                let refusal: Refusal = cold::read(frame)?;
+                self.on_hello_refuse(link, refusal);
+                Some(())
+            }
+            signal @ (SignalNumber::CreateTableConfirm
+            | SignalNumber::CreateTableRefuse
+            | SignalNumber::DropTableConfirm
+            | SignalNumber::DropTableRefuse
+            | SignalNumber::DescribeTableConfirm
+            | SignalNumber::DescribeTableRefuse
+            | SignalNumber::ListTablesConfirm
+            | SignalNumber::InfoConfirm) => self.requests.on_answer(net, signal, frame),
+            _ => None,
+        }
+    }
+
+    fn on_hello_confirm(&mut self, link: LinkId, confirm: HelloConfirm) {
+        let endpoint = link.endpoint();
+        match self.sessions.on_hello_confirm(&mut self.net, link, confirm) {
+            Ok(Greeted { is_ready, is_restarted }) => {
+                if is_restarted {
+                    self.give_up_questions(ErrorCode::ClusterRestarted);
+                }
+                if is_ready {
+                    self.become_ready(endpoint);
+                }
+            }
+            Err(error) => self.lose(endpoint, error),
+        }
+    }
+
+    fn become_ready(&mut self, endpoint: u16) {
+        self.sessions.rebuild_routes(&mut self.net);
+        self.writes.ask(&mut self.net, endpoint);
+        self.transactions.ask(&mut self.net, endpoint);
+    }
+
+    fn on_hello_refuse(&mut self, link: LinkId, refusal: Refusal) {
+        let is_declared_failed = self.sessions.is_declared_failed(link, &refusal);
+        let code = ErrorCode::from_number(refusal.code).unwrap_or(ErrorCode::BadHandshake);
+        self.lose(link.endpoint(), Error::with_detail(code, refusal.detail));
+        if is_declared_failed {
+            self.begin_new_life();
+        }
+    }
+
+    /// The cluster has declared this client failed: all that it had is gone.
+    fn begin_new_life(&mut self) {
+        for endpoint in 0..self.net.settings.endpoints {
+            if self.sessions.is_open(endpoint) {
+                self.lose(endpoint, Error::new(ErrorCode::ConnectionLost));
+            }
+        }
+        self.give_up_questions(ErrorCode::UnknownOutcome);
+        self.net.outcomes.reset();
+        self.net.incarnation.0 += 1;
+        self.net.api = NodeId(self.net.settings.node);
+        self.sessions.forget_tickets();
+    }
+
+    fn give_up_questions(&mut self, code: ErrorCode) {
+        self.writes.give_up(&mut self.net, code, |_, _, _| true);
+        self.transactions.give_up(&mut self.net, code, |_, _, _| true);
+    }
+
+    fn on_node_failed(&mut self, node: NodeId) {
+        self.net.routes.remove_node(node);
+        match self.sessions.endpoint_of(node) {
+            Some(endpoint) if self.sessions.is_open(endpoint) => {
+                self.lose(endpoint, Error::new(ErrorCode::NodeFailure));
+            }
+            Some(_) | None => self.sessions.rebuild_routes(&mut self.net),
+        }
+    }
+
+    /// Gives an endpoint up: everything that was under way there ends, or will be asked for.
+    fn lose(&mut self, endpoint: u16, error: Error) {
+        let net = &mut self.net;
+        self.reads.on_lost(net, endpoint);
+        self.writes.on_lost(net, endpoint);
+        self.transactions.on_lost(net, endpoint);
+        self.scans.on_lost(net, endpoint);
+        self.requests.on_lost(net, endpoint);
+        net.outcomes.unlink(endpoint);
+        self.sessions.become_lost(net, endpoint, error);
+        self.sessions.rebuild_routes(net);
+    }
+}
+
+/// # The caller's side
+impl Client {
+    /// Says what is read of a table's rows: which columns (`None` for the whole image) and under which condition (a filter
+    /// program, empty for none). Each call is paired with one of [`Client::release_shape`].
+    ///
+    /// # Errors
+    /// `BadProgram` if the filter is too long, `TooManyColumns`, `Overloaded` if there are too many shapes.
+    pub fn add_shape(
+        &mut self,
+        table: &Table,
+        columns: Option<&[ColumnId]>,
+        filter: &[u8],
+    ) -> Result<ShapeId> {
+        if filter.len() > usize::from(u16::MAX) {
+            return Err(Error::with_detail(ErrorCode::BadProgram, "more than 65535 bytes"));
+        }
+        if columns.is_some_and(|columns| columns.len() > vinga_base::schema::COLUMNS_MAX) {
+            return Err(Error::new(ErrorCode::TooManyColumns));
+        }
+        self.reads.add_shape(table, columns, filter)
+    }
+
+    /// A shape is no longer used by whoever made it.
+    pub fn release_shape(&mut self, shape: ShapeId) {
+        self.reads.release_shape(&mut self.net, shape);
+    }
+
+    /// Begins to read a batch of keys.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many are under way; the batch comes back.
+    #[inline]
+    pub fn read(&mut self, batch: ReadBatch, urgency: Urgency) -> Result<Token, (Error, ReadBatch)> {
+        match self.reads.submit(&mut self.net, batch, urgency, None) {
+            Ok(handle) => Ok(Token { kind: TokenKind::Read, handle }),
+            Err((code, batch)) => Err((Error::new(code), batch)),
+        }
+    }
+
+    /// Begins to read a batch of keys as a transaction sees them whose next operation has this number: with its own
+    /// changes. Only when no train of it is under way: what a train changes would be overtaken.
+    ///
+    /// # Errors
+    /// As [`Client::read`]; why the transaction has ended; `NotSupportedYet` while a train is under way.
+    pub fn read_within(
+        &mut self,
+        transaction: Token,
+        operation: OperationNumber,
+        batch: ReadBatch,
+    ) -> Result<Token, (Error, ReadBatch)> {
+        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
+        let within = match self.transactions.within(transaction.handle) {
+            Ok(id) => id.map(|transaction| Within { transaction, operation }),
+            Err(error) => return Err((error, batch)),
+        };
+        match self.reads.submit(&mut self.net, batch, Urgency::Now, within) {
+            Ok(handle) => Ok(Token { kind: TokenKind::Read, handle }),
+            Err((code, batch)) => Err((Error::new(code), batch)),
+        }
+    }
+
+    /// Takes a batch of reads that is complete; `None` while it is not.
+    #[inline]
+    pub fn take_read(&mut self, token: Token) -> Option<ReadBatch> {
+        debug_assert_eq!(token.kind, TokenKind::Read);
+        self.reads.take(token.handle)
+    }
+
+    /// Begins operations that commit each by itself.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many are under way; the batch comes back.
+    #[inline]
+    pub fn write(&mut self, batch: WriteBatch, urgency: Urgency) -> Result<Token, (Error, WriteBatch)> {
+        match self.writes.submit(&mut self.net, batch, urgency) {
+            Ok(handle) => Ok(Token { kind: TokenKind::Write, handle }),
+            Err((code, batch)) => Err((Error::new(code), batch)),
+        }
+    }
+
+    /// Takes a batch of writes that is complete; `None` while it is not.
+    #[inline]
+    pub fn take_write(&mut self, token: Token) -> Option<WriteBatch> {
+        debug_assert_eq!(token.kind, TokenKind::Write);
+        self.writes.take(token.handle)
+    }
+
+    /// A new transaction. Nothing is sent before its first train.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many are open.
+    pub fn begin(&mut self) -> Result<Token> {
+        let handle = self.transactions.begin()?;
+        Ok(Token { kind: TokenKind::Transaction, handle })
+    }
+
+    /// Sends a train. There is news when it is over, whatever happens. There must be none of this transaction under way.
+    pub fn send(&mut self, transaction: Token, train: Train, end: TrainEnd) {
+        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
+        self.transactions.submit(&mut self.net, transaction.handle, train, end);
+    }
+
+    /// Takes a train that is over; `None` while it is not. The transaction's token stays until it is cancelled.
+    pub fn take_train(&mut self, transaction: Token) -> Option<Train> {
+        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
+        self.transactions.take(transaction.handle)
+    }
+
+    /// Begins a scan of all rows; with a transaction and the number of its next operation it sees its own changes.
+    ///
+    /// # Errors
+    /// `ClusterFailure`, `OutOfScans`, `BadProgram`; as [`Client::read_within`] for a transaction.
+    pub fn scan(
+        &mut self,
+        table: &Table,
+        spec: ScanSpec,
+        within: Option<(Token, OperationNumber)>,
+    ) -> Result<Token> {
+        let within = match within {
+            Some((token, operation)) => {
+                self.transactions.within(token.handle)?.map(|transaction| (transaction, operation))
+            }
+            None => None,
+        };
+        let handle = self.scans.open(&mut self.net, table, spec, within)?;
+        Ok(Token { kind: TokenKind::Scan, handle })
+    }
+
+    /// Takes what a scan has. When it says that it has ended, its token is gone.
+    pub fn next_rows(&mut self, scan: Token) -> ScanProgress {
+        debug_assert_eq!(scan.kind, TokenKind::Scan);
+        self.scans.next(&mut self.net, scan.handle)
+    }
+
+    /// Gives the memory of rows back that have been looked at.
+    pub fn recycle(&mut self, rows: ScanRows) {
+        self.scans.recycle(rows);
+    }
+
+    /// Sends a request to the dictionary or for an information table.
+    ///
+    /// # Errors
+    /// `ClusterFailure` if no data node is connected.
+    pub fn request(&mut self, request: &Request) -> Result<Token> {
+        let node = self.sessions.any().ok_or(ErrorCode::ClusterFailure)?;
+        let handle = self.requests.submit(&mut self.net, request, node)?;
+        Ok(Token { kind: TokenKind::Request, handle })
+    }
+
+    /// Takes the answer to a request; `None` while there is none.
+    pub fn take_answer(&mut self, token: Token) -> Option<Result<Answer>> {
+        debug_assert_eq!(token.kind, TokenKind::Request);
+        self.requests.take(token.handle)
+    }
+
+    /// Nobody wants what this token names any more: what it waits for is discarded when it comes, an open transaction is
+    /// rolled back, a scan closed. A token that is gone already is none of a fault.
+    pub fn cancel(&mut self, token: Token) {
+        match token.kind {
+            TokenKind::Read => self.reads.cancel(token.handle),
+            TokenKind::Write => self.writes.cancel(token.handle),
+            TokenKind::Transaction => self.transactions.abandon(&mut self.net, token.handle),
+            TokenKind::Scan => self.scans.cancel(&mut self.net, token.handle),
+            TokenKind::Request => self.requests.cancel(token.handle),
+        }
+    }
+}

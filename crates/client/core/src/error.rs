@@ -1,0 +1,103 @@
+//! What a caller is told when something could not be done.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use vinga_base::OperationNumber;
+use vinga_wire::{ErrorClass, ErrorCode};
+
+/// A code with its class, what exactly was wrong if that is known, and the operation that caused it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error {
+    code: ErrorCode,
+    detail: Option<Box<str>>,
+    operation: Option<OperationNumber>,
+}
+
+impl Error {
+    /// An error that its code describes sufficiently.
+    pub fn new(code: ErrorCode) -> Self {
+        Error { code, detail: None, operation: None }
+    }
+
+    /// An error with a sentence or half a sentence that says what exactly was wrong.
+    pub fn with_detail(code: ErrorCode, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        let detail = (!detail.is_empty()).then(|| detail.into_boxed_str());
+        Error { code, detail, operation: None }
+    }
+
+    /// The same error, caused by this operation of a transaction.
+    #[must_use]
+    pub fn at_operation(mut self, operation: Option<OperationNumber>) -> Self {
+        self.operation = operation;
+        self
+    }
+
+    /// An error code as it came over the wire; a number that this version does not know is a bug on one of the sides.
+    pub fn from_wire(number: u16) -> Self {
+        match ErrorCode::from_number(number) {
+            Some(code) => Error::new(code),
+            None => Error::with_detail(ErrorCode::InternalError, format!("unknown error number {number}")),
+        }
+    }
+
+    /// The number.
+    pub fn code(&self) -> ErrorCode {
+        self.code
+    }
+
+    /// What may be done about it.
+    pub fn class(&self) -> ErrorClass {
+        self.code.class()
+    }
+
+    /// Whether the whole transaction may simply be tried again: nothing was changed.
+    pub fn is_retryable(&self) -> bool {
+        self.code.is_retryable()
+    }
+
+    /// The operation of the transaction that caused it, if one did.
+    pub fn operation(&self) -> Option<OperationNumber> {
+        self.operation
+    }
+
+    /// What it means and what to do.
+    pub fn message(&self) -> String {
+        match &self.detail {
+            Some(detail) => format!("{} ({detail})", self.code.sentence()),
+            None => String::from(self.code.sentence()),
+        }
+    }
+}
+
+impl From<ErrorCode> for Error {
+    fn from(code: ErrorCode) -> Self {
+        Error::new(code)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error {} ({:?}): {}", self.code as u16, self.class(), self.code.sentence())?;
+        if let Some(detail) = &self.detail {
+            write!(f, " ({detail})")?;
+        }
+        if let Some(operation) = self.operation {
+            write!(f, " [operation {operation}]")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// What a call returns.
+pub type Result<T, E = Error> = core::result::Result<T, E>;

@@ -1,0 +1,68 @@
+//! The client's protocol as a machine: bytes and time go in, bytes and results come out.
+//!
+//! It has no clock, no socket and no thread: a *driver* (the crate `vinga`, or the simulator) opens the connections that
+//! it asks for ([`Client::next_command`]), gives it what arrives ([`Client::on_bytes`]) and what time it is, and sends
+//! what it wants sent ([`Client::next_output`]). The same calls in the same order give the same results, always.
+//!
+//! What a caller begins gets a [`Token`]: a batch of committed reads ([`ReadBatch`]), a batch of operations that commit
+//! each by itself ([`WriteBatch`]), a transaction with its trains of operations ([`Train`]), a scan ([`ScanSpec`]), or a
+//! request to the dictionary. Batches and trains are moved in and come back with the results, so that nothing is
+//! allocated for an operation once they have grown. Every token ends exactly once, whatever becomes of the connections;
+//! cancelling it leaves nothing behind, here or at the data nodes.
+//!
+//! | part | does |
+//! |---|---|
+//! | `sessions` | connects, greets, connects again |
+//! | `routes` | finds the owner of a key |
+//! | `link` | one connection's bytes, and when they go |
+//! | `reads`, `read_batch` | committed reads |
+//! | `writes`, `write_batch` | autocommitted operations |
+//! | `transactions`, `train`, `operation` | transactions |
+//! | `outcomes` | which outcomes are known, so that coordinators can forget them |
+//! | `scans`, `requests` | the rest |
+//! | `table`, `value` | rows and values to bytes and back |
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod client;
+mod error;
+mod link;
+mod net;
+mod operation;
+mod outcomes;
+mod read_batch;
+mod reads;
+mod request;
+mod requests;
+mod routes;
+mod scans;
+mod sessions;
+pub mod settings;
+mod table;
+mod time;
+mod train;
+mod transactions;
+pub mod value;
+mod write_batch;
+mod writes;
+
+pub use client::Client;
+pub use error::{Error, Result};
+pub use link::LinkId;
+pub use net::{Command, Token, TokenKind};
+pub use operation::OperationSpec;
+pub use read_batch::{ReadBatch, ShapeId};
+pub use reads::Urgency;
+pub use requests::{Answer, Request};
+pub use scans::{ScanProgress, ScanRows, ScanRowsIter, ScanSpec};
+pub use sessions::Readiness;
+pub use settings::Settings;
+pub use table::{KeyWriter, RowBuilder, RowRef, Table};
+pub use time::Micros;
+pub use train::{Standing, Train};
+pub use transactions::TrainEnd;
+pub use value::Value;
+pub use write_batch::WriteBatch;

@@ -1,0 +1,148 @@
+//! What all parts of the machine share: connections, ways, what is known of the cluster, and what the driver is told.
+
+use crate::link::{Link, LinkId};
+use crate::outcomes::Outcomes;
+use crate::routes::Routes;
+use crate::settings::Settings;
+use crate::time::Micros;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use vinga_base::pool::Handle;
+use vinga_base::{Incarnation, NodeId, TransactionId};
+use vinga_wire::handshake::CONNECTIONS_MAX;
+use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
+
+/// What something under way is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TokenKind {
+    /// A batch of committed reads.
+    Read,
+    /// A batch of autocommitted operations.
+    Write,
+    /// A transaction.
+    Transaction,
+    /// A scan.
+    Scan,
+    /// A request to the dictionary or for an information table.
+    Request,
+}
+
+impl TokenKind {
+    /// Number of kinds.
+    pub const COUNT: usize = 5;
+}
+
+/// Names something that is under way. A token that has been taken or cancelled finds nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Token {
+    pub(crate) kind: TokenKind,
+    pub(crate) handle: Handle,
+}
+
+impl Token {
+    /// What it is.
+    pub fn kind(self) -> TokenKind {
+        self.kind
+    }
+
+    /// Its place among the tokens of its kind, so that a driver can keep something of its own beside it.
+    pub fn index(self) -> usize {
+        self.handle.index() as usize
+    }
+}
+
+/// What the driver has to do with connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Open a connection, then call `on_opened` or `on_open_failed`.
+    Open(LinkId),
+    /// Close it; no call follows.
+    Close(LinkId),
+}
+
+/// See the head of this file.
+pub struct Net {
+    pub settings: Settings,
+    pub now: Micros,
+    pub api: NodeId,
+    pub incarnation: Incarnation,
+    pub view: u32,
+    pub epoch_seen: u64,
+    pub links: Vec<Link>,
+    pub routes: Routes,
+    pub outcomes: Outcomes,
+    /// Tokens about which there is news for the driver.
+    pub news: Vec<Token>,
+    pub commands: VecDeque<Command>,
+    transactions: u64,
+    trace: u32,
+}
+
+impl Net {
+    pub fn new(settings: Settings) -> Self {
+        let links = usize::from(settings.endpoints) * usize::from(CONNECTIONS_MAX);
+        Net {
+            now: Micros(0),
+            api: NodeId(settings.node),
+            incarnation: settings.incarnation,
+            view: 0,
+            epoch_seen: 0,
+            links: (0..links).map(|_| Link::default()).collect(),
+            routes: Routes::default(),
+            outcomes: Outcomes::default(),
+            news: Vec::new(),
+            commands: VecDeque::new(),
+            transactions: 0,
+            trace: 0,
+            settings,
+        }
+    }
+
+    #[inline]
+    pub fn link(&mut self, link: LinkId) -> &mut Link {
+        &mut self.links[link.index()]
+    }
+
+    /// This client's address.
+    #[inline]
+    pub fn own(&self) -> Address {
+        Address::new(self.api, BlockNumber::Api, 0)
+    }
+
+    /// Begins a frame at the end of what waits on a connection.
+    #[inline]
+    pub fn frame(&mut self, link: LinkId, signal: SignalNumber, receiver: Address) -> FrameWriter<'_> {
+        self.trace = self.trace.wrapping_add(1).max(1);
+        let (view, own) = (self.view as u8, self.own());
+        FrameWriter::begin(&mut self.links[link.index()].out, signal, view, receiver, own, self.trace)
+    }
+
+    /// Takes a newer epoch over. No data node sends one beyond the greatest that there is.
+    #[inline]
+    pub fn note_epoch(&mut self, epoch: u64) {
+        self.epoch_seen = self.epoch_seen.max(epoch.min(vinga_base::Epoch::MAX.0));
+    }
+
+    /// Takes the low byte of a view over: views only grow, and not by half their byte's range at once.
+    #[inline]
+    pub fn note_view(&mut self, low: u8) {
+        let ahead = low.wrapping_sub(self.view as u8);
+        if ahead < 128 {
+            self.view += u32::from(ahead);
+        }
+    }
+
+    /// The id of the next transaction.
+    #[inline]
+    pub fn next_transaction(&mut self) -> TransactionId {
+        self.transactions += 1;
+        let id = TransactionId::new(self.api, self.incarnation, self.transactions);
+        if id.number() == 0 { self.next_transaction() } else { id }
+    }
+
+    /// Tells the driver that there is news.
+    #[inline]
+    pub fn tell(&mut self, kind: TokenKind, handle: Handle) {
+        self.news.push(Token { kind, handle });
+    }
+}

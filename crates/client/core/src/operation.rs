@@ -1,0 +1,115 @@
+//! One operation as a caller defines it, checked and written as it travels.
+
+use crate::error::{Error, Result};
+use crate::table::Table;
+use alloc::format;
+use alloc::vec::Vec;
+use vinga_base::hash::KeyHash;
+use vinga_base::{ColumnId, OperationNumber};
+use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, OperationHead, OperationKind};
+use vinga_wire::{ErrorCode, U16, U32, U64};
+use zerocopy::IntoBytes;
+
+/// What is to be done with one row.
+#[derive(Clone, Copy)]
+pub struct OperationSpec<'a> {
+    /// The row's table.
+    pub table: &'a Table,
+    /// What is done.
+    pub kind: OperationKind,
+    /// The encoded key; empty for an insert or write, whose image holds it.
+    pub key: &'a [u8],
+    /// Insert, write: the row's image; update: the update program; else empty.
+    pub body: &'a [u8],
+    /// Reads: which columns, `None` for the whole image.
+    pub columns: Option<&'a [ColumnId]>,
+    /// Condition on the row, as a filter program; empty for none.
+    pub filter: &'a [u8],
+    /// An error of this operation alone leaves the transaction open.
+    pub error_is_local: bool,
+}
+
+impl<'a> OperationSpec<'a> {
+    /// An operation without filter, whose error rolls the transaction back, on the whole row.
+    pub fn new(table: &'a Table, kind: OperationKind, key: &'a [u8], body: &'a [u8]) -> Self {
+        OperationSpec { table, kind, key, body, columns: None, filter: &[], error_is_local: false }
+    }
+
+    /// Checks it and appends it; returns the hash of its key.
+    ///
+    /// # Errors
+    /// `BadKey`, `BadRow` or `BadProgram`. What was appended is taken back.
+    pub(crate) fn write(&self, number: OperationNumber, out: &mut Vec<u8>) -> Result<KeyHash> {
+        let hash = self.hash()?;
+        let (Ok(body_bytes), Ok(filter_bytes)) =
+            (u16::try_from(self.body.len()), u16::try_from(self.filter.len()))
+        else {
+            return Err(Error::with_detail(ErrorCode::BadProgram, "more than 65535 bytes"));
+        };
+        let columns = match (self.kind.is_read(), self.columns) {
+            (false, _) => 0,
+            (true, None) => ALL_COLUMNS,
+            (true, Some(columns)) => columns.len() as u16,
+        };
+        let head = OperationHead {
+            version: U64::new(self.table.version().0),
+            hash: U64::ZERO,
+            table: U32::new(self.table.id().0),
+            number: U32::new(number.0),
+            row: U32::ZERO,
+            kind: self.kind as u8,
+            flags: if self.error_is_local { FLAG_ERROR_IS_LOCAL } else { 0 },
+            key_bytes: U16::new(self.key.len() as u16),
+            body_bytes: U16::new(body_bytes),
+            columns: U16::new(columns),
+            filter_bytes: U16::new(filter_bytes),
+            unused: U16::ZERO,
+        };
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(self.key);
+        out.extend_from_slice(self.body);
+        if self.kind.is_read() {
+            for column in self.columns.into_iter().flatten() {
+                out.extend_from_slice(&column.0.to_le_bytes());
+            }
+        }
+        out.extend_from_slice(self.filter);
+        Ok(hash)
+    }
+
+    fn hash(&self) -> Result<KeyHash> {
+        let layout = self.table.layout();
+        match self.kind {
+            OperationKind::Insert | OperationKind::Write => {
+                layout.check_image(self.body).map_err(|error| {
+                    Error::with_detail(
+                        ErrorCode::BadRow,
+                        format!("the bytes are no row of {}: {error:?}", self.table.name()),
+                    )
+                })?;
+                assert!(self.key.is_empty(), "the key of a new row is in its image");
+                match layout.key_bytes() {
+                    Some(bytes) => Ok(KeyHash::of(&self.body[..usize::from(bytes)])),
+                    None => {
+                        let (fixed, variable) = layout.split(self.body);
+                        let mut key = Vec::new();
+                        layout.write_key(fixed, variable, &mut key);
+                        Ok(KeyHash::of(&key))
+                    }
+                }
+            }
+            OperationKind::ReadCommitted
+            | OperationKind::ReadShared
+            | OperationKind::ReadExclusive
+            | OperationKind::Update
+            | OperationKind::Delete
+            | OperationKind::Unlock => {
+                self.table.check_key(self.key)?;
+                Ok(KeyHash::of(self.key))
+            }
+        }
+    }
+}
+
+/// Bytes of operations in one train, at most: what a coordinator accepts, less the heads.
+pub(crate) const TRAIN_BYTES_MAX: usize = vinga_wire::frame::FRAME_BYTES_MAX - 512;

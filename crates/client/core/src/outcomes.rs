@@ -1,0 +1,146 @@
+//! Which outcomes of transactions are known, for each coordinator.
+//!
+//! A coordinator numbers its final answers to this client and keeps them until the client says that it has seen all up
+//! to some number. It sends them in their order on one connection, so the greatest number seen covers all before it.
+//! Answers that are lost with a connection have greater numbers than any that was seen, and are asked for before
+//! anything else is sent on the next connection, so their answers come before any later outcome does.
+//!
+//! The number goes with each train; when there are none, an `OutcomesSeenOrder` goes after a while.
+
+use crate::link::LinkId;
+use crate::routes::CoordinatorIndex;
+use crate::time::Micros;
+use alloc::vec::Vec;
+use vinga_wire::Address;
+
+/// Outcomes that no train confirms are confirmed by an order of their own after this time.
+const IDLE: Micros = Micros::from_millis(200);
+
+/// One coordinator.
+pub struct Coordinator {
+    /// Where it is.
+    pub address: Address,
+    /// How it is reached; `None` while its node is not connected.
+    pub link: Option<LinkId>,
+    seen: u32,
+    told: u32,
+    told_at: Micros,
+}
+
+impl Coordinator {
+    /// Whether it is reached by a connection to this endpoint.
+    pub fn is_reached_by(&self, endpoint: u16) -> bool {
+        self.link.is_some_and(|link| link.endpoint() == endpoint)
+    }
+}
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Outcomes {
+    coordinators: Vec<Coordinator>,
+}
+
+impl Outcomes {
+    /// The index of a coordinator, which is now reached by this connection.
+    pub fn coordinator(&mut self, address: Address, link: LinkId) -> CoordinatorIndex {
+        match self.coordinators.iter().position(|c| c.address == address) {
+            Some(at) => {
+                self.coordinators[at].link = Some(link);
+                CoordinatorIndex(at as u16)
+            }
+            None => {
+                self.coordinators.push(Coordinator {
+                    address,
+                    link: Some(link),
+                    seen: 0,
+                    told: 0,
+                    told_at: Micros(0),
+                });
+                CoordinatorIndex(self.coordinators.len() as u16 - 1)
+            }
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, index: CoordinatorIndex) -> &Coordinator {
+        &self.coordinators[usize::from(index.0)]
+    }
+
+    /// No coordinator of this endpoint can be reached now.
+    pub fn unlink(&mut self, endpoint: u16) {
+        for coordinator in &mut self.coordinators {
+            if coordinator.is_reached_by(endpoint) {
+                coordinator.link = None;
+            }
+        }
+    }
+
+    /// All outcomes up to this one are known: what a train tells its coordinator.
+    #[inline]
+    pub fn seen_for_train(&mut self, index: CoordinatorIndex, now: Micros) -> u32 {
+        let coordinator = &mut self.coordinators[usize::from(index.0)];
+        coordinator.told = coordinator.seen;
+        coordinator.told_at = now;
+        coordinator.seen
+    }
+
+    /// A numbered outcome has arrived. 0 is no number.
+    #[inline]
+    pub fn note(&mut self, index: CoordinatorIndex, number: u32) {
+        let coordinator = &mut self.coordinators[usize::from(index.0)];
+        // Numbers may wrap.
+        if number != 0 && number.wrapping_sub(coordinator.seen) as i32 > 0 {
+            coordinator.seen = number;
+        }
+    }
+
+    /// Coordinators that have waited long enough to hear which outcomes are known: connection, address, number.
+    pub fn take_idle(&mut self, now: Micros) -> impl Iterator<Item = (LinkId, Address, u32)> {
+        self.coordinators.iter_mut().filter_map(move |coordinator| {
+            let link = coordinator.link?;
+            if coordinator.told == coordinator.seen || now < coordinator.told_at + IDLE {
+                return None;
+            }
+            coordinator.told = coordinator.seen;
+            coordinator.told_at = now;
+            Some((link, coordinator.address, coordinator.seen))
+        })
+    }
+
+    /// When [`Outcomes::take_idle`] has something to give.
+    pub fn idle_at(&self) -> Option<Micros> {
+        let waiting = self.coordinators.iter().filter(|c| c.link.is_some() && c.told != c.seen);
+        waiting.map(|c| c.told_at + IDLE).min()
+    }
+
+    /// The client begins a new life: coordinators count from 1 again.
+    pub fn reset(&mut self) {
+        for coordinator in &mut self.coordinators {
+            (coordinator.seen, coordinator.told) = (0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_confirmed_with_trains_or_when_idle() {
+        let mut outcomes = Outcomes::default();
+        let one = outcomes.coordinator(Address(7), LinkId(0));
+        outcomes.note(one, 1);
+        outcomes.note(one, 2);
+        outcomes.note(one, 0);
+        assert_eq!(outcomes.seen_for_train(one, Micros(0)), 2);
+        assert!(outcomes.idle_at().is_none());
+        outcomes.note(one, 7);
+        assert_eq!(outcomes.idle_at(), Some(IDLE));
+        assert_eq!(outcomes.take_idle(Micros(0)).count(), 0);
+        assert_eq!(outcomes.take_idle(IDLE).next(), Some((LinkId(0), Address(7), 7)));
+        assert_eq!(outcomes.take_idle(IDLE + IDLE).count(), 0);
+        outcomes.unlink(0);
+        outcomes.note(one, 9);
+        assert_eq!(outcomes.take_idle(IDLE + IDLE).count(), 0, "nobody can be told");
+    }
+}

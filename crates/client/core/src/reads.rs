@@ -1,0 +1,482 @@
+//! Committed reads: keys gathered by the owner of their rows, sent in frames, answered in any order.
+//!
+//! ```text
+//!   batch ──keys──▶ group (one a shape and partition) ──128 keys or flush──▶ frame (a tag) ──answers──▶ batch
+//! ```
+//! Keys of many batches share a group as long as they read the same shape, so that callers who ask for one row each
+//! still travel together. A frame remembers for each of its keys which batch it belongs to. A batch that was cancelled
+//! leaves its keys where they are; their answers find nobody.
+//!
+//! A key's tag on the wire is the place of its frame and its position in the frame.
+
+use crate::error::Result;
+use crate::link::LinkId;
+use crate::net::{Net, TokenKind};
+use crate::read_batch::{ReadBatch, ShapeId};
+use crate::settings::{BATCHES_MAX, KEYS_UNDER_WAY_MAX};
+use crate::table::Table;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use vinga_base::pool::{Handle, Pool};
+use vinga_base::{ColumnId, OperationNumber, TransactionId};
+use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
+use vinga_wire::operation::ALL_COLUMNS;
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
+
+/// Keys of one frame, at most.
+const FRAME_KEYS_MAX: usize = 1 << POSITION_BITS;
+/// Bytes of keys after which a frame is closed. Behind these, the greatest key, selection and filter still fit.
+const FRAME_KEY_BYTES_SOFT: usize = 48 * 1024;
+/// Different shapes, at most.
+const SHAPES_MAX: u32 = 1 << 16;
+
+const POSITION_BITS: u32 = 7;
+const FRAMES_MAX: usize = 1 << (32 - POSITION_BITS);
+const _: () = assert!(KEYS_UNDER_WAY_MAX as usize <= FRAMES_MAX, "even if each key has a frame of its own");
+
+/// Whether something goes at once or may wait for company.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    /// It goes with the next flush.
+    Now,
+    /// It may wait while others are under way ([`crate::link`]).
+    Gather,
+}
+
+/// A transaction whose own changes a read sees, if they have lower operation numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Within {
+    pub transaction: TransactionId,
+    pub operation: OperationNumber,
+}
+
+/// What the rows that are read look like; equal ones are one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct ShapeKey {
+    table: u32,
+    version: u64,
+    /// `None` for the whole image.
+    columns: Option<Vec<ColumnId>>,
+    filter: Vec<u8>,
+}
+
+struct Shape {
+    key: ShapeKey,
+    users: u32,
+    /// By partition.
+    groups: Vec<Group>,
+}
+
+/// Keys that wait to be sent to one data manager.
+#[derive(Default)]
+struct Group {
+    keys: Vec<u8>,
+    entries: Vec<Entry>,
+    /// Where all of them go; `None` while there are none.
+    way: Option<(LinkId, Address)>,
+    /// Whether they belong to several batches.
+    is_mixed: bool,
+    /// Whether it stands in [`Reads::filled`].
+    is_listed: bool,
+}
+
+/// Whose key it is, and which of its keys.
+#[derive(Clone, Copy)]
+struct Entry {
+    batch: Handle,
+    index: u32,
+}
+
+/// A request that has been written; unused if it has no link.
+struct SentFrame {
+    link: Option<LinkId>,
+    entries: Vec<Entry>,
+    is_mixed: bool,
+    answered: usize,
+}
+
+#[derive(Default)]
+struct SentFrames {
+    frames: Vec<SentFrame>,
+    free: Vec<u32>,
+}
+
+/// See the head of this file.
+pub(crate) struct Reads {
+    shapes: Pool<Shape>,
+    by_key: BTreeMap<ShapeKey, Handle>,
+    batches: Pool<ReadBatch>,
+    sent: SentFrames,
+    /// Groups that may have keys, by shape and partition.
+    filled: Vec<(Handle, usize)>,
+    keys_under_way: u32,
+    /// Groups of reads that travel alone.
+    lone_groups: Vec<Group>,
+}
+
+impl Reads {
+    pub fn new() -> Self {
+        Reads {
+            shapes: Pool::new(SHAPES_MAX),
+            by_key: BTreeMap::new(),
+            batches: Pool::new(BATCHES_MAX),
+            sent: SentFrames::default(),
+            filled: Vec::new(),
+            keys_under_way: 0,
+            lone_groups: Vec::new(),
+        }
+    }
+
+    /// Makes a shape, or finds it.
+    pub fn add_shape(
+        &mut self,
+        table: &Table,
+        columns: Option<&[ColumnId]>,
+        filter: &[u8],
+    ) -> Result<ShapeId> {
+        let key = ShapeKey {
+            table: table.id().0,
+            version: table.version().0,
+            columns: columns.map(<[ColumnId]>::to_vec),
+            filter: filter.to_vec(),
+        };
+        let key_bytes = table.layout().key_bytes();
+        if let Some(&handle) = self.by_key.get(&key) {
+            self.shapes[handle].users += 1;
+            return Ok(ShapeId { handle, key_bytes });
+        }
+        let shape = Shape { key: key.clone(), users: 1, groups: Vec::new() };
+        let handle = self.shapes.insert(shape).map_err(|_| ErrorCode::Overloaded)?;
+        self.by_key.insert(key, handle);
+        Ok(ShapeId { handle, key_bytes })
+    }
+
+    /// One user of a shape less. With the last one it goes, and keys of batches that were cancelled with it.
+    pub fn release_shape(&mut self, net: &mut Net, id: ShapeId) {
+        let Some(shape) = self.shapes.get_mut(id.handle) else { return };
+        shape.users -= 1;
+        if shape.users > 0 {
+            return;
+        }
+        let mut shape = self.shapes.remove(id.handle).expect("found just now");
+        self.by_key.remove(&shape.key);
+        self.filled.retain(|(handle, _)| *handle != id.handle);
+        for group in &mut shape.groups {
+            if let Some((link, _)) = group.way {
+                net.link(link).ungather(group.entries.len() as u32);
+            }
+            self.fail_entries(net, &group.entries, ErrorCode::InternalError);
+        }
+    }
+
+    /// Begins to read a batch. With `within` its keys go at once, in frames of their own.
+    pub fn submit(
+        &mut self,
+        net: &mut Net,
+        mut batch: ReadBatch,
+        urgency: Urgency,
+        within: Option<Within>,
+    ) -> Result<Handle, (ErrorCode, ReadBatch)> {
+        let count = batch.len() as u32;
+        if count > KEYS_UNDER_WAY_MAX - self.keys_under_way {
+            return Err((ErrorCode::Overloaded, batch));
+        }
+        batch.become_waiting();
+        let handle = self.batches.insert(batch).map_err(|batch| (ErrorCode::Overloaded, batch))?;
+        self.keys_under_way += count;
+        let batch = &mut self.batches[handle];
+        let shape_handle = batch.shape().handle;
+        let Shape { key: shape, groups, .. } = &mut self.shapes[shape_handle];
+        let groups = if within.is_some() { &mut self.lone_groups } else { groups };
+        if groups.len() < net.routes.partitions() {
+            groups.resize_with(net.routes.partitions(), Group::default);
+        }
+        let mut unreachable = Vec::new();
+        for (index, key) in batch.wire_keys().enumerate() {
+            let route = net.routes.find(batch.hash(index)).and_then(|partition| {
+                let route = net.routes.partition(partition)?;
+                Some((partition, route.link?, route.data_manager))
+            });
+            let Some((partition, to, data_manager)) = route else {
+                unreachable.push(index as u32);
+                continue;
+            };
+            let group = &mut groups[partition];
+            match group.entries.last() {
+                None => {
+                    group.way = Some((to, data_manager));
+                    if within.is_none() && !group.is_listed {
+                        group.is_listed = true;
+                        self.filled.push((shape_handle, partition));
+                    }
+                }
+                Some(last) => group.is_mixed |= last.batch != handle,
+            }
+            group.keys.extend_from_slice(key);
+            group.entries.push(Entry { batch: handle, index: index as u32 });
+            let now = net.now;
+            let link = net.link(to);
+            link.gather(1, now);
+            if urgency == Urgency::Now {
+                link.hurry();
+            }
+            if group.entries.len() == FRAME_KEYS_MAX || group.keys.len() > FRAME_KEY_BYTES_SOFT {
+                net.link(to).hurry();
+                self.sent.send(net, shape, group, within);
+            }
+        }
+        if within.is_some() {
+            for group in groups.iter_mut() {
+                self.sent.send(net, shape, group, within);
+            }
+        }
+        for index in unreachable {
+            batch.fail(index, ErrorCode::ClusterFailure);
+            self.keys_under_way -= 1;
+        }
+        if batch.is_complete() {
+            net.tell(TokenKind::Read, handle);
+        }
+        Ok(handle)
+    }
+
+    /// Writes frames for all keys that wait for this connection.
+    #[inline]
+    pub fn write_frames(&mut self, net: &mut Net, link: LinkId) {
+        let mut at = 0;
+        while let Some(&(shape, partition)) = self.filled.get(at) {
+            let Shape { key, groups, .. } = &mut self.shapes[shape];
+            let group = &mut groups[partition];
+            match group.way {
+                Some((to, _)) if to != link => at += 1,
+                Some(_) | None => {
+                    self.sent.send(net, key, group, None);
+                    group.is_listed = false;
+                    self.filled.swap_remove(at);
+                }
+            }
+        }
+    }
+
+    /// Takes a batch that is complete; `None` if it is not, or not there.
+    #[inline]
+    pub fn take(&mut self, handle: Handle) -> Option<ReadBatch> {
+        if self.batches.get(handle)?.is_complete() { self.batches.remove(handle) } else { None }
+    }
+
+    /// Nobody waits for a batch any more.
+    pub fn cancel(&mut self, handle: Handle) {
+        self.batches.remove(handle);
+    }
+
+    pub fn on_confirm(&mut self, net: &mut Net, link: LinkId, frame: &Frame<'_>) -> Option<()> {
+        let (answer, rows) = frame.head::<KeyReadAnswer>()?;
+        net.note_epoch(answer.epoch.get());
+        let count = usize::from(answer.count.get());
+        let Some(at) = self.sent.find(answer.request.get(), link) else { return Some(()) };
+        let sent = &mut self.sent.frames[at];
+        sent.check_range(answer.request.get(), count)?;
+        net.link(link).answered(count as u32);
+        self.keys_under_way -= count as u32;
+        let entries = &sent.entries[sent.answered..sent.answered + count];
+        sent.answered += count;
+        let well_formed = if sent.is_mixed {
+            take_mixed(&mut self.batches, net, entries, rows)
+        } else {
+            take_rows(&mut self.batches, net, entries, rows)
+        };
+        self.sent.free_if_done(at);
+        well_formed
+    }
+
+    pub fn on_refuse(&mut self, net: &mut Net, link: LinkId, frame: &Frame<'_>) -> Option<()> {
+        let (refusal, _) = frame.head::<KeyReadRefusal>()?;
+        let code = ErrorCode::from_number(refusal.code.get()).unwrap_or(ErrorCode::InternalError);
+        let count = usize::from(refusal.count.get());
+        let Some(at) = self.sent.find(refusal.request.get(), link) else { return Some(()) };
+        let sent = &mut self.sent.frames[at];
+        sent.check_range(refusal.request.get(), count)?;
+        net.link(link).answered(count as u32);
+        let from = sent.answered;
+        sent.answered += count;
+        let refused: Vec<Entry> = sent.entries[from..from + count].to_vec();
+        self.sent.free_if_done(at);
+        self.fail_entries(net, &refused, code);
+        Some(())
+    }
+
+    /// All connections to an endpoint are gone: what was sent there, or was to be, fails.
+    pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
+        let is_lost = |link: LinkId| link.endpoint() == endpoint;
+        for at in 0..self.sent.frames.len() {
+            let sent = &mut self.sent.frames[at];
+            if sent.link.is_some_and(is_lost) {
+                let lost: Vec<Entry> = sent.entries[sent.answered..].to_vec();
+                sent.answered = sent.entries.len();
+                self.sent.free_if_done(at);
+                self.fail_entries(net, &lost, ErrorCode::ConnectionLost);
+            }
+        }
+        for (shape, partition) in core::mem::take(&mut self.filled) {
+            let group = &mut self.shapes[shape].groups[partition];
+            if group.way.is_some_and(|(link, _)| !is_lost(link)) {
+                self.filled.push((shape, partition));
+                continue;
+            }
+            let lost = core::mem::take(group).entries;
+            self.fail_entries(net, &lost, ErrorCode::ConnectionLost);
+        }
+    }
+
+    fn fail_entries(&mut self, net: &mut Net, entries: &[Entry], code: ErrorCode) {
+        self.keys_under_way -= entries.len() as u32;
+        for entry in entries {
+            if let Some(batch) = self.batches.get_mut(entry.batch) {
+                batch.fail(entry.index, code);
+                if batch.is_complete() {
+                    net.tell(TokenKind::Read, entry.batch);
+                }
+            }
+        }
+    }
+
+    /// Whether nothing is under way and nothing waits.
+    pub fn is_at_rest(&self) -> bool {
+        self.keys_under_way == 0
+            && self.batches.used() == 0
+            && self.sent.free.len() == self.sent.frames.len()
+            && self.shapes.iter().all(|(_, shape)| shape.groups.iter().all(|g| g.entries.is_empty()))
+    }
+}
+
+/// The first row of `rest` and what follows it. Outer `None`: not well-formed.
+#[inline]
+fn next_row(rest: &[u8]) -> Option<(Option<usize>, &[u8])> {
+    let (length, after) = rest.split_first_chunk::<2>()?;
+    match u16::from_le_bytes(*length) {
+        NO_ROW => Some((None, after)),
+        length => Some((Some(usize::from(length)), after.get(usize::from(length)..)?)),
+    }
+}
+
+/// Hands the rows of a frame to the one batch that they are for.
+#[inline]
+fn take_rows(batches: &mut Pool<ReadBatch>, net: &mut Net, entries: &[Entry], rows: &[u8]) -> Option<()> {
+    let Some(handle) = entries.first().map(|entry| entry.batch) else { return Some(()) };
+    let Some(batch) = batches.get_mut(handle) else { return Some(()) };
+    let end = batch.take_bytes(rows).end;
+    let mut rest = rows;
+    let mut well_formed = Some(());
+    for entry in entries {
+        match next_row(rest) {
+            Some((length, after)) => {
+                batch.found(entry.index, length.map(|length| (end - after.len() - length, length)));
+                rest = after;
+            }
+            None => {
+                batch.fail(entry.index, ErrorCode::MalformedSignal);
+                well_formed = None;
+            }
+        }
+    }
+    if batch.is_complete() {
+        net.tell(TokenKind::Read, handle);
+    }
+    well_formed
+}
+
+/// Hands each row of a frame to the batch that it is for.
+fn take_mixed(batches: &mut Pool<ReadBatch>, net: &mut Net, entries: &[Entry], rows: &[u8]) -> Option<()> {
+    let mut rest = rows;
+    let mut well_formed = Some(());
+    for entry in entries {
+        let row = next_row(rest);
+        let found = row.map(|(length, after)| {
+            let row = length.map(|length| &rest[2..2 + length]);
+            rest = after;
+            row
+        });
+        well_formed = well_formed.and(found.map(|_| ()));
+        let Some(batch) = batches.get_mut(entry.batch) else { continue };
+        match found {
+            Some(row) => {
+                let place = row.map(|row| (batch.take_bytes(row).start, row.len()));
+                batch.found(entry.index, place);
+            }
+            None => batch.fail(entry.index, ErrorCode::MalformedSignal),
+        }
+        if batch.is_complete() {
+            net.tell(TokenKind::Read, entry.batch);
+        }
+    }
+    well_formed
+}
+
+impl SentFrame {
+    /// Answers come in the order of the keys, no more than were asked for, at least one.
+    #[inline]
+    fn check_range(&self, tag: u32, count: usize) -> Option<()> {
+        let position = (tag & ((1 << POSITION_BITS) - 1)) as usize;
+        let in_order = position == self.answered && (1..=self.entries.len() - position).contains(&count);
+        in_order.then_some(())
+    }
+}
+
+impl SentFrames {
+    /// Writes a group as one frame and empties it.
+    #[inline]
+    fn send(&mut self, net: &mut Net, shape: &ShapeKey, group: &mut Group, within: Option<Within>) {
+        let Some((link, data_manager)) = group.way.take() else { return };
+        let at = match self.free.pop() {
+            Some(at) => at as usize,
+            None => {
+                self.frames.push(SentFrame { link: None, entries: Vec::new(), is_mixed: false, answered: 0 });
+                self.frames.len() - 1
+            }
+        };
+        let sent = &mut self.frames[at];
+        core::mem::swap(&mut sent.entries, &mut group.entries);
+        sent.link = Some(link);
+        sent.is_mixed = core::mem::take(&mut group.is_mixed);
+        sent.answered = 0;
+        let tag = (at as u32) << POSITION_BITS;
+        let (transaction, operation) =
+            within.map_or((0, 0), |within| (within.transaction.0, within.operation.0));
+        let mut writer = net.frame(link, SignalNumber::KeyReadRequest, data_manager);
+        writer.put(&KeyReadHead {
+            version: U64::new(shape.version),
+            transaction: U64::new(transaction),
+            request: U32::new(tag),
+            table: U32::new(shape.table),
+            operation: U32::new(operation),
+            count: U16::new(sent.entries.len() as u16),
+            columns: U16::new(shape.columns.as_ref().map_or(ALL_COLUMNS, |columns| columns.len() as u16)),
+            filter_bytes: U16::new(shape.filter.len() as u16),
+            unused: U16::ZERO,
+        });
+        for column in shape.columns.iter().flatten() {
+            writer.put(&U16::new(column.0));
+        }
+        writer.bytes(&shape.filter).bytes(&group.keys);
+        drop(writer);
+        group.keys.clear();
+        group.entries.clear();
+    }
+
+    /// The frame of a tag, if it was sent on this connection and is not fully answered.
+    #[inline]
+    fn find(&self, tag: u32, link: LinkId) -> Option<usize> {
+        let at = (tag >> POSITION_BITS) as usize;
+        (self.frames.get(at)?.link == Some(link)).then_some(at)
+    }
+
+    #[inline]
+    fn free_if_done(&mut self, at: usize) {
+        let sent = &mut self.frames[at];
+        if sent.answered == sent.entries.len() {
+            sent.link = None;
+            sent.entries.clear();
+            self.free.push(at as u32);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Trains and questions as they are written.
+
+use crate::net::Net;
+use crate::routes::CoordinatorIndex;
+use vinga_base::TransactionId;
+use vinga_wire::transaction::{OutcomeRequest, TransactionHead};
+use vinga_wire::{SignalNumber, U16, U32, U64};
+
+/// Tags of trains of open transactions; those of autocommitted operations lack this bit.
+pub const TRAIN_TAG: u32 = 1 << 31;
+
+/// A train without its operations.
+pub struct Head {
+    pub id: TransactionId,
+    pub coordinator: CoordinatorIndex,
+    pub tag: u32,
+    pub flags: u16,
+    pub rollback_from: u32,
+    pub count: u16,
+}
+
+/// Writes a train. Its coordinator must be reachable.
+#[inline]
+pub fn write_train(net: &mut Net, head: &Head, operations: &[u8]) {
+    let coordinator = net.outcomes.get(head.coordinator);
+    let (address, link) = (coordinator.address, coordinator.link.expect("the caller has checked it"));
+    let outcomes_seen = net.outcomes.seen_for_train(head.coordinator, net.now);
+    let epoch_seen = net.epoch_seen;
+    net.frame(link, SignalNumber::TransactionRequest, address)
+        .put(&TransactionHead {
+            transaction: U64::new(head.id.0),
+            epoch_seen: U64::new(epoch_seen),
+            request: U32::new(head.tag),
+            outcomes_seen: U32::new(outcomes_seen),
+            rollback_from: U32::new(head.rollback_from),
+            flags: U16::new(head.flags),
+            count: U16::new(head.count),
+        })
+        .bytes(operations);
+}
+
+/// Asks for the outcome of a transaction, if its coordinator is reachable.
+pub fn write_question(net: &mut Net, coordinator: CoordinatorIndex, id: TransactionId, tag: u32) {
+    let to = net.outcomes.get(coordinator);
+    let (address, Some(link)) = (to.address, to.link) else { return };
+    net.frame(link, SignalNumber::OutcomeRequest, address)
+        .put(&OutcomeRequest { transaction: U64::new(id.0), request: U32::new(tag) });
+    net.link(link).hurry();
+}

@@ -1,0 +1,180 @@
+//! Where operations go: from a key's hash to the connection that leads straight to the owner of the row, and to the
+//! coordinator beside it.
+
+use crate::link::LinkId;
+use alloc::vec::Vec;
+use vinga_base::NodeId;
+use vinga_base::hash::KeyHash;
+use vinga_wire::handshake::Topology;
+use vinga_wire::partition::PartitionMap;
+use vinga_wire::{Address, BlockNumber};
+
+/// Index of a coordinator in the client's list ([`crate::outcomes`]), which only grows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct CoordinatorIndex(pub u16);
+
+/// The way to one partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The data manager that answers for it.
+    pub data_manager: Address,
+    /// The connection to the thread that hosts it; `None` while its node is not connected.
+    pub link: Option<LinkId>,
+    /// A coordinator on the same thread, else some other of the same node.
+    pub coordinator: Option<CoordinatorIndex>,
+}
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Routes {
+    map: Option<PartitionMap>,
+    topology: Topology,
+    partitions: Vec<Route>,
+    reachable: Vec<CoordinatorIndex>,
+    next: usize,
+}
+
+impl Routes {
+    /// Takes a topology over if it is newer than what is known, or if nothing known counts any more.
+    pub fn adopt(&mut self, topology: Topology, forget_old: bool) {
+        if self.map.is_none() || forget_old || topology.version > self.topology.version {
+            self.map = (!topology.partitions.is_empty()).then(|| PartitionMap::new(&topology));
+            self.topology = topology;
+        }
+    }
+
+    /// A data node is out of the view: the next replica of each of its partitions answers.
+    pub fn remove_node(&mut self, node: NodeId) {
+        if let Some(map) = &mut self.map {
+            map.remove_node(node);
+        }
+    }
+
+    /// Finds all ways again. `link` says which connection leads to a thread of a node, `coordinator` the index of a
+    /// coordinator that is reached by it.
+    pub fn rebuild(
+        &mut self,
+        mut link: impl FnMut(NodeId, u16) -> Option<LinkId>,
+        mut coordinator: impl FnMut(Address, LinkId) -> CoordinatorIndex,
+    ) {
+        self.partitions.clear();
+        self.reachable.clear();
+        let mut coordinators: Vec<(NodeId, u16, CoordinatorIndex)> = Vec::new();
+        for node in &self.topology.nodes {
+            let id = NodeId(node.node);
+            for (connection, hosts) in node.connections.iter().enumerate() {
+                let Some(to) = link(id, connection as u16) else { continue };
+                for &instance in &hosts.coordinators {
+                    let address = Address::new(id, BlockNumber::Coordinator, instance);
+                    let index = coordinator(address, to);
+                    coordinators.push((id, connection as u16, index));
+                    self.reachable.push(index);
+                }
+            }
+        }
+        let Some(map) = &self.map else { return };
+        for (_, place) in map.places() {
+            let data_manager = place.primary();
+            let node = data_manager.node();
+            let connection = self.connection_of(data_manager);
+            // Several coordinators on that thread share its partitions.
+            let beside: Vec<_> =
+                coordinators.iter().filter(|(n, c, _)| *n == node && Some(*c) == connection).collect();
+            let anywhere: Vec<_> = coordinators.iter().filter(|(n, _, _)| *n == node).collect();
+            let choice = if beside.is_empty() { anywhere } else { beside };
+            self.partitions.push(Route {
+                data_manager,
+                link: connection.and_then(|connection| link(node, connection)),
+                coordinator: choice
+                    .get(usize::from(place.instance) % choice.len().max(1))
+                    .map(|(_, _, index)| *index),
+            });
+        }
+    }
+
+    fn connection_of(&self, data_manager: Address) -> Option<u16> {
+        let node = self.topology.nodes.iter().find(|n| n.node == data_manager.node().0)?;
+        let hosting = |c: &&vinga_wire::handshake::ConnectionTopology| {
+            c.data_managers.contains(&data_manager.instance())
+        };
+        // A thread without sockets of its own is reached through any connection.
+        let at = node.connections.iter().position(|c| hosting(&c)).unwrap_or(0);
+        (!node.connections.is_empty()).then_some(at as u16)
+    }
+
+    /// The partition of a key, as an index for [`Routes::partition`]; `None` as long as no topology is known.
+    #[inline]
+    pub fn find(&self, hash: KeyHash) -> Option<usize> {
+        Some(usize::from(self.map.as_ref()?.partition(hash).0))
+    }
+
+    /// The way to a partition.
+    #[inline]
+    pub fn partition(&self, index: usize) -> Option<&Route> {
+        self.partitions.get(index)
+    }
+
+    /// Number of partitions.
+    pub fn partitions(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// The coordinator for a transaction whose first key has this hash: beside the key's primary, else in turn.
+    #[inline]
+    pub fn coordinator(&mut self, hint: Option<KeyHash>) -> Option<CoordinatorIndex> {
+        let beside = hint.and_then(|hash| self.partition(self.find(hash)?)?.coordinator);
+        beside.or_else(|| {
+            self.next = self.next.wrapping_add(1);
+            self.reachable.get(self.next % self.reachable.len().max(1)).copied()
+        })
+    }
+
+    /// Connections that a node wants, at least one.
+    pub fn connections_wanted(&self, node: NodeId) -> u16 {
+        let wanted = self.topology.nodes.iter().find(|n| n.node == node.0).map_or(1, |n| n.connections.len());
+        (wanted as u16).clamp(1, vinga_wire::handshake::CONNECTIONS_MAX)
+    }
+
+    /// What the data nodes said of themselves.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use vinga_wire::handshake::{ConnectionTopology, NodeTopology, PartitionPlace};
+
+    #[test]
+    fn keys_go_to_the_thread_of_their_owner() {
+        let connection = |data_managers: &[u16], coordinators: &[u16]| ConnectionTopology {
+            data_managers: data_managers.to_vec(),
+            coordinators: coordinators.to_vec(),
+        };
+        let mut routes = Routes::default();
+        routes.adopt(
+            Topology {
+                version: 1,
+                view: 1,
+                nodes: vec![NodeTopology {
+                    node: 3,
+                    connections: vec![connection(&[0, 1], &[0]), connection(&[2, 3], &[])],
+                    data_managers: 4,
+                    coordinators: 1,
+                }],
+                partitions: (0..4).map(|instance| PartitionPlace { instance, chain: vec![3] }).collect(),
+            },
+            false,
+        );
+        routes.rebuild(|node, c| Some(LinkId::new(node.0.into(), c)), |a, _| CoordinatorIndex(a.instance()));
+        let links: Vec<_> = (0..4).map(|p| routes.partition(p).unwrap().link.unwrap().connection()).collect();
+        assert_eq!(links, [0, 0, 1, 1]);
+        assert!((0..4).all(|p| routes.partition(p).unwrap().coordinator == Some(CoordinatorIndex(0))));
+        assert_eq!(routes.coordinator(None), Some(CoordinatorIndex(0)));
+        routes.rebuild(|_, _| None, |_, _| unreachable!("nothing is connected"));
+        assert_eq!(routes.partition(2).unwrap().link, None);
+        assert_eq!(routes.coordinator(Some(KeyHash(7))), None);
+    }
+}

@@ -1,0 +1,345 @@
+//! The way to each data node: connect, greet, and what to do when that fails or a connection breaks.
+//!
+//! ```text
+//!   Waiting ──pause over──▶ First ──HelloConfirm──▶ Further ──all confirmed──▶ Ready
+//!      ▲                      │                       │                         │
+//!      └──────────────────────┴───────────────────────┴─────────────────────────┘  refused, broken, silent, too slow
+//! ```
+//! The first connection is greeted with the ticket of the life that this client had with the node, 0 if none; its
+//! confirm says how many connections the node would like, the others name its ticket. If one breaks all are closed. A
+//! client without a node id connects to one data node first, which gives it one.
+//!
+//! When the node says that it does not know the ticket any more, the client has been declared failed: a new life begins,
+//! with the next incarnation, and what was being asked for is unknown for ever.
+
+use crate::error::{Error, Result};
+use crate::link::LinkId;
+use crate::net::{Command, Net};
+use crate::time::Micros;
+use alloc::format;
+use alloc::vec::Vec;
+use vinga_base::NodeId;
+use vinga_wire::handshake::{CONNECTIONS_MAX, HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Waiting { until: Micros },
+    First { since: Micros },
+    Further { since: Micros, missing: u16 },
+    Ready,
+}
+
+struct Session {
+    state: State,
+    node: Option<NodeId>,
+    ticket: u64,
+    /// Connections that the driver was told to open, one bit each.
+    opened: u16,
+    /// Attempts that have failed since it was ready.
+    failures: u32,
+    error: Option<Error>,
+    /// Whether the first attempt is over.
+    is_tried: bool,
+}
+
+/// See the head of this file.
+pub(crate) struct Sessions {
+    list: Vec<Session>,
+    cluster_incarnation: Option<u64>,
+}
+
+/// What a greeting's answer has led to.
+pub(crate) struct Greeted {
+    /// Whether this was the last connection that was missing.
+    pub is_ready: bool,
+    /// Whether the cluster was restarted, so that nothing known of it holds any more.
+    pub is_restarted: bool,
+}
+
+/// Whether a client can be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Readiness {
+    /// Attempts to connect are under way.
+    Connecting,
+    /// At least one data node is connected, and all were tried.
+    Ready,
+    /// All data nodes were tried and none is connected; attempts go on.
+    Failed(Error),
+}
+
+impl Sessions {
+    pub fn new(endpoints: u16) -> Self {
+        let session = |_| Session {
+            state: State::Waiting { until: Micros(0) },
+            node: None,
+            ticket: 0,
+            opened: 0,
+            failures: 0,
+            error: None,
+            is_tried: false,
+        };
+        Sessions { list: (0..endpoints).map(session).collect(), cluster_incarnation: None }
+    }
+
+    /// Opens what is due; returns the endpoints that have to be given up, and why.
+    pub fn on_time(&mut self, net: &mut Net) -> Vec<(u16, Error)> {
+        let mut lost = Vec::new();
+        for endpoint in 0..self.list.len() as u16 {
+            match self.get(endpoint).state {
+                State::Waiting { until } if until <= net.now && self.may_open(net) => {
+                    let session = self.get_mut(endpoint);
+                    session.state = State::First { since: net.now };
+                    session.open(net, LinkId::new(endpoint, 0));
+                }
+                State::Waiting { .. } => {}
+                State::First { since } | State::Further { since, .. } => {
+                    if net.now - since > net.settings.greeting_timeout {
+                        let detail = "the data node did not answer the greeting in time";
+                        lost.push((endpoint, Error::with_detail(ErrorCode::ClusterFailure, detail)));
+                    }
+                }
+                State::Ready => {
+                    if self.is_silent(net, endpoint) {
+                        let detail = "the data node is silent";
+                        lost.push((endpoint, Error::with_detail(ErrorCode::ConnectionLost, detail)));
+                    }
+                }
+            }
+        }
+        lost
+    }
+
+    /// Sends the heartbeats that are due.
+    pub fn send_heartbeats(&self, net: &mut Net) {
+        for (link, node) in self.ready_links() {
+            if net.now - net.link(link).heartbeat_sent >= net.settings.heartbeat_interval {
+                net.link(link).heartbeat_sent = net.now;
+                let body = vinga_wire::membership::HeartbeatBody {
+                    epoch: net.epoch_seen.into(),
+                    view: net.view.into(),
+                };
+                let membership = Address::new(node, BlockNumber::Membership, 0);
+                net.frame(link, SignalNumber::HeartbeatRequest, membership).put(&body);
+                net.link(link).hurry();
+            }
+        }
+    }
+
+    fn ready_links(&self) -> impl Iterator<Item = (LinkId, NodeId)> {
+        self.list.iter().enumerate().flat_map(|(endpoint, session)| {
+            let opened = if session.state == State::Ready { session.opened } else { 0 };
+            let links = (0..CONNECTIONS_MAX).filter(move |c| opened & 1 << c != 0);
+            links.filter_map(move |c| Some((LinkId::new(endpoint as u16, c), session.node?)))
+        })
+    }
+
+    /// Whether nothing has come on any of an endpoint's connections. (Heartbeats are answered on one of them.)
+    fn is_silent(&self, net: &Net, endpoint: u16) -> bool {
+        let own = self.ready_links().filter(|(link, _)| link.endpoint() == endpoint);
+        let heard = own.map(|(link, _)| net.links[link.index()].last_heard).max();
+        heard.is_some_and(|heard| net.now - heard > net.settings.silence_max)
+    }
+
+    /// As long as the client has no node id only one data node is greeted.
+    fn may_open(&self, net: &Net) -> bool {
+        net.api != NodeId(0) || self.list.iter().all(|s| matches!(s.state, State::Waiting { .. }))
+    }
+
+    /// The driver has opened a connection: greet.
+    pub fn on_opened(&mut self, net: &mut Net, link: LinkId) {
+        let session = self.get(link.endpoint());
+        if session.opened & 1 << link.connection() == 0 {
+            return;
+        }
+        let (node, ticket) = (session.node.unwrap_or_default(), session.ticket);
+        let now = net.now;
+        let place = net.link(link);
+        place.is_open = true;
+        (place.heartbeat_sent, place.last_heard) = (now, now);
+        place.hurry();
+        let hello = HelloRequest {
+            magic: MAGIC,
+            version: PROTOCOL_VERSION,
+            cluster: net.settings.cluster.clone(),
+            node: net.api.0,
+            incarnation: net.incarnation.0,
+            connection: link.connection(),
+            ticket,
+        };
+        let driver = Address::new(node, BlockNumber::Driver, 0);
+        cold::write(&mut net.frame(link, SignalNumber::HelloRequest, driver), &hello);
+    }
+
+    /// A greeting was accepted.
+    ///
+    /// # Errors
+    /// Why the connection can't be used all the same.
+    pub fn on_hello_confirm(
+        &mut self,
+        net: &mut Net,
+        link: LinkId,
+        confirm: HelloConfirm,
+    ) -> Result<Greeted> {
+        let endpoint = link.endpoint();
+        if confirm.version != PROTOCOL_VERSION {
+            let detail = format!("it speaks version {}, this client {PROTOCOL_VERSION}", confirm.version);
+            return Err(Error::with_detail(ErrorCode::WrongProtocol, detail));
+        }
+        let node = NodeId(confirm.node);
+        let twin = self.list.iter().position(|s| s.node == Some(node));
+        if twin.is_some_and(|twin| twin != usize::from(endpoint)) {
+            let detail = format!("two of the given addresses lead to data node {node}");
+            return Err(Error::with_detail(ErrorCode::BadHandshake, detail));
+        }
+        let known = self.cluster_incarnation;
+        let mut is_restarted = false;
+        let session = self.get_mut(endpoint);
+        let missing = match (session.state, link.connection()) {
+            (State::First { since }, 0) => {
+                net.api = NodeId(confirm.api);
+                session.node = Some(node);
+                session.ticket = confirm.ticket;
+                is_restarted = known.is_some_and(|known| known != confirm.cluster_incarnation);
+                if is_restarted {
+                    net.epoch_seen = 0;
+                    net.view = 0;
+                }
+                net.view = net.view.max(confirm.topology.view);
+                net.routes.adopt(confirm.topology, is_restarted);
+                let wanted = net.routes.connections_wanted(node);
+                session.state = State::Further { since, missing: wanted - 1 };
+                for connection in 1..wanted {
+                    session.open(net, LinkId::new(endpoint, connection));
+                }
+                self.cluster_incarnation = Some(confirm.cluster_incarnation);
+                wanted - 1
+            }
+            (State::Further { since, missing }, 1..) if session.node == Some(node) && missing > 0 => {
+                session.state = State::Further { since, missing: missing - 1 };
+                missing - 1
+            }
+            _ => return Err(Error::with_detail(ErrorCode::BadHandshake, "a greeting was answered twice")),
+        };
+        if missing == 0 {
+            self.become_ready(endpoint);
+        }
+        Ok(Greeted { is_ready: missing == 0, is_restarted })
+    }
+
+    fn become_ready(&mut self, endpoint: u16) {
+        let session = self.get_mut(endpoint);
+        session.state = State::Ready;
+        session.failures = 0;
+        session.is_tried = true;
+        session.error = None;
+    }
+
+    /// Whether a refusal means that this life of the client is over.
+    pub fn is_declared_failed(&self, link: LinkId, refusal: &Refusal) -> bool {
+        self.get(link.endpoint()).ticket != 0 && refusal.code == ErrorCode::UnknownOutcome as u16
+    }
+
+    /// All connections to an endpoint are to be closed; it is tried again after a pause.
+    pub fn become_lost(&mut self, net: &mut Net, endpoint: u16, error: Error) {
+        let session = &mut self.list[usize::from(endpoint)];
+        let (first, longest) = net.settings.reconnect_pause;
+        let pause = Micros(first.0 << session.failures.min(16)).min(longest);
+        session.failures += 1;
+        session.state = State::Waiting { until: net.now + pause };
+        session.error = Some(error);
+        session.is_tried = true;
+        for connection in 0..CONNECTIONS_MAX {
+            if session.opened & 1 << connection != 0 {
+                let link = LinkId::new(endpoint, connection);
+                net.link(link).reset();
+                net.commands.push_back(Command::Close(link));
+            }
+        }
+        session.opened = 0;
+    }
+
+    /// The next life greets with tickets of its own.
+    pub fn forget_tickets(&mut self) {
+        for session in &mut self.list {
+            session.ticket = 0;
+        }
+    }
+
+    /// Finds the ways to all partitions and coordinators again.
+    pub fn rebuild_routes(&self, net: &mut Net) {
+        let mut routes = core::mem::take(&mut net.routes);
+        let link = |node: NodeId, connection: u16| {
+            let endpoint = self.list.iter().position(|s| s.node == Some(node) && s.state == State::Ready)?;
+            let is_open = self.list[endpoint].opened & 1 << connection != 0;
+            is_open.then(|| LinkId::new(endpoint as u16, connection))
+        };
+        routes.rebuild(link, |address, link| net.outcomes.coordinator(address, link));
+        net.routes = routes;
+    }
+
+    /// A connected data node with a connection to it, for what any of them can do; the one with the lowest address.
+    pub fn any(&self) -> Option<(NodeId, LinkId)> {
+        let ready = self.list.iter().position(|session| session.state == State::Ready)?;
+        Some((self.list[ready].node?, LinkId::new(ready as u16, 0)))
+    }
+
+    /// The endpoint of a data node.
+    pub fn endpoint_of(&self, node: NodeId) -> Option<u16> {
+        self.list.iter().position(|session| session.node == Some(node)).map(|at| at as u16)
+    }
+
+    /// Whether an endpoint has anything that can break.
+    pub fn is_open(&self, endpoint: u16) -> bool {
+        self.get(endpoint).opened != 0
+    }
+
+    pub fn readiness(&self) -> Readiness {
+        if self.list.iter().any(|session| !session.is_tried) {
+            return Readiness::Connecting;
+        }
+        match self.list.iter().find(|session| session.state == State::Ready) {
+            Some(_) => Readiness::Ready,
+            None => {
+                Readiness::Failed(self.list.iter().find_map(|session| session.error.clone()).unwrap_or_else(
+                    || Error::with_detail(ErrorCode::ClusterFailure, "no address of a data node was given"),
+                ))
+            }
+        }
+    }
+
+    /// Whether a greeting is under way.
+    pub fn is_greeting(&self) -> bool {
+        self.list.iter().any(|s| matches!(s.state, State::First { .. } | State::Further { .. }))
+    }
+
+    /// When [`Sessions::on_time`] or [`Sessions::send_heartbeats`] has something to do.
+    pub fn next_deadline(&self, net: &Net) -> Option<Micros> {
+        let states = self.list.iter().filter_map(|session| match session.state {
+            State::Waiting { until } => Some(until),
+            State::First { since } | State::Further { since, .. } => {
+                Some(since + net.settings.greeting_timeout)
+            }
+            State::Ready => None,
+        });
+        let heartbeats = self
+            .ready_links()
+            .map(|(link, _)| net.links[link.index()].heartbeat_sent + net.settings.heartbeat_interval);
+        states.chain(heartbeats).min()
+    }
+
+    fn get(&self, endpoint: u16) -> &Session {
+        &self.list[usize::from(endpoint)]
+    }
+
+    fn get_mut(&mut self, endpoint: u16) -> &mut Session {
+        &mut self.list[usize::from(endpoint)]
+    }
+}
+
+impl Session {
+    fn open(&mut self, net: &mut Net, link: LinkId) {
+        self.opened |= 1 << link.connection();
+        net.commands.push_back(Command::Open(link));
+    }
+}

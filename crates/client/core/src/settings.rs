@@ -1,0 +1,61 @@
+//! What a client is told at its start, and the spans of time that it uses.
+
+use crate::time::Micros;
+use alloc::string::String;
+use vinga_base::Incarnation;
+
+/// Settings of one client.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How many data nodes it is told of: endpoints are numbered from 0.
+    pub endpoints: u16,
+    /// Name of the cluster, empty for any.
+    pub cluster: String,
+    /// Node id that is wanted, 0 for any free one.
+    pub node: u8,
+    /// Greater than in any life of this API node before, from a clock.
+    pub incarnation: Incarnation,
+    /// Each connection gets a heartbeat so often. A data node gives a client up after four of its own intervals (1.5 s
+    /// by default) without one.
+    pub heartbeat_interval: Micros,
+    /// A data node that sends nothing for so long, heartbeats included, is given up.
+    pub silence_max: Micros,
+    /// Opening and greeting all connections to a data node takes at most so long.
+    pub greeting_timeout: Micros,
+    /// First and greatest pause before a connection is tried again; it doubles from one to the other.
+    pub reconnect_pause: (Micros, Micros),
+    /// How long the outcome of a transaction is asked for after a lost connection before it is called unknown.
+    pub outcome_patience: Micros,
+    /// Operations that wait because others are under way go after this time at the latest.
+    pub hold_max: Micros,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            endpoints: 1,
+            cluster: String::new(),
+            node: 0,
+            incarnation: Incarnation(1),
+            heartbeat_interval: Micros::from_millis(500),
+            silence_max: Micros::from_millis(6000),
+            greeting_timeout: Micros::from_millis(5000),
+            reconnect_pause: (Micros::from_millis(10), Micros::from_millis(1000)),
+            outcome_patience: Micros::from_millis(30_000),
+            hold_max: Micros(500),
+        }
+    }
+}
+
+/// Open transactions of one client, at most.
+pub const TRANSACTIONS_MAX: u32 = 4096;
+/// Autocommitted operations under way, at most.
+pub const SINGLES_MAX: u32 = 1 << 17;
+/// Keys that are being read, at most.
+pub const KEYS_UNDER_WAY_MAX: u32 = 1 << 20;
+/// Batches of reads or writes under way, at most (of each).
+pub const BATCHES_MAX: u32 = 1 << 16;
+/// Open scans, at most.
+pub const SCANS_MAX: u32 = 1024;
+/// Requests to the dictionary and for information tables, at most.
+pub const REQUESTS_MAX: u32 = 1024;

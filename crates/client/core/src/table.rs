@@ -1,0 +1,306 @@
+//! A table as a client knows it, and rows of it in bytes.
+
+use crate::error::{Error, Result};
+use crate::value::{LoadValue, Misfit, StoreValue, Stored, Value};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+use vinga_base::row_layout::{Place, RowError, RowLayout};
+use vinga_base::schema::{Kind, TableDefinition};
+use vinga_base::{ColumnId, TableId, TableVersion};
+use vinga_wire::ErrorCode;
+use vinga_wire::dictionary::TableRecord;
+
+/// A definition, with what follows from it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Table {
+    id: TableId,
+    version: TableVersion,
+    definition: TableDefinition,
+    layout: RowLayout,
+}
+
+impl Table {
+    /// Takes a definition over from the dictionary.
+    ///
+    /// # Errors
+    /// `BadTableDefinition` if it breaks a limit, which no data node sends.
+    pub fn new(record: TableRecord) -> Result<Self> {
+        let TableRecord { table, version, definition } = record;
+        definition.check().map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
+        let layout = RowLayout::new(&definition);
+        Ok(Table { id: TableId(table), version: TableVersion(version), definition, layout })
+    }
+
+    /// Its place in the dictionary.
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+
+    /// Which definition it is.
+    pub fn version(&self) -> TableVersion {
+        self.version
+    }
+
+    /// `database.table`.
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// What it was created as.
+    pub fn definition(&self) -> &TableDefinition {
+        &self.definition
+    }
+
+    /// Where the columns lie in a row.
+    pub fn layout(&self) -> &RowLayout {
+        &self.layout
+    }
+
+    /// The column of that name, without regard to case.
+    ///
+    /// # Errors
+    /// `BadRow` with the names that there are.
+    pub fn column(&self, name: &str) -> Result<ColumnId> {
+        self.definition.column(name).ok_or_else(|| {
+            let names: Vec<&str> = self.definition.columns.iter().map(|c| c.name.as_str()).collect();
+            let name: String = name.chars().take(64).collect();
+            Error::with_detail(
+                ErrorCode::BadRow,
+                format!("table {} has no column '{name}'; it has {}", self.name(), names.join(", ")),
+            )
+        })
+    }
+
+    /// The columns of these names.
+    ///
+    /// # Errors
+    /// As [`Table::column`].
+    pub fn columns(&self, names: &[&str]) -> Result<Vec<ColumnId>> {
+        names.iter().map(|name| self.column(name)).collect()
+    }
+
+    #[cold]
+    pub(crate) fn misfit(&self, code: ErrorCode, column: ColumnId, misfit: &Misfit) -> Error {
+        let name = &self.definition.columns[usize::from(column.0)].name;
+        Error::with_detail(code, format!("column '{name}' of {}: {misfit}", self.name()))
+    }
+
+    /// Checks the bytes of a key.
+    ///
+    /// # Errors
+    /// `BadKey`.
+    pub fn check_key(&self, key: &[u8]) -> Result<()> {
+        self.layout.check_key(key).map_err(|_| {
+            Error::with_detail(
+                ErrorCode::BadKey,
+                format!("{} bytes are no key of {}", key.len(), self.name()),
+            )
+        })
+    }
+}
+
+/// Writes a key, column by column.
+pub struct KeyWriter<'a> {
+    table: &'a Table,
+    at: usize,
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> KeyWriter<'a> {
+    /// Begins a key of so many values.
+    pub(crate) fn new(table: &'a Table, values: usize, out: &'a mut Vec<u8>) -> Result<Self> {
+        let wanted = table.layout.key().len();
+        if values != wanted {
+            return Err(Error::with_detail(
+                ErrorCode::BadKey,
+                format!("{values} values; the primary key of {} has {wanted} columns", table.name()),
+            ));
+        }
+        Ok(KeyWriter { table, at: 0, out })
+    }
+
+    /// Appends the next column's value.
+    pub(crate) fn put<V: StoreValue + ?Sized>(&mut self, value: &V) -> Result<()> {
+        let id = self.table.layout.key()[self.at];
+        self.at += 1;
+        let column = &self.table.definition.columns[usize::from(id.0)];
+        let is_variable = matches!(column.column_type.kind(), Kind::VarBytes(_));
+        let start = self.out.len();
+        if is_variable {
+            self.out.extend_from_slice(&[0, 0]);
+        }
+        match value.store(column.column_type, self.out) {
+            Ok(Stored::Bytes) => {
+                if is_variable {
+                    let length = (self.out.len() - start - 2) as u16;
+                    self.out[start..start + 2].copy_from_slice(&length.to_le_bytes());
+                }
+                Ok(())
+            }
+            Ok(Stored::Null) => {
+                Err(self.table.misfit(ErrorCode::BadKey, id, &Misfit::new("NULL in a primary key")))
+            }
+            Err(misfit) => Err(self.table.misfit(ErrorCode::BadKey, id, &misfit)),
+        }
+    }
+}
+
+/// Builds row images, one after the other, in memory that it keeps.
+#[derive(Default)]
+pub struct RowBuilder {
+    bytes: Vec<u8>,
+    values: Vec<Option<Range<usize>>>,
+}
+
+impl RowBuilder {
+    /// Begins a row of a table. All columns are NULL.
+    pub fn begin(&mut self, table: &Table) {
+        self.bytes.clear();
+        self.values.clear();
+        self.values.resize(table.definition.columns.len(), None);
+    }
+
+    /// Sets a column.
+    ///
+    /// # Errors
+    /// `BadRow` with the column's name and what is wrong with the value.
+    #[inline]
+    pub fn set<V: StoreValue + ?Sized>(&mut self, table: &Table, column: ColumnId, value: &V) -> Result<()> {
+        let start = self.bytes.len();
+        let column_type = table.definition.columns[usize::from(column.0)].column_type;
+        match value.store(column_type, &mut self.bytes) {
+            Ok(Stored::Bytes) => {
+                self.values[usize::from(column.0)] = Some(start..self.bytes.len());
+                Ok(())
+            }
+            Ok(Stored::Null) => {
+                self.values[usize::from(column.0)] = None;
+                Ok(())
+            }
+            Err(misfit) => Err(table.misfit(ErrorCode::BadRow, column, &misfit)),
+        }
+    }
+
+    /// Appends the row's image.
+    ///
+    /// # Errors
+    /// `BadRow` if a column that can't be NULL was not set.
+    pub fn finish(&self, table: &Table, out: &mut Vec<u8>) -> Result<()> {
+        let values: Vec<Option<&[u8]>> =
+            self.values.iter().map(|value| Some(&self.bytes[value.clone()?])).collect();
+        let start = out.len();
+        table.layout.build_image(&values, out).map_err(|error| {
+            out.truncate(start);
+            let (column, misfit) = match error {
+                RowError::NullNotEmpty(column) => (column, Misfit::new("it has no value and can't be NULL")),
+                RowError::TooLong(column) => (column, Misfit::new("the value is too long")),
+                RowError::WrongLength | RowError::EndsNotAscending(_) | RowError::PaddingSet => {
+                    unreachable!("these are mistakes of images that come from outside")
+                }
+            };
+            table.misfit(ErrorCode::BadRow, column, &misfit)
+        })
+    }
+}
+
+/// A row that came from a data node, in place: a whole image, or a selection of columns.
+pub struct RowRef<'a> {
+    table: &'a Table,
+    form: Form<'a>,
+}
+
+enum Form<'a> {
+    Image(&'a [u8]),
+    /// The columns and the bytes of each.
+    Selection(&'a [ColumnId], Vec<Option<&'a [u8]>>),
+}
+
+impl<'a> RowRef<'a> {
+    /// Checks the bytes once, so that columns can be taken from them. `selection` is what was read, `None` for the whole
+    /// image.
+    ///
+    /// # Errors
+    /// `InternalError`: a data node sent what is no row.
+    pub fn new(table: &'a Table, selection: Option<&'a [ColumnId]>, bytes: &'a [u8]) -> Result<Self> {
+        let form = match selection {
+            None => table.layout.check_image(bytes).map(|()| Form::Image(bytes)),
+            Some(selected) => {
+                table.layout.read_selection(selected, bytes).map(|parts| Form::Selection(selected, parts))
+            }
+        };
+        let form = form.map_err(|error| {
+            Error::with_detail(
+                ErrorCode::InternalError,
+                format!("a data node sent what is no row of {}: {error:?}", table.name()),
+            )
+        })?;
+        Ok(RowRef { table, form })
+    }
+
+    /// The row's table.
+    pub fn table(&self) -> &'a Table {
+        self.table
+    }
+
+    /// The bytes of a column, `None` if it is NULL.
+    ///
+    /// # Errors
+    /// `BadRow` if it was not selected.
+    pub fn bytes(&self, column: ColumnId) -> Result<Option<&'a [u8]>> {
+        match &self.form {
+            Form::Image(image) => Ok(image_column(&self.table.layout, image, column)),
+            Form::Selection(selected, parts) => match selected.iter().position(|&id| id == column) {
+                Some(at) => Ok(parts[at]),
+                None => {
+                    let misfit = Misfit::new("it was not selected");
+                    Err(self.table.misfit(ErrorCode::BadRow, column, &misfit))
+                }
+            },
+        }
+    }
+
+    /// The value of a column.
+    ///
+    /// # Errors
+    /// `BadRow` if it is of another type, NULL where that is not asked for, or was not selected.
+    #[inline]
+    pub fn get<T: LoadValue>(&self, column: ColumnId) -> Result<T> {
+        self.load(column, self.bytes(column)?)
+    }
+
+    fn load<T: LoadValue>(&self, column: ColumnId, bytes: Option<&[u8]>) -> Result<T> {
+        let column_type = self.table.definition.columns[usize::from(column.0)].column_type;
+        T::load(column_type, bytes).map_err(|misfit| self.table.misfit(ErrorCode::BadRow, column, &misfit))
+    }
+
+    /// The columns that were read, in their order.
+    pub fn columns(&self) -> Vec<ColumnId> {
+        match &self.form {
+            Form::Image(_) => (0..self.table.definition.columns.len() as u16).map(ColumnId).collect(),
+            Form::Selection(selected, _) => selected.to_vec(),
+        }
+    }
+
+    /// The values of all columns that were read, in their order.
+    ///
+    /// # Errors
+    /// `BadRow` if the stored bytes are not of their column's type.
+    pub fn values(&self) -> Result<Vec<Value>> {
+        match &self.form {
+            Form::Image(_) => self.columns().into_iter().map(|column| self.get(column)).collect(),
+            Form::Selection(selected, parts) => {
+                selected.iter().zip(parts).map(|(&column, bytes)| self.load(column, *bytes)).collect()
+            }
+        }
+    }
+}
+
+/// A column's bytes in an image that has been checked.
+fn image_column<'a>(layout: &RowLayout, image: &'a [u8], column: ColumnId) -> Option<&'a [u8]> {
+    let (fixed, variable) = layout.split(image);
+    let column = &layout.columns()[usize::from(column.0)];
+    debug_assert!(matches!(column.place, Place::Fixed { .. }) || layout.has_variable());
+    (!layout.is_null(fixed, column)).then(|| layout.bytes(fixed, variable, column))
+}

@@ -1,0 +1,483 @@
+//! Transactions: trains to the coordinator that each transaction picked, answers in any order.
+//!
+//! ```text
+//!            train                 confirm and all its rows            commit or rollback
+//!   Fresh ─────────▶ Busy ──────────────────────────────▶ Open ──▶ Busy ──────────────────▶ Ended
+//!                     │ ▲                next train        │          │
+//!                     │ └──────────────────────────────────┘          │ connection lost while it may have committed
+//!                     ▼                                               ▼
+//!                   Ended  (refused, connection lost)              Asking ──▶ Ended
+//! ```
+//! There is one train under way at a time; one that is too long for a signal goes in shares, the next when the one
+//! before is answered. Rows come from the data managers, on other connections than the coordinator's confirm, so before
+//! or after it: the confirm says how many there are.
+//!
+//! A transaction that its owner abandons is rolled back: at once, or when the train under way is answered.
+
+use crate::error::{Error, Result};
+use crate::net::{Net, TokenKind};
+use crate::request::{Head, TRAIN_TAG, write_question, write_train};
+use crate::routes::CoordinatorIndex;
+use crate::settings::TRANSACTIONS_MAX;
+use crate::time::Micros;
+use crate::train::{Standing, Train};
+use crate::writes::rollback_code;
+use alloc::vec::Vec;
+use vinga_base::id_map::IdMap;
+use vinga_base::pool::{Handle, Pool};
+use vinga_base::{Epoch, OperationNumber, TransactionId};
+use vinga_wire::key_read::NO_ROW;
+use vinga_wire::transaction::{
+    FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OperationError, Outcome, OutcomeConfirm,
+    TransactionAnswer, TransactionRow,
+};
+use vinga_wire::{ErrorCode, Frame};
+use zerocopy::FromBytes;
+
+/// What is to happen behind the operations of a train.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TrainEnd {
+    /// The transaction stays open.
+    Open,
+    /// It is committed.
+    Commit,
+    /// It is rolled back; the train's operations are not sent.
+    RollBack,
+}
+
+/// A train under way.
+struct Busy {
+    train: Train,
+    end: TrainEnd,
+    /// Operations sent so far, in all shares.
+    sent: usize,
+    /// What the confirm of the share said, once it has come: how the transaction stands and how many rows there are.
+    confirmed: Option<(Standing, u16)>,
+    rows: u16,
+}
+
+enum State {
+    /// Nothing was sent.
+    Fresh,
+    Open,
+    Busy(Busy),
+    /// The connection was lost: the outcome is asked for until then.
+    Asking {
+        train: Train,
+        until: Micros,
+    },
+    Ended(ErrorCode),
+}
+
+struct Transaction {
+    state: State,
+    /// Given with the first train.
+    id: TransactionId,
+    coordinator: CoordinatorIndex,
+    /// A train that is over and has not been taken.
+    finished: Option<Train>,
+    is_abandoned: bool,
+}
+
+/// See the head of this file.
+pub(crate) struct Transactions {
+    pool: Pool<Transaction>,
+    by_id: IdMap,
+    asking: u32,
+    abandoned: u32,
+}
+
+impl Transactions {
+    pub fn new() -> Self {
+        Transactions {
+            pool: Pool::new(TRANSACTIONS_MAX),
+            by_id: IdMap::new(TRANSACTIONS_MAX),
+            asking: 0,
+            abandoned: 0,
+        }
+    }
+
+    /// A new transaction. Nothing is sent.
+    pub fn begin(&mut self) -> Result<Handle> {
+        let transaction = Transaction {
+            state: State::Fresh,
+            id: TransactionId::NONE,
+            coordinator: CoordinatorIndex(0),
+            finished: None,
+            is_abandoned: false,
+        };
+        self.pool.insert(transaction).map_err(|_| {
+            Error::with_detail(ErrorCode::Overloaded, "this client has too many open transactions")
+        })
+    }
+
+    /// Sends a train. There is news when it is over, whatever happens.
+    pub fn submit(&mut self, net: &mut Net, handle: Handle, train: Train, end: TrainEnd) {
+        let transaction = &mut self.pool[handle];
+        assert!(transaction.finished.is_none(), "the train before was taken");
+        let mut busy = Busy { train, end, sent: 0, confirmed: None, rows: 0 };
+        let is_fresh = match transaction.state {
+            State::Ended(code) => {
+                let rolled_back = Err(Error::new(code));
+                let standing = if end == TrainEnd::RollBack { Ok(Standing::RolledBack) } else { rolled_back };
+                return self.finish(net, handle, busy.train, standing);
+            }
+            State::Fresh => true,
+            State::Open => false,
+            State::Busy(_) | State::Asking { .. } => {
+                panic!("one train of a transaction is under way at a time")
+            }
+        };
+        let does_nothing = busy.train.is_empty() && busy.train.rollback_from().is_none();
+        match end {
+            TrainEnd::RollBack if is_fresh => {
+                return self.finish(net, handle, busy.train, Ok(Standing::RolledBack));
+            }
+            TrainEnd::Commit if is_fresh && does_nothing => {
+                return self.finish(net, handle, busy.train, Ok(Standing::Committed(Epoch(0))));
+            }
+            TrainEnd::Open if does_nothing => {
+                busy.train.finish(Ok(Standing::Open));
+                transaction.finished = Some(busy.train);
+                return net.tell(TokenKind::Transaction, handle);
+            }
+            TrainEnd::Open | TrainEnd::Commit | TrainEnd::RollBack => {}
+        }
+        if is_fresh {
+            let coordinator = net.routes.coordinator(busy.train.hint());
+            let Some(coordinator) = coordinator.filter(|&c| net.outcomes.get(c).link.is_some()) else {
+                let error = Error::new(ErrorCode::ClusterFailure);
+                return self.finish(net, handle, busy.train, Err(error));
+            };
+            transaction.id = net.next_transaction();
+            transaction.coordinator = coordinator;
+            self.by_id.insert(transaction.id.0, handle.index());
+        }
+        transaction.state = State::Busy(busy);
+        self.send_share(net, handle, if is_fresh { FLAG_START } else { 0 });
+    }
+
+    /// Sends as much of the train under way as one signal carries.
+    fn send_share(&mut self, net: &mut Net, handle: Handle, mut flags: u16) {
+        let transaction = &mut self.pool[handle];
+        let State::Busy(busy) = &mut transaction.state else { unreachable!("the caller has made it so") };
+        let from = busy.sent;
+        let count = if busy.end == TrainEnd::RollBack { 0 } else { busy.train.share_from(from) };
+        busy.sent += count;
+        (busy.confirmed, busy.rows) = (None, 0);
+        let rollback_from = busy.train.rollback_from().filter(|_| from == 0);
+        match busy.end {
+            TrainEnd::RollBack => flags |= FLAG_ROLLBACK,
+            TrainEnd::Commit if busy.sent == busy.train.len() => flags |= FLAG_COMMIT,
+            TrainEnd::Commit | TrainEnd::Open => {}
+        }
+        if rollback_from.is_some() && busy.end != TrainEnd::RollBack {
+            flags |= FLAG_ROLLBACK_TO;
+        }
+        let head = Head {
+            id: transaction.id,
+            coordinator: transaction.coordinator,
+            tag: handle.index() | TRAIN_TAG,
+            flags,
+            rollback_from: rollback_from.map_or(0, |number| number.0),
+            count: count as u16,
+        };
+        write_train(net, &head, busy.train.share(from, count));
+        if let Some(link) = net.outcomes.get(head.coordinator).link {
+            net.link(link).hurry();
+        }
+    }
+
+    /// Takes a train that is over; `None` if none is.
+    pub fn take(&mut self, handle: Handle) -> Option<Train> {
+        self.pool.get_mut(handle)?.finished.take()
+    }
+
+    /// What a read of this transaction must carry to see its changes; `None` if it has none.
+    ///
+    /// # Errors
+    /// `NotSupportedYet` while a train is under way: its changes would be overtaken; or why it has ended.
+    pub fn within(&self, handle: Handle) -> Result<Option<TransactionId>> {
+        match &self.pool[handle].state {
+            State::Fresh => Ok(None),
+            State::Open => Ok(Some(self.pool[handle].id)),
+            State::Busy(_) | State::Asking { .. } => Err(Error::with_detail(
+                ErrorCode::NotSupportedYet,
+                "a direct read while a train of the transaction is under way",
+            )),
+            State::Ended(code) => Err(Error::new(*code)),
+        }
+    }
+
+    /// Nobody wants it any more: it is rolled back unless it is being committed.
+    pub fn abandon(&mut self, net: &mut Net, handle: Handle) {
+        let Some(transaction) = self.pool.get_mut(handle) else { return };
+        transaction.finished = None;
+        match transaction.state {
+            State::Fresh | State::Ended(_) => self.remove(handle),
+            State::Asking { .. } => {
+                self.asking -= 1;
+                self.remove(handle);
+            }
+            State::Open => {
+                transaction.is_abandoned = true;
+                self.abandoned += 1;
+                self.roll_back(net, handle);
+            }
+            State::Busy(_) => {
+                transaction.is_abandoned = true;
+                self.abandoned += 1;
+            }
+        }
+    }
+
+    fn roll_back(&mut self, net: &mut Net, handle: Handle) {
+        self.pool[handle].state = State::Busy(Busy {
+            train: Train::default(),
+            end: TrainEnd::RollBack,
+            sent: 0,
+            confirmed: None,
+            rows: 0,
+        });
+        self.send_share(net, handle, 0);
+    }
+
+    fn remove(&mut self, handle: Handle) {
+        let transaction = self.pool.remove(handle).expect("the caller has found it");
+        self.abandoned -= u32::from(transaction.is_abandoned);
+        if transaction.id != TransactionId::NONE {
+            self.by_id.remove(transaction.id.0);
+        }
+    }
+
+    /// A train is over.
+    fn finish(&mut self, net: &mut Net, handle: Handle, mut train: Train, standing: Result<Standing>) {
+        let transaction = &mut self.pool[handle];
+        let is_open = matches!(standing, Ok(Standing::Open));
+        transaction.state = match &standing {
+            Ok(Standing::Open) => State::Open,
+            Ok(Standing::Committed(_) | Standing::RolledBack) => State::Ended(ErrorCode::NoSuchTransaction),
+            Err(error) if error.is_retryable() => State::Ended(error.code()),
+            Err(_) => State::Ended(ErrorCode::TransactionAborted),
+        };
+        if transaction.is_abandoned {
+            if is_open {
+                self.roll_back(net, handle);
+            } else {
+                self.remove(handle);
+            }
+            return;
+        }
+        train.finish(standing);
+        transaction.finished = Some(train);
+        net.tell(TokenKind::Transaction, handle);
+    }
+
+    fn find(&self, tag: u32, id: u64) -> Option<Handle> {
+        let handle = self.pool.handle_at(tag & !TRAIN_TAG)?;
+        (self.pool[handle].id.0 == id && id != 0).then_some(handle)
+    }
+
+    /// An answer with the tag of a train, and what follows it.
+    pub fn on_answer(&mut self, net: &mut Net, answer: &TransactionAnswer, errors: &[u8]) -> Option<()> {
+        let Some(handle) = self.find(answer.request.get(), answer.transaction.get()) else { return Some(()) };
+        let outcome = Outcome::from_number(answer.outcome)?;
+        let transaction = &mut self.pool[handle];
+        net.outcomes.note(transaction.coordinator, answer.outcome_number.get());
+        match (&mut transaction.state, outcome) {
+            (State::Busy(busy), Outcome::Open | Outcome::Committed) => {
+                let standing = match outcome {
+                    Outcome::Open => Standing::Open,
+                    _ => Standing::Committed(Epoch(answer.epoch.get())),
+                };
+                if busy.confirmed.is_some() {
+                    return None;
+                }
+                let (errors, _) =
+                    <[OperationError]>::ref_from_prefix_with_elems(errors, usize::from(answer.errors.get()))
+                        .ok()?;
+                for error in errors {
+                    busy.train.take_error(error.operation.get(), rollback_code(error.code.get()))?;
+                }
+                busy.confirmed = Some((standing, answer.rows.get()));
+                self.finish_share_if_done(net, handle);
+            }
+            (State::Busy(_), Outcome::RolledBack) => {
+                let State::Busy(busy) = core::mem::replace(&mut transaction.state, State::Fresh) else {
+                    unreachable!("matched just now")
+                };
+                let standing = if busy.end == TrainEnd::RollBack {
+                    Ok(Standing::RolledBack)
+                } else {
+                    let operation = answer.failed_operation.get();
+                    let operation = (operation != 0).then_some(OperationNumber(operation));
+                    Err(Error::new(rollback_code(answer.error.get())).at_operation(operation))
+                };
+                self.finish(net, handle, busy.train, standing);
+            }
+            // The coordinator gave up a transaction that was idle.
+            (State::Open, Outcome::RolledBack) => {
+                transaction.state = State::Ended(rollback_code(answer.error.get()));
+            }
+            // The answer to the question is on its way as well.
+            (State::Asking { .. }, _) => {}
+            (State::Open | State::Fresh | State::Ended(_), _) | (State::Busy(_), Outcome::NotFound) => {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// The row of a read of some train.
+    pub fn on_row(&mut self, net: &mut Net, frame: &Frame<'_>) -> Option<()> {
+        let (head, rest) = frame.head::<TransactionRow>()?;
+        net.note_epoch(head.epoch.get());
+        let row = match head.row_bytes.get() {
+            NO_ROW => None,
+            bytes => Some(rest.get(..usize::from(bytes))?),
+        };
+        let index = self.by_id.get(head.transaction.get());
+        let Some(handle) = index.and_then(|index| self.pool.handle_at(index)) else { return Some(()) };
+        if let State::Busy(busy) = &mut self.pool[handle].state
+            && busy.train.take_row(head.operation.get(), row)
+        {
+            busy.rows += 1;
+            self.finish_share_if_done(net, handle);
+        }
+        Some(())
+    }
+
+    /// Goes on when a share is confirmed and all its rows are there.
+    fn finish_share_if_done(&mut self, net: &mut Net, handle: Handle) {
+        let transaction = &mut self.pool[handle];
+        let State::Busy(busy) = &transaction.state else { unreachable!("the caller has found it so") };
+        let Some((standing, rows)) = busy.confirmed else { return };
+        if busy.rows < rows {
+            return;
+        }
+        if standing == Standing::Open && !transaction.is_abandoned && busy.sent < busy.train.len() {
+            return self.send_share(net, handle, 0);
+        }
+        let State::Busy(busy) = core::mem::replace(&mut transaction.state, State::Fresh) else {
+            unreachable!("matched above")
+        };
+        self.finish(net, handle, busy.train, Ok(standing));
+    }
+
+    /// All connections to an endpoint are gone, but its coordinators are still listed with them.
+    pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
+        let until = net.now + net.settings.outcome_patience;
+        for handle in self.handles() {
+            let transaction = &mut self.pool[handle];
+            let coordinator = transaction.coordinator;
+            if transaction.id == TransactionId::NONE || !net.outcomes.get(coordinator).is_reached_by(endpoint)
+            {
+                continue;
+            }
+            match core::mem::replace(&mut transaction.state, State::Ended(ErrorCode::ConnectionLost)) {
+                State::Busy(busy) => {
+                    let may_have_committed = busy.end == TrainEnd::Commit && busy.sent == busy.train.len();
+                    match busy.confirmed {
+                        Some((standing @ Standing::Committed(_), _)) => {
+                            self.finish(net, handle, busy.train, Ok(standing));
+                        }
+                        None if may_have_committed && !transaction.is_abandoned => {
+                            transaction.state = State::Asking { train: busy.train, until };
+                            self.asking += 1;
+                        }
+                        Some(_) | None => {
+                            let standing = match busy.end {
+                                TrainEnd::RollBack => Ok(Standing::RolledBack),
+                                TrainEnd::Open | TrainEnd::Commit => {
+                                    Err(Error::new(ErrorCode::ConnectionLost))
+                                }
+                            };
+                            self.finish(net, handle, busy.train, standing);
+                        }
+                    }
+                }
+                State::Open => {}
+                as_it_was @ (State::Fresh | State::Asking { .. } | State::Ended(_)) => {
+                    transaction.state = as_it_was;
+                }
+            }
+        }
+    }
+
+    /// An endpoint is connected again.
+    pub fn ask(&mut self, net: &mut Net, endpoint: u16) {
+        for (handle, transaction) in self.pool.iter() {
+            if matches!(transaction.state, State::Asking { .. })
+                && net.outcomes.get(transaction.coordinator).is_reached_by(endpoint)
+            {
+                write_question(net, transaction.coordinator, transaction.id, handle.index() | TRAIN_TAG);
+            }
+        }
+    }
+
+    /// An answer to a question with the tag of a train.
+    pub fn on_outcome(&mut self, net: &mut Net, confirm: &OutcomeConfirm) -> Option<()> {
+        let Some(handle) = self.find(confirm.request.get(), confirm.transaction.get()) else {
+            return Some(());
+        };
+        let standing = match Outcome::from_number(confirm.outcome)? {
+            Outcome::Committed => Ok(Standing::Committed(Epoch(confirm.epoch.get()))),
+            Outcome::RolledBack | Outcome::NotFound => Err(Error::new(ErrorCode::ConnectionLost)),
+            Outcome::Open => return None,
+        };
+        net.note_epoch(confirm.epoch.get());
+        self.answer_question(net, handle, standing, confirm.outcome_number.get());
+        Some(())
+    }
+
+    fn answer_question(&mut self, net: &mut Net, handle: Handle, standing: Result<Standing>, number: u32) {
+        let transaction = &mut self.pool[handle];
+        let asked = core::mem::replace(&mut transaction.state, State::Ended(ErrorCode::ConnectionLost));
+        match asked {
+            State::Asking { train, .. } => {
+                self.asking -= 1;
+                net.outcomes.note(transaction.coordinator, number);
+                self.finish(net, handle, train, standing);
+            }
+            as_it_was @ (State::Fresh | State::Open | State::Busy(_) | State::Ended(_)) => {
+                transaction.state = as_it_was;
+            }
+        }
+    }
+
+    /// Gives up the questions that `hopeless` names by their coordinator and the time until which they are asked.
+    pub fn give_up(
+        &mut self,
+        net: &mut Net,
+        code: ErrorCode,
+        hopeless: impl Fn(&Net, CoordinatorIndex, Micros) -> bool,
+    ) {
+        for handle in self.handles() {
+            let transaction = &self.pool[handle];
+            if let State::Asking { until, .. } = transaction.state
+                && hopeless(net, transaction.coordinator, until)
+            {
+                self.answer_question(net, handle, Err(Error::new(code)), 0);
+            }
+        }
+    }
+
+    fn handles(&self) -> Vec<Handle> {
+        self.pool.iter().map(|(handle, _)| handle).collect()
+    }
+
+    /// Outcomes that are being asked for.
+    pub fn asking(&self) -> u32 {
+        self.asking
+    }
+
+    /// Abandoned transactions that have not ended: somebody has to read the answers, so that they do.
+    pub fn abandoned(&self) -> u32 {
+        self.abandoned
+    }
+
+    /// Whether there are none.
+    pub fn is_at_rest(&self) -> bool {
+        self.pool.used() == 0 && self.by_id.is_empty()
+    }
+}

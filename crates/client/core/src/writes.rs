@@ -1,0 +1,217 @@
+//! Operations that are transactions by themselves.
+//!
+//! Each is one train that starts and commits. When a connection is lost, those that were on their way are asked for
+//! once it is back; an operation that was cancelled is not.
+
+use crate::net::{Net, TokenKind};
+use crate::reads::Urgency;
+use crate::request::{Head, write_question, write_train};
+use crate::routes::CoordinatorIndex;
+use crate::settings::{BATCHES_MAX, SINGLES_MAX};
+use crate::time::Micros;
+use crate::write_batch::{Ending, WriteBatch};
+use alloc::vec::Vec;
+use vinga_base::TransactionId;
+use vinga_base::pool::{Handle, Pool};
+use vinga_wire::ErrorCode;
+use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START, Outcome, OutcomeConfirm, TransactionAnswer};
+
+/// One operation under way.
+struct Single {
+    batch: Handle,
+    index: u32,
+    id: TransactionId,
+    coordinator: CoordinatorIndex,
+    /// Its connection was lost: its outcome is asked for, until then.
+    asked_until: Option<Micros>,
+}
+
+/// See the head of this file.
+pub(crate) struct Writes {
+    batches: Pool<WriteBatch>,
+    singles: Pool<Single>,
+    asking: u32,
+}
+
+impl Writes {
+    pub fn new() -> Self {
+        Writes { batches: Pool::new(BATCHES_MAX), singles: Pool::new(SINGLES_MAX), asking: 0 }
+    }
+
+    /// Begins all operations of a batch.
+    pub fn submit(
+        &mut self,
+        net: &mut Net,
+        mut batch: WriteBatch,
+        urgency: Urgency,
+    ) -> Result<Handle, (ErrorCode, WriteBatch)> {
+        if batch.len() as u32 > self.singles.capacity() - self.singles.used() {
+            return Err((ErrorCode::Overloaded, batch));
+        }
+        batch.become_waiting();
+        let handle = self.batches.insert(batch).map_err(|batch| (ErrorCode::Overloaded, batch))?;
+        let batch = &mut self.batches[handle];
+        for index in 0..batch.len() {
+            let (operation, hash) = batch.operation(index);
+            let coordinator = net.routes.coordinator(Some(hash));
+            let way = coordinator.and_then(|c| Some((c, net.outcomes.get(c).link?)));
+            let Some((coordinator, to)) = way else {
+                batch.end(index as u32, Ending::Failed(ErrorCode::ClusterFailure));
+                continue;
+            };
+            let id = net.next_transaction();
+            let single = Single { batch: handle, index: index as u32, id, coordinator, asked_until: None };
+            let Ok(single) = self.singles.insert(single) else {
+                unreachable!("room for the whole batch was found before")
+            };
+            let head = Head {
+                id,
+                coordinator,
+                tag: single.index(),
+                flags: FLAG_START | FLAG_COMMIT,
+                rollback_from: 0,
+                count: 1,
+            };
+            write_train(net, &head, operation);
+            let now = net.now;
+            let link = net.link(to);
+            link.gather(1, now);
+            if urgency == Urgency::Now {
+                link.hurry();
+            }
+        }
+        if batch.is_complete() {
+            net.tell(TokenKind::Write, handle);
+        }
+        Ok(handle)
+    }
+
+    /// Takes a batch that is complete; `None` if it is not, or not there.
+    #[inline]
+    pub fn take(&mut self, handle: Handle) -> Option<WriteBatch> {
+        if self.batches.get(handle)?.is_complete() { self.batches.remove(handle) } else { None }
+    }
+
+    /// Nobody waits for a batch any more. What was sent goes on.
+    pub fn cancel(&mut self, handle: Handle) {
+        self.batches.remove(handle);
+    }
+
+    /// An answer with the tag of an autocommitted operation.
+    #[inline]
+    pub fn on_answer(&mut self, net: &mut Net, answer: &TransactionAnswer) -> Option<()> {
+        let Some(handle) = self.find(answer.request.get(), answer.transaction.get()) else { return Some(()) };
+        let ending = match Outcome::from_number(answer.outcome)? {
+            Outcome::Committed => Ending::Committed,
+            Outcome::RolledBack => Ending::Failed(rollback_code(answer.error.get())),
+            Outcome::Open | Outcome::NotFound => return None,
+        };
+        self.end(net, handle, ending, answer.outcome_number.get());
+        Some(())
+    }
+
+    /// An answer to a question with the tag of an autocommitted operation.
+    pub fn on_outcome(&mut self, net: &mut Net, confirm: &OutcomeConfirm) -> Option<()> {
+        let Some(handle) = self.find(confirm.request.get(), confirm.transaction.get()) else {
+            return Some(());
+        };
+        let ending = match Outcome::from_number(confirm.outcome)? {
+            Outcome::Committed => Ending::Committed,
+            Outcome::RolledBack | Outcome::NotFound => Ending::Failed(ErrorCode::ConnectionLost),
+            Outcome::Open => return None,
+        };
+        net.note_epoch(confirm.epoch.get());
+        self.end(net, handle, ending, confirm.outcome_number.get());
+        Some(())
+    }
+
+    #[inline]
+    fn find(&self, tag: u32, id: u64) -> Option<Handle> {
+        let handle = self.singles.handle_at(tag)?;
+        (self.singles[handle].id.0 == id).then_some(handle)
+    }
+
+    #[inline]
+    fn end(&mut self, net: &mut Net, handle: Handle, ending: Ending, outcome_number: u32) {
+        let single = self.singles.remove(handle).expect("the caller has found it");
+        if single.asked_until.is_some() {
+            self.asking -= 1;
+        } else if let Some(link) = net.outcomes.get(single.coordinator).link {
+            net.link(link).answered(1);
+        }
+        net.outcomes.note(single.coordinator, outcome_number);
+        if let Some(batch) = self.batches.get_mut(single.batch) {
+            batch.end(single.index, ending);
+            if batch.is_complete() {
+                net.tell(TokenKind::Write, single.batch);
+            }
+        }
+    }
+
+    /// All connections to an endpoint are gone, but its coordinators are still listed with them.
+    pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
+        let until = net.now + net.settings.outcome_patience;
+        for handle in self.handles() {
+            let single = &mut self.singles[handle];
+            let is_lost = net.outcomes.get(single.coordinator).is_reached_by(endpoint);
+            if !is_lost || single.asked_until.is_some() {
+                continue;
+            }
+            if self.batches.get(single.batch).is_none() {
+                self.singles.remove(handle);
+                continue;
+            }
+            single.asked_until = Some(until);
+            self.asking += 1;
+        }
+    }
+
+    /// An endpoint is connected again.
+    pub fn ask(&mut self, net: &mut Net, endpoint: u16) {
+        if self.asking == 0 {
+            return;
+        }
+        for (handle, single) in self.singles.iter() {
+            if single.asked_until.is_some() && net.outcomes.get(single.coordinator).is_reached_by(endpoint) {
+                write_question(net, single.coordinator, single.id, handle.index());
+            }
+        }
+    }
+
+    /// Gives up the questions that `hopeless` names by their coordinator and the time until which they are asked.
+    pub fn give_up(
+        &mut self,
+        net: &mut Net,
+        code: ErrorCode,
+        hopeless: impl Fn(&Net, CoordinatorIndex, Micros) -> bool,
+    ) {
+        if self.asking == 0 {
+            return;
+        }
+        for handle in self.handles() {
+            let single = &self.singles[handle];
+            if single.asked_until.is_some_and(|until| hopeless(net, single.coordinator, until)) {
+                self.end(net, handle, Ending::Failed(code), 0);
+            }
+        }
+    }
+
+    fn handles(&self) -> Vec<Handle> {
+        self.singles.iter().map(|(handle, _)| handle).collect()
+    }
+
+    /// Outcomes that are being asked for.
+    pub fn asking(&self) -> u32 {
+        self.asking
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_at_rest(&self) -> bool {
+        self.batches.used() == 0 && self.singles.used() == 0
+    }
+}
+
+/// Why a transaction was rolled back, as the coordinator says; one that nothing caused is a bug.
+pub(crate) fn rollback_code(number: u16) -> ErrorCode {
+    ErrorCode::from_number(number).unwrap_or(ErrorCode::InternalError)
+}

@@ -1,0 +1,435 @@
+//! What a client does, one story a test, with a scripted node.
+
+mod world;
+
+use vinga_base::{ColumnId, OperationNumber};
+use vinga_client_core::{
+    Answer, OperationSpec, ReadBatch, Request, RowRef, ScanProgress, ScanSpec, Standing, Token, Train,
+    TrainEnd, Urgency, WriteBatch,
+};
+use vinga_testnode::Layout;
+use vinga_wire::operation::OperationKind;
+use vinga_wire::{ErrorClass, ErrorCode, SignalNumber};
+use world::{World, definition, image, push_insert, text_of};
+
+fn world(seed: u64) -> World {
+    World::new(Layout { connections: 3, answer_bytes: 100, ..Layout::default() }, seed)
+}
+
+#[test]
+fn many_rows_are_read_in_few_frames() {
+    let mut world = world(1);
+    let table = world.create("test.t");
+    world.load(&table, 0..1000);
+    let shape = world.client.add_shape(&table, None, &[]).unwrap();
+    let mut batch = ReadBatch::new(shape);
+    for key in 0..1100u64 {
+        batch.push(&key.to_le_bytes()).unwrap();
+    }
+    let requests = |world: &World| world.node.handled.get(&(SignalNumber::KeyReadRequest as u16)).copied();
+    let token = world.client.read(batch, Urgency::Now).unwrap();
+    assert!(world.client.take_read(token).is_none());
+    world.settle();
+    assert!((9..=16).contains(&requests(&world).unwrap()), "full frames, then one a partition");
+    let batch = world.client.take_read(token).unwrap();
+    for key in 0..1000u64 {
+        let bytes = batch.row(key as usize).unwrap().unwrap();
+        let row = RowRef::new(&table, None, bytes).unwrap();
+        assert_eq!(row.get::<u64>(ColumnId(0)).unwrap(), key);
+        assert_eq!(row.get::<String>(ColumnId(1)).unwrap(), text_of(key));
+    }
+    assert!((1000..1100).all(|key| batch.row(key).unwrap().is_none()));
+    assert!(world.client.is_at_rest());
+    world.client.release_shape(shape);
+}
+
+#[test]
+fn lone_readers_travel_together() {
+    let mut world = world(2);
+    let table = world.create("test.t");
+    world.load(&table, 0..100);
+    let id = [ColumnId(1)];
+    let shape = world.client.add_shape(&table, Some(&id), &[]).unwrap();
+    let tokens: Vec<Token> = (0..100u64)
+        .map(|key| {
+            let mut batch = ReadBatch::new(shape);
+            batch.push(&key.to_le_bytes()).unwrap();
+            let token = world.client.read(batch, Urgency::Gather).unwrap();
+            let mut buffer = Vec::new();
+            // Nothing is answered in between.
+            let _ = world.client.next_output(&mut buffer).map(|_| buffer.clear());
+            token
+        })
+        .collect();
+    // What went out before was swallowed by this test; break so that those are told.
+    world.break_any();
+    world.settle();
+    let lost = tokens
+        .iter()
+        .filter(|token| {
+            let batch = world.client.take_read(**token).unwrap();
+            batch.row(0) == Err(ErrorCode::ConnectionLost)
+        })
+        .count();
+    assert_eq!(lost, 100);
+    let tokens: Vec<Token> = (0..100u64)
+        .map(|key| {
+            let mut batch = ReadBatch::new(shape);
+            batch.push(&key.to_le_bytes()).unwrap();
+            world.client.read(batch, Urgency::Gather).unwrap()
+        })
+        .collect();
+    let request = SignalNumber::KeyReadRequest as u16;
+    let before = world.node.handled.get(&request).copied().unwrap_or(0);
+    world.settle();
+    let frames = world.node.handled[&request] - before;
+    assert!(frames <= 8, "{frames} frames");
+    for (key, token) in tokens.into_iter().enumerate() {
+        let batch = world.client.take_read(token).unwrap();
+        let row = RowRef::new(&table, Some(&id), batch.row(0).unwrap().unwrap()).unwrap();
+        assert_eq!(row.get::<String>(ColumnId(1)).unwrap(), text_of(key as u64));
+    }
+    assert!(world.client.is_at_rest());
+}
+
+#[test]
+fn a_transaction_reads_writes_and_undoes() {
+    let mut world = world(3);
+    let table = world.create("test.t");
+    world.load(&table, 0..10);
+    let transaction = world.client.begin().unwrap();
+    let key = |key: u64| key.to_le_bytes();
+    let mut train = Train::default();
+    let read = train.push(&OperationSpec::new(&table, OperationKind::ReadExclusive, &key(3), &[])).unwrap();
+    let none = train.push(&OperationSpec::new(&table, OperationKind::ReadCommitted, &key(77), &[])).unwrap();
+    let missing = key(77);
+    let delete = OperationSpec::new(&table, OperationKind::Delete, &missing, &[]);
+    let fails = train.push(&OperationSpec { error_is_local: true, ..delete }).unwrap();
+    let inserted = image(&table, 50, "own");
+    train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &inserted)).unwrap();
+    let mut train = world.run(transaction, train, TrainEnd::Open);
+    assert_eq!(train.standing().unwrap(), Standing::Open);
+    assert_eq!(train.result(read).unwrap().unwrap(), image(&table, 3, &text_of(3)));
+    assert_eq!(train.result(none), Ok(None));
+    assert_eq!(train.result(fails), Err(ErrorCode::NoSuchRow));
+    // A direct read sees its own change, another's does not.
+    let shape = world.client.add_shape(&table, None, &[]).unwrap();
+    let read_50 = |world: &mut World, within: Option<OperationNumber>| {
+        let mut batch = ReadBatch::new(shape);
+        batch.push(&key(50)).unwrap();
+        let token = match within {
+            Some(operation) => world.client.read_within(transaction, operation, batch).unwrap(),
+            None => world.client.read(batch, Urgency::Now).unwrap(),
+        };
+        world.settle();
+        let batch = world.client.take_read(token).unwrap();
+        batch.row(0).unwrap().map(<[u8]>::to_vec)
+    };
+    assert_eq!(read_50(&mut world, Some(train.next_number())), Some(inserted.clone()));
+    assert_eq!(read_50(&mut world, None), None);
+    // Undone from there on, and again.
+    train.clear();
+    let savepoint = train.next_number();
+    assert_eq!(savepoint, OperationNumber(5));
+    train.push(&OperationSpec::new(&table, OperationKind::Delete, &key(3), &[])).unwrap();
+    let mut train = world.run(transaction, train, TrainEnd::Open);
+    train.clear();
+    train.roll_back_to(savepoint);
+    train.push(&OperationSpec::new(&table, OperationKind::Delete, &key(4), &[])).unwrap();
+    train.roll_back_to(OperationNumber(6));
+    train.push(&OperationSpec::new(&table, OperationKind::Delete, &key(5), &[])).unwrap();
+    let train = world.run(transaction, train, TrainEnd::Commit);
+    assert!(matches!(train.standing().unwrap(), Standing::Committed(epoch) if epoch.0 > 100));
+    let rows = world.node.rows("test.t");
+    assert!(
+        rows.contains_key(&key(3)[..]) && rows.contains_key(&key(4)[..]) && rows.contains_key(&key(50)[..])
+    );
+    assert!(!rows.contains_key(&key(5)[..]));
+    // It is over, whatever is asked of it.
+    let train = world.run(transaction, Train::default(), TrainEnd::Commit);
+    assert_eq!(train.standing().unwrap_err().code(), ErrorCode::NoSuchTransaction);
+    world.client.cancel(transaction);
+    assert!(world.client.is_at_rest() && world.node.is_at_rest());
+    assert_eq!(world.node.unconfirmed(), 0, "idle clients confirm what they have seen");
+}
+
+#[test]
+fn the_first_error_rolls_back_and_names_its_operation() {
+    let mut world = world(4);
+    let table = world.create("test.t");
+    world.load(&table, 0..1);
+    let transaction = world.client.begin().unwrap();
+    let mut train = Train::default();
+    for key in [5, 0, 6] {
+        let row = image(&table, key, "x");
+        train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
+    }
+    let train = world.run(transaction, train, TrainEnd::Commit);
+    let error = train.standing().unwrap_err();
+    assert_eq!((error.code(), error.operation()), (ErrorCode::DuplicateKey, Some(OperationNumber(2))));
+    assert!(!error.is_retryable());
+    assert_eq!(world.node.rows("test.t").len(), 1);
+    let train = world.run(transaction, train, TrainEnd::Commit);
+    assert_eq!(train.standing().unwrap_err().code(), ErrorCode::TransactionAborted);
+    world.client.cancel(transaction);
+    assert!(world.client.is_at_rest());
+}
+
+#[test]
+fn long_trains_go_in_shares() {
+    let mut world = world(5);
+    let table = world.create("test.t");
+    let transaction = world.client.begin().unwrap();
+    let mut train = Train::default();
+    let mut reads = Vec::new();
+    for key in 0..3000u64 {
+        let row = image(&table, key, &text_of(key));
+        train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
+        if key % 10 == 0 {
+            let read = OperationSpec::new(&table, OperationKind::ReadCommitted, &row[..8], &[]);
+            reads.push((key, train.push(&read).unwrap()));
+        }
+    }
+    let train = world.run(transaction, train, TrainEnd::Commit);
+    assert!(matches!(train.standing().unwrap(), Standing::Committed(_)));
+    for (key, read) in reads {
+        assert_eq!(train.result(read).unwrap().unwrap(), image(&table, key, &text_of(key)));
+    }
+    assert_eq!(world.node.rows("test.t").len(), 3000);
+    assert!(world.node.handled[&(SignalNumber::TransactionRequest as u16)] >= 4);
+    world.client.cancel(transaction);
+}
+
+#[test]
+fn abandoned_transactions_are_rolled_back() {
+    let mut world = world(6);
+    let table = world.create("test.t");
+    // Open, with a train under way, fresh, and with a train of many shares under way.
+    for (trains, operations) in [(1, 1), (0, 1), (0, 0), (0, 3000u64)] {
+        let transaction = world.client.begin().unwrap();
+        let mut train = Train::default();
+        for key in 0..operations {
+            let row = image(&table, key, "x");
+            train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
+        }
+        world.client.send(transaction, train, TrainEnd::Open);
+        if trains == 1 {
+            world.settle();
+        }
+        world.client.cancel(transaction);
+        assert!(operations == 0 || world.client.wants_reader());
+        world.settle();
+        assert!(!world.client.wants_reader());
+        assert!(world.client.is_at_rest() && world.node.is_at_rest());
+    }
+    assert!(world.node.rows("test.t").is_empty());
+}
+
+fn scan(world: &mut World, token: Token) -> (Vec<Vec<u8>>, Result<(), ErrorCode>) {
+    let mut rows = Vec::new();
+    for _ in 0..1_000_000 {
+        match world.client.next_rows(token) {
+            ScanProgress::Rows(batch) => {
+                rows.extend(batch.iter().map(<[u8]>::to_vec));
+                world.client.recycle(batch);
+            }
+            ScanProgress::Waiting => assert!(world.step(), "it goes on"),
+            ScanProgress::Ended(result) => return (rows, result.map_err(|error| error.code())),
+        }
+    }
+    panic!("a scan ends");
+}
+
+#[test]
+fn scans_give_every_row_once() {
+    let mut world = world(7);
+    let table = world.create("test.t");
+    world.load(&table, 0..500);
+    for (batch_rows, parallel, limit) in [(7, 1, 0), (100, 16, 0), (3, 3, 0), (50, 16, 123), (1000, 2, 1)] {
+        let spec = ScanSpec { batch_rows, parallel, limit, ..ScanSpec::default() };
+        let token = world.client.scan(&table, spec, None).unwrap();
+        let (mut rows, result) = scan(&mut world, token);
+        assert_eq!(result, Ok(()));
+        rows.sort();
+        let count = rows.len();
+        rows.dedup();
+        assert_eq!(rows.len(), count);
+        assert_eq!(count, if limit == 0 { 500 } else { limit as usize });
+        world.settle();
+        assert!(world.client.is_at_rest() && world.node.is_at_rest());
+    }
+    // One that is dropped in the middle is closed.
+    let token = world.client.scan(&table, ScanSpec { batch_rows: 2, ..ScanSpec::default() }, None).unwrap();
+    for _ in 0..20 {
+        world.step();
+    }
+    world.client.cancel(token);
+    world.settle();
+    assert!(world.client.is_at_rest() && world.node.is_at_rest());
+}
+
+#[test]
+fn a_slow_consumer_holds_two_batches_of_a_partition() {
+    let mut world = world(8);
+    let table = world.create("test.t");
+    world.load(&table, 0..2000);
+    let spec = ScanSpec { batch_rows: 1000, batch_bytes: 300, ..ScanSpec::default() };
+    let token = world.client.scan(&table, spec, None).unwrap();
+    world.settle();
+    let next = world.node.handled.get(&(SignalNumber::ScanNextRequest as u16)).copied().unwrap_or(0);
+    assert!(next <= 8 * 2, "{next} batches were asked for and nobody took one");
+    let (rows, result) = scan(&mut world, token);
+    assert_eq!((rows.len(), result), (2000, Ok(())));
+}
+
+#[test]
+fn a_scan_sees_own_changes_below_its_number() {
+    let mut world = world(9);
+    let table = world.create("test.t");
+    world.load(&table, 0..3);
+    let transaction = world.client.begin().unwrap();
+    let mut train = Train::default();
+    let row = image(&table, 10, "own");
+    train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
+    let delete = OperationSpec::new(&table, OperationKind::Delete, &row[..8], &[]);
+    train.push(&delete).unwrap();
+    let train = world.run(transaction, train, TrainEnd::Open);
+    for (number, count) in [(1, 3), (2, 4), (3, 3)] {
+        let within = Some((transaction, OperationNumber(number)));
+        let token = world.client.scan(&table, ScanSpec::default(), within).unwrap();
+        assert_eq!(scan(&mut world, token).0.len(), count);
+    }
+    assert_eq!(train.next_number(), OperationNumber(3));
+    world.client.cancel(transaction);
+    world.settle();
+    assert!(world.client.is_at_rest() && world.node.is_at_rest());
+}
+
+#[test]
+fn the_dictionary_answers() {
+    let mut world = world(10);
+    let tables: Vec<_> = (0..5).map(|n| world.create(&format!("test.t{n}"))).collect();
+    let error = world.ask(&Request::CreateTable(definition("test.T3"))).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::TableExists);
+    assert!(error.message().contains("test.T3"), "{error}");
+    let error = world.ask(&Request::CreateTable(definition("nodatabase"))).unwrap_err();
+    assert!(error.message().contains("write 'database.table'"), "{error}");
+    let Answer::Table(found) = world.ask(&Request::DescribeTable("test.t3".into())).unwrap() else {
+        panic!()
+    };
+    assert_eq!((found.table, found.version), (tables[3].id().0, tables[3].version().0));
+    assert!(matches!(world.ask(&Request::DropTable("test.t3".into())), Ok(Answer::Dropped)));
+    let error = world.ask(&Request::DescribeTable("test.t3".into())).unwrap_err();
+    assert_eq!((error.code(), error.class()), (ErrorCode::NoSuchTable, ErrorClass::Schema));
+    let Answer::Tables(list) = world.ask(&Request::ListTables(0)).unwrap() else { panic!() };
+    assert_eq!((list.tables.len(), list.more), (2, true));
+    // Who still has the old definition is told.
+    world.create("test.t3");
+    let mut batch = WriteBatch::default();
+    push_insert(&mut batch, &tables[3], 1);
+    let token = world.client.write(batch, Urgency::Now).unwrap();
+    world.settle();
+    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::NoSuchTable));
+    assert!(world.client.is_at_rest());
+}
+
+#[test]
+fn a_restart_makes_open_commits_unknown() {
+    let mut world = world(11);
+    let table = world.create("test.t");
+    let mut batch = WriteBatch::default();
+    push_insert(&mut batch, &table, 1);
+    let token = world.client.write(batch, Urgency::Now).unwrap();
+    let transaction = world.client.begin().unwrap();
+    world.client.send(transaction, one_insert(&table, 2), TrainEnd::Open);
+    let before = world.client.node();
+    world.restart_node();
+    world.settle();
+    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::UnknownOutcome));
+    let train = world.client.take_train(transaction).unwrap();
+    assert_eq!(train.standing().unwrap_err().code(), ErrorCode::ConnectionLost);
+    world.client.cancel(transaction);
+    // It goes on with a new life.
+    world.load(&table, [7]);
+    assert!(world.client.is_at_rest());
+    assert_eq!(world.client.node(), before);
+}
+
+#[test]
+fn an_outcome_is_asked_for_and_unknown_only_after_long() {
+    let mut world = world(12);
+    let table = world.create("test.t");
+    let mut batch = WriteBatch::default();
+    push_insert(&mut batch, &table, 1);
+    let token = world.client.write(batch, Urgency::Now).unwrap();
+    world.is_cut = true;
+    world.break_any();
+    world.advance(20_000_000);
+    assert!(world.client.take_write(token).is_none(), "it still hopes");
+    world.advance(11_000_000);
+    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::UnknownOutcome));
+    let mut batch = WriteBatch::default();
+    push_insert(&mut batch, &table, 2);
+    let token = world.client.write(batch, Urgency::Now).unwrap();
+    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::ClusterFailure));
+    world.is_cut = false;
+    world.settle();
+    world.load(&table, [3]);
+    assert!(world.client.is_at_rest());
+}
+
+fn one_insert(table: &vinga_client_core::Table, key: u64) -> Train {
+    let mut train = Train::default();
+    let row = image(table, key, &text_of(key));
+    train.push(&OperationSpec::new(table, OperationKind::Insert, &[], &row)).unwrap();
+    train
+}
+
+#[test]
+fn a_silent_node_is_given_up() {
+    let mut world = world(13);
+    let table = world.create("test.t");
+    let shape = world.client.add_shape(&table, None, &[]).unwrap();
+    let mut batch = ReadBatch::new(shape);
+    batch.push(&1u64.to_le_bytes()).unwrap();
+    let token = world.client.read(batch, Urgency::Now).unwrap();
+    // Time passes and nothing moves but the client's own output.
+    for _ in 0..70 {
+        world.advance(100_000);
+    }
+    assert_eq!(world.client.take_read(token).unwrap().row(0), Err(ErrorCode::ConnectionLost));
+    world.settle();
+    world.load(&table, [1]);
+}
+
+#[test]
+fn garbage_closes_the_connection() {
+    for seed in 0..200 {
+        let mut world = World::new(Layout::default(), seed);
+        let table = world.create("test.t");
+        let shape = world.client.add_shape(&table, None, &[]).unwrap();
+        let mut batch = ReadBatch::new(shape);
+        (0..50u64).for_each(|key| batch.push(&key.to_le_bytes()).unwrap());
+        let token = world.client.read(batch, Urgency::Now).unwrap();
+        let mut garbage = Vec::new();
+        for _ in 0..world.random.usize(1..20) {
+            let signal = world.random.choice(SignalNumber::ALL).unwrap();
+            let length = 4 * world.random.u32(5..40);
+            garbage.extend_from_slice(&length.to_le_bytes());
+            garbage.extend_from_slice(&(*signal as u16).to_le_bytes());
+            (6..length).for_each(|_| {
+                let byte = if world.random.bool() { 0 } else { world.random.u8(..) };
+                garbage.push(byte);
+            });
+        }
+        world.client.on_bytes(vinga_client_core::LinkId::new(0, 0), &garbage);
+        world.settle();
+        world.settle();
+        assert!(world.client.take_read(token).is_some());
+        let mut batch = ReadBatch::new(shape);
+        batch.push(&1u64.to_le_bytes()).unwrap();
+        let token = world.client.read(batch, Urgency::Now).unwrap();
+        world.settle();
+        assert_eq!(world.client.take_read(token).unwrap().row(0), Ok(None));
+    }
+}

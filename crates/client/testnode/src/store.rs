@@ -1,0 +1,155 @@
+//! Tables and rows: what is committed, and what each open transaction has changed.
+
+use std::collections::BTreeMap;
+use vinga_base::hash::KeyHash;
+use vinga_base::row_layout::RowLayout;
+use vinga_base::schema::TableDefinition;
+use vinga_wire::ErrorCode;
+use vinga_wire::dictionary::TableRecord;
+use vinga_wire::operation::{Operation, OperationKind};
+
+/// One table.
+pub struct Table {
+    pub record: TableRecord,
+    pub layout: RowLayout,
+    pub rows: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// A transaction's own changes: by table and key, the new row or that it is gone; with the operation's number.
+pub type Changes = Vec<(u32, u32, Vec<u8>, Option<Vec<u8>>)>;
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Store {
+    tables: BTreeMap<u32, Table>,
+    next_table: u32,
+    next_version: u64,
+}
+
+impl Store {
+    pub fn create(&mut self, definition: TableDefinition) -> Result<TableRecord, (ErrorCode, String)> {
+        definition.check().map_err(|what| (ErrorCode::BadTableDefinition, what))?;
+        if self.by_name(&definition.name).is_some() {
+            return Err((ErrorCode::TableExists, definition.name));
+        }
+        self.next_table += 1;
+        self.next_version += 1;
+        let record = TableRecord { table: self.next_table, version: self.next_version, definition };
+        let layout = RowLayout::new(&record.definition);
+        self.tables.insert(record.table, Table { record: record.clone(), layout, rows: BTreeMap::new() });
+        Ok(record)
+    }
+
+    pub fn drop_table(&mut self, name: &str) -> Result<(), (ErrorCode, String)> {
+        let id = self.by_name(name).ok_or((ErrorCode::NoSuchTable, name.to_string()))?.record.table;
+        self.tables.remove(&id);
+        Ok(())
+    }
+
+    pub fn by_name(&self, name: &str) -> Option<&Table> {
+        self.tables.values().find(|table| table.record.definition.name.eq_ignore_ascii_case(name))
+    }
+
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.tables.values()
+    }
+
+    /// A table in the version that the asker knows.
+    pub fn table(&self, id: u32, version: u64) -> Result<&Table, ErrorCode> {
+        let table = self.tables.get(&id).ok_or(ErrorCode::NoSuchTable)?;
+        if table.record.version == version { Ok(table) } else { Err(ErrorCode::StaleTable) }
+    }
+
+    pub fn commit(&mut self, changes: Changes) {
+        for (_, table, key, row) in changes {
+            let Some(table) = self.tables.get_mut(&table) else { continue };
+            match row {
+                Some(row) => table.rows.insert(key, row),
+                None => table.rows.remove(&key),
+            };
+        }
+    }
+
+    /// The key of an operation: given, or in its image.
+    pub fn key(table: &Table, operation: &Operation<'_>) -> Result<Vec<u8>, ErrorCode> {
+        match operation.kind().ok_or(ErrorCode::MalformedSignal)? {
+            OperationKind::Insert | OperationKind::Write => {
+                table.layout.check_image(operation.body).map_err(|_| ErrorCode::BadRow)?;
+                let (fixed, variable) = table.layout.split(operation.body);
+                let mut key = Vec::new();
+                table.layout.write_key(fixed, variable, &mut key);
+                Ok(key)
+            }
+            _ => {
+                table.layout.check_key(operation.key).map_err(|_| ErrorCode::BadKey)?;
+                Ok(operation.key.to_vec())
+            }
+        }
+    }
+
+    /// Runs one operation of a transaction; a read gives its row.
+    pub fn run(
+        &self,
+        changes: &mut Changes,
+        operation: &Operation<'_>,
+    ) -> Result<Option<Option<Vec<u8>>>, ErrorCode> {
+        let head = operation.head;
+        let table = self.table(head.table.get(), head.version.get())?;
+        if !operation.filter.is_empty() {
+            return Err(ErrorCode::BadProgram);
+        }
+        let key = Self::key(table, operation)?;
+        let number = head.number.get();
+        let present = row(table, changes, u32::MAX, &key);
+        let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
+        if kind.is_read() {
+            let columns: Vec<u16> = operation.selection.iter().map(|c| c.get()).collect();
+            let all = head.columns.get() == vinga_wire::operation::ALL_COLUMNS;
+            return Ok(Some(present.map(|image| select(table, image, (!all).then_some(&columns)))));
+        }
+        let exists = present.is_some();
+        let mut change = |row: Option<&[u8]>| {
+            changes.push((number, head.table.get(), key.clone(), row.map(<[u8]>::to_vec)));
+            Ok(None)
+        };
+        match kind {
+            OperationKind::Insert if exists => Err(ErrorCode::DuplicateKey),
+            OperationKind::Insert | OperationKind::Write => change(Some(operation.body)),
+            OperationKind::Update | OperationKind::Delete if !exists => Err(ErrorCode::NoSuchRow),
+            OperationKind::Update => change(Some(operation.body)),
+            OperationKind::Delete => change(None),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A row as a transaction sees it: with its own changes that have lower operation numbers.
+pub fn row<'a>(table: &'a Table, changes: &'a Changes, below: u32, key: &[u8]) -> Option<&'a [u8]> {
+    let own = changes
+        .iter()
+        .rev()
+        .find(|(number, id, k, _)| *number < below && *id == table.record.table && k == key);
+    match own {
+        Some((_, _, _, row)) => row.as_deref(),
+        None => table.rows.get(key).map(Vec::as_slice),
+    }
+}
+
+/// The whole image, or some of its columns.
+pub fn select(table: &Table, image: &[u8], columns: Option<&Vec<u16>>) -> Vec<u8> {
+    match columns {
+        None => image.to_vec(),
+        Some(columns) => {
+            let ids: Vec<_> = columns.iter().map(|&c| vinga_base::ColumnId(c)).collect();
+            let (fixed, variable) = table.layout.split(image);
+            let mut out = Vec::new();
+            table.layout.write_selection(&ids, fixed, variable, &mut out);
+            out
+        }
+    }
+}
+
+/// The partition of a key among so many.
+pub fn partition(key: &[u8], partitions: u16) -> u16 {
+    (KeyHash::of(key).map_bucket() % u32::from(partitions)) as u16
+}

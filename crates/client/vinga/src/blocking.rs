@@ -1,0 +1,297 @@
+//! The same library for programs without an executor: every call returns when it is done.
+//!
+//! A call that waits does its own input and output on its own thread; many threads may share one [`Cluster`].
+
+use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
+use crate::engine::Engine;
+use crate::program::Update;
+use crate::retry;
+use crate::row::{ReadRow, Record, WriteRow};
+use crate::scan::{RowBatch, ScanRequest};
+use crate::table::{IntoDefinition, Table};
+use crate::transaction::{Committed, Lock, Reading, Savepoint};
+use crate::{ConnectOptions, InfoRows};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use vinga_base::{NodeId, OperationNumber};
+use vinga_client_core::Result;
+use vinga_client_core::value::Key;
+use vinga_wire::info::InfoTable;
+
+/// A cluster. Cheap to clone; the connections are closed when the last clone, table and transaction is gone.
+#[derive(Clone)]
+pub struct Cluster {
+    inner: crate::Cluster,
+}
+
+/// Each method is the blocking form of the method of the same name of [`crate::Cluster`].
+#[allow(clippy::missing_errors_doc, reason = "documented there")]
+impl Cluster {
+    /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 1186 if none is given.
+    pub fn connect(addresses: &str) -> Result<Self> {
+        Cluster::connect_with(addresses, ConnectOptions::new())
+    }
+
+    /// Connects as [`Cluster::connect`].
+    pub fn connect_with(addresses: &str, options: ConnectOptions) -> Result<Self> {
+        let handle = options.start(addresses)?;
+        handle.engine.block_on(handle.connected())?;
+        Ok(Cluster { inner: crate::Cluster { handle: Arc::new(handle) } })
+    }
+
+    fn engine(&self) -> &Arc<Engine> {
+        &self.inner.handle.engine
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.engine().block_on(future)
+    }
+
+    /// The async face of the same cluster.
+    pub fn as_async(&self) -> &crate::Cluster {
+        &self.inner
+    }
+
+    /// This client's node id.
+    pub fn node(&self) -> NodeId {
+        self.inner.node()
+    }
+
+    /// A table by its name, `database.table`.
+    pub fn table(&self, name: &str) -> Result<Table> {
+        self.block_on(self.inner.table(name))
+    }
+
+    /// A table whose rows are read into a type declared with [`crate::row!`].
+    pub fn table_of<R: ReadRow>(&self, name: &str) -> Result<Table<R>> {
+        self.block_on(self.inner.table_of(name))
+    }
+
+    /// Creates a table.
+    pub fn create_table(&self, definition: impl IntoDefinition) -> Result<Table> {
+        self.block_on(self.inner.create_table(definition))
+    }
+
+    /// Drops a table with all its rows.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        self.block_on(self.inner.drop_table(name))
+    }
+
+    /// The names of all tables.
+    pub fn tables(&self) -> Result<Vec<String>> {
+        self.block_on(self.inner.tables())
+    }
+
+    /// Rows of an information table of a data node.
+    pub fn info(&self, table: InfoTable) -> Result<InfoRows> {
+        self.block_on(self.inner.info(table))
+    }
+
+    /// Reads a committed row; `None` if there is none.
+    pub fn get<R: ReadRow>(&self, table: &Table<R>, key: impl Key) -> Result<Option<R>> {
+        self.block_on(self.inner.get(table, key))
+    }
+
+    /// Reads committed rows, in the order of the keys.
+    pub fn get_many<R: ReadRow, K: Key>(
+        &self,
+        table: &Table<R>,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<R>>> {
+        self.block_on(self.inner.get_many(table, keys))
+    }
+
+    /// Adds a row, in a transaction of its own.
+    pub fn insert<R>(&self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<()> {
+        self.block_on(self.inner.insert(table, row))
+    }
+
+    /// Adds a row or replaces it, in a transaction of its own.
+    pub fn write<R>(&self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<()> {
+        self.block_on(self.inner.write(table, row))
+    }
+
+    /// Updates a row that must exist, in a transaction of its own.
+    pub fn update<R>(&self, table: &Table<R>, key: impl Key, update: &Update) -> Result<()> {
+        self.block_on(self.inner.update(table, key, update))
+    }
+
+    /// Removes a row that must exist, in a transaction of its own.
+    pub fn delete<R>(&self, table: &Table<R>, key: impl Key) -> Result<()> {
+        self.block_on(self.inner.delete(table, key))
+    }
+
+    /// Starts a batch of reads.
+    pub fn start_reads<R>(&self, batch: ReadBatch<R>) -> Result<ReadTicket<R>> {
+        self.inner.start_reads(batch)
+    }
+
+    /// Starts a batch of operations that commit each by itself.
+    pub fn start_writes(&self, batch: WriteBatch) -> Result<WriteTicket> {
+        self.inner.start_writes(batch)
+    }
+
+    /// Takes in what has arrived, or waits so long for it.
+    pub fn drive(&self, timeout: Duration) {
+        self.inner.drive(timeout);
+    }
+
+    /// A new transaction. Nothing is sent yet.
+    pub fn begin(&self) -> Result<Transaction> {
+        Ok(Transaction { inner: self.inner.begin()?, engine: Arc::clone(self.engine()) })
+    }
+
+    /// Runs `work` in a transaction and commits it; as long as an error is temporary, again, after a pause.
+    pub fn run<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        let mut pauses = retry::Pauses::new(self.engine());
+        loop {
+            let mut transaction = self.begin()?;
+            let result = match work(&mut transaction) {
+                Ok(value) => transaction.commit().map(|_| value),
+                Err(error) => transaction.roll_back().and(Err(error)),
+            };
+            match result {
+                Err(error) if error.is_retryable() => self.block_on(pauses.pause(error))?,
+                other => return other,
+            }
+        }
+    }
+
+    /// All committed rows of a table, or those that `request` leaves of them.
+    pub fn scan<R>(
+        &self,
+        table: &Table<R>,
+        request: impl FnOnce(ScanRequest<R>) -> ScanRequest<R>,
+    ) -> Result<Scan<R>> {
+        let inner = request(self.inner.scan(table)).rows()?;
+        Ok(Scan { inner, engine: Arc::clone(self.engine()) })
+    }
+}
+
+/// An open transaction; the blocking form of [`crate::Transaction`].
+pub struct Transaction {
+    inner: crate::Transaction,
+    engine: Arc<Engine>,
+}
+
+/// Each method is the blocking form of the method of the same name of [`crate::Transaction`].
+#[allow(clippy::missing_errors_doc, reason = "documented there")]
+impl Transaction {
+    /// Whether errors of operations that are defined from now on are theirs alone.
+    pub fn set_lenient(&mut self, is_lenient: bool) {
+        self.inner.set_lenient(is_lenient);
+    }
+
+    /// Defines: add a row.
+    pub fn insert<R>(&mut self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<OperationNumber> {
+        self.inner.insert(table, row)
+    }
+
+    /// Defines: add a row or replace it.
+    pub fn write<R>(&mut self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<OperationNumber> {
+        self.inner.write(table, row)
+    }
+
+    /// Defines: update a row that must exist.
+    pub fn update<R>(&mut self, table: &Table<R>, key: impl Key, update: &Update) -> Result<OperationNumber> {
+        self.inner.update(table, key, update)
+    }
+
+    /// Defines: remove a row that must exist.
+    pub fn delete<R>(&mut self, table: &Table<R>, key: impl Key) -> Result<OperationNumber> {
+        self.inner.delete(table, key)
+    }
+
+    /// Defines: read a row.
+    pub fn define_read<R>(&mut self, table: &Table<R>, key: impl Key, lock: Lock) -> Result<Reading<R>> {
+        self.inner.define_read(table, key, lock)
+    }
+
+    /// Reads a row, with what this transaction has changed.
+    pub fn read<R: ReadRow>(&mut self, table: &Table<R>, key: impl Key) -> Result<Option<R>> {
+        self.engine.block_on(self.inner.read(table, key))
+    }
+
+    /// Reads a row under a lock that is held to the end of the transaction.
+    pub fn read_locked<R: ReadRow>(
+        &mut self,
+        table: &Table<R>,
+        key: impl Key,
+        lock: Lock,
+    ) -> Result<Option<R>> {
+        self.engine.block_on(self.inner.read_locked(table, key, lock))
+    }
+
+    /// Sends what was defined; the transaction stays open.
+    pub fn execute(&mut self) -> Result<()> {
+        self.engine.block_on(self.inner.execute())
+    }
+
+    /// The row of a read that has been executed.
+    pub fn row<R: ReadRow>(&self, reading: &Reading<R>) -> Result<Option<R>> {
+        self.inner.row(reading)
+    }
+
+    /// How an operation ended that was executed.
+    pub fn result(&self, operation: OperationNumber) -> Result<()> {
+        self.inner.result(operation)
+    }
+
+    /// Remembers this place.
+    pub fn savepoint(&self) -> Savepoint {
+        self.inner.savepoint()
+    }
+
+    /// Defines: undo all operations that were defined since a savepoint.
+    pub fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.inner.roll_back_to(savepoint)
+    }
+
+    /// Scans with what this transaction has changed up to now.
+    pub fn scan<R>(
+        &mut self,
+        table: &Table<R>,
+        request: impl FnOnce(ScanRequest<R>) -> ScanRequest<R>,
+    ) -> Result<Scan<R>> {
+        let inner = self.engine.block_on(self.inner.scan(request(ScanRequest::new(table))))?;
+        Ok(Scan { inner, engine: Arc::clone(&self.engine) })
+    }
+
+    /// Executes what was defined and commits.
+    pub fn commit(self) -> Result<Committed> {
+        self.engine.block_on(self.inner.commit())
+    }
+
+    /// Rolls back.
+    pub fn roll_back(self) -> Result<()> {
+        self.engine.block_on(self.inner.roll_back())
+    }
+}
+
+/// The rows of a scan, one after the other; the blocking form of [`crate::Scan`].
+pub struct Scan<R = Record> {
+    inner: crate::Scan<R>,
+    engine: Arc<Engine>,
+}
+
+impl<R> Scan<R> {
+    /// The next rows as they have arrived, in bytes; `None` at the end. Not to be mixed with iterating.
+    ///
+    /// # Errors
+    /// Why the scan ended early.
+    pub fn next_batch(&mut self) -> Result<Option<RowBatch<R>>> {
+        self.engine.block_on(self.inner.next_batch())
+    }
+}
+
+impl<R: ReadRow> Iterator for Scan<R> {
+    type Item = Result<R>;
+
+    fn next(&mut self) -> Option<Result<R>> {
+        match self.inner.next_arrived() {
+            Some(row) => Some(row),
+            None => self.engine.block_on(self.inner.next()),
+        }
+    }
+}

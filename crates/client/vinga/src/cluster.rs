@@ -1,0 +1,362 @@
+//! The cluster, for programs with an async executor.
+
+use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket, take_read, take_write};
+use crate::engine::{Engine, Handle};
+use crate::pending::Pending;
+use crate::program::Update;
+use crate::retry;
+use crate::row::{ReadRow, WriteRow};
+use crate::scan::ScanRequest;
+use crate::spare;
+use crate::table::{IntoDefinition, Table};
+use crate::transaction::Transaction;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use vinga_base::{Incarnation, NodeId};
+use vinga_client_core::value::Key;
+use vinga_client_core::{Answer, Client, Error, OperationSpec, Request, Result, Settings, Token, Urgency};
+use vinga_wire::ErrorCode;
+use vinga_wire::info::{InfoTable, InfoValue};
+use vinga_wire::operation::OperationKind;
+
+/// How to connect.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectOptions {
+    cluster: String,
+    node: u8,
+}
+
+impl ConnectOptions {
+    /// Any cluster, any node id.
+    pub fn new() -> Self {
+        ConnectOptions::default()
+    }
+
+    /// Refuses a cluster of another name.
+    #[must_use]
+    pub fn cluster(mut self, name: impl Into<String>) -> Self {
+        self.cluster = name.into();
+        self
+    }
+
+    /// Wants a certain node id.
+    #[must_use]
+    pub fn node(mut self, id: NodeId) -> Self {
+        self.node = id.0;
+        self
+    }
+
+    pub(crate) fn start(self, addresses: &str) -> Result<Handle> {
+        let addresses: Vec<String> = addresses
+            .split(',')
+            .map(str::trim)
+            .filter(|address| !address.is_empty())
+            .map(|address| if address.contains(':') { address.into() } else { format!("{address}:{PORT}") })
+            .collect();
+        let bad = |detail: String| Error::with_detail(ErrorCode::ClusterFailure, detail);
+        if addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
+            return Err(bad(format!("1 to {ADDRESSES_MAX} addresses of data nodes are needed")));
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let settings = Settings {
+            cluster: self.cluster,
+            node: self.node,
+            incarnation: Incarnation(now.as_secs() as u32),
+            ..Settings::default()
+        };
+        let engine = Engine::start(settings, addresses)
+            .map_err(|error| bad(format!("the I/O thread can't be started: {error}")))?;
+        Ok(Handle { engine })
+    }
+}
+
+/// Where data nodes listen unless told otherwise.
+pub const PORT: u16 = 2202;
+/// Addresses of data nodes, at most.
+const ADDRESSES_MAX: usize = 144;
+
+/// A cluster. Cheap to clone; the connections are closed when the last clone, table and transaction is gone.
+#[derive(Clone)]
+pub struct Cluster {
+    pub(crate) handle: Arc<Handle>,
+}
+
+/// Rows of an information table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct InfoRows {
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<InfoValue>>,
+}
+
+impl Cluster {
+    /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 1186 if none is given.
+    ///
+    /// # Errors
+    /// Why none of them could be connected.
+    pub async fn connect(addresses: &str) -> Result<Self> {
+        Cluster::connect_with(addresses, ConnectOptions::new()).await
+    }
+
+    /// Connects as [`Cluster::connect`].
+    ///
+    /// # Errors
+    /// Why none of them could be connected.
+    pub async fn connect_with(addresses: &str, options: ConnectOptions) -> Result<Self> {
+        let handle = options.start(addresses)?;
+        handle.connected().await?;
+        Ok(Cluster { handle: Arc::new(handle) })
+    }
+
+    /// This client's node id.
+    pub fn node(&self) -> NodeId {
+        self.handle.engine.look(|client| client.node())
+    }
+
+    async fn request(&self, request: Request) -> Result<Answer> {
+        let token = self.handle.engine.submit(|client| client.request(&request))?;
+        Pending::new(&self.handle, token, take_answer).await
+    }
+
+    async fn request_table(&self, request: Request) -> Result<Table> {
+        match self.request(request).await? {
+            Answer::Table(record) => {
+                Table::new(&self.handle, Arc::new(vinga_client_core::Table::new(record)?), None)
+            }
+            Answer::Dropped | Answer::Tables(_) | Answer::Info(_) => Err(mixed_up()),
+        }
+    }
+
+    /// A table by its name, `database.table`.
+    ///
+    /// # Errors
+    /// `NoSuchTable`.
+    pub async fn table(&self, name: &str) -> Result<Table> {
+        self.request_table(Request::DescribeTable(name.into())).await
+    }
+
+    /// A table whose rows are read into a type declared with [`crate::row!`].
+    ///
+    /// # Errors
+    /// `NoSuchTable`; `BadRow` if the type has a field that is no column.
+    pub async fn table_of<R: ReadRow>(&self, name: &str) -> Result<Table<R>> {
+        self.table(name).await?.rows()
+    }
+
+    /// Creates a table.
+    ///
+    /// # Errors
+    /// `BadTableDefinition` with what is wrong, `TableExists`, `OutOfTables`.
+    pub async fn create_table(&self, definition: impl IntoDefinition) -> Result<Table> {
+        self.request_table(Request::CreateTable(definition.into_definition()?)).await
+    }
+
+    /// Drops a table with all its rows.
+    ///
+    /// # Errors
+    /// `NoSuchTable`.
+    pub async fn drop_table(&self, name: &str) -> Result<()> {
+        self.request(Request::DropTable(name.into())).await.map(|_| ())
+    }
+
+    /// The names of all tables, in the order in which they were created.
+    ///
+    /// # Errors
+    /// If the cluster can't be asked.
+    pub async fn tables(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        let mut after = 0;
+        loop {
+            let Answer::Tables(list) = self.request(Request::ListTables(after)).await? else {
+                return Err(mixed_up());
+            };
+            after = list.tables.last().map_or(after, |(id, _, _)| *id);
+            names.extend(list.tables.into_iter().map(|(_, _, name)| name));
+            if !list.more {
+                return Ok(names);
+            }
+        }
+    }
+
+    /// Rows of an information table of a data node.
+    ///
+    /// # Errors
+    /// If the cluster can't be asked.
+    pub async fn info(&self, table: InfoTable) -> Result<InfoRows> {
+        match self.request(Request::Info(table)).await? {
+            Answer::Info(info) => Ok(InfoRows { columns: info.columns, rows: info.rows }),
+            Answer::Table(_) | Answer::Dropped | Answer::Tables(_) => Err(mixed_up()),
+        }
+    }
+
+    /// Reads a committed row; `None` if there is none.
+    ///
+    /// # Errors
+    /// Why it could not be read.
+    pub async fn get<R: ReadRow>(&self, table: &Table<R>, key: impl Key) -> Result<Option<R>> {
+        let mut batch = spare::read_batch(table.shape());
+        batch.push_with(|out| table.write_key(&key, out))?;
+        let begun = table.handle().engine.submit(|client| client.read(batch, Urgency::Gather));
+        let token = begun.map_err(|(error, _)| error)?;
+        let batch = Pending::new(table.handle(), token, take_read).await;
+        let row = batch.row(0).map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose();
+        spare::keep_read(batch);
+        row
+    }
+
+    /// Reads committed rows, in the order of the keys; `None` where there is none.
+    ///
+    /// # Errors
+    /// The first key's that could not be read. [`ReadBatch`] tells for each.
+    pub async fn get_many<R: ReadRow, K: Key>(
+        &self,
+        table: &Table<R>,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<R>>> {
+        let mut batch = spare::read_batch(table.shape());
+        for key in keys {
+            batch.push_with(|out| table.write_key(&key, out))?;
+        }
+        let begun = table.handle().engine.submit(|client| client.read(batch, Urgency::Now));
+        let token = begun.map_err(|(error, _)| error)?;
+        let batch = Pending::new(table.handle(), token, take_read).await;
+        let rows = batch
+            .rows()
+            .map(|row| row.map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose())
+            .collect();
+        spare::keep_read(batch);
+        rows
+    }
+
+    /// Adds a row, in a transaction of its own; a row with its key must not exist.
+    ///
+    /// # Errors
+    /// `BadRow`, `DuplicateKey`, or why it could not be committed.
+    pub async fn insert<R>(&self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<()> {
+        self.write_one(write_row(table, OperationKind::Insert, row)?).await
+    }
+
+    /// Adds a row or replaces it, in a transaction of its own.
+    ///
+    /// # Errors
+    /// `BadRow`, or why it could not be committed.
+    pub async fn write<R>(&self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<()> {
+        self.write_one(write_row(table, OperationKind::Write, row)?).await
+    }
+
+    /// Updates a row that must exist, in a transaction of its own.
+    ///
+    /// # Errors
+    /// `BadKey`, `BadProgram`, `NoSuchRow`, `ConditionFailed`, or why it could not be committed.
+    pub async fn update<R>(&self, table: &Table<R>, key: impl Key, update: &Update) -> Result<()> {
+        let batch = spare::with_scratch(|scratch| {
+            table.write_key(&key, &mut scratch.key)?;
+            update.encode(table, &mut scratch.body)?;
+            let mut batch = spare::write_batch();
+            let operation =
+                OperationSpec::new(table.core(), OperationKind::Update, &scratch.key, &scratch.body);
+            batch.push(&operation)?;
+            Ok::<_, Error>(batch)
+        })?;
+        self.write_one(batch).await
+    }
+
+    /// Removes a row that must exist, in a transaction of its own.
+    ///
+    /// # Errors
+    /// `BadKey`, `NoSuchRow`, or why it could not be committed.
+    pub async fn delete<R>(&self, table: &Table<R>, key: impl Key) -> Result<()> {
+        let batch = spare::with_scratch(|scratch| {
+            table.write_key(&key, &mut scratch.key)?;
+            let mut batch = spare::write_batch();
+            batch.push(&OperationSpec::new(table.core(), OperationKind::Delete, &scratch.key, &[]))?;
+            Ok::<_, Error>(batch)
+        })?;
+        self.write_one(batch).await
+    }
+
+    async fn write_one(&self, batch: vinga_client_core::WriteBatch) -> Result<()> {
+        let begun = self.handle.engine.submit(|client| client.write(batch, Urgency::Gather));
+        let token = begun.map_err(|(error, _)| error)?;
+        let batch = Pending::new(&self.handle, token, take_write).await;
+        let ending = batch.ending(0).map_err(Error::new);
+        spare::keep_write(batch);
+        ending
+    }
+
+    /// Starts a batch of reads.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many are under way.
+    pub fn start_reads<R>(&self, batch: ReadBatch<R>) -> Result<ReadTicket<R>> {
+        ReadTicket::start(batch, Urgency::Now)
+    }
+
+    /// Starts a batch of operations that commit each by itself.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many are under way.
+    pub fn start_writes(&self, batch: WriteBatch) -> Result<WriteTicket> {
+        WriteTicket::start(&self.handle, batch, Urgency::Now)
+    }
+
+    /// Takes in what has arrived, or waits so long for it, for a thread that asks tickets whether they are finished.
+    pub fn drive(&self, timeout: Duration) {
+        self.handle.engine.drive(timeout);
+    }
+
+    /// A new transaction. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// `Overloaded` if this client has too many.
+    pub fn begin(&self) -> Result<Transaction> {
+        Transaction::begin(&self.handle)
+    }
+
+    /// Runs `work` in a transaction and commits it; as long as an error is temporary, again, after a pause.
+    ///
+    /// # Errors
+    /// The first that is not temporary, or the last of many temporary ones.
+    pub async fn run<T>(&self, mut work: impl AsyncFnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        let mut pauses = retry::Pauses::new(&self.handle.engine);
+        loop {
+            let mut transaction = self.begin()?;
+            let result = match work(&mut transaction).await {
+                Ok(value) => transaction.commit().await.map(|_| value),
+                Err(error) => transaction.roll_back().await.and(Err(error)),
+            };
+            match result {
+                Err(error) if error.is_retryable() => pauses.pause(error).await?,
+                other => return other,
+            }
+        }
+    }
+
+    /// All committed rows of a table, or some of them.
+    pub fn scan<R>(&self, table: &Table<R>) -> ScanRequest<R> {
+        ScanRequest::new(table)
+    }
+}
+
+fn write_row<R>(
+    table: &Table<R>,
+    kind: OperationKind,
+    row: &(impl WriteRow + ?Sized),
+) -> Result<vinga_client_core::WriteBatch> {
+    spare::with_scratch(|scratch| {
+        table.write_image(row, &mut scratch.builder, &mut scratch.body)?;
+        let mut batch = spare::write_batch();
+        batch.push(&OperationSpec::new(table.core(), kind, &[], &scratch.body))?;
+        Ok(batch)
+    })
+}
+
+fn take_answer(client: &mut Client, token: Token) -> Option<Result<Answer>> {
+    client.take_answer(token)
+}
+
+#[cold]
+fn mixed_up() -> Error {
+    Error::with_detail(ErrorCode::InternalError, "a request was answered with something else")
+}

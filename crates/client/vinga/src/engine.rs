@@ -1,0 +1,444 @@
+//! The client's machine with the world around it: sockets, threads that wait, a clock.
+//!
+//! Everything that decides is in [`vinga_client_core::Client`], behind one lock that is held for moments. Around it:
+//!
+//! - *Whoever begins an operation sends it.* A thread that finds output takes it, and while it sends, others gather
+//!   theirs; it goes on until there is none. Nobody waits for the socket with the lock held.
+//! - *Whoever waits reads.* Reading is a role that one thread has at a time (`reader`). A thread that waits for its
+//!   operation and finds the role free takes it: it polls the sockets, hands what arrives to the machine and wakes the
+//!   others, until its own operation is done; then it hands the role over to one that still waits. So a lone caller does
+//!   its round trip all by itself, without another thread.
+//! - *One thread of our own* (`io_thread`) does what nobody waits for: it reads for futures on foreign executors, and
+//!   says that we are alive when there is nothing else to say. It sleeps otherwise.
+//!
+//! Both faces of the library are the same futures. The blocking one runs them with [`Engine::block_on`], whose thread
+//! takes the reader's role while its future waits.
+
+mod connector;
+mod io_thread;
+mod reader;
+mod waiting;
+
+use reader::Reader;
+use std::future::Future;
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::task::{Context, Poll, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+use std::{io, io::Write};
+use vinga_client_core::{Client, Command, Micros, Readiness, Result, Settings, Token};
+use vinga_wire::handshake::CONNECTIONS_MAX;
+use waiting::{Parking, ThreadWaker, Waiters};
+
+/// See the head of this file.
+pub(crate) struct Engine {
+    state: Mutex<State>,
+    reader: Mutex<Reader>,
+    /// Writing to it wakes the reader.
+    alarm: UnixStream,
+    io_thread: OnceLock<Thread>,
+    began: Instant,
+    addresses: Vec<String>,
+}
+
+struct State {
+    client: Client,
+    links: Vec<LinkState>,
+    /// Raised whenever the reader has to look at the list of sockets again.
+    sockets_version: u64,
+    waiters: Waiters,
+    parking: Parking,
+    /// Who waits for the client to be connected, or not to be.
+    readiness_waiters: Vec<Waker>,
+    timers: Vec<(Micros, Waker)>,
+    /// Empty buffers for output.
+    buffers: Vec<Vec<u8>>,
+    /// The reader sleeps in poll.
+    reader_sleeps: bool,
+    /// The I/O thread knows that it is needed.
+    io_attends: bool,
+    is_closed: bool,
+}
+
+#[derive(Default)]
+struct LinkState {
+    socket: Option<Arc<TcpStream>>,
+    /// Which opening of the connection this is, so that news of an earlier one is recognised.
+    opening: u64,
+    /// What the socket could not take, from a byte on.
+    unsent: Vec<u8>,
+    unsent_from: usize,
+}
+
+/// How long the reader sleeps at most while operations are under way: those that were held back go then.
+const BUSY_SLEEP: Micros = Micros(1000);
+/// How long anybody sleeps at most.
+const LONGEST_SLEEP: Micros = Micros::from_millis(250);
+/// Empty buffers that are kept.
+const BUFFERS_MAX: usize = 16;
+/// Bytes of a buffer that is kept.
+const BUFFER_BYTES_MAX: usize = 4 << 20;
+
+const NO_PANIC: &str = "no thread has panicked while it held the client";
+
+impl Engine {
+    /// An engine for data nodes at these addresses. It begins to connect at once.
+    pub fn start(mut settings: Settings, addresses: Vec<String>) -> io::Result<Arc<Self>> {
+        let (alarm, alarmed) = UnixStream::pair()?;
+        alarm.set_nonblocking(true)?;
+        alarmed.set_nonblocking(true)?;
+        settings.endpoints = addresses.len() as u16;
+        let links = addresses.len() * usize::from(CONNECTIONS_MAX);
+        let engine = Arc::new(Engine {
+            state: Mutex::new(State {
+                client: Client::new(settings),
+                links: (0..links).map(|_| LinkState::default()).collect(),
+                sockets_version: 0,
+                waiters: Waiters::default(),
+                parking: Parking::default(),
+                readiness_waiters: Vec::new(),
+                timers: Vec::new(),
+                buffers: Vec::new(),
+                reader_sleeps: false,
+                io_attends: false,
+                is_closed: false,
+            }),
+            reader: Mutex::new(Reader::new(alarmed)),
+            alarm,
+            io_thread: OnceLock::new(),
+            began: Instant::now(),
+            addresses,
+        });
+        io_thread::start(&engine)?;
+        Ok(engine)
+    }
+
+    /// Closes all connections; nothing ends any more.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        for link in &mut state.links {
+            link.close();
+        }
+        drop(state);
+        self.wake_io_thread();
+    }
+
+    /// Begins something, and sends what it wants sent.
+    #[inline]
+    pub fn submit<T>(self: &Arc<Self>, begin: impl FnOnce(&mut Client) -> T) -> T {
+        let mut state = self.lock();
+        state.client.on_time(self.now());
+        let begun = begin(&mut state.client);
+        self.settle(state, &mut Vec::new());
+        begun
+    }
+
+    /// Takes the result of something, or lets `waker` be woken when there is news of it.
+    #[inline]
+    pub fn poll<T>(
+        self: &Arc<Self>,
+        token: Token,
+        waker: &Waker,
+        take: impl FnOnce(&mut Client) -> Option<T>,
+    ) -> Poll<T> {
+        let mut state = self.lock();
+        if let Some(result) = take(&mut state.client) {
+            state.waiters.remove(token);
+            if state.client.has_output() {
+                self.settle(state, &mut Vec::new());
+            }
+            return Poll::Ready(result);
+        }
+        state.waiters.insert(token, waker, !waiting::is_blocking());
+        self.call_io_thread_if_needed(state);
+        Poll::Pending
+    }
+
+    /// Takes the result of something if it is there.
+    pub fn try_take<T>(&self, take: impl FnOnce(&mut Client) -> Option<T>) -> Option<T> {
+        take(&mut self.lock().client)
+    }
+
+    /// Nobody waits for it any more.
+    pub fn cancel(self: &Arc<Self>, token: Token) {
+        let mut state = self.lock();
+        state.waiters.remove(token);
+        state.client.cancel(token);
+        state = self.write_out(state);
+        self.call_io_thread_if_needed(state);
+    }
+
+    /// Looks at the machine.
+    pub fn look<T>(&self, look: impl FnOnce(&mut Client) -> T) -> T {
+        look(&mut self.lock().client)
+    }
+
+    /// Ready when the client is connected or was found not to be connectable.
+    pub fn poll_readiness(&self, waker: &Waker) -> Poll<Readiness> {
+        let mut state = self.lock();
+        match state.client.readiness() {
+            Readiness::Connecting => {
+                state.readiness_waiters.push(waker.clone());
+                Poll::Pending
+            }
+            known => Poll::Ready(known),
+        }
+    }
+
+    /// Ready when so much time has passed since the engine began.
+    pub fn poll_time(&self, until: Micros, waker: &Waker) -> Poll<()> {
+        if self.now() >= until {
+            return Poll::Ready(());
+        }
+        self.lock().timers.push((until, waker.clone()));
+        self.wake_io_thread();
+        Poll::Pending
+    }
+
+    /// Time since the engine began.
+    pub fn now(&self) -> Micros {
+        Micros(self.began.elapsed().as_micros() as u64)
+    }
+
+    /// Runs a future on this thread, which reads from the sockets while the future waits.
+    pub fn block_on<F: Future>(self: &Arc<Self>, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let thread = ThreadWaker::take();
+        let waker = thread.waker();
+        let mut context = Context::from_waker(&waker);
+        let output = loop {
+            let polled = waiting::blocking(|| future.as_mut().poll(&mut context));
+            match polled {
+                Poll::Ready(output) => break output,
+                Poll::Pending => self.read_until(|| thread.take_woken()),
+            }
+        };
+        thread.give_back();
+        output
+    }
+
+    /// Reads once, if nobody else does: for callers that look again and again whether something is done.
+    pub fn drive(self: &Arc<Self>, timeout: Duration) {
+        match self.try_read() {
+            Some(mut reader) => {
+                self.read_turn(&mut reader, Micros(timeout.as_micros() as u64));
+                drop(reader);
+                self.hand_over();
+            }
+            None => thread::sleep(timeout.min(Duration::from_micros(50))),
+        }
+    }
+
+    /// Reads, or waits for whoever reads, until `done` says so once.
+    fn read_until(self: &Arc<Self>, done: impl Fn() -> bool) {
+        while !done() {
+            if let Some(mut reader) = self.try_read() {
+                loop {
+                    self.read_turn(&mut reader, LONGEST_SLEEP);
+                    if done() {
+                        break;
+                    }
+                }
+                drop(reader);
+                return self.hand_over();
+            }
+            let place = self.lock().parking.enter();
+            // If the role was given up just before, nobody will wake this thread for it.
+            let is_free = self.try_read().is_some();
+            let is_done = done();
+            if !is_free && !is_done {
+                thread::park_timeout(Duration::from_millis(100));
+            }
+            self.lock().parking.leave(place);
+            if is_done {
+                return;
+            }
+        }
+    }
+
+    fn try_read(&self) -> Option<MutexGuard<'_, Reader>> {
+        match self.reader.try_lock() {
+            Ok(reader) => Some(reader),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => panic!("{NO_PANIC}"),
+        }
+    }
+
+    /// Somebody else who waits has to read from now on.
+    fn hand_over(&self) {
+        let state = self.lock();
+        match state.parking.any() {
+            Some(thread) => {
+                drop(state);
+                thread.unpark();
+            }
+            None if state.needs_io_thread() => {
+                drop(state);
+                self.wake_io_thread();
+            }
+            None => {}
+        }
+    }
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect(NO_PANIC)
+    }
+
+    /// Does what the machine wants after it was told something; wakes whom its news is for.
+    fn settle<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>, wakers: &mut Vec<Waker>) {
+        state = self.write_out(state);
+        state.take_wakers(self, wakers);
+        self.call_io_thread_if_needed(state);
+        wakers.drain(..).for_each(Waker::wake);
+    }
+
+    fn call_io_thread_if_needed(&self, mut state: MutexGuard<'_, State>) {
+        if !state.io_attends && state.needs_io_thread() {
+            state.io_attends = true;
+            drop(state);
+            self.wake_io_thread();
+        }
+    }
+
+    fn wake_io_thread(&self) {
+        if let Some(thread) = self.io_thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// Opens and closes connections as the machine wants.
+    fn obey(self: &Arc<Self>, state: &mut State) {
+        while let Some(command) = state.client.next_command() {
+            match command {
+                Command::Open(link) => {
+                    let place = &mut state.links[usize::from(link.0)];
+                    place.close();
+                    connector::open(self, link, place.opening);
+                }
+                Command::Close(link) => {
+                    state.links[usize::from(link.0)].close();
+                    state.sockets_version += 1;
+                }
+            }
+        }
+    }
+
+    /// Sends what is to be sent. The lock is let go while a socket is written to; what others begin meanwhile is sent
+    /// behind it.
+    fn write_out<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.obey(&mut state);
+        let mut buffer = state.buffers.pop().unwrap_or_default();
+        while let Some(link) = state.client.next_output(&mut buffer) {
+            let place = &state.links[usize::from(link.0)];
+            let opening = place.opening;
+            let Some(socket) = place.socket.clone() else {
+                buffer.clear();
+                continue;
+            };
+            state.client.set_blocked(link, true);
+            drop(state);
+            let sent = write(&socket, &buffer);
+            state = self.lock();
+            let place = &mut state.links[usize::from(link.0)];
+            if place.opening == opening {
+                match sent {
+                    Ok(count) if count == buffer.len() => state.client.set_blocked(link, false),
+                    Ok(count) => {
+                        place.unsent = std::mem::take(&mut buffer);
+                        place.unsent_from = count;
+                        state.sockets_version += 1;
+                        self.alarm_reader(&state);
+                    }
+                    Err(error) => {
+                        state.client.on_broken(link, error.to_string());
+                        self.obey(&mut state);
+                    }
+                }
+            }
+            buffer.clear();
+        }
+        if state.buffers.len() < BUFFERS_MAX && buffer.capacity() <= BUFFER_BYTES_MAX {
+            state.buffers.push(buffer);
+        }
+        state
+    }
+
+    /// The reader must look at its sockets again.
+    fn alarm_reader(&self, state: &State) {
+        if state.reader_sleeps {
+            // If it can't be written, earlier alarms are still unheard.
+            let _ = (&self.alarm).write(&[1]);
+        }
+    }
+}
+
+impl State {
+    /// Whether somebody waits who can't read himself.
+    fn needs_io_thread(&self) -> bool {
+        self.waiters.has_foreign() || self.client.wants_reader() || self.is_closed
+    }
+
+    /// Gathers whom the news is for, whose time has come, and who waits for a connection.
+    fn take_wakers(&mut self, engine: &Engine, wakers: &mut Vec<Waker>) {
+        self.waiters.take(&mut self.client, wakers);
+        if !self.readiness_waiters.is_empty() && self.client.readiness() != Readiness::Connecting {
+            wakers.append(&mut self.readiness_waiters);
+        }
+        if !self.timers.is_empty() {
+            let now = engine.now();
+            wakers.extend(self.timers.extract_if(.., |(until, _)| *until <= now).map(|(_, waker)| waker));
+        }
+    }
+}
+
+impl LinkState {
+    fn close(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            // Closed by the other side already is as good.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        self.opening += 1;
+        self.unsent = Vec::new();
+    }
+}
+
+/// Writes as much as the socket takes.
+fn write(mut socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match socket.write(&bytes[sent..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}
+
+/// Keeps an engine running as long as anything that uses it lives.
+pub(crate) struct Handle {
+    pub engine: Arc<Engine>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.engine.close();
+    }
+}
+
+impl Handle {
+    /// Waits until the client is connected.
+    pub async fn connected(&self) -> Result<()> {
+        match std::future::poll_fn(|cx| self.engine.poll_readiness(cx.waker())).await {
+            Readiness::Failed(error) => Err(error),
+            Readiness::Ready | Readiness::Connecting => Ok(()),
+        }
+    }
+}

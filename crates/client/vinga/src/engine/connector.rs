@@ -1,0 +1,58 @@
+//! Opens connections, each attempt on a thread of its own that lives as long as the attempt.
+
+use super::{Engine, State};
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::{Arc, MutexGuard};
+use std::thread;
+use std::time::Duration;
+use vinga_client_core::LinkId;
+
+/// How long one address is tried.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Begins to open a connection; the machine is told how it went.
+pub fn open(engine: &Arc<Engine>, link: LinkId, opening: u64) {
+    let engine = Arc::clone(engine);
+    let address = engine.addresses[usize::from(link.endpoint())].clone();
+    let builder = thread::Builder::new().name("vinga-connect".into());
+    // Without a thread there is no connection; the greeting's time-out ends the attempt.
+    let _ = builder.spawn(move || {
+        let socket = connect(&address);
+        let mut state = engine.lock();
+        if state.is_closed || state.links[usize::from(link.0)].opening != opening {
+            return;
+        }
+        state.client.on_time(engine.now());
+        match socket {
+            Ok(socket) => opened(&engine, state, link, socket),
+            Err(error) => {
+                state.client.on_broken(link, format!("can't connect to {address}: {error}"));
+                engine.settle(state, &mut Vec::new());
+            }
+        }
+    });
+}
+
+fn opened(engine: &Arc<Engine>, mut state: MutexGuard<'_, State>, link: LinkId, socket: TcpStream) {
+    state.links[usize::from(link.0)].socket = Some(Arc::new(socket));
+    state.sockets_version += 1;
+    engine.alarm_reader(&state);
+    state.client.on_opened(link);
+    engine.settle(state, &mut Vec::new());
+}
+
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                socket.set_nonblocking(true)?;
+                return Ok(socket);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

@@ -1,0 +1,183 @@
+//! The reader's role: poll the sockets, hand what arrives to the machine.
+
+use super::{BUSY_SLEEP, Engine, LONGEST_SLEEP, State, write};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::task::Waker;
+use vinga_client_core::{LinkId, Micros};
+use vinga_wire::frame::FRAME_BYTES_MAX;
+
+/// Room for what arrives on one connection.
+const BUFFER_BYTES: usize = 2 * FRAME_BYTES_MAX;
+
+/// What only the thread in the role touches.
+pub struct Reader {
+    sockets: Vec<Socket>,
+    /// State of [`State::sockets_version`] when `sockets` was made.
+    version: u64,
+    alarmed: UnixStream,
+    wakers: Vec<Waker>,
+}
+
+struct Socket {
+    link: LinkId,
+    opening: u64,
+    stream: Arc<TcpStream>,
+    wants_to_write: bool,
+    /// What has arrived and not been used, from the beginning on.
+    buffer: Vec<u8>,
+    filled: usize,
+    event: Event,
+}
+
+/// What a turn has found on a socket.
+enum Event {
+    Nothing,
+    /// Bytes in the buffer, or room to write.
+    Ready,
+    Broken(String),
+}
+
+impl Reader {
+    pub fn new(alarmed: UnixStream) -> Self {
+        Reader { sockets: Vec::new(), version: 0, alarmed, wakers: Vec::new() }
+    }
+
+    /// Takes the present list of sockets over; those that are still open keep what has arrived.
+    fn update(&mut self, state: &State) {
+        let mut before = std::mem::take(&mut self.sockets);
+        for (at, link) in state.links.iter().enumerate() {
+            let Some(stream) = &link.socket else { continue };
+            let known = before.iter().position(|s| usize::from(s.link.0) == at && s.opening == link.opening);
+            let mut socket = match known {
+                Some(known) => before.swap_remove(known),
+                None => Socket {
+                    link: LinkId(at as u16),
+                    opening: link.opening,
+                    stream: Arc::clone(stream),
+                    wants_to_write: false,
+                    buffer: vec![0; BUFFER_BYTES],
+                    filled: 0,
+                    event: Event::Nothing,
+                },
+            };
+            socket.wants_to_write = !link.unsent.is_empty();
+            self.sockets.push(socket);
+        }
+        self.version = state.sockets_version;
+    }
+
+    /// Sleeps until a socket has something or the time is over, then reads.
+    fn poll(&mut self, timeout: Micros) {
+        let mut events = Vec::with_capacity(self.sockets.len() + 1);
+        events.push(PollFd::new(&self.alarmed, PollFlags::IN));
+        for socket in &self.sockets {
+            let wanted = if socket.wants_to_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            events.push(PollFd::new(&*socket.stream, wanted));
+        }
+        let timeout =
+            Timespec { tv_sec: (timeout.0 / 1_000_000) as _, tv_nsec: (timeout.0 % 1_000_000 * 1000) as _ };
+        // A signal that interrupts it is as good as a time-out.
+        if !matches!(poll(&mut events, Some(&timeout)), Ok(1..)) {
+            return;
+        }
+        let found: Vec<PollFlags> = events.iter().map(PollFd::revents).collect();
+        if !found[0].is_empty() {
+            let mut alarms = [0; 64];
+            // It is only there to be emptied.
+            let _ = self.alarmed.read(&mut alarms);
+        }
+        for (socket, found) in self.sockets.iter_mut().zip(&found[1..]) {
+            if found.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                socket.read();
+            } else if !found.is_empty() {
+                socket.event = Event::Ready;
+            }
+        }
+    }
+}
+
+impl Socket {
+    fn read(&mut self) {
+        self.event = match (&*self.stream).read(&mut self.buffer[self.filled..]) {
+            Ok(0) => Event::Broken("the data node has closed the connection".into()),
+            Ok(count) => {
+                self.filled += count;
+                Event::Ready
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Event::Nothing
+            }
+            Err(error) => Event::Broken(error.to_string()),
+        };
+    }
+}
+
+impl Engine {
+    /// One turn: sleep until something arrives (or so long at most), hand it over, send what follows, wake whom it is for.
+    pub(super) fn read_turn(self: &Arc<Self>, reader: &mut Reader, longest: Micros) {
+        let mut state = self.lock();
+        if reader.version != state.sockets_version {
+            reader.update(&state);
+        }
+        let busy = if state.client.is_busy() { BUSY_SLEEP } else { LONGEST_SLEEP };
+        let timeout = state.sleep(self.now()).min(busy).min(longest);
+        state.reader_sleeps = true;
+        drop(state);
+        reader.poll(timeout);
+        let mut state = self.lock();
+        state.reader_sleeps = false;
+        state.client.on_time(self.now());
+        for socket in &mut reader.sockets {
+            state.take_event(socket);
+        }
+        let mut wakers = std::mem::take(&mut reader.wakers);
+        self.settle(state, &mut wakers);
+        reader.wakers = wakers;
+    }
+}
+
+impl State {
+    /// How long nothing is due.
+    pub(super) fn sleep(&self, now: Micros) -> Micros {
+        let due = self.client.next_deadline().map_or(LONGEST_SLEEP, |due| due - now);
+        let timers = self.timers.iter().map(|(until, _)| *until - now).min().unwrap_or(LONGEST_SLEEP);
+        due.min(timers)
+    }
+
+    fn take_event(&mut self, socket: &mut Socket) {
+        let event = std::mem::replace(&mut socket.event, Event::Nothing);
+        if matches!(event, Event::Nothing) || self.links[usize::from(socket.link.0)].opening != socket.opening
+        {
+            return;
+        }
+        if socket.filled > 0 {
+            let used = self.client.on_bytes(socket.link, &socket.buffer[..socket.filled]);
+            socket.buffer.copy_within(used..socket.filled, 0);
+            socket.filled -= used;
+        }
+        let link = &mut self.links[usize::from(socket.link.0)];
+        let broken = match event {
+            Event::Broken(why) => Some(why),
+            Event::Nothing | Event::Ready if link.unsent.is_empty() => None,
+            Event::Nothing | Event::Ready => match write(&socket.stream, &link.unsent[link.unsent_from..]) {
+                Ok(count) => {
+                    link.unsent_from += count;
+                    if link.unsent_from == link.unsent.len() {
+                        link.unsent = Vec::new();
+                        socket.wants_to_write = false;
+                        self.client.set_blocked(socket.link, false);
+                    }
+                    None
+                }
+                Err(error) => Some(error.to_string()),
+            },
+        };
+        if let Some(why) = broken {
+            self.client.on_broken(socket.link, why);
+        }
+    }
+}

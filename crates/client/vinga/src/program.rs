@@ -1,0 +1,182 @@
+//! Filters and updates as they travel.
+
+use crate::table::Table;
+use vinga_base::ColumnId;
+use vinga_client_core::value::{Misfit, StoreValue, Stored};
+use vinga_client_core::{Error, Result};
+use vinga_fragment::comparison::Comparison;
+use vinga_fragment::filter::tree::Expression;
+use vinga_fragment::filter::{Program, codec};
+use vinga_fragment::update_program::{Action, Instruction, write};
+use vinga_wire::ErrorCode;
+
+/// Encodes a filter for a table, and checks it as the data node will.
+pub(crate) fn encode_filter<R>(table: &Table<R>, filter: &Expression) -> Result<Vec<u8>> {
+    let bad = |error| Error::with_detail(ErrorCode::BadProgram, format!("{error}"));
+    Program::new(filter, table.core().layout()).map_err(bad)?;
+    let mut bytes = Vec::new();
+    codec::encode(filter, &[], &mut bytes).map_err(bad)?;
+    Ok(bytes)
+}
+
+/// What an update does to a row: sets columns, adds to them, and under which conditions.
+///
+/// It is run at the data node, on the row as it is then; conditions look at the row as it was before. So a counter needs no
+/// read before it, and a compare-and-set is a condition beside a change.
+///
+/// ```
+/// use vinga::Update;
+///
+/// let update = Update::new().add("visits", 1).set("last", "2026-11-21".parse::<vinga::value::Date>()?);
+/// let take = Update::new().when("owner", "=", "nobody")?.set("owner", "me");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Default)]
+pub struct Update {
+    steps: Vec<Step>,
+}
+
+struct Step {
+    column: String,
+    kind: StepKind,
+    value: Box<dyn StoreValue + Send + Sync>,
+}
+
+#[derive(Clone, Copy)]
+enum StepKind {
+    Check(Comparison),
+    Set,
+    Add,
+    Subtract,
+    And,
+    Or,
+    Xor,
+}
+
+impl Update {
+    /// An update that changes nothing yet.
+    pub fn new() -> Self {
+        Update::default()
+    }
+
+    fn step(mut self, column: &str, kind: StepKind, value: impl StoreValue + Send + Sync + 'static) -> Self {
+        self.steps.push(Step { column: column.into(), kind, value: Box::new(value) });
+        self
+    }
+
+    /// Gives a column a value; `None::<i64>` makes it NULL.
+    #[must_use]
+    pub fn set(self, column: &str, value: impl StoreValue + Send + Sync + 'static) -> Self {
+        self.step(column, StepKind::Set, value)
+    }
+
+    /// Adds to a number. NULL stays NULL; a sum that does not fit fails the operation.
+    #[must_use]
+    pub fn add(self, column: &str, value: impl StoreValue + Send + Sync + 'static) -> Self {
+        self.step(column, StepKind::Add, value)
+    }
+
+    /// Subtracts from a number, as [`Update::add`].
+    #[must_use]
+    pub fn subtract(self, column: &str, value: impl StoreValue + Send + Sync + 'static) -> Self {
+        self.step(column, StepKind::Subtract, value)
+    }
+
+    /// Keeps those bits of an integer that are set in `value`.
+    #[must_use]
+    pub fn bit_and(self, column: &str, value: impl StoreValue + Send + Sync + 'static) -> Self {
+        self.step(column, StepKind::And, value)
+    }
+
+    /// Sets bits of an integer.
+    #[must_use]
+    pub fn bit_or(self, column: &str, value: impl StoreValue + Send + Sync + 'static) -> Self {
+        self.step(column, StepKind::Or, value)
+    }
+
+    /// Inverts bits of an integer.
+    #[must_use]
+    pub fn bit_xor(self, column: &str, value: impl StoreValue + Send + Sync + 'static) -> Self {
+        self.step(column, StepKind::Xor, value)
+    }
+
+    /// Fails with `ConditionFailed` unless the column compares so with the value: `=`, `<>`, `<`, `<=`, `>`, `>=`. With
+    /// `=` or `<>`, `None::<i64>` asks for NULL or for a value.
+    ///
+    /// # Errors
+    /// `BadProgram` if there is no such comparison.
+    pub fn when(
+        self,
+        column: &str,
+        comparison: &str,
+        value: impl StoreValue + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let comparison = match comparison {
+            "=" => Comparison::Equal,
+            "<>" | "!=" => Comparison::NotEqual,
+            "<" => Comparison::Less,
+            "<=" => Comparison::LessOrEqual,
+            ">" => Comparison::Greater,
+            ">=" => Comparison::GreaterOrEqual,
+            other => {
+                let detail = format!("there is no comparison '{other}'; write =, <>, <, <=, > or >=");
+                return Err(Error::with_detail(ErrorCode::BadProgram, detail));
+            }
+        };
+        Ok(self.step(column, StepKind::Check(comparison), value))
+    }
+
+    /// Appends the program for a table.
+    ///
+    /// # Errors
+    /// `BadRow` or `BadProgram` with what is wrong.
+    pub fn encode<R>(&self, table: &Table<R>, out: &mut Vec<u8>) -> Result<()> {
+        let mut bytes = Vec::new();
+        let mut places = Vec::new();
+        for step in &self.steps {
+            let column = table.core().column(&step.column)?;
+            let column_type = table.definition().columns[usize::from(column.0)].column_type;
+            let begin = bytes.len();
+            let stored = step.value.store(column_type, &mut bytes).map_err(|misfit| bad(step, &misfit))?;
+            places.push((column, stored, begin..bytes.len()));
+        }
+        let mut instructions = Vec::new();
+        for (step, (column, stored, place)) in self.steps.iter().zip(places) {
+            instructions.push(step.instruction(column, stored, &bytes[place])?);
+        }
+        write(&mut instructions, table.core().layout(), out)
+            .map_err(|error| Error::with_detail(ErrorCode::BadProgram, format!("{error}")))
+    }
+}
+
+#[cold]
+fn bad(step: &Step, misfit: &Misfit) -> Error {
+    Error::with_detail(ErrorCode::BadProgram, format!("column '{}': {misfit}", step.column))
+}
+
+impl Step {
+    fn instruction<'a>(
+        &self,
+        column: ColumnId,
+        stored: Stored,
+        operand: &'a [u8],
+    ) -> Result<Instruction<'a>> {
+        let action = match (self.kind, stored) {
+            (StepKind::Check(comparison), Stored::Bytes) => Action::Check(comparison, operand),
+            (StepKind::Check(Comparison::Equal), Stored::Null) => Action::CheckNull,
+            (StepKind::Check(Comparison::NotEqual), Stored::Null) => Action::CheckNotNull,
+            (StepKind::Set, Stored::Bytes) => Action::Set(operand),
+            (StepKind::Set, Stored::Null) => Action::SetNull,
+            (StepKind::Add, Stored::Bytes) => Action::Add(operand),
+            (StepKind::Subtract, Stored::Bytes) => Action::Subtract(operand),
+            (StepKind::And, Stored::Bytes) => Action::BitAnd(operand),
+            (StepKind::Or, Stored::Bytes) => Action::BitOr(operand),
+            (StepKind::Xor, Stored::Bytes) => Action::BitXor(operand),
+            (_, Stored::Null) => {
+                let detail = format!("column '{}': only = and <> compare with NULL", self.column);
+                return Err(Error::with_detail(ErrorCode::BadProgram, detail));
+            }
+        };
+        Ok(Instruction { column, action })
+    }
+}

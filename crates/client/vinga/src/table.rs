@@ -1,0 +1,291 @@
+//! A table as a program holds it: what its rows are read into and which of their columns are read.
+
+use crate::engine::Handle;
+use crate::row::{ReadRow, Record, RowReader, RowWriter, WriteRow, selection_for};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use vinga_base::ColumnId;
+use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
+use vinga_client_core::value::{Key, StoreValue, Stored};
+use vinga_client_core::{Error, Result, RowBuilder, RowRef, ShapeId};
+use vinga_fragment::filter::tree::{Constant, Expression};
+use vinga_wire::ErrorCode;
+
+/// A table. `R` is what its rows are read into: [`Record`]s, or structs declared with [`crate::row!`].
+///
+/// Cheap to clone. It stays bound to the definition that it was made from: when the table is dropped or changed,
+/// operations fail with `StaleTable` or `NoSuchTable`, and it has to be looked up again.
+pub struct Table<R = Record> {
+    inner: Arc<Inner>,
+    row: PhantomData<fn() -> R>,
+}
+
+struct Inner {
+    handle: Arc<Handle>,
+    table: Arc<vinga_client_core::Table>,
+    columns: Option<Vec<ColumnId>>,
+    shape: ShapeId,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.handle.engine.look(|client| client.release_shape(self.shape));
+    }
+}
+
+impl<R> Clone for Table<R> {
+    fn clone(&self) -> Self {
+        Table { inner: Arc::clone(&self.inner), row: PhantomData }
+    }
+}
+
+impl<R> fmt::Debug for Table<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "table {} (id {}, version {})", self.name(), self.core().id(), self.core().version())
+    }
+}
+
+impl<R> Table<R> {
+    pub(crate) fn new(
+        handle: &Arc<Handle>,
+        table: Arc<vinga_client_core::Table>,
+        columns: Option<Vec<ColumnId>>,
+    ) -> Result<Self> {
+        let shape = handle.engine.look(|client| client.add_shape(&table, columns.as_deref(), &[]))?;
+        let inner = Arc::new(Inner { handle: Arc::clone(handle), table, columns, shape });
+        Ok(Table { inner, row: PhantomData })
+    }
+
+    /// `database.table`.
+    pub fn name(&self) -> &str {
+        self.inner.table.name()
+    }
+
+    /// What it was created as.
+    pub fn definition(&self) -> &TableDefinition {
+        self.inner.table.definition()
+    }
+
+    /// Its layout: how rows and keys look in bytes.
+    pub fn core(&self) -> &vinga_client_core::Table {
+        &self.inner.table
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.inner.handle
+    }
+
+    pub(crate) fn shape(&self) -> ShapeId {
+        self.inner.shape
+    }
+
+    pub(crate) fn columns(&self) -> Option<&[ColumnId]> {
+        self.inner.columns.as_deref()
+    }
+
+    /// The same table, of whose rows only these columns are read.
+    ///
+    /// # Errors
+    /// `BadRow` if there is no such column, `BadProgram` if one is named twice.
+    pub fn select(&self, columns: &[&str]) -> Result<Table<R>> {
+        let columns = check_columns(self.core(), columns)?;
+        Table::new(self.handle(), Arc::clone(&self.inner.table), Some(columns))
+    }
+
+    /// The same table with rows of another type; of its columns those that the type has are read.
+    ///
+    /// # Errors
+    /// `BadRow` if the type has a field that the table does not have as a column.
+    pub fn rows<S: ReadRow>(&self) -> Result<Table<S>> {
+        let columns = selection_for::<S>(self.core())?;
+        Table::new(self.handle(), Arc::clone(&self.inner.table), columns)
+    }
+
+    /// The value of a column in a filter.
+    ///
+    /// # Errors
+    /// `BadRow` if there is no such column.
+    pub fn column(&self, name: &str) -> Result<Expression> {
+        Ok(Expression::Column(self.core().column(name)?))
+    }
+
+    /// A constant to be compared with a column, as the column stores it: text is padded, a date packed.
+    ///
+    /// # Errors
+    /// `BadProgram` if there is no such column or the value does not fit.
+    pub fn constant<V: StoreValue + ?Sized>(&self, column: &str, value: &V) -> Result<Expression> {
+        let id = self.core().column(column)?;
+        let column_type = self.definition().columns[usize::from(id.0)].column_type;
+        let mut bytes = Vec::new();
+        let stored = value.store(column_type, &mut bytes).map_err(|misfit| {
+            Error::with_detail(ErrorCode::BadProgram, format!("column '{column}': {misfit}"))
+        })?;
+        Ok(Expression::Constant(match stored {
+            Stored::Null => Constant::Null,
+            Stored::Bytes => constant(column_type, &bytes),
+        }))
+    }
+
+    pub(crate) fn write_key<K: Key + ?Sized>(&self, key: &K, out: &mut Vec<u8>) -> Result<()> {
+        key.write(self.core(), out)
+    }
+
+    /// Appends the image of a row.
+    pub(crate) fn write_image<W: WriteRow + ?Sized>(
+        &self,
+        row: &W,
+        builder: &mut RowBuilder,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        row.write(&mut RowWriter::new(self.core(), builder))?;
+        builder.finish(self.core(), out)
+    }
+}
+
+impl<R: ReadRow> Table<R> {
+    /// Reads a row from the bytes that came for it.
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<R> {
+        R::read(&RowReader::new(RowRef::new(self.core(), self.columns(), bytes)?))
+    }
+}
+
+/// The columns of these names, each once.
+pub(crate) fn check_columns(table: &vinga_client_core::Table, names: &[&str]) -> Result<Vec<ColumnId>> {
+    let columns = table.columns(names)?;
+    for (at, column) in columns.iter().enumerate() {
+        if columns[..at].contains(column) {
+            let detail = format!("column '{}' is selected twice", names[at]);
+            return Err(Error::with_detail(ErrorCode::BadProgram, detail));
+        }
+    }
+    Ok(columns)
+}
+
+/// A stored value as a filter's constant.
+fn constant(column_type: ColumnType, bytes: &[u8]) -> Constant {
+    use vinga_base::schema::Kind;
+    use vinga_client_core::value::LoadValue;
+    let stored = "stored just before";
+    match column_type.kind() {
+        // As they are stored: a year is the number of years since 1900.
+        Kind::Unsigned(count) => {
+            let mut wide = [0; 8];
+            wide[..usize::from(count)].copy_from_slice(bytes);
+            Constant::Unsigned(u64::from_le_bytes(wide))
+        }
+        Kind::Signed(_) => Constant::Int(i64::load(column_type, Some(bytes)).expect(stored)),
+        Kind::Float | Kind::Double => Constant::Double(f64::load(column_type, Some(bytes)).expect(stored)),
+        Kind::Bytes(_) | Kind::VarBytes(_) => Constant::Bytes(bytes.to_vec()),
+    }
+}
+
+/// Builds a [`TableDefinition`].
+///
+/// ```
+/// use vinga::{ColumnType, NewTable};
+///
+/// let definition = NewTable::new("test.person")
+///     .column("id", ColumnType::Integer { bytes: 8, signed: false })
+///     .column("name", ColumnType::VarChar { bytes_max: 100 })
+///     .nullable_column("born", ColumnType::Date)
+///     .primary_key(&["id"]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct NewTable {
+    definition: TableDefinition,
+    primary_key: Vec<String>,
+}
+
+impl NewTable {
+    /// A table of this name, `database.table`, without columns.
+    pub fn new(name: impl Into<String>) -> Self {
+        NewTable {
+            definition: TableDefinition {
+                name: name.into(),
+                columns: Vec::new(),
+                primary_key: Vec::new(),
+                no_logging: false,
+                read_backup: false,
+            },
+            primary_key: Vec::new(),
+        }
+    }
+
+    fn add(mut self, name: &str, column_type: ColumnType, nullable: bool) -> Self {
+        self.definition.columns.push(ColumnDefinition { name: name.into(), column_type, nullable });
+        self
+    }
+
+    /// Adds a column that always has a value.
+    #[must_use]
+    pub fn column(self, name: &str, column_type: ColumnType) -> Self {
+        self.add(name, column_type, false)
+    }
+
+    /// Adds a column that may be NULL.
+    #[must_use]
+    pub fn nullable_column(self, name: &str, column_type: ColumnType) -> Self {
+        self.add(name, column_type, true)
+    }
+
+    /// Sets the primary key's columns, in the key's order.
+    #[must_use]
+    pub fn primary_key(mut self, columns: &[&str]) -> Self {
+        self.primary_key = columns.iter().map(|&name| name.into()).collect();
+        self
+    }
+
+    /// Its rows are neither logged nor checkpointed: after a restart of the cluster it is empty.
+    #[must_use]
+    pub fn no_logging(mut self) -> Self {
+        self.definition.no_logging = true;
+        self
+    }
+
+    /// Backups may answer committed reads.
+    #[must_use]
+    pub fn read_backup(mut self) -> Self {
+        self.definition.read_backup = true;
+        self
+    }
+
+    /// The definition, checked.
+    ///
+    /// # Errors
+    /// `BadTableDefinition` with what is wrong.
+    pub fn finish(self) -> Result<TableDefinition> {
+        let mut definition = self.definition;
+        let bad = |detail| Error::with_detail(ErrorCode::BadTableDefinition, detail);
+        for name in &self.primary_key {
+            let id = definition.column(name);
+            definition
+                .primary_key
+                .push(id.ok_or_else(|| bad(format!("the primary key names '{name}', which is no column")))?);
+        }
+        definition.check().map_err(bad)?;
+        Ok(definition)
+    }
+}
+
+/// What a table can be created from.
+pub trait IntoDefinition {
+    /// The definition, checked.
+    ///
+    /// # Errors
+    /// `BadTableDefinition` with what is wrong.
+    fn into_definition(self) -> Result<TableDefinition>;
+}
+
+impl IntoDefinition for NewTable {
+    fn into_definition(self) -> Result<TableDefinition> {
+        self.finish()
+    }
+}
+
+impl IntoDefinition for TableDefinition {
+    fn into_definition(self) -> Result<TableDefinition> {
+        self.check().map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
+        Ok(self)
+    }
+}

@@ -1,0 +1,324 @@
+//! Transactions.
+
+use crate::engine::Handle;
+use crate::pending::Pending;
+use crate::program::Update;
+use crate::row::{ReadRow, Record, WriteRow};
+use crate::scan::{Scan, ScanRequest};
+use crate::spare::{self, Scratch};
+use crate::table::Table;
+use std::sync::Arc;
+use vinga_base::{Epoch, OperationNumber};
+use vinga_client_core::value::Key;
+use vinga_client_core::{Error, OperationSpec, Result, Standing, Token, Train, TrainEnd};
+use vinga_wire::ErrorCode;
+use vinga_wire::operation::OperationKind;
+
+/// How a row is held that is read in a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lock {
+    /// Not at all: the committed row, or the transaction's own version of it.
+    None,
+    /// Nobody else can change it before the transaction ends.
+    Shared,
+    /// Nobody else can change or lock it before the transaction ends.
+    Exclusive,
+}
+
+impl Lock {
+    fn kind(self) -> OperationKind {
+        match self {
+            Lock::None => OperationKind::ReadCommitted,
+            Lock::Shared => OperationKind::ReadShared,
+            Lock::Exclusive => OperationKind::ReadExclusive,
+        }
+    }
+}
+
+/// Where a transaction can go back to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Savepoint(OperationNumber);
+
+/// A read that was defined; its row is there when it has been executed.
+pub struct Reading<R = Record> {
+    number: OperationNumber,
+    table: Table<R>,
+}
+
+/// An open transaction.
+///
+/// Operations are *defined* (nothing is sent) and then *executed* together in one round trip, by [`Transaction::execute`]
+/// or with the commit. Reads that give their row at once execute what was defined before. The first error rolls the whole
+/// transaction back, unless it is [lenient](Transaction::set_lenient).
+///
+/// A transaction that is dropped is rolled back. So is one of which a future is dropped while it waits, unless it was
+/// committing: what became of it then is not known.
+pub struct Transaction {
+    handle: Arc<Handle>,
+    token: Token,
+    /// `None` while it is under way, and for ever if its future was dropped.
+    train: Option<Train>,
+    is_executed: bool,
+    is_lenient: bool,
+    scratch: Scratch,
+}
+
+impl Transaction {
+    pub(crate) fn begin(handle: &Arc<Handle>) -> Result<Self> {
+        let token = handle.engine.look(vinga_client_core::Client::begin)?;
+        Ok(Transaction {
+            handle: Arc::clone(handle),
+            token,
+            train: Some(Train::default()),
+            is_executed: false,
+            is_lenient: false,
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// Whether errors of operations that are defined from now on are theirs alone: they are told by
+    /// [`Transaction::result`], and the transaction goes on.
+    pub fn set_lenient(&mut self, is_lenient: bool) {
+        self.is_lenient = is_lenient;
+    }
+
+    /// Defines: add a row; a row with its key must not exist.
+    ///
+    /// # Errors
+    /// `BadRow`.
+    pub fn insert<R>(&mut self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<OperationNumber> {
+        self.define_row(table, OperationKind::Insert, row)
+    }
+
+    /// Defines: add a row or replace it.
+    ///
+    /// # Errors
+    /// `BadRow`.
+    pub fn write<R>(&mut self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<OperationNumber> {
+        self.define_row(table, OperationKind::Write, row)
+    }
+
+    fn define_row<R>(
+        &mut self,
+        table: &Table<R>,
+        kind: OperationKind,
+        row: &(impl WriteRow + ?Sized),
+    ) -> Result<OperationNumber> {
+        self.scratch.key.clear();
+        self.scratch.body.clear();
+        table.write_image(row, &mut self.scratch.builder, &mut self.scratch.body)?;
+        self.define(table, kind)
+    }
+
+    /// Defines: update a row that must exist.
+    ///
+    /// # Errors
+    /// `BadKey`, `BadRow`, `BadProgram`.
+    pub fn update<R>(&mut self, table: &Table<R>, key: impl Key, update: &Update) -> Result<OperationNumber> {
+        self.write_key(table, key)?;
+        update.encode(table, &mut self.scratch.body)?;
+        self.define(table, OperationKind::Update)
+    }
+
+    /// Defines: remove a row that must exist.
+    ///
+    /// # Errors
+    /// `BadKey`.
+    pub fn delete<R>(&mut self, table: &Table<R>, key: impl Key) -> Result<OperationNumber> {
+        self.write_key(table, key)?;
+        self.define(table, OperationKind::Delete)
+    }
+
+    /// Defines: read a row. [`Transaction::row`] has it once it is executed.
+    ///
+    /// # Errors
+    /// `BadKey`.
+    pub fn define_read<R>(&mut self, table: &Table<R>, key: impl Key, lock: Lock) -> Result<Reading<R>> {
+        self.write_key(table, key)?;
+        let number = self.define(table, lock.kind())?;
+        Ok(Reading { number, table: table.clone() })
+    }
+
+    fn write_key<R>(&mut self, table: &Table<R>, key: impl Key) -> Result<()> {
+        self.scratch.key.clear();
+        self.scratch.body.clear();
+        table.write_key(&key, &mut self.scratch.key)
+    }
+
+    fn define<R>(&mut self, table: &Table<R>, kind: OperationKind) -> Result<OperationNumber> {
+        let is_lenient = self.is_lenient;
+        let train = open(&mut self.train, &mut self.is_executed)?;
+        let operation = OperationSpec {
+            columns: table.columns().filter(|_| kind.is_read()),
+            error_is_local: is_lenient,
+            ..OperationSpec::new(table.core(), kind, &self.scratch.key, &self.scratch.body)
+        };
+        train.push(&operation)
+    }
+
+    /// Reads a row, with what this transaction has changed; executes what was defined before.
+    ///
+    /// # Errors
+    /// Why it could not be read; the transaction is rolled back then.
+    pub async fn read<R: ReadRow>(&mut self, table: &Table<R>, key: impl Key) -> Result<Option<R>> {
+        let train = open(&mut self.train, &mut self.is_executed)?;
+        if !train.is_empty() || train.has_changes() {
+            return self.read_locked(table, key, Lock::None).await;
+        }
+        // Everything is answered: straight to the owner of the row.
+        let number = train.next_number();
+        let mut batch = spare::read_batch(table.shape());
+        batch.push_with(|out| table.write_key(&key, out))?;
+        let token = self.token;
+        let begun = self.handle.engine.submit(|client| client.read_within(token, number, batch));
+        let read = begun.map_err(|(error, _)| error)?;
+        let batch = Pending::new(&self.handle, read, crate::batch::take_read).await;
+        let row = batch.row(0).map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose();
+        spare::keep_read(batch);
+        row
+    }
+
+    /// Reads a row under a lock that is held to the end of the transaction; executes what was defined before.
+    ///
+    /// # Errors
+    /// As [`Transaction::read`].
+    pub async fn read_locked<R: ReadRow>(
+        &mut self,
+        table: &Table<R>,
+        key: impl Key,
+        lock: Lock,
+    ) -> Result<Option<R>> {
+        let reading = self.define_read(table, key, lock)?;
+        self.execute().await?;
+        self.row(&reading)
+    }
+
+    /// Sends what was defined; the transaction stays open.
+    ///
+    /// # Errors
+    /// The first operation's that failed; the transaction is rolled back then.
+    pub async fn execute(&mut self) -> Result<()> {
+        self.send(TrainEnd::Open).await.map(|_| ())
+    }
+
+    async fn send(&mut self, end: TrainEnd) -> Result<Standing> {
+        open(&mut self.train, &mut self.is_executed)?;
+        let train = self.train.take().expect("opened just now");
+        let token = self.token;
+        self.handle.engine.submit(|client| client.send(token, train, end));
+        let train = Pending::new(&self.handle, token, take_train).await;
+        let standing = train.standing();
+        self.train = Some(train);
+        self.is_executed = true;
+        standing
+    }
+
+    /// The row of a read that has been executed, as long as nothing was defined after it; `None` if there is none.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn row<R: ReadRow>(&self, reading: &Reading<R>) -> Result<Option<R>> {
+        row_of(self.train.as_ref(), reading)
+    }
+
+    /// How an operation ended that was executed, as long as nothing was defined after it.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub fn result(&self, operation: OperationNumber) -> Result<()> {
+        let train = self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?;
+        train.result(operation).map(|_| ()).map_err(Error::new)
+    }
+
+    /// Remembers this place.
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint(self.train.as_ref().map_or(OperationNumber(u32::MAX), Train::next_number))
+    }
+
+    /// Defines: undo all operations that were defined since a savepoint. Locks stay.
+    ///
+    /// # Errors
+    /// If the transaction is over.
+    pub fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        open(&mut self.train, &mut self.is_executed)?.roll_back_to(savepoint.0);
+        Ok(())
+    }
+
+    /// Scans with what this transaction has changed up to now; executes what was defined before.
+    ///
+    /// # Errors
+    /// As [`Transaction::execute`] and [`ScanRequest::rows`].
+    pub async fn scan<R>(&mut self, request: ScanRequest<R>) -> Result<Scan<R>> {
+        self.execute().await?;
+        let number = open(&mut self.train, &mut self.is_executed)?.next_number();
+        request.start(Some((self.token, number)))
+    }
+
+    /// Executes what was defined and commits. When this returns, the changes are in the memory of all replicas.
+    ///
+    /// # Errors
+    /// Why the transaction was rolled back; or, of class `Unknown`, that it can't be said whether it was.
+    pub async fn commit(mut self) -> Result<Committed> {
+        match self.send(TrainEnd::Commit).await? {
+            Standing::Committed(epoch) => Ok(Committed { epoch, train: self.train.take() }),
+            Standing::Open | Standing::RolledBack => Err(Error::new(ErrorCode::InternalError)),
+        }
+    }
+
+    /// Rolls back.
+    ///
+    /// # Errors
+    /// If it was over already in another way.
+    pub async fn roll_back(mut self) -> Result<()> {
+        self.send(TrainEnd::RollBack).await.map(|_| ())
+    }
+}
+
+/// The train to define operations in; results of an executed one are dropped.
+fn open<'a>(train: &'a mut Option<Train>, is_executed: &mut bool) -> Result<&'a mut Train> {
+    let train = train.as_mut().ok_or_else(|| {
+        Error::with_detail(ErrorCode::TransactionAborted, "a future of it was dropped while it waited")
+    })?;
+    if std::mem::take(is_executed) {
+        train.clear();
+    }
+    Ok(train)
+}
+
+fn row_of<R: ReadRow>(train: Option<&Train>, reading: &Reading<R>) -> Result<Option<R>> {
+    let train = train.ok_or(ErrorCode::TransactionAborted)?;
+    let bytes =
+        train.result(reading.number).map_err(|code| Error::new(code).at_operation(Some(reading.number)))?;
+    bytes.map(|bytes| reading.table.read(bytes)).transpose()
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.handle.engine.cancel(self.token);
+    }
+}
+
+fn take_train(client: &mut vinga_client_core::Client, token: Token) -> Option<Train> {
+    client.take_train(token)
+}
+
+/// A committed transaction.
+pub struct Committed {
+    epoch: Epoch,
+    train: Option<Train>,
+}
+
+impl Committed {
+    /// The group of transactions that it becomes durable with; 0 if it did nothing.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The row of a read that was executed with the commit.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn row<R: ReadRow>(&self, reading: &Reading<R>) -> Result<Option<R>> {
+        row_of(self.train.as_ref(), reading)
+    }
+}

@@ -1,0 +1,80 @@
+//! Where a thread runs: on which CPUs, and with which share of them.
+
+use rustix::process::{getpriority_process, setpriority_process};
+use rustix::thread::{CpuSet, gettid, sched_setaffinity};
+
+/// The highest thread priority of a configuration.
+pub const PRIORITY_MAX: u8 = 10;
+
+/// Binds the calling thread to `cpus`; to none in particular if the list is empty. Says what did not work: the thread
+/// then runs where it may, which is slower but right.
+pub fn bind(cpus: &[u16]) -> Result<(), String> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if usize::from(cpu) >= CpuSet::MAX_CPU {
+            return Err(format!(
+                "CPU {cpu} can't be named to the operating system: {} is the last",
+                CpuSet::MAX_CPU - 1
+            ));
+        }
+        set.set(usize::from(cpu));
+    }
+    sched_setaffinity(None, &set).map_err(|why| {
+        format!(
+            "binding to CPUs {cpus:?} was refused ({why}): they may be outside of what this process may use"
+        )
+    })
+}
+
+/// Gives the calling thread a priority from 0 to [`PRIORITY_MAX`], 5 being that of any other thread: 10 is a nice
+/// value of -20, 0 one of 19. Says what did not work.
+pub fn set_priority(priority: u8) -> Result<(), String> {
+    let nice = nice_of(priority);
+    setpriority_process(Some(gettid()), nice).map_err(|why| {
+        let now = getpriority_process(Some(gettid())).unwrap_or(0);
+        format!(
+            "thread priority {priority} (nice {nice}) was refused ({why}): it needs the capability CAP_SYS_NICE or a \
+             higher limit RLIMIT_NICE; the thread keeps nice {now}"
+        )
+    })
+}
+
+fn nice_of(priority: u8) -> i32 {
+    let above = 5 - i32::from(priority.min(PRIORITY_MAX));
+    (above * 4).min(19)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::thread::{sched_getaffinity, sched_getcpu};
+
+    #[test]
+    fn priorities_span_the_nice_values() {
+        assert_eq!([0, 4, 5, 6, 10, 200].map(nice_of), [19, 4, 0, -4, -20, -20]);
+        std::thread::spawn(|| {
+            set_priority(2).unwrap();
+            assert_eq!(getpriority_process(Some(gettid())).unwrap(), 12);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_is_bound_or_told_why_not() {
+        std::thread::spawn(|| {
+            let allowed = sched_getaffinity(None).unwrap();
+            let cpu = (0..CpuSet::MAX_CPU).rfind(|&cpu| allowed.is_set(cpu)).unwrap();
+            bind(&[cpu as u16]).unwrap();
+            assert_eq!(sched_getcpu(), cpu);
+            assert!(bind(&[]).is_ok());
+            assert!(bind(&[1023]).unwrap_err().contains("1023"));
+            assert!(bind(&[60000]).unwrap_err().contains("60000"));
+        })
+        .join()
+        .unwrap();
+    }
+}

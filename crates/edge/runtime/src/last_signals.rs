@@ -1,0 +1,333 @@
+//! What each thread of the process handled last, asked of it from outside: by the watchdog of a thread that is stuck,
+//! and by whoever writes a crash report.
+//!
+//! A thread's trace ring is its own and not made to be read by others while it runs. So nobody does: the asker sends
+//! the thread a signal of the operating system (`SIGUSR2`), and the handler, which runs on that thread in between two
+//! instructions of it, copies the newest entries to where the asker finds them. A thread that is stuck in a loop
+//! answers; one that is stuck in the kernel does not, and the asker gives up after [`ANSWER_MILLIS_MAX`].
+//!
+//! Everything here may be used inside a handler for a fatal signal: it neither allocates nor locks.
+
+use crate::statistics::ThreadStatistics;
+use std::cell::{Cell, UnsafeCell};
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Once};
+use vinga_kernel::Tick;
+use vinga_kernel::trace_ring::{TRACE_BYTES, TraceEntry, TraceRing};
+
+/// Threads of a process that can be asked, at most. Further ones are left out of reports.
+const THREADS_MAX: usize = 128;
+
+/// Signals of a thread that are told.
+const SIGNALS_MAX: usize = 100;
+
+/// How long a thread is given to answer.
+const ANSWER_MILLIS_MAX: u32 = 200;
+
+const ASK: i32 = libc::SIGUSR2;
+
+/// Bytes of the stack on which handlers of fatal signals run: enough to print a back-trace.
+const HANDLER_STACK_BYTES: usize = 256 * 1024;
+
+struct Record {
+    in_use: AtomicBool,
+    /// The thread's id in the operating system; 0 while the record is not complete.
+    thread: AtomicI32,
+    statistics: AtomicPtr<ThreadStatistics>,
+    trace: AtomicPtr<TraceRing>,
+    /// Taken by one asker at a time.
+    being_asked: AtomicBool,
+    asked: AtomicU32,
+    answered: AtomicU32,
+    answer: UnsafeCell<Answer>,
+}
+
+struct Answer {
+    count: usize,
+    signals: [TraceEntry; SIGNALS_MAX],
+}
+
+// SAFETY: all fields are atomics but `answer`, which its thread writes between `asked` and `answered` and the one
+// asker reads after `answered`.
+unsafe impl Sync for Record {}
+
+impl Record {
+    const FREE: Record = Record {
+        in_use: AtomicBool::new(false),
+        thread: AtomicI32::new(0),
+        statistics: AtomicPtr::new(ptr::null_mut()),
+        trace: AtomicPtr::new(ptr::null_mut()),
+        being_asked: AtomicBool::new(false),
+        asked: AtomicU32::new(0),
+        answered: AtomicU32::new(0),
+        answer: UnsafeCell::new(Answer {
+            count: 0,
+            signals: [TraceEntry { tick: Tick(0), length: 0, bytes: [0; TRACE_BYTES] }; SIGNALS_MAX],
+        }),
+    };
+
+    /// For the thread itself, in its handler or elsewhere: copies its newest signals.
+    fn answer(&self) {
+        let asked = self.asked.load(Ordering::Acquire);
+        let trace = self.trace.load(Ordering::Acquire);
+        // SAFETY: the asker waits until `answered` is set, and no other handler of this thread runs meanwhile.
+        let answer = unsafe { &mut *self.answer.get() };
+        answer.count = 0;
+        if !trace.is_null() {
+            // SAFETY: `Registered::set_trace` was promised a ring that stays while it is set. It belongs to this very
+            // thread, which stands still between two instructions: at worst one entry is half written, which is
+            // plain bytes too.
+            let trace = unsafe { &*trace };
+            let all = trace.iter().count();
+            for (place, signal) in
+                answer.signals.iter_mut().zip(trace.iter().skip(all.saturating_sub(SIGNALS_MAX)))
+            {
+                *place = *signal;
+                answer.count += 1;
+            }
+        }
+        self.answered.store(asked, Ordering::Release);
+    }
+}
+
+static RECORDS: [Record; THREADS_MAX] = [Record::FREE; THREADS_MAX];
+
+thread_local! {
+    static OWN: Cell<*const Record> = const { Cell::new(ptr::null()) };
+}
+
+/// The calling thread can be asked, and has a stack for handlers of fatal signals, while this lives.
+pub(crate) struct Registered {
+    record: Option<&'static Record>,
+    /// Keeps what `record.statistics` points to.
+    statistics: Arc<ThreadStatistics>,
+    _handler_stack: HandlerStack,
+}
+
+impl Registered {
+    pub fn new(statistics: Arc<ThreadStatistics>) -> Self {
+        static HANDLER: Once = Once::new();
+        HANDLER.call_once(|| {
+            let handler: extern "C" fn(i32) = on_asked;
+            set_handler(ASK, handler as *const () as usize, libc::SA_RESTART);
+        });
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        statistics.thread_id.set(thread as u64);
+        let free = |record: &&Record| !record.in_use.swap(true, Ordering::AcqRel);
+        let record = RECORDS.iter().find(free);
+        if let Some(record) = record {
+            record.statistics.store(Arc::as_ptr(&statistics).cast_mut(), Ordering::Release);
+            record.thread.store(thread, Ordering::Release);
+            OWN.set(record);
+        }
+        Registered { record, statistics, _handler_stack: HandlerStack::new() }
+    }
+
+    /// The thread's statistics.
+    pub fn statistics(&self) -> &Arc<ThreadStatistics> {
+        &self.statistics
+    }
+
+    /// Says where the thread notes its signals.
+    ///
+    /// # Safety
+    /// The ring must stay where it is until `clear_trace`, and only the calling thread may change it.
+    pub unsafe fn set_trace(&self, trace: *const TraceRing) {
+        if let Some(record) = self.record {
+            record.trace.store(trace.cast_mut(), Ordering::Release);
+        }
+    }
+
+    pub fn clear_trace(&self) {
+        if let Some(record) = self.record {
+            record.trace.store(ptr::null_mut(), Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(record) = self.record {
+            self.clear_trace();
+            record.thread.store(0, Ordering::Release);
+            OWN.set(ptr::null());
+            // Whoever is asking still reads name and figures: let it finish, and keep others away.
+            while record.being_asked.swap(true, Ordering::AcqRel) {
+                std::thread::yield_now();
+            }
+            record.statistics.store(ptr::null_mut(), Ordering::Release);
+            record.being_asked.store(false, Ordering::Release);
+            record.in_use.store(false, Ordering::Release);
+        }
+    }
+}
+
+extern "C" fn on_asked(_: i32) {
+    // SAFETY: `errno` is this thread's own; it is put back so that what was interrupted does not notice.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: the pointer is null or points to a static record.
+    if let Some(record) = unsafe { OWN.get().as_ref() } {
+        record.answer();
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Writes what every thread is doing and has handled last.
+pub(crate) fn tell_all(out: &mut dyn fmt::Write) -> fmt::Result {
+    for record in &RECORDS {
+        let statistics = record.statistics.load(Ordering::Acquire);
+        if !statistics.is_null() {
+            tell(record, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes what the thread with these statistics is doing and has handled last.
+pub(crate) fn tell_one(statistics: &Arc<ThreadStatistics>, out: &mut dyn fmt::Write) -> fmt::Result {
+    let wanted = Arc::as_ptr(statistics).cast_mut();
+    match RECORDS.iter().find(|record| record.statistics.load(Ordering::Acquire) == wanted) {
+        Some(record) => tell(record, out),
+        None => writeln!(out, "thread {} is not known any more", statistics.name),
+    }
+}
+
+fn tell(record: &Record, out: &mut dyn fmt::Write) -> fmt::Result {
+    if record.being_asked.swap(true, Ordering::AcqRel) {
+        return writeln!(out, "a thread is being asked by somebody else");
+    }
+    let result = tell_asked(record, out);
+    record.being_asked.store(false, Ordering::Release);
+    result
+}
+
+fn tell_asked(record: &Record, out: &mut dyn fmt::Write) -> fmt::Result {
+    let (thread, statistics) =
+        (record.thread.load(Ordering::Acquire), record.statistics.load(Ordering::Acquire));
+    if thread == 0 || statistics.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the thread keeps its statistics until nobody asks any more.
+    let statistics = unsafe { &*statistics };
+    let (name, phase, turns) = (&statistics.name, statistics.phase().describe(), statistics.turns.get());
+    write!(out, "thread {name} (id {thread}) is {phase}, turn {turns}")?;
+    if !ask(record, thread) {
+        return writeln!(out, "; it did not answer within {ANSWER_MILLIS_MAX} ms");
+    }
+    // SAFETY: it has answered and will not be asked again before `being_asked` is free.
+    let answer = unsafe { &*record.answer.get() };
+    writeln!(out, "; its last {} signals, oldest first:", answer.count)?;
+    for signal in &answer.signals[..answer.count] {
+        writeln!(out, "  {signal}")?;
+    }
+    Ok(())
+}
+
+fn ask(record: &Record, thread: i32) -> bool {
+    let asked = record.asked.load(Ordering::Relaxed).wrapping_add(1);
+    record.asked.store(asked, Ordering::Release);
+    if ptr::eq(OWN.get(), record) {
+        record.answer();
+        return true;
+    }
+    // SAFETY: sending a signal to a thread of this process touches no memory; its handler is installed.
+    if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, ASK) } != 0 {
+        return false;
+    }
+    for _ in 0..ANSWER_MILLIS_MAX {
+        if record.answered.load(Ordering::Acquire) == asked {
+            return true;
+        }
+        // SAFETY: sleeping touches no memory, also in a handler.
+        unsafe { libc::usleep(1000) };
+    }
+    false
+}
+
+/// Sets what the process does about a signal. `handler` is one of libc's constants or a function that may run at any
+/// moment, of one argument, or of three with `SA_SIGINFO`.
+pub(crate) fn set_handler(signal: i32, handler: usize, flags: i32) {
+    // SAFETY: an all-zero `sigaction` is valid; the callers of this function give handlers that keep to what is
+    // allowed in one.
+    let result = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        libc::sigaction(signal, &raw const action, ptr::null_mut())
+    };
+    assert!(result == 0, "signal {signal} can be handled");
+}
+
+/// A stack of its own for handlers of the calling thread: the ordinary one may be what has overflowed.
+struct HandlerStack {
+    bytes: Box<[u8]>,
+}
+
+impl HandlerStack {
+    fn new() -> Self {
+        let mut bytes = vec![0; HANDLER_STACK_BYTES].into_boxed_slice();
+        let stack = libc::stack_t { ss_sp: bytes.as_mut_ptr().cast(), ss_flags: 0, ss_size: bytes.len() };
+        // SAFETY: the memory is ours until `drop` takes the stack away again, on the same thread.
+        unsafe { libc::sigaltstack(&raw const stack, ptr::null_mut()) };
+        HandlerStack { bytes }
+    }
+}
+
+impl Drop for HandlerStack {
+    fn drop(&mut self) {
+        let none =
+            libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: self.bytes.len() };
+        // SAFETY: after this no handler uses the memory.
+        unsafe { libc::sigaltstack(&raw const none, ptr::null_mut()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use vinga_base::NodeId;
+    use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber};
+
+    #[test]
+    fn a_thread_in_a_loop_tells_its_last_signals() {
+        static GO_ON: AtomicBool = AtomicBool::new(true);
+        let statistics = ThreadStatistics::new("looping");
+        let (ready, is_ready) = mpsc::channel();
+        let thread = std::thread::spawn({
+            let statistics = statistics.clone();
+            move || {
+                let registered = Registered::new(statistics);
+                let mut trace = TraceRing::default();
+                let me = Address::new(NodeId(1), BlockNumber::Coordinator, 0);
+                for number in 0..1500 {
+                    let mut bytes = Vec::new();
+                    FrameWriter::begin(&mut bytes, SignalNumber::EpochOrder, 0, me, me, number);
+                    trace.record(Tick(5), &Frame::first(&bytes).unwrap().unwrap());
+                }
+                // SAFETY: the ring outlives the registration's use of it, which ends below.
+                unsafe { registered.set_trace(&raw const trace) };
+                ready.send(()).unwrap();
+                while GO_ON.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                registered.clear_trace();
+            }
+        });
+        is_ready.recv().unwrap();
+        let mut text = String::new();
+        tell_one(&statistics, &mut text).unwrap();
+        assert!(text.contains("thread looping"), "{text}");
+        assert!(text.contains("its last 100 signals"), "{text}");
+        assert_eq!(text.lines().count(), 101);
+        assert!(text.lines().nth(1).unwrap().ends_with("EpochOrder (20 bytes, trace 1400)"), "{text}");
+        GO_ON.store(false, Ordering::Relaxed);
+        thread.join().unwrap();
+        let mut text = String::new();
+        tell_one(&statistics, &mut text).unwrap();
+        assert!(text.contains("not known any more"), "{text}");
+    }
+}

@@ -1,0 +1,436 @@
+//! The thread that accepts connections ("socket server") and admits API nodes.
+//!
+//! A *guest* is a connection that is not admitted yet. It must send a whole greeting (`HelloRequest`) within
+//! [`Limits::greeting`]; then Membership is asked by signal (`ApiConnectRequest`, which goes to the thread that hosts
+//! it like mail), and when that has confirmed, the socket is handed to the thread that serves connections of this
+//! index, whose first frame is the `HelloConfirm`. From then on this thread has nothing to do with it.
+//!
+//! Everything that a stranger can cause has a bound. There are at most [`Limits::greetings_max`] guests, and never so
+//! many that file descriptors run out. When all places are taken, the guest that has been silent for longest makes
+//! room; if none has been silent for [`SILENCE_MIN`], the newcomer is refused. Whoever is refused is told why
+//! (`HelloRefuse`) before the connection is closed, and the log gets a line, some of them a second.
+
+use crate::greeting::{self, Expected, GREETING_BYTES_MAX, NotAdmitted};
+use crate::log::RateLimit;
+use crate::poller::{Interest, Poller};
+use crate::settings::NodeSettings;
+use crate::switchboard::{Adoption, Mail, Switchboard};
+use log::Level;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vinga_base::{Incarnation, NodeId};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
+use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
+use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
+
+/// How long a guest must have been silent to make room for another.
+const SILENCE_MIN: Duration = Duration::from_millis(50);
+
+/// How long a guest that was refused may take to hear it.
+const LEAVING_MAX: Duration = Duration::from_secs(1);
+
+/// How often guests are looked at that have not been heard.
+const GUESTS_CHECK: Duration = Duration::from_millis(100);
+
+/// Connections accepted in one go, before guests are heard again.
+const ACCEPTS_MAX: usize = 64;
+
+/// File descriptors that are left to everything but guests: connections, files, the process's own.
+const DESCRIPTORS_KEPT: u64 = 4096;
+
+/// How long accepting pauses when the system has no descriptor left.
+const EXHAUSTION_PAUSE: Duration = Duration::from_millis(50);
+
+/// Bits of a guest's name that are its place.
+const PLACE_BITS: u32 = 16;
+
+const LINES_PER_SECOND: u32 = 10;
+const WHO: &str = "listener";
+
+/// In the place of a guest's place: the socket that is listened on.
+const SOCKET: u64 = u64::MAX - 1;
+
+/// What the listener may find in its mailbox.
+pub(crate) enum ListenerMail {
+    /// Membership has admitted a guest.
+    Confirm(ApiConnectConfirm),
+    /// Membership has not.
+    Refuse(ApiConnectRefuse),
+    /// The node stops.
+    Stop,
+}
+
+/// See the head of this file.
+pub(crate) struct Listener {
+    socket: TcpListener,
+    poller: Poller,
+    switchboard: Arc<Switchboard>,
+    settings: Arc<NodeSettings>,
+    socket_threads: Vec<u16>,
+    /// By place; a guest's place is part of the name by which Membership knows it.
+    guests: Vec<Option<Guest>>,
+    greeted: u64,
+    /// Given up for a moment when no other descriptor is left, so that a newcomer can be refused.
+    spare: Option<File>,
+    lines: RateLimit,
+}
+
+struct Guest {
+    stream: TcpStream,
+    peer: SocketAddr,
+    since: Instant,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Its greeting is not complete.
+    Greeting { bytes: Vec<u8> },
+    /// Membership has been asked about it, under this name.
+    Asked { name: u64, hello: HelloRequest, early: Vec<u8> },
+    /// It has been refused and may read that.
+    Leaving,
+}
+
+impl Listener {
+    /// A listener that accepts on `socket`.
+    ///
+    /// # Errors
+    /// The system has no file descriptor left.
+    pub fn new(
+        socket: TcpListener,
+        switchboard: Arc<Switchboard>,
+        settings: Arc<NodeSettings>,
+        descriptors: Option<u64>,
+    ) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let poller = Poller::new(switchboard.listener.doorbell.alarm())?;
+        poller.add(&socket, SOCKET, Interest::Accept)?;
+        let guests_max = settings.limits.greetings_max.min(guests_affordable(descriptors));
+        Ok(Listener {
+            socket,
+            poller,
+            switchboard,
+            socket_threads: settings.socket_threads(),
+            settings,
+            guests: (0..guests_max).map(|_| None).collect(),
+            greeted: 0,
+            spare: open_spare(),
+            lines: RateLimit::new(LINES_PER_SECOND),
+        })
+    }
+
+    /// Accepts and admits until the node stops.
+    pub fn run(mut self) {
+        let mut ready = Vec::new();
+        loop {
+            self.wait(&mut ready);
+            for token in ready.drain(..) {
+                match token {
+                    SOCKET => self.accept(),
+                    place => self.hear(place as usize),
+                }
+            }
+            self.switchboard.listener.doorbell.take();
+            for mail in self.switchboard.listener.collect() {
+                match mail {
+                    ListenerMail::Confirm(confirm) => self.on_confirm(confirm),
+                    ListenerMail::Refuse(refuse) => self.on_refuse(refuse),
+                    ListenerMail::Stop => return self.stop(),
+                }
+            }
+            self.expire(Instant::now());
+        }
+    }
+
+    fn wait(&mut self, ready: &mut Vec<u64>) {
+        let doorbell = &self.switchboard.listener.doorbell;
+        let timeout = match (doorbell.begin_sleep(), self.guests.iter().any(Option::is_some)) {
+            (false, _) => Duration::ZERO,
+            (true, true) => GUESTS_CHECK,
+            (true, false) => Duration::from_secs(1),
+        };
+        self.poller.wait(timeout.as_nanos() as u64, |one| ready.push(one.token));
+        doorbell.end_sleep();
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS_MAX {
+            match self.socket.accept() {
+                Ok((stream, peer)) => self.welcome(stream, peer),
+                Err(why) if why.kind() == ErrorKind::WouldBlock => return,
+                Err(why) if is_exhausted(&why) => return self.refuse_with_spare(&why),
+                // The guest has gone while it waited, or the network has a problem that is not ours.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// No descriptor is left for a newcomer: uses the spare one to tell it so.
+    fn refuse_with_spare(&mut self, why: &io::Error) {
+        self.lines.write(Level::Error, WHO, format_args!("no connection can be accepted: {why}"));
+        self.spare = None;
+        if let Ok((stream, peer)) = self.socket.accept() {
+            self.turn_away(
+                stream,
+                peer,
+                "no file descriptor is left: raise the limit of the process (ulimit -n)",
+            );
+        }
+        self.spare = open_spare();
+        std::thread::sleep(EXHAUSTION_PAUSE);
+    }
+
+    fn welcome(&mut self, stream: TcpStream, peer: SocketAddr) {
+        let now = Instant::now();
+        let Some(place) = self.find_place(now) else {
+            return self.turn_away(stream, peer, "too many connections are being opened");
+        };
+        let prepared = stream
+            .set_nonblocking(true)
+            .and_then(|()| stream.set_nodelay(true))
+            .and_then(|()| self.poller.add(&stream, place as u64, Interest::Read));
+        match prepared {
+            Ok(()) => {
+                let stage = Stage::Greeting { bytes: Vec::new() };
+                self.guests[place] = Some(Guest { stream, peer, since: now, stage });
+            }
+            Err(why) => self.lines.write(Level::Warn, WHO, format_args!("{peer}: {why}")),
+        }
+    }
+
+    /// A free place, or one that another guest has to leave.
+    fn find_place(&mut self, now: Instant) -> Option<usize> {
+        if let Some(free) = self.guests.iter().position(Option::is_none) {
+            return Some(free);
+        }
+        let candidates = self.guests.iter().enumerate().filter_map(|(place, guest)| {
+            let guest = guest.as_ref()?;
+            let age = now.duration_since(guest.since);
+            match guest.stage {
+                Stage::Leaving => Some((age + LEAVING_MAX, place)),
+                Stage::Greeting { .. } if age >= SILENCE_MIN => Some((age, place)),
+                Stage::Greeting { .. } | Stage::Asked { .. } => None,
+            }
+        });
+        let (_, place) = candidates.max()?;
+        let guest = self.guests[place].take().expect("a candidate is there");
+        if let Stage::Greeting { .. } = guest.stage {
+            self.turn_away(guest.stream, guest.peer, "it was silent while others wanted to be admitted");
+        }
+        Some(place)
+    }
+
+    /// Refuses a connection that has no place.
+    fn turn_away(&mut self, stream: TcpStream, peer: SocketAddr, detail: &str) {
+        // With unread bytes the connection would be reset, and the answer lost.
+        let _ = stream.set_nonblocking(true);
+        let _ = (&stream).read(&mut [0; GREETING_BYTES_MAX]);
+        self.send_refusal(&stream, peer, &NotAdmitted::new(ErrorCode::Overloaded, detail));
+    }
+
+    /// Refuses a guest, which keeps its place until it has heard it.
+    fn refuse(&mut self, place: usize, stream: TcpStream, peer: SocketAddr, why: &NotAdmitted) {
+        self.send_refusal(&stream, peer, why);
+        self.guests[place] = Some(Guest { stream, peer, since: Instant::now(), stage: Stage::Leaving });
+    }
+
+    fn send_refusal(&mut self, stream: &TcpStream, peer: SocketAddr, why: &NotAdmitted) {
+        self.lines.write(
+            Level::Warn,
+            WHO,
+            format_args!("{peer} is not admitted: {} {}", why.code, why.detail),
+        );
+        let mut writer = stream;
+        // It fits an empty socket buffer; whoever does not take it is closed without it.
+        let _ = writer.write(&greeting::refuse_frame(self.driver(), why));
+        let _ = stream.shutdown(Shutdown::Write);
+    }
+
+    /// Something has come from a guest.
+    fn hear(&mut self, place: usize) {
+        let Some(mut guest) = self.guests[place].take() else { return };
+        match guest.stage {
+            Stage::Asked { .. } => self.guests[place] = Some(guest),
+            Stage::Leaving => {
+                let mut rest = Vec::new();
+                if matches!(read_some(&guest.stream, &mut rest), Ok(Reading::Open)) {
+                    self.guests[place] = Some(guest);
+                }
+            }
+            Stage::Greeting { ref mut bytes } => {
+                let Ok(reading) = read_some(&guest.stream, bytes) else { return };
+                let expected = Expected {
+                    cluster: &self.settings.cluster,
+                    connections: self.socket_threads.len() as u16,
+                };
+                match greeting::read(bytes, &expected) {
+                    Ok(Some((hello, length))) => {
+                        let early = bytes.split_off(length);
+                        self.ask(place, guest, hello, early);
+                    }
+                    Ok(None) => match reading {
+                        Reading::Open => self.guests[place] = Some(guest),
+                        Reading::Ended => {}
+                    },
+                    Err(why) => self.refuse(place, guest.stream, guest.peer, &why),
+                }
+            }
+        }
+    }
+
+    /// Asks Membership whether a guest may come in.
+    fn ask(&mut self, place: usize, guest: Guest, hello: HelloRequest, early: Vec<u8>) {
+        self.greeted += 1;
+        let name = self.greeted << PLACE_BITS | place as u64;
+        let request = ApiConnectRequest {
+            waiting: name,
+            node: hello.node,
+            incarnation: hello.incarnation,
+            connection: hello.connection,
+            ticket: hello.ticket,
+        };
+        let membership = Address::new(self.settings.node, BlockNumber::Membership, 0);
+        let mut frame = Vec::new();
+        cold::write(
+            &mut FrameWriter::begin(
+                &mut frame,
+                SignalNumber::ApiConnectRequest,
+                0,
+                membership,
+                self.driver(),
+                0,
+            ),
+            &request,
+        );
+        // From here on it is not heard until another thread does.
+        self.poller.remove(&guest.stream);
+        self.guests[place] = Some(Guest { stage: Stage::Asked { name, hello, early }, ..guest });
+        self.switchboard.threads[usize::from(self.switchboard.main_thread)].post(Mail::Frames(frame));
+    }
+
+    /// The guest about which Membership was asked under this name. It is there: nothing else makes it leave.
+    fn take_asked(&mut self, waiting: u64) -> (usize, Guest, HelloRequest, Vec<u8>) {
+        let place = (waiting & ((1 << PLACE_BITS) - 1)) as usize;
+        let guest = self.guests.get_mut(place).and_then(Option::take);
+        match guest {
+            Some(Guest { stream, peer, since, stage: Stage::Asked { name, hello, early } })
+                if name == waiting =>
+            {
+                (place, Guest { stream, peer, since, stage: Stage::Leaving }, hello, early)
+            }
+            _ => panic!("Membership answers about a guest of which it was not asked"),
+        }
+    }
+
+    fn on_confirm(&mut self, confirm: ApiConnectConfirm) {
+        let (place, guest, hello, early) = self.take_asked(confirm.waiting);
+        let welcome = HelloConfirm {
+            version: PROTOCOL_VERSION,
+            node: self.settings.node.0,
+            incarnation: self.settings.incarnation.0,
+            cluster_incarnation: self.settings.cluster_incarnation,
+            api: confirm.api,
+            ticket: confirm.ticket,
+            topology: confirm.topology,
+        };
+        let adoption = Adoption {
+            stream: guest.stream,
+            peer: guest.peer,
+            api: NodeId(confirm.api),
+            welcome: greeting::confirm_frame(self.driver(), &welcome),
+            early,
+        };
+        let thread = self.socket_threads[usize::from(hello.connection)];
+        let handed_over = match hello.ticket {
+            0 => self.switchboard.open(adoption, Incarnation(hello.incarnation), confirm.ticket, thread),
+            ticket => self.switchboard.join(adoption, ticket, thread),
+        };
+        match handed_over {
+            Ok(()) => {
+                let (api, peer, index) = (confirm.api, guest.peer, hello.connection);
+                self.lines.write(
+                    Level::Info,
+                    WHO,
+                    format_args!("API node {api} ({peer}): connection {index}"),
+                );
+            }
+            Err((adoption, code)) => {
+                let why = NotAdmitted::new(code, "its connections have changed meanwhile");
+                self.refuse(place, adoption.stream, adoption.peer, &why);
+            }
+        }
+    }
+
+    fn on_refuse(&mut self, refuse: ApiConnectRefuse) {
+        let (place, guest, ..) = self.take_asked(refuse.waiting);
+        let code = ErrorCode::from_number(refuse.code).unwrap_or(ErrorCode::InternalError);
+        self.refuse(place, guest.stream, guest.peer, &NotAdmitted::new(code, refuse.detail));
+    }
+
+    /// Sends those away who have taken too long.
+    fn expire(&mut self, now: Instant) {
+        for place in 0..self.guests.len() {
+            let Some(guest) = &self.guests[place] else { continue };
+            let age = now.duration_since(guest.since);
+            match guest.stage {
+                Stage::Greeting { .. } if age >= self.settings.limits.greeting => {
+                    let guest = self.guests[place].take().expect("it was just looked at");
+                    let why = NotAdmitted::new(ErrorCode::HandshakeTimeout, "");
+                    self.refuse(place, guest.stream, guest.peer, &why);
+                }
+                Stage::Leaving if age >= LEAVING_MAX => self.guests[place] = None,
+                Stage::Greeting { .. } | Stage::Leaving | Stage::Asked { .. } => {}
+            }
+        }
+    }
+
+    fn stop(mut self) {
+        for guest in mem::take(&mut self.guests).into_iter().flatten() {
+            if !matches!(guest.stage, Stage::Leaving) {
+                self.send_refusal(&guest.stream, guest.peer, &NotAdmitted::new(ErrorCode::NodeStopping, ""));
+            }
+        }
+    }
+
+    fn driver(&self) -> Address {
+        self.switchboard.driver(self.switchboard.main_thread)
+    }
+}
+
+/// Whether more may come from a guest.
+enum Reading {
+    Open,
+    Ended,
+}
+
+/// Appends what has come, until nothing is left or it is more than any greeting.
+fn read_some(mut stream: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<Reading> {
+    let mut buffer = [0; GREETING_BYTES_MAX];
+    while bytes.len() <= GREETING_BYTES_MAX {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(Reading::Ended),
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(why) if why.kind() == ErrorKind::WouldBlock => break,
+            Err(why) if why.kind() == ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(Reading::Open)
+}
+
+/// How many guests the limit on file descriptors leaves room for.
+fn guests_affordable(descriptors: Option<u64>) -> usize {
+    descriptors.map_or(usize::MAX, |limit| limit.saturating_sub(DESCRIPTORS_KEPT).max(limit / 8) as usize)
+}
+
+fn is_exhausted(why: &io::Error) -> bool {
+    matches!(why.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+fn open_spare() -> Option<File> {
+    File::open("/dev/null").ok()
+}

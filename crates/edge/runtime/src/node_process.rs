@@ -1,0 +1,238 @@
+//! A node: its threads, from start to stop.
+//!
+//! The start makes the threads that run turns, each with its own blocks, waits until all have started, begins to listen
+//! and to watch, and says that the node is ready. The stop is orderly: no new connections, everything that was begun
+//! and can still leave leaves, the connections are told and closed, the threads end.
+
+use crate::affinity;
+use crate::clock::Clock;
+use crate::last_signals::Registered;
+use crate::listener::{Listener, ListenerMail};
+use crate::memory::raise_to_hard_limit;
+use crate::realtime::Realtime;
+use crate::settings::{NodeSettings, ThreadPlan};
+use crate::statistics::ThreadStatistics;
+use crate::switchboard::{Mail, Switchboard};
+use crate::termination::Termination;
+use crate::watchdog;
+use crate::worker::{Worker, WorkerParts};
+use rustix::process::Resource;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
+use vinga_kernel::{Executor, Host, Outbox, Routes};
+use vinga_wire::BlockNumber;
+
+/// Connections that the system keeps for us until they are accepted.
+const BACKLOG: i32 = 4096;
+
+const WHO: &str = "node";
+
+/// The figures of all threads that run turns, by index.
+pub type Statistics = Arc<[Arc<ThreadStatistics>]>;
+
+/// A running node. See the head of this file.
+pub struct NodeProcess {
+    address: SocketAddr,
+    switchboard: Arc<Switchboard>,
+    threads: Vec<JoinHandle<()>>,
+    listener: JoinHandle<()>,
+    /// Dropping it ends the watchdog.
+    watched: Sender<()>,
+    watchdog: JoinHandle<()>,
+}
+
+/// Runs a node until the process is asked to stop (`SIGTERM`, `SIGINT`). `ready` is called when it accepts connections.
+/// To be called by a process's `main` before it has started threads.
+///
+/// # Errors
+/// As [`NodeProcess::start`].
+pub fn run<H, F>(settings: NodeSettings, make_host: F, ready: impl FnOnce(&NodeProcess)) -> Result<(), String>
+where
+    H: Host + Send + 'static,
+    F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
+{
+    let termination = Termination::prepare().map_err(|why| format!("signals can't be waited for: {why}"))?;
+    let node = NodeProcess::start(settings, make_host)?;
+    ready(&node);
+    let signal = termination.wait();
+    log::info!(target: WHO, "the node is asked to stop by {signal}");
+    node.stop();
+    Ok(())
+}
+
+impl NodeProcess {
+    /// Starts a node. `make_host` makes the blocks of the thread with an index, on that thread; it is given the
+    /// figures of all threads, for the blocks that tell them.
+    ///
+    /// # Errors
+    /// The address is taken or not ours, or the system has no threads or descriptors left; the text says which. The
+    /// process should end then: threads that had started are left.
+    pub fn start<H, F>(settings: NodeSettings, make_host: F) -> Result<Self, String>
+    where
+        H: Host + Send + 'static,
+        F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
+    {
+        let settings = Arc::new(settings);
+        check(&settings);
+        let descriptors = raise_to_hard_limit(Resource::Nofile);
+        let socket = TcpListener::bind(settings.listen)
+            .and_then(|socket| {
+                rustix::net::listen(&socket, BACKLOG)?;
+                Ok(socket)
+            })
+            .map_err(|why| format!("can't listen on {}: {why}", settings.listen))?;
+        let address = socket.local_addr().map_err(|why| why.to_string())?;
+        let statistics: Statistics =
+            settings.threads.iter().map(|plan| ThreadStatistics::new(&plan.name)).collect();
+        let main_thread = main_thread(&settings);
+        let switchboard = Switchboard::new(settings.node, main_thread, statistics.clone());
+        let switchboard = Arc::new(switchboard.map_err(out_of("descriptors"))?);
+
+        let make_host = Arc::new(make_host);
+        let clock = Clock::new();
+        let (started, have_started) = mpsc::channel();
+        let mut threads = Vec::new();
+        for index in 0..settings.threads.len() as u16 {
+            let (settings, switchboard) = (settings.clone(), switchboard.clone());
+            let (make_host, started) = (make_host.clone(), started.clone());
+            let thread = spawn(&settings.threads[usize::from(index)].name.clone(), move || {
+                run_worker(index, &settings, switchboard, &*make_host, clock, started);
+            })?;
+            threads.push(thread);
+        }
+        drop(started);
+        for _ in &threads {
+            let result = have_started.recv().map_err(|_| "a thread ended while it started".to_string())?;
+            result.map_err(out_of("descriptors"))?;
+        }
+
+        let listener = Listener::new(socket, switchboard.clone(), settings.clone(), descriptors);
+        let listener = listener.map_err(out_of("descriptors"))?;
+        let listener = spawn("listener", move || {
+            let _registered = Registered::new(ThreadStatistics::new("listener"));
+            listener.run();
+        })?;
+        let (watched, stopped) = mpsc::channel();
+        let watchdog = spawn("watchdog", {
+            let interval = settings.limits.watchdog;
+            move || {
+                let _registered = Registered::new(ThreadStatistics::new("watchdog"));
+                watchdog::run(&statistics, interval, &stopped);
+            }
+        })?;
+        log::info!(target: WHO, "data node {} is ready on {address}, {} threads", settings.node, threads.len());
+        Ok(NodeProcess { address, switchboard, threads, listener, watched, watchdog })
+    }
+
+    /// Where the node listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The figures of the threads that run turns.
+    pub fn statistics(&self) -> &Statistics {
+        &self.switchboard.statistics
+    }
+
+    /// Stops the node and waits until it has stopped.
+    pub fn stop(self) {
+        log::info!(target: WHO, "the node stops");
+        self.switchboard.listener.post(ListenerMail::Stop);
+        join(self.listener);
+        for desk in &self.switchboard.threads {
+            desk.post(Mail::Stop);
+        }
+        self.threads.into_iter().for_each(join);
+        drop(self.watched);
+        join(self.watchdog);
+        log::info!(target: WHO, "the node has stopped");
+    }
+}
+
+fn run_worker<H: Host>(
+    index: u16,
+    settings: &NodeSettings,
+    switchboard: Arc<Switchboard>,
+    make_host: &impl Fn(u16, &Statistics) -> H,
+    clock: Clock,
+    started: Sender<io::Result<()>>,
+) {
+    let plan = settings.threads[usize::from(index)].clone();
+    let registered = Registered::new(switchboard.statistics[usize::from(index)].clone());
+    let realtime = apply(&plan, clock);
+    let host = make_host(index, &switchboard.statistics);
+    let outbox =
+        Outbox::new(routes(settings, index), settings.threads.len() as u16, settings.limits.congestion_bytes);
+    let seed = settings.seed.wrapping_add(u64::from(index));
+    let executor = Executor::new(settings.node, host, outbox, seed, Clock::tick(clock.nanos()));
+    let limits = settings.limits.clone();
+    let parts = WorkerParts { index, plan, executor, switchboard, limits, registered, realtime, clock };
+    match Worker::new(parts) {
+        Ok(worker) => {
+            // If nobody waits for it, another thread could not start, and the process ends.
+            let _ = started.send(Ok(()));
+            drop(started);
+            worker.run();
+        }
+        Err(why) => {
+            let _ = started.send(Err(why));
+        }
+    }
+}
+
+/// Makes the calling thread run as its plan says, as far as the system lets it.
+fn apply(plan: &ThreadPlan, clock: Clock) -> Realtime {
+    let (realtime, refusal) = match plan.realtime {
+        true => Realtime::begin(clock.nanos()),
+        false => (Realtime::never(), None),
+    };
+    let bound = affinity::bind(&plan.cpus);
+    let weighed = plan.priority.map_or(Ok(()), affinity::set_priority);
+    for warning in [refusal, bound.err(), weighed.err()].into_iter().flatten() {
+        log::warn!(target: &plan.name, "{warning}");
+    }
+    realtime
+}
+
+fn routes(settings: &NodeSettings, own: u16) -> Routes {
+    let mut routes = Routes::new(settings.node, own);
+    for &(block, thread) in &settings.instances {
+        routes.add_instance(block, thread);
+    }
+    routes
+}
+
+fn main_thread(settings: &NodeSettings) -> u16 {
+    let membership = settings.instances.iter().find(|(block, _)| *block == BlockNumber::Membership);
+    membership.expect("a node has a Membership").1
+}
+
+/// Settings are made by us, from a configuration that was checked.
+fn check(settings: &NodeSettings) {
+    let threads = settings.threads.len();
+    assert!((1..=usize::from(THREADS_MAX)).contains(&threads), "{threads} threads can't run a node");
+    assert!(!settings.socket_threads().is_empty(), "a thread must own sockets");
+    let is_thread = |&(_, thread): &(BlockNumber, u16)| usize::from(thread) < threads;
+    assert!(settings.instances.iter().all(is_thread), "block instances sit on threads that there are");
+}
+
+/// Threads of a node, at most: the largest table of the configuration has 72.
+const THREADS_MAX: u16 = 128;
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, String> {
+    thread::Builder::new().name(name.to_string()).spawn(body).map_err(out_of("threads"))
+}
+
+fn out_of(what: &str) -> impl Fn(io::Error) -> String {
+    let what = what.to_string();
+    move |why| format!("the system has no {what} left: {why}")
+}
+
+fn join(thread: JoinHandle<()>) {
+    if let Err(why) = thread.join() {
+        std::panic::resume_unwind(why);
+    }
+}

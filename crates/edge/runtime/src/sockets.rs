@@ -1,0 +1,237 @@
+//! The connections that a thread serves, and how it waits for them.
+
+use crate::connection::{Broken, Connection, READ_BYTES};
+use crate::lane_progress::LANE_BYTES;
+use crate::log::RateLimit;
+use crate::parker::Alarm;
+use crate::poller::{Interest, Poller, Ready};
+use crate::settings::Limits;
+use crate::statistics::ThreadStatistics;
+use crate::switchboard::{Adoption, Switchboard};
+use log::Level;
+use std::io;
+use vinga_base::NodeId;
+use vinga_kernel::{Executor, Host, LaneId, Outbox};
+use vinga_wire::handshake::Refusal;
+use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
+
+/// Lines a second about connections that break.
+const LINES_PER_SECOND: u32 = 10;
+
+const NODE_IDS: usize = 256;
+
+/// Who speaks in the log.
+const WHO: &str = "sockets";
+
+/// The connections of one thread. See the head of this file.
+pub(crate) struct Sockets {
+    poller: Poller,
+    buffer: Box<[u8]>,
+    threads: u16,
+    connections: Vec<Connection>,
+    /// Place in `connections` by node id.
+    places: [Option<u16>; NODE_IDS],
+    /// The lane of each API node that has ever been connected here. Lanes are never given back, so they are kept.
+    lanes: [Option<LaneId>; NODE_IDS],
+    /// API nodes whose connection may have something to do.
+    queue: Vec<NodeId>,
+    lines: RateLimit,
+}
+
+impl Sockets {
+    /// Without any connection yet, for a thread of a node with so many threads.
+    pub fn new(alarm: &Alarm, threads: u16) -> io::Result<Self> {
+        Ok(Sockets {
+            poller: Poller::new(alarm)?,
+            buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            threads,
+            connections: Vec::new(),
+            places: [None; NODE_IDS],
+            lanes: [None; NODE_IDS],
+            queue: Vec::with_capacity(NODE_IDS),
+            lines: RateLimit::new(LINES_PER_SECOND),
+        })
+    }
+
+    /// Whether there is no connection.
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// Waits until a socket or the alarm has something to report, at most so long; says whether one had.
+    pub fn wait(&mut self, nanos_max: u64, statistics: &ThreadStatistics) -> bool {
+        statistics.waits.add(1);
+        let Sockets { poller, connections, places, queue, .. } = self;
+        poller.wait(nanos_max, |Ready { token, is_readable, is_ending, is_writable }| {
+            // A connection that was closed since is not there any more.
+            let Some(place) = places[token as usize] else { return };
+            let connection = &mut connections[usize::from(place)];
+            connection.note_events(is_readable, is_ending, is_writable);
+            if connection.has_input() && !connection.is_queued {
+                connection.is_queued = true;
+                queue.push(connection.api);
+            }
+        })
+    }
+
+    /// Begins to serve a connection and to send by it what is for its API node.
+    pub fn adopt<H: Host>(
+        &mut self,
+        adoption: Adoption,
+        executor: &mut Executor<H>,
+        switchboard: &Switchboard,
+        nanos: u64,
+    ) {
+        let Adoption { stream, peer, api, welcome, early } = adoption;
+        let id = usize::from(api.0);
+        assert!(self.places[id].is_none(), "an API node has one connection to a thread");
+        let outbox = executor.outbox();
+        let lane = *self.lanes[id].get_or_insert_with(|| outbox.open_lane(LANE_BYTES));
+        outbox.lane_mut(lane).extend_from_slice(&welcome);
+        outbox.routes.set_node(api, Some(lane));
+        let added = self.poller.add(&stream, u64::from(api.0), Interest::ReadWrite);
+        let mut connection = Connection::new(stream, peer, api, lane, &early, nanos);
+        connection.is_queued = true;
+        self.places[id] = Some(self.connections.len() as u16);
+        self.connections.push(connection);
+        self.queue.push(api);
+        if let Err(why) = added {
+            self.give_up(self.connections.len() - 1, Broken::Failed(why), switchboard);
+        }
+    }
+
+    /// Handles what the connections have to offer: one read of each. Says whether there is more.
+    pub fn serve<H: Host>(
+        &mut self,
+        executor: &mut Executor<H>,
+        switchboard: &Switchboard,
+        limits: &Limits,
+        statistics: &ThreadStatistics,
+    ) -> bool {
+        let (mut more, mut at) = (false, 0);
+        while at < self.queue.len() {
+            let place = self.places[usize::from(self.queue[at].0)].map(usize::from);
+            if let Some(place) = place {
+                let connection = &mut self.connections[place];
+                let is_held_back = connection.is_held_back(executor.outbox(), self.threads, limits);
+                if connection.has_input() && !is_held_back {
+                    let served =
+                        connection.serve(executor, &mut self.buffer, self.threads, limits, statistics);
+                    if let Err(why) = served {
+                        self.give_up(place, why, switchboard);
+                    }
+                }
+                let connection = &mut self.connections[place];
+                if connection.has_input() {
+                    more |= !connection.is_held_back(executor.outbox(), self.threads, limits);
+                    at += 1;
+                    continue;
+                }
+                connection.is_queued = false;
+            }
+            self.queue.swap_remove(at);
+        }
+        more
+    }
+
+    /// Writes what waits; says how many bytes are left.
+    pub fn flush(
+        &mut self,
+        outbox: &mut Outbox,
+        switchboard: &Switchboard,
+        limits: &Limits,
+        statistics: &ThreadStatistics,
+    ) -> usize {
+        let mut left = 0;
+        for place in 0..self.connections.len() {
+            let connection = &mut self.connections[place];
+            let flushed = connection.flush(outbox, limits, statistics);
+            left += connection.bytes_waiting(outbox);
+            if let Err(why) = flushed {
+                self.give_up(place, why, switchboard);
+            }
+        }
+        left
+    }
+
+    /// Gives up connections whose other side takes nothing; to be called about once a second.
+    pub fn check_readers(&mut self, outbox: &Outbox, switchboard: &Switchboard, limits: &Limits, nanos: u64) {
+        for place in 0..self.connections.len() {
+            if let Err(why) = self.connections[place].check_reader(outbox, limits, nanos) {
+                self.give_up(place, why, switchboard);
+            }
+        }
+    }
+
+    /// Has all connections of the API node closed for a rule that it broke.
+    pub fn refuse(&mut self, api: NodeId, code: ErrorCode, signal: u16, switchboard: &Switchboard) {
+        match self.places[usize::from(api.0)] {
+            Some(place) => self.give_up(usize::from(place), Broken::Rule(code, signal), switchboard),
+            None => {
+                if switchboard.close(api, Some(code)) {
+                    let text = format_args!("API node {api}: it is disconnected: {code}");
+                    self.lines.write(Level::Warn, WHO, text);
+                }
+            }
+        }
+    }
+
+    fn give_up(&mut self, place: usize, why: Broken, switchboard: &Switchboard) {
+        let connection = &mut self.connections[place];
+        if std::mem::replace(&mut connection.is_broken, true) {
+            return;
+        }
+        let (api, peer) = (connection.api, connection.peer);
+        let reason = match &why {
+            Broken::Ended | Broken::Failed(_) => None,
+            Broken::Rule(code, _) => Some(*code),
+        };
+        if switchboard.close(api, reason) {
+            let (level, text) = match why {
+                Broken::Ended => (Level::Info, "it has disconnected".to_string()),
+                Broken::Failed(why) => (Level::Warn, format!("its connection broke: {why}")),
+                Broken::Rule(code, 0) => (Level::Warn, format!("it is disconnected: {code}")),
+                Broken::Rule(code, signal) => {
+                    (Level::Warn, format!("it is disconnected for its signal {signal}: {code}"))
+                }
+            };
+            self.lines.write(level, WHO, format_args!("API node {api} ({peer}): {text}"));
+        }
+    }
+
+    /// Closes the connection to an API node, if there is one, telling it why; says whether there was one.
+    pub fn close(
+        &mut self,
+        api: NodeId,
+        reason: Option<ErrorCode>,
+        outbox: &mut Outbox,
+        statistics: &ThreadStatistics,
+    ) -> bool {
+        let Some(place) = self.places[usize::from(api.0)].take() else { return false };
+        let connection = self.connections.swap_remove(usize::from(place));
+        if let Some(moved) = self.connections.get(usize::from(place)) {
+            self.places[usize::from(moved.api.0)] = Some(place);
+        }
+        if let Some(code) = reason {
+            let own = outbox.routes.own_thread();
+            let driver = Address::new(outbox.routes.own_node(), BlockNumber::Driver, own);
+            let receiver = Address::new(api, BlockNumber::Api, 0);
+            let lane = outbox.lane_mut(connection.lane);
+            let mut writer = FrameWriter::begin(lane, SignalNumber::HelloRefuse, 0, receiver, driver, 0);
+            let detail = code.sentence().into();
+            cold::write(&mut writer, &Refusal { request: 0, code: code as u16, detail });
+        }
+        connection.close(outbox, statistics);
+        true
+    }
+
+    /// The API nodes that are connected here.
+    pub fn api_nodes(&self) -> Vec<NodeId> {
+        self.connections.iter().map(|connection| connection.api).collect()
+    }
+
+    /// Number of connections.
+    pub fn len(&self) -> usize {
+        self.connections.len()
+    }
+}

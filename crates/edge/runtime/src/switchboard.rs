@@ -1,0 +1,152 @@
+//! What the threads of a node share: doorbells, mailboxes, and who is connected.
+//!
+//! Frames between threads go by rings ([`crate::rings`]). What is rare and no frame goes by mailboxes: a list behind a
+//! lock for each thread, emptied at the beginning of a turn, before the rings are. So a thread that finds a frame in a
+//! ring has read all mail that was posted before the frame was sent.
+
+use crate::api_nodes::ApiNodes;
+use crate::listener::ListenerMail;
+use crate::parker::{Doorbell, MAIL};
+use crate::ring::Consumer;
+use crate::statistics::ThreadStatistics;
+use std::io;
+use std::mem;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use vinga_base::{Incarnation, NodeId};
+use vinga_wire::{Address, BlockNumber, ErrorCode};
+
+/// What a thread may find in its mailbox.
+pub(crate) enum Mail {
+    /// Another thread has made the ring from it to this one.
+    Ring { from: u16, consumer: Consumer },
+    /// Frames for blocks of the node, from a thread that runs no turns.
+    Frames(Vec<u8>),
+    /// Serve this connection.
+    Adopt(Box<Adoption>),
+    /// From now on an API node is reached through that thread.
+    Route { api: NodeId, thread: u16 },
+    /// Close the connection to an API node, if there is one, and forget the way to it. What to tell it, if anything.
+    Close { api: NodeId, reason: Option<ErrorCode> },
+    /// The node stops: say farewell to all connections and end.
+    Stop,
+}
+
+/// A connection that was admitted.
+pub(crate) struct Adoption {
+    pub stream: TcpStream,
+    pub peer: SocketAddr,
+    pub api: NodeId,
+    /// The first frame to send: `HelloConfirm`.
+    pub welcome: Vec<u8>,
+    /// What was read behind the greeting.
+    pub early: Vec<u8>,
+}
+
+/// See the head of this file.
+pub(crate) struct Switchboard {
+    pub node: NodeId,
+    pub threads: Vec<Desk<Mail>>,
+    pub listener: Desk<ListenerMail>,
+    /// The thread that hosts Membership.
+    pub main_thread: u16,
+    /// By thread.
+    pub statistics: Arc<[Arc<ThreadStatistics>]>,
+    api_nodes: Mutex<ApiNodes>,
+}
+
+/// A thread's doorbell and mailbox.
+pub(crate) struct Desk<M> {
+    pub doorbell: Doorbell,
+    mail: Mutex<Vec<M>>,
+}
+
+impl<M> Desk<M> {
+    pub fn new() -> io::Result<Self> {
+        Ok(Desk { doorbell: Doorbell::new()?, mail: Mutex::new(Vec::new()) })
+    }
+
+    pub fn post(&self, mail: M) {
+        lock(&self.mail).push(mail);
+        self.doorbell.ring(MAIL);
+    }
+
+    /// For the owner: all that has come.
+    pub fn collect(&self) -> Vec<M> {
+        mem::take(&mut *lock(&self.mail))
+    }
+}
+
+impl Switchboard {
+    pub fn new(node: NodeId, main_thread: u16, statistics: Arc<[Arc<ThreadStatistics>]>) -> io::Result<Self> {
+        Ok(Switchboard {
+            node,
+            threads: statistics.iter().map(|_| Desk::new()).collect::<io::Result<_>>()?,
+            listener: Desk::new()?,
+            main_thread,
+            api_nodes: Mutex::new(ApiNodes::new(statistics.len() as u16)),
+            statistics,
+        })
+    }
+
+    /// The address of a thread's driver.
+    pub fn driver(&self, thread: u16) -> Address {
+        Address::new(self.node, BlockNumber::Driver, thread)
+    }
+
+    /// Hands the first connection of an API node to the thread that shall serve it, and tells the other threads the
+    /// way there.
+    pub fn open(
+        &self,
+        adoption: Adoption,
+        incarnation: Incarnation,
+        ticket: u64,
+        thread: u16,
+    ) -> Result<(), (Adoption, ErrorCode)> {
+        let mut nodes = lock(&self.api_nodes);
+        let api = adoption.api;
+        if let Err(code) = nodes.open(api, incarnation, ticket, thread) {
+            return Err((adoption, code));
+        }
+        // Whoever answers a request of this connection must know the way: so the others first.
+        for (other, desk) in (0..).zip(&self.threads) {
+            if other != thread {
+                desk.post(Mail::Route { api, thread });
+            }
+        }
+        self.threads[usize::from(thread)].post(Mail::Adopt(Box::new(adoption)));
+        Ok(())
+    }
+
+    /// Hands a further connection of an API node to the thread that shall serve it.
+    pub fn join(&self, adoption: Adoption, ticket: u64, thread: u16) -> Result<(), (Adoption, ErrorCode)> {
+        let mut nodes = lock(&self.api_nodes);
+        if let Err(code) = nodes.join(adoption.api, ticket, thread) {
+            return Err((adoption, code));
+        }
+        self.threads[usize::from(thread)].post(Mail::Adopt(Box::new(adoption)));
+        Ok(())
+    }
+
+    /// Has all connections of an API node closed; false if that is under way already.
+    pub fn close(&self, api: NodeId, reason: Option<ErrorCode>) -> bool {
+        let mut nodes = lock(&self.api_nodes);
+        let begins = nodes.begin_closing(api);
+        if begins {
+            for desk in &self.threads {
+                desk.post(Mail::Close { api, reason });
+            }
+        }
+        begins
+    }
+
+    /// See [`ApiNodes::note_step`].
+    pub fn note_closing_step(&self, api: NodeId) -> Option<Incarnation> {
+        lock(&self.api_nodes).note_step(api)
+    }
+}
+
+/// A holder that panicked stops the node, so what it left behind is never used.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,362 @@
+//! The turn of a thread: what the edge does around an executor.
+//!
+//! A turn is: take what sockets have reported, the mail and the rings; hand all of it to the executor; run timers and
+//! a slice of long work; do what blocks have ordered of the driver; send what stands in the lanes, by one write for
+//! each connection, and wake the threads that got something. Then, if there is nothing left to do, spin for a while
+//! if the plan says so, and sleep until something comes, until a timer is due, or for a second: the clock is read
+//! twice a turn, the system's own figures once a second.
+//!
+//! *The way to an API node.* An API node has one connection to each thread that serves sockets, or fewer. A thread
+//! that has one sends by it. All others send to the thread of its first connection, which passes frames on that are
+//! not for itself. A thread that gets a connection of its own later sends by that from then on, and nothing orders
+//! that with what is still on its way through the other: an API node opens its connections before its first request.
+
+use crate::clock::Clock;
+use crate::lane_progress::LANE_BYTES;
+use crate::last_signals::Registered;
+use crate::listener::ListenerMail;
+use crate::parker::MAIL;
+use crate::realtime::Realtime;
+use crate::rings::Rings;
+use crate::settings::{Limits, ThreadPlan};
+use crate::slice_pacer::SlicePacer;
+use crate::sockets::Sockets;
+use crate::spinning::Spinning;
+use crate::statistics::{Phase, ThreadStatistics};
+use crate::switchboard::{Desk, Mail, Switchboard};
+use std::io;
+use std::mem;
+use std::sync::Arc;
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::{Executor, Host, LaneId, Origin};
+use vinga_wire::frame::Frames;
+use vinga_wire::membership::{ApiNodeBody, CloseConnectionOrder};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
+
+/// How long a thread sleeps at most, and how often it takes stock.
+const STOCK_NANOS: u64 = 1_000_000_000;
+
+/// How long nothing may have come from other threads before a thread of a stopping node ends.
+const QUIET_NANOS: u64 = 20_000_000;
+
+/// A thread that runs turns. See the head of this file.
+pub(crate) struct Worker<H> {
+    index: u16,
+    executor: Box<Executor<H>>,
+    switchboard: Arc<Switchboard>,
+    limits: Limits,
+    registered: Registered,
+    statistics: Arc<ThreadStatistics>,
+    clock: Clock,
+    sockets: Sockets,
+    rings: Rings,
+    spinning: Spinning,
+    pacer: SlicePacer,
+    realtime: Realtime,
+    /// What stands in the driver's lane while it is handled.
+    orders: Vec<u8>,
+    stock_due: u64,
+    /// Slices of long work wait for the next turn.
+    has_long_work: bool,
+    /// The node stops, since then.
+    stops_since: Option<u64>,
+}
+
+/// What a worker is made of.
+pub(crate) struct WorkerParts<H> {
+    pub index: u16,
+    pub plan: ThreadPlan,
+    pub executor: Executor<H>,
+    pub switchboard: Arc<Switchboard>,
+    pub limits: Limits,
+    pub registered: Registered,
+    pub realtime: Realtime,
+    pub clock: Clock,
+}
+
+impl<H: Host> Worker<H> {
+    /// A worker that has no connection yet.
+    ///
+    /// # Errors
+    /// The system has no file descriptor left.
+    pub fn new(parts: WorkerParts<H>) -> io::Result<Self> {
+        let WorkerParts { index, plan, mut executor, switchboard, limits, registered, realtime, clock } =
+            parts;
+        let threads = switchboard.threads.len() as u16;
+        executor.outbox().lane_mut(LaneId::LOCAL).reserve(LANE_BYTES);
+        Ok(Worker {
+            index,
+            executor: Box::new(executor),
+            sockets: Sockets::new(switchboard.threads[usize::from(index)].doorbell.alarm(), threads)?,
+            rings: Rings::new(index, threads),
+            spinning: Spinning::new(plan.spin_micros),
+            pacer: SlicePacer::default(),
+            realtime,
+            orders: Vec::new(),
+            stock_due: 0,
+            has_long_work: false,
+            stops_since: None,
+            statistics: registered.statistics().clone(),
+            switchboard,
+            limits,
+            registered,
+            clock,
+        })
+    }
+
+    /// Runs turns until the node stops.
+    pub fn run(mut self) {
+        // SAFETY: the executor is boxed, so its trace stays in its place until the call of `clear_trace` below, and
+        // only this thread changes it.
+        unsafe { self.registered.set_trace(self.executor.trace()) };
+        let mut has_more = true;
+        let mut ended = self.clock.nanos();
+        while !self.has_ended(has_more, ended) {
+            let begun = if has_more { self.look(ended) } else { self.rest(ended) };
+            has_more = self.turn(begun);
+            ended = self.clock.nanos();
+            self.statistics.busy_nanos.add(ended - begun);
+            if ended >= self.stock_due {
+                self.take_stock(ended);
+            }
+        }
+        for api in self.sockets.api_nodes() {
+            self.disconnect(api, Some(ErrorCode::NodeStopping));
+        }
+        self.statistics.enter(Phase::Absent);
+        self.registered.clear_trace();
+    }
+
+    /// One turn; says whether there is more to do at once.
+    fn turn(&mut self, now: u64) -> bool {
+        self.statistics.turns.add(1);
+        self.realtime.turn(now);
+        self.executor.begin_turn(Clock::tick(now));
+
+        let word = self.desk().doorbell.take();
+        if word & MAIL != 0 {
+            for mail in self.desk().collect() {
+                self.read_mail(mail, now);
+            }
+        }
+        let (executor, switchboard, statistics) =
+            (&mut *self.executor, &*self.switchboard, &*self.statistics);
+        let mut more = false;
+        if self.stops_since.is_none() {
+            statistics.enter(Phase::Sockets);
+            more |= self.sockets.serve(executor, switchboard, &self.limits, statistics);
+        }
+        statistics.enter(Phase::Rings);
+        self.rings.drain(word, executor, switchboard, statistics);
+        more |= self.rings.has_left();
+        statistics.enter(Phase::Timers);
+        more |= self.finish_turn();
+        self.obey_orders();
+
+        let (outbox, switchboard, statistics) =
+            (self.executor.outbox(), &*self.switchboard, &*self.statistics);
+        statistics.enter(Phase::Sending);
+        let to_threads = self.rings.flush(outbox, switchboard, statistics);
+        let to_sockets = self.sockets.flush(outbox, switchboard, &self.limits, statistics);
+        statistics.bytes_waiting.set((to_threads + to_sockets) as u64);
+        statistics.signals.set(self.executor.handled());
+        if self.executor.has_log() {
+            crate::log::write_entries(&self.executor.take_log());
+        }
+        more
+    }
+
+    /// Timers and a slice of long work, which is made longer or shorter as slices turn out.
+    fn finish_turn(&mut self) -> bool {
+        if !self.has_long_work {
+            self.has_long_work = self.executor.finish_turn();
+            return self.has_long_work;
+        }
+        let begin = self.clock.nanos();
+        self.has_long_work = self.executor.finish_turn();
+        if self.has_long_work {
+            let units = self.pacer.next(self.clock.nanos() - begin);
+            self.executor.set_slice_units(units);
+        }
+        self.has_long_work
+    }
+
+    /// There is more to do: only looks whether sockets have something too.
+    fn look(&mut self, now: u64) -> u64 {
+        if self.sockets.is_empty() {
+            return now;
+        }
+        self.sockets.wait(0, &self.statistics);
+        self.clock.nanos()
+    }
+
+    /// There is nothing to do: spins, then sleeps, until there is; says what time it is then.
+    fn rest(&mut self, begin: u64) -> u64 {
+        let due = self.executor.next_due().map_or(u64::MAX, |tick| tick.0.saturating_mul(1000));
+        let longest = if self.stops_since.is_some() { QUIET_NANOS } else { STOCK_NANOS };
+        let wake_at = due.min(begin + longest);
+        let spin_until = wake_at.min(begin + self.spinning.nanos());
+        let mut now = begin;
+        if now < spin_until {
+            now = self.spin(begin, spin_until);
+            self.statistics.spin_nanos.add(now - begin);
+            if now < spin_until {
+                self.spinning.note_idle(now - begin, false);
+                return now;
+            }
+        }
+        if now >= wake_at {
+            return now;
+        }
+        if !self.desk().doorbell.begin_sleep() {
+            return self.look(now);
+        }
+        self.statistics.enter(Phase::Sleeping);
+        self.statistics.sleeps.add(1);
+        self.sockets.wait(wake_at - now, &self.statistics);
+        self.desk().doorbell.end_sleep();
+        let woken = self.clock.nanos();
+        self.statistics.sleep_nanos.add(woken - now);
+        self.realtime.slept(woken);
+        self.spinning.note_idle(woken - begin, true);
+        woken
+    }
+
+    /// Looks for something to do until then; says when it stopped, which is earlier if there was something.
+    fn spin(&mut self, begin: u64, until: u64) -> u64 {
+        self.statistics.enter(Phase::Spinning);
+        let mut now = begin;
+        while now < until {
+            let has_rung = self.desk().doorbell.has_rung();
+            if has_rung || !self.sockets.is_empty() && self.sockets.wait(0, &self.statistics) {
+                break;
+            }
+            std::hint::spin_loop();
+            now = self.clock.nanos();
+        }
+        now
+    }
+
+    fn take_stock(&mut self, now: u64) {
+        self.stock_due = now + STOCK_NANOS;
+        self.statistics.sample_cpu();
+        self.statistics.connections.set(self.sockets.len() as u64);
+        self.spinning.note_preemptions(self.statistics.preemptions.get());
+        self.sockets.check_readers(self.executor.outbox(), &self.switchboard, &self.limits, now);
+    }
+
+    fn read_mail(&mut self, mail: Mail, now: u64) {
+        match mail {
+            Mail::Ring { from, consumer } => self.rings.connect(from, consumer),
+            Mail::Frames(frames) => self.feed_own(&frames),
+            Mail::Adopt(adoption) => {
+                self.sockets.adopt(*adoption, &mut self.executor, &self.switchboard, now);
+            }
+            Mail::Route { api, thread } => {
+                self.executor.outbox().routes.set_node(api, Some(LaneId::thread(thread)));
+            }
+            Mail::Close { api, reason } => self.close(api, reason),
+            Mail::Stop => self.stops_since = Some(now),
+        }
+    }
+
+    /// This thread's part in closing an API node; see [`crate::api_nodes`].
+    fn close(&mut self, api: NodeId, reason: Option<ErrorCode>) {
+        if self.disconnect(api, reason) {
+            let own = self.switchboard.driver(self.index);
+            for thread in (0..self.switchboard.threads.len() as u16).filter(|&thread| thread != self.index) {
+                let lane = self.executor.outbox().lane_mut(LaneId::thread(thread));
+                // No incarnation: to drivers only the node id matters, which is not given away before they are done.
+                write_disconnected(lane, self.switchboard.driver(thread), own, api, Incarnation(0));
+            }
+        }
+        self.note_closing_step(api);
+    }
+
+    /// Closes the connection to an API node, if there is one, and forgets the way to it; says whether there was one.
+    fn disconnect(&mut self, api: NodeId, reason: Option<ErrorCode>) -> bool {
+        let outbox = self.executor.outbox();
+        outbox.routes.set_node(api, None);
+        let had_connection = self.sockets.close(api, reason, outbox, &self.statistics);
+        if had_connection {
+            self.statistics.connections_closed.add(1);
+        }
+        had_connection
+    }
+
+    fn note_closing_step(&mut self, api: NodeId) {
+        if let Some(incarnation) = self.switchboard.note_closing_step(api) {
+            let membership = Address::new(self.switchboard.node, BlockNumber::Membership, 0);
+            let mut frame = Vec::new();
+            write_disconnected(&mut frame, membership, self.switchboard.driver(self.index), api, incarnation);
+            self.feed_own(&frame);
+        }
+    }
+
+    /// Does what blocks, and the drivers of other threads, want of this driver.
+    fn obey_orders(&mut self) {
+        while !self.executor.outbox().lane(LaneId::DRIVER).is_empty() {
+            let mut orders = mem::take(&mut self.orders);
+            mem::swap(&mut orders, self.executor.outbox().lane_mut(LaneId::DRIVER));
+            for frame in Frames(&orders) {
+                self.obey(&frame);
+            }
+            orders.clear();
+            self.orders = orders;
+        }
+    }
+
+    fn obey(&mut self, frame: &Frame<'_>) {
+        match frame.signal() {
+            Some(SignalNumber::CloseConnectionOrder) => {
+                let (order, _) = frame.head::<CloseConnectionOrder>().expect("blocks send whole orders");
+                let code = ErrorCode::from_number(order.reason.get()).unwrap_or(ErrorCode::InternalError);
+                self.sockets.refuse(NodeId(order.api), code, order.signal.get(), &self.switchboard);
+            }
+            Some(SignalNumber::ApiDisconnectedReport) => {
+                let (body, _) = frame.head::<ApiNodeBody>().expect("drivers send whole markers");
+                self.note_closing_step(NodeId(body.api));
+            }
+            Some(SignalNumber::ApiConnectConfirm) => {
+                let confirm = cold::read(frame).expect("Membership sends whole confirms");
+                self.switchboard.listener.post(ListenerMail::Confirm(confirm));
+            }
+            Some(SignalNumber::ApiConnectRefuse) => {
+                let refuse = cold::read(frame).expect("Membership sends whole refusals");
+                self.switchboard.listener.post(ListenerMail::Refuse(refuse));
+            }
+            signal => panic!("{} sent {signal:?} to a driver", frame.sender()),
+        }
+    }
+
+    /// Frames that this node has made itself.
+    fn feed_own(&mut self, frames: &[u8]) {
+        let handled = self.executor.feed(frames, Origin::Node);
+        assert!(handled == Ok(frames.len()), "our own frames are whole");
+    }
+
+    /// The node stops, and everything that was begun has left, or will not leave in time.
+    fn has_ended(&self, has_more: bool, now: u64) -> bool {
+        self.stops_since.is_some_and(|since| {
+            let is_quiet = !has_more && self.executor.is_idle() && self.statistics.bytes_waiting.get() == 0;
+            let span = now - since;
+            span >= self.limits.farewell.as_nanos() as u64 || is_quiet && span >= QUIET_NANOS
+        })
+    }
+
+    fn desk(&self) -> &Desk<Mail> {
+        &self.switchboard.threads[usize::from(self.index)]
+    }
+}
+
+/// Says to `receiver` that all connections of an API node are closed (Membership), or that `sender`'s is (drivers).
+fn write_disconnected(
+    out: &mut Vec<u8>,
+    receiver: Address,
+    sender: Address,
+    api: NodeId,
+    incarnation: Incarnation,
+) {
+    FrameWriter::begin(out, SignalNumber::ApiDisconnectedReport, 0, receiver, sender, 0)
+        .put(&ApiNodeBody::new(api, incarnation));
+}

@@ -1,0 +1,144 @@
+//! How a node dies, and how it is asked to stop: each in a process of its own, which is this test's program again.
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use support::{Client, Gone, settings};
+use vinga_runtime::crash::{self, CrashSettings, EXIT_CRASHED};
+use vinga_runtime::log::LogSettings;
+use vinga_runtime::node_process;
+use vinga_wire::{ErrorCode, SignalNumber};
+
+const CHILD: &str = "VINGA_TEST_NODE_FOLDER";
+
+fn main() {
+    if let Ok(folder) = std::env::var(CHILD) {
+        return run_node(&PathBuf::from(folder));
+    }
+    let tests: [(&str, fn()); 4] = [
+        ("a_panic_is_reported", a_panic_is_reported),
+        ("a_bad_access_is_reported", a_bad_access_is_reported),
+        (
+            "a_stuck_thread_is_reported_and_then_stops_the_node",
+            a_stuck_thread_is_reported_and_then_stops_the_node,
+        ),
+        ("a_node_that_is_asked_to_stop_ends_in_order", a_node_that_is_asked_to_stop_ends_in_order),
+    ];
+    for (name, test) in tests {
+        test();
+        println!("test {name} ... ok");
+    }
+}
+
+/// What the processes do that the tests start.
+fn run_node(folder: &Path) {
+    vinga_runtime::log::begin(&LogSettings { file: Some(folder.join("log")), stderr: false }).unwrap();
+    crash::install(CrashSettings { file: folder.join("crash"), who: "data node 1".to_string() }).unwrap();
+    let mut settings = settings(2);
+    settings.limits.watchdog = Duration::from_millis(120);
+    let ready = |node: &node_process::NodeProcess| println!("ready on {}", node.address());
+    node_process::run(settings, |_, _| support::EchoHost::new(Gone::default()), ready).unwrap();
+}
+
+struct Node {
+    child: Child,
+    folder: PathBuf,
+    address: std::net::SocketAddr,
+}
+
+impl Node {
+    fn start(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("vinga-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .env(CHILD, &folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let line = lines.skip_while(|line| !line.starts_with("ready on ")).next().expect("it becomes ready");
+        Node { child, folder, address: line["ready on ".len()..].parse().unwrap() }
+    }
+
+    /// Waits for its end: exit code, crash report and log.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let code = self.child.wait().unwrap().code();
+        let read = |name| std::fs::read_to_string(self.folder.join(name)).unwrap_or_default();
+        let result = (code, read("crash"), read("log"));
+        let _ = std::fs::remove_dir_all(&self.folder);
+        result
+    }
+}
+
+/// Has the node crash by a signal that thread 1 gets while thread 0 is busy with nothing.
+fn crash_by(name: &str, signal: SignalNumber) -> (Option<i32>, String, String) {
+    let node = Node::start(name);
+    let mut client = Client::connect(node.address).unwrap();
+    for trace in 0..30 {
+        client.echo(0, trace, b"before");
+        client.echo(1, 1000 + trace, b"before");
+    }
+    client.send(signal, 1, 4711, b"the last one").unwrap();
+    node.end()
+}
+
+fn assert_reported(report: &str) {
+    assert!(report.contains("data node 1 (process "), "{report}");
+    assert!(report.contains("thread worker0") && report.contains("thread worker1"), "{report}");
+    let at = |text: &str| report.find(text).unwrap_or_else(|| panic!("{text} is missing in {report}"));
+    // Both threads tell what they did last, oldest first.
+    assert!(at("trace 3)") < at("trace 29)"));
+    assert!(at("trace 1003)") < at("trace 1029)"));
+    assert!(at("trace 1029)") < at("trace 4711)"));
+}
+
+fn a_panic_is_reported() {
+    let (code, report, _) = crash_by("panic", SignalNumber::OutcomesSeenOrder);
+    assert_eq!(code, Some(EXIT_CRASHED), "{report}");
+    assert!(
+        report.contains("on thread worker1: panicked at") && report.contains("as the client wished"),
+        "{report}"
+    );
+    assert_reported(&report);
+    assert!(report.contains("back-trace:") && report.ends_with("end of report\n"), "{report}");
+}
+
+fn a_bad_access_is_reported() {
+    let (code, report, _) = crash_by("segv", SignalNumber::HeartbeatRequest);
+    assert_eq!(code, Some(EXIT_CRASHED), "{report}");
+    assert!(report.contains("SIGSEGV at address 0x8, by the instruction at 0x"), "{report}");
+    assert_reported(&report);
+    assert!(report.contains("EchoHost") && report.ends_with("end of report\n"), "{report}");
+}
+
+fn a_stuck_thread_is_reported_and_then_stops_the_node() {
+    let (code, report, log) = crash_by("stuck", SignalNumber::OutcomeRequest);
+    assert_eq!(code, Some(EXIT_CRASHED), "{report}");
+    let stuck = "error watchdog: thread worker1 has made no progress for 120 ms: thread worker1";
+    assert!(log.contains(stuck), "{log}");
+    assert!(log.contains("handling what came from other threads"), "{log}");
+    assert!(log.contains("OutcomeRequest (32 bytes, trace 4711)"), "{log}");
+    assert!(report.contains("the watchdog stops the node: thread worker1 is stuck for 360 ms"), "{report}");
+    assert_reported(&report);
+}
+
+fn a_node_that_is_asked_to_stop_ends_in_order() {
+    for (name, signal) in [("term", libc::SIGTERM), ("int", libc::SIGINT)] {
+        let node = Node::start(name);
+        let mut client = Client::connect(node.address).unwrap();
+        client.echo(0, 1, b"x");
+        // SAFETY: it only sends a signal to a process of ours.
+        assert_eq!(unsafe { libc::kill(node.child.id() as i32, signal) }, 0);
+        assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
+        let (code, report, log) = node.end();
+        assert_eq!((code, &report[..]), (Some(0), ""));
+        assert!(log.contains("info node: data node 1 is ready on 127.0.0.1:"), "{log}");
+        assert!(log.contains("info 1/Membership/0: API node 145 is admitted"), "{log}");
+        assert!(log.contains("info node: the node has stopped"), "{log}");
+    }
+}

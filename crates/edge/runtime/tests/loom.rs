@@ -1,0 +1,127 @@
+//! The ring and the doorbell under a model checker: every interleaving of two threads, within a bound on preemptions,
+//! and every order that the memory model allows.
+//!
+//! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p vinga-runtime --release --test loom`
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::thread;
+use vinga_runtime::parker::{Doorbell, thread_bit};
+use vinga_runtime::ring::{Consumer, Producer, ring};
+
+/// A frame of `length` bytes: only the length matters to a ring; the rest tells frames apart.
+fn frame(length: usize, mark: u8) -> Vec<u8> {
+    let mut frame = vec![mark; length];
+    frame[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    frame
+}
+
+/// Sends `frames` as a worker does: what does not fit stays in the lane; it sleeps when there is no space.
+fn produce(mut producer: Producer, own: &Doorbell, other: &Doorbell, frames: &[u8]) {
+    let mut lane = frames;
+    while !lane.is_empty() {
+        let mut taken = producer.push(lane);
+        if taken < lane.len() {
+            producer.want_space();
+            taken += producer.push(&lane[taken..]);
+        }
+        lane = &lane[taken..];
+        if taken > 0 {
+            other.ring(thread_bit(0));
+        }
+        if !lane.is_empty() && own.take() == 0 {
+            sleep(own);
+        }
+    }
+}
+
+/// Receives until all of `frames` are there, in their order; sleeps while there is nothing.
+fn consume(mut consumer: Consumer, own: &Doorbell, other: &Doorbell, mut frames: &[u8]) {
+    while !frames.is_empty() {
+        if own.take() != 0 {
+            loop {
+                let taken = consumer.take(|run| {
+                    assert_eq!(run, &frames[..run.len()]);
+                    frames = &frames[run.len()..];
+                });
+                if taken.producer_waits {
+                    other.ring(thread_bit(1));
+                }
+                if taken.bytes == 0 {
+                    break;
+                }
+            }
+        } else {
+            sleep(own);
+        }
+    }
+}
+
+fn sleep(own: &Doorbell) {
+    if own.begin_sleep() {
+        own.alarm().wait();
+        own.end_sleep();
+    }
+}
+
+/// Whether all that one thread sends reaches the other, which both sleep whenever they have nothing to do: a lost
+/// wake-up is a deadlock, which the model checker reports.
+fn passes(capacity: usize, frames: Vec<u8>) {
+    loom::model(move || {
+        let (producer, consumer) = ring(capacity);
+        let bells = Arc::new((Doorbell::new().unwrap(), Doorbell::new().unwrap()));
+        let sending = {
+            let (bells, frames) = (bells.clone(), frames.clone());
+            thread::spawn(move || produce(producer, &bells.0, &bells.1, &frames))
+        };
+        consume(consumer, &bells.1, &bells.0, &frames);
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn frames_arrive_and_no_wake_up_is_lost() {
+    passes(64, [frame(20, 1), frame(24, 2)].concat());
+}
+
+#[test]
+fn a_full_ring_wraps_and_its_producer_is_woken() {
+    passes(32, [frame(12, 1), frame(12, 2), frame(16, 3)].concat());
+}
+
+#[test]
+fn large_frames_go_by_the_side_slot() {
+    passes(16, [frame(8, 1), frame(20, 2), frame(24, 3), frame(8, 4)].concat());
+}
+
+/// Two producers ring one doorbell; the owner misses neither.
+#[test]
+fn two_producers_one_sleeper() {
+    loom::model(|| {
+        let bell = Arc::new(Doorbell::new().unwrap());
+        let rings: Vec<Consumer> = (0..2)
+            .map(|thread| {
+                let (mut producer, consumer) = ring(32);
+                let bell = bell.clone();
+                thread::spawn(move || {
+                    assert_eq!(producer.push(&frame(8, 1)), 8);
+                    bell.ring(thread_bit(thread));
+                });
+                consumer
+            })
+            .collect();
+        let mut rings = rings;
+        let mut arrived = 0;
+        while arrived < 2 {
+            let bits = bell.take();
+            for thread in vinga_runtime::parker::threads_of(bits, 2) {
+                let taken = rings[usize::from(thread)].take(|run| assert_eq!(run, frame(8, 1)));
+                assert_eq!(taken.bytes, 8);
+                arrived += 1;
+            }
+            if bits == 0 {
+                sleep(&bell);
+            }
+        }
+    });
+}

@@ -1,0 +1,92 @@
+//! The ring between two real threads: whatever the sizes, what goes in comes out.
+#![cfg(not(loom))]
+
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::thread;
+use vinga_runtime::parker::{Doorbell, thread_bit};
+use vinga_runtime::ring::{RING_BYTES, ring};
+use vinga_wire::frame::{FRAME_BYTES_MAX, Frames, HEADER_BYTES};
+
+/// A frame whose every word tells which it is.
+fn frame(number: u32, words: usize) -> Vec<u8> {
+    let mut frame = number.to_le_bytes().repeat(HEADER_BYTES / 4 + words);
+    let length = frame.len() as u32;
+    frame[..4].copy_from_slice(&length.to_le_bytes());
+    frame
+}
+
+/// Sends frames of these body sizes through a ring, in batches of so many at a time; both sides yield when they can't
+/// go on, so that it also works on one CPU.
+fn passes(capacity: usize, words: &[usize], batch: usize) {
+    let (mut producer, mut consumer) = ring(capacity);
+    let bells = Arc::new((Doorbell::new().unwrap(), Doorbell::new().unwrap()));
+    let sender = thread::spawn({
+        let (words, bells) = (words.to_vec(), bells.clone());
+        move || {
+            let mut number = 0;
+            for batch in words.chunks(batch) {
+                let mut lane = Vec::new();
+                for &words in batch {
+                    lane.extend_from_slice(&frame(number, words));
+                    number += 1;
+                }
+                while !lane.is_empty() {
+                    let mut taken = producer.push(&lane);
+                    if taken < lane.len() {
+                        producer.want_space();
+                        taken += producer.push(&lane[taken..]);
+                    }
+                    lane.drain(..taken);
+                    bells.1.ring(thread_bit(0));
+                    while !lane.is_empty() && bells.0.take() == 0 {
+                        thread::yield_now();
+                    }
+                }
+            }
+        }
+    });
+    let mut number = 0;
+    while (number as usize) < words.len() {
+        if bells.1.take() == 0 {
+            thread::yield_now();
+            continue;
+        }
+        loop {
+            let taken = consumer.take(|run| {
+                for one in Frames(run) {
+                    let expected = frame(number, words[number as usize]);
+                    assert_eq!(one.body, &expected[HEADER_BYTES..]);
+                    number += 1;
+                }
+            });
+            if taken.producer_waits {
+                bells.0.ring(thread_bit(1));
+            }
+            if taken.bytes == 0 {
+                break;
+            }
+        }
+    }
+    sender.join().unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn frames_pass_whole_and_in_order(
+        capacity in prop::sample::select(vec![64usize, 256, 1024, 4096]),
+        words in prop::collection::vec(prop_oneof![9 => 0usize..30, 1 => 0usize..3000], 1..800),
+        batch in 1usize..50,
+    ) {
+        passes(capacity, &words, batch);
+    }
+}
+
+#[test]
+fn the_largest_frames_pass() {
+    let largest = (FRAME_BYTES_MAX - HEADER_BYTES) / 4;
+    let words: Vec<usize> = (0..600).map(|n| if n % 7 == 0 { largest - n } else { n * 13 % 9000 }).collect();
+    passes(RING_BYTES, &words, 5);
+}

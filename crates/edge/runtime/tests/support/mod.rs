@@ -1,0 +1,367 @@
+//! A small node for tests and measurements, and a client that says exactly what it is told to.
+//!
+//! | a client sends, to a coordinator | and gets |
+//! |---|---|
+//! | `KeyReadRequest` | `KeyReadConfirm` with the same body |
+//! | `ScanOpenRequest` with a number | `ScanConfirm` with so many bytes |
+//! | `ScanNextRequest` with a coordinator's number | the same request sent on to it, whose answer is `KeyReadConfirm` |
+//! | `ScanCloseOrder` | its connections closed for a rule broken |
+//! | `OutcomeRequest` | nothing: the thread is stuck |
+//! | `OutcomesSeenOrder` | nothing: the thread panics |
+//! | `HeartbeatRequest` | nothing: the thread touches memory that is not there |
+#![allow(dead_code, reason = "no test needs all of it")]
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::{Context, Host, LogLevel, Prefetch};
+use vinga_runtime::node_process::NodeProcess;
+use vinga_runtime::settings::{Limits, NodeSettings, ThreadPlan};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal, Topology};
+use vinga_wire::membership::{
+    ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody, CloseConnectionOrder,
+};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, cold};
+
+pub const NODE: NodeId = NodeId(1);
+const FIRST_API: u8 = 145;
+pub const API_NODES_MAX: usize = 100;
+
+/// What all threads of a node write down for the test.
+pub struct Records {
+    /// `(node, incarnation)` of the API nodes of which Membership was told that they have gone.
+    pub gone: Mutex<Vec<(u8, u32)>>,
+    /// By node id: whether it is connected, as far as Membership was told.
+    connected: Vec<AtomicBool>,
+}
+
+impl Default for Records {
+    fn default() -> Self {
+        let connected = (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect();
+        Records { gone: Mutex::default(), connected }
+    }
+}
+
+impl Records {
+    /// The API nodes that have gone.
+    pub fn gone(&self) -> Vec<(u8, u32)> {
+        self.gone.lock().unwrap().clone()
+    }
+}
+
+/// The blocks of one thread.
+pub struct EchoHost {
+    records: Arc<Records>,
+    /// For Membership: incarnation and ticket of each API node.
+    api_nodes: BTreeMap<u8, (u32, u64)>,
+}
+
+impl Host for EchoHost {
+    fn start(&mut self, _: &mut Context<'_>) {}
+
+    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
+
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        if frame.sender().block() == Some(BlockNumber::Api) {
+            // Membership is told that an API node has gone behind the last frame that was read from it.
+            let is_connected = &self.records.connected[usize::from(frame.sender().node().0)];
+            assert!(is_connected.load(Ordering::Relaxed), "{} has gone", frame.sender());
+        }
+        let number = |frame: &Frame<'_>| frame.head::<U32>().map_or(0, |(number, _)| number.get());
+        match frame.signal().expect("only known signals come in") {
+            SignalNumber::ApiConnectRequest => self.on_connect(cx, frame),
+            SignalNumber::ApiDisconnectedReport => {
+                let (body, _) = frame.head::<ApiNodeBody>().unwrap();
+                let (incarnation, _) = self.api_nodes.remove(&body.api).expect("it was connected");
+                assert_eq!(incarnation, body.incarnation.get());
+                self.records.connected[usize::from(body.api)].store(false, Ordering::Relaxed);
+                self.records.gone.lock().unwrap().push((body.api, incarnation));
+            }
+            SignalNumber::KeyReadRequest => {
+                cx.frame(SignalNumber::KeyReadConfirm, frame.sender()).bytes(frame.body);
+            }
+            SignalNumber::ScanOpenRequest => {
+                let bytes = vec![7; number(frame) as usize];
+                cx.frame(SignalNumber::ScanConfirm, frame.sender()).bytes(&bytes);
+            }
+            SignalNumber::ScanNextRequest => {
+                let other = Address::new(NODE, BlockNumber::Coordinator, number(frame) as u16);
+                let mut writer = cx.frame(SignalNumber::PrepareRequest, other);
+                writer.put(&U32::new(frame.sender().0)).bytes(&frame.body[4..]);
+            }
+            SignalNumber::PrepareRequest => {
+                let client = Address(number(frame));
+                cx.frame(SignalNumber::KeyReadConfirm, client).bytes(&frame.body[4..]);
+            }
+            SignalNumber::ScanCloseOrder => {
+                let driver = cx.driver();
+                let reason = ErrorCode::NoSuchScan as u16;
+                cx.frame(SignalNumber::CloseConnectionOrder, driver).put(&CloseConnectionOrder {
+                    api: frame.sender().node().0,
+                    unused: 0,
+                    reason: U16::new(reason),
+                    signal: U16::new(SignalNumber::ScanCloseOrder as u16),
+                });
+            }
+            SignalNumber::OutcomeRequest => loop {
+                std::hint::spin_loop();
+            },
+            SignalNumber::OutcomesSeenOrder => panic!("as the client wished"),
+            SignalNumber::HeartbeatRequest => {
+                // SAFETY: it is not; the thread dies of it, as the client wished.
+                unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) };
+            }
+            signal => panic!("{signal:?} has no meaning here"),
+        }
+    }
+
+    fn slice(&mut self, _: &mut Context<'_>) -> bool {
+        false
+    }
+}
+
+impl EchoHost {
+    pub fn new(records: Arc<Records>) -> Self {
+        EchoHost { records, api_nodes: BTreeMap::new() }
+    }
+
+    fn on_connect(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let request: ApiConnectRequest = cold::read(frame).unwrap();
+        let admitted = match request.ticket {
+            0 => {
+                let free = (FIRST_API..=u8::MAX).find(|api| !self.api_nodes.contains_key(api));
+                free.filter(|_| self.api_nodes.len() < API_NODES_MAX).map(|api| {
+                    let ticket = cx.random().u64(1..);
+                    self.api_nodes.insert(api, (request.incarnation, ticket));
+                    self.records.connected[usize::from(api)].store(true, Ordering::Relaxed);
+                    (api, ticket)
+                })
+            }
+            ticket => {
+                let known = self.api_nodes.iter().find(|(_, (_, own))| *own == ticket);
+                known.map(|(&api, _)| (api, ticket))
+            }
+        };
+        let driver = frame.sender();
+        match admitted {
+            Some((api, ticket)) => {
+                let topology = Topology::default();
+                let confirm = ApiConnectConfirm { waiting: request.waiting, api, ticket, topology };
+                cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, driver), &confirm);
+                cx.log(LogLevel::Info, format_args!("API node {api} is admitted"));
+            }
+            None => {
+                let code = ErrorCode::NoFreeNodeId as u16;
+                let refuse = ApiConnectRefuse { waiting: request.waiting, code, detail: String::new() };
+                cold::write(&mut cx.frame(SignalNumber::ApiConnectRefuse, driver), &refuse);
+            }
+        }
+    }
+}
+
+/// Settings of a node whose threads all own sockets and host the coordinator of their index.
+pub fn settings(threads: u16) -> NodeSettings {
+    let plan = |index: u16| ThreadPlan {
+        name: format!("worker{index}"),
+        owns_sockets: true,
+        ..ThreadPlan::default()
+    };
+    let mut instances: Vec<(BlockNumber, u16)> =
+        (0..threads).map(|thread| (BlockNumber::Coordinator, thread)).collect();
+    instances.push((BlockNumber::Membership, 0));
+    NodeSettings {
+        node: NODE,
+        incarnation: Incarnation(3),
+        cluster_incarnation: 4,
+        cluster: "test".to_string(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        threads: (0..threads).map(plan).collect(),
+        instances,
+        seed: 1,
+        limits: Limits::default(),
+    }
+}
+
+/// Starts a node of [`EchoHost`]s.
+pub fn start(settings: NodeSettings) -> (NodeProcess, Arc<Records>) {
+    let records = Arc::new(Records::default());
+    let node = NodeProcess::start(settings, {
+        let records = records.clone();
+        move |_, _| EchoHost::new(records.clone())
+    });
+    (node.unwrap(), records)
+}
+
+/// A greeting as an honest client sends it.
+pub fn hello() -> HelloRequest {
+    HelloRequest {
+        magic: MAGIC,
+        version: PROTOCOL_VERSION,
+        cluster: String::new(),
+        node: 0,
+        incarnation: 1,
+        connection: 0,
+        ticket: 0,
+    }
+}
+
+/// The frame of a greeting.
+pub fn greeting(hello: &HelloRequest) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let nobody = Address::NONE;
+    cold::write(&mut FrameWriter::begin(&mut bytes, SignalNumber::HelloRequest, 0, nobody, nobody, 0), hello);
+    bytes
+}
+
+/// One connection of a client.
+pub struct Client {
+    pub stream: TcpStream,
+    pub api: NodeId,
+    pub ticket: u64,
+    received: Vec<u8>,
+    handled: usize,
+}
+
+impl Client {
+    /// Connects as a new API node.
+    pub fn connect(address: SocketAddr) -> Result<Self, ErrorCode> {
+        Self::connect_with(address, &hello())
+    }
+
+    /// Connects with this greeting.
+    pub fn connect_with(address: SocketAddr, hello: &HelloRequest) -> Result<Self, ErrorCode> {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut client = Client { stream, api: NodeId(0), ticket: 0, received: Vec::new(), handled: 0 };
+        client.stream.write_all(&greeting(hello)).unwrap();
+        let (signal, frame) = client.receive().unwrap().expect("an answer comes");
+        let frame = Frame::first(&frame).unwrap().unwrap();
+        match signal {
+            SignalNumber::HelloConfirm => {
+                let confirm: HelloConfirm = cold::read(&frame).unwrap();
+                assert_eq!((confirm.node, confirm.incarnation), (NODE.0, 3));
+                client.api = NodeId(confirm.api);
+                client.ticket = confirm.ticket;
+                Ok(client)
+            }
+            SignalNumber::HelloRefuse => {
+                let refusal: Refusal = cold::read(&frame).unwrap();
+                Err(ErrorCode::from_number(refusal.code).unwrap())
+            }
+            other => panic!("{other:?} is no answer to a greeting"),
+        }
+    }
+
+    /// Opens a further connection of the same API node.
+    pub fn join(&self, address: SocketAddr, connection: u16) -> Result<Self, ErrorCode> {
+        Self::connect_with(address, &HelloRequest { connection, ticket: self.ticket, ..hello() })
+    }
+
+    /// Appends a request to `out`.
+    pub fn request(
+        &self,
+        out: &mut Vec<u8>,
+        number: SignalNumber,
+        coordinator: u16,
+        trace: u32,
+        body: &[u8],
+    ) {
+        let receiver = Address::new(NODE, BlockNumber::Coordinator, coordinator);
+        let sender = Address::new(self.api, BlockNumber::Api, 0);
+        FrameWriter::begin(out, number, 0, receiver, sender, trace).bytes(body);
+    }
+
+    /// Sends one request.
+    pub fn send(
+        &mut self,
+        number: SignalNumber,
+        coordinator: u16,
+        trace: u32,
+        body: &[u8],
+    ) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        self.request(&mut bytes, number, coordinator, trace, body);
+        self.stream.write_all(&bytes)
+    }
+
+    /// The next frame, whole; `None` if the node has closed.
+    pub fn receive(&mut self) -> io::Result<Option<(SignalNumber, Vec<u8>)>> {
+        loop {
+            if let Some(frame) = Frame::first(&self.received[self.handled..]).expect("the node sends frames")
+            {
+                let (signal, length) = (frame.signal().unwrap(), frame.length());
+                let bytes = self.received[self.handled..self.handled + length].to_vec();
+                self.handled += length;
+                return Ok(Some((signal, bytes)));
+            }
+            if !self.read_more()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Receives `count` frames without looking at them.
+    pub fn receive_many(&mut self, count: usize) {
+        for _ in 0..count {
+            loop {
+                if let Some(frame) =
+                    Frame::first(&self.received[self.handled..]).expect("the node sends frames")
+                {
+                    self.handled += frame.length();
+                    break;
+                }
+                assert!(self.read_more().unwrap(), "the node has closed");
+            }
+        }
+    }
+
+    fn read_more(&mut self) -> io::Result<bool> {
+        self.received.drain(..self.handled);
+        self.handled = 0;
+        let filled = self.received.len();
+        self.received.resize(filled + 256 * 1024, 0);
+        let read = self.stream.read(&mut self.received[filled..]);
+        self.received.truncate(filled + *read.as_ref().unwrap_or(&0));
+        Ok(read? > 0)
+    }
+
+    /// One request and its answer.
+    pub fn echo(&mut self, coordinator: u16, trace: u32, body: &[u8]) {
+        self.send(SignalNumber::KeyReadRequest, coordinator, trace, body).unwrap();
+        let (signal, frame) = self.receive().unwrap().expect("the node answers");
+        let frame = Frame::first(&frame).unwrap().unwrap();
+        assert_eq!((signal, frame.header.trace.get()), (SignalNumber::KeyReadConfirm, trace));
+        assert_eq!(&frame.body[..body.len()], body);
+    }
+
+    /// What the node says last before it closes: the reason, if it gives one.
+    pub fn last_words(&mut self) -> Option<ErrorCode> {
+        let mut code = None;
+        while let Ok(Some((signal, frame))) = self.receive() {
+            if signal == SignalNumber::HelloRefuse {
+                let refusal: Refusal = cold::read(&Frame::first(&frame).unwrap().unwrap()).unwrap();
+                code = ErrorCode::from_number(refusal.code);
+            }
+        }
+        code
+    }
+}
+
+/// Waits until `condition` holds, at most some seconds.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begin = std::time::Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A number as a body.
+pub fn number(value: u32) -> [u8; 4] {
+    value.to_le_bytes()
+}

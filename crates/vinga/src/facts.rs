@@ -1,0 +1,53 @@
+//! What the edge measures, as rows of the information tables.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use vinga_node::{DriverFacts, ThreadFacts};
+use vinga_runtime::statistics::ThreadStatistics;
+
+/// The figures of one thread and, on the main thread, of the process.
+pub struct EdgeFacts {
+    figures: Arc<ThreadStatistics>,
+    description: String,
+    /// Nanoseconds busy, spinning and asleep when somebody last asked: shares are those since then.
+    asked: Cell<[u64; 3]>,
+}
+
+impl EdgeFacts {
+    /// `description` says what the thread hosts and where it may run.
+    pub fn new(figures: Arc<ThreadStatistics>, description: String) -> Self {
+        EdgeFacts { figures, description, asked: Cell::new([0; 3]) }
+    }
+}
+
+impl DriverFacts for EdgeFacts {
+    fn threads(&self) -> Vec<ThreadFacts> {
+        let figures = &self.figures;
+        let now = [figures.busy_nanos.get(), figures.spin_nanos.get(), figures.sleep_nanos.get()];
+        let before = self.asked.replace(now);
+        let spans: Vec<f64> =
+            now.iter().zip(before).map(|(now, before)| now.saturating_sub(before) as f64).collect();
+        let all = spans.iter().sum::<f64>().max(1.0);
+        vec![ThreadFacts {
+            name: figures.name.clone(),
+            description: self.description.clone(),
+            user_ms: figures.cpu_user_micros.get() / 1000,
+            system_ms: figures.cpu_system_micros.get() / 1000,
+            busy_percent: spans[0] / all * 100.0,
+            spin_percent: spans[1] / all * 100.0,
+            turns: figures.turns.get(),
+            signals: figures.signals.get(),
+            system_calls: figures.system_calls(),
+            bytes_received: figures.bytes_read.get(),
+            bytes_sent: figures.bytes_written.get(),
+        }]
+    }
+
+    fn memory(&self) -> Vec<(String, u64, u64)> {
+        let resident = std::fs::read_to_string("/proc/self/status").ok().and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("VmRSS:"))?.to_owned();
+            line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
+        });
+        vec![("process, resident".to_owned(), resident.unwrap_or(0), 0)]
+    }
+}

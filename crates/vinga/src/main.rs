@@ -1,0 +1,159 @@
+//! `vinga`: one binary for everything.
+
+mod admin;
+mod columns;
+mod data;
+mod demo;
+mod facts;
+mod folder;
+mod machine;
+mod settings;
+mod up;
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use up::Started;
+
+/// A distributed, in-memory, transactional database.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Starts a cluster on this machine, or finds it running
+    Up(UpArguments),
+    /// Stops the cluster that `up` has started
+    Down(FolderArgument),
+    /// Runs a data node in the foreground
+    Data(DataArguments),
+    /// Asks a running cluster about itself; creates and drops tables
+    Admin(admin::AdminArguments),
+    /// Shows a first session on real data: Debian's own package records
+    Demo(ConnectArgument),
+}
+
+#[derive(Args)]
+struct FolderArgument {
+    /// The cluster's folder
+    #[arg(long, value_name = "DIR", default_value = "vinga-cluster", env = "VINGA_FOLDER")]
+    folder: PathBuf,
+}
+
+#[derive(Args)]
+struct ConnectArgument {
+    /// Where a data node can be reached
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:2202", env = "VINGA_CONNECT")]
+    connect: String,
+}
+
+#[derive(Args)]
+struct UpArguments {
+    #[command(flatten)]
+    folder: FolderArgument,
+    /// Where the data node listens
+    #[arg(long, default_value_t = 2202)]
+    port: u16,
+    #[command(flatten)]
+    parameters: ParameterArguments,
+}
+
+#[derive(Args)]
+struct ParameterArguments {
+    /// A configuration file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A parameter, over what the file says (may be given several times); docs/configuration.md lists them
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = name_and_value)]
+    parameters: Vec<(String, String)>,
+}
+
+#[derive(Args)]
+struct DataArguments {
+    /// The node's folder: process id, address, crash reports
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Where to listen; 0 for any free port [default: ServerPort]
+    #[arg(long)]
+    port: Option<u16>,
+    /// Show the configuration as it would hold, and stop
+    #[arg(long)]
+    show: bool,
+    #[command(flatten)]
+    parameters: ParameterArguments,
+}
+
+fn name_and_value(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Up(arguments) => run_up(arguments),
+        Command::Down(arguments) => run_down(&arguments),
+        Command::Data(arguments) => run_data(arguments),
+        Command::Admin(arguments) => admin::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments.connect),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("vinga: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_up(arguments: UpArguments) -> Result<(), String> {
+    let mut parameters = Vec::new();
+    if let Some(config) = &arguments.parameters.config {
+        let config = config.canonicalize().map_err(|error| format!("{}: {error}", config.display()))?;
+        parameters.extend(["--config".to_owned(), config.display().to_string()]);
+    }
+    for (name, value) in &arguments.parameters.parameters {
+        parameters.extend(["--set".to_owned(), format!("{name}={value}")]);
+    }
+    let folder = arguments.folder.folder;
+    match up::up(&up::Up { folder: folder.clone(), port: arguments.port, parameters })? {
+        Started::Fresh(address, span) => {
+            println!("data node 1 is ready on {address} after {:.0} ms", span.as_secs_f64() * 1000.0);
+        }
+        Started::Already(address) => println!("data node 1 is running already, on {address}"),
+    }
+    println!("its folder with the log: {}", folder.join("node-1").display());
+    Ok(())
+}
+
+fn run_down(arguments: &FolderArgument) -> Result<(), String> {
+    match up::down(&arguments.folder)? {
+        true => println!("data node 1 has stopped"),
+        false => println!("no data node runs in {}", arguments.folder.display()),
+    }
+    Ok(())
+}
+
+fn run_data(arguments: DataArguments) -> Result<(), String> {
+    let mut parameters = arguments.parameters.parameters;
+    if let Some(port) = arguments.port {
+        parameters.push(("ServerPort".to_owned(), port.to_string()));
+    }
+    let options =
+        data::DataOptions { config: arguments.parameters.config, folder: arguments.folder, parameters };
+    if arguments.show {
+        let configuration = data::configuration(&options)?;
+        print!("{}", vinga_config::describe::values(&configuration.parameters));
+        for thread in &configuration.placement.threads {
+            println!("{thread}");
+        }
+        for warning in &configuration.warnings {
+            println!("warning: {warning}");
+        }
+        return Ok(());
+    }
+    data::run(&options)
+}
