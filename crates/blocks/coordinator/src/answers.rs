@@ -8,7 +8,7 @@ use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, Mutation};
 use vinga_wire::commit::{
     AbortBody, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARED_COMMITTED,
-    PreparedHead, PreparedOperation,
+    PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
 };
 use vinga_wire::{ErrorCode, Frame};
 impl Coordinator {
@@ -112,8 +112,8 @@ impl Coordinator {
         let id = TransactionId(body.transaction.get());
         let Some(handle) = self.find_record(body.actor.record.get(), id) else { return Some(()) };
         match self.transactions[handle].state {
-            State::Preparing { .. } if body.from.get() > 1 => self.operations_answered(cx, handle, 1),
-            State::RollingBack { outstanding } if body.from.get() == 1 => {
+            State::Preparing { .. } if body.from.get() != WHOLE_TRANSACTION => self.operations_answered(cx, handle, 1),
+            State::RollingBack { outstanding } if body.from.get() == WHOLE_TRANSACTION => {
                 if self.participant_ended(handle, body.chain, body.instance.get()) {
                     self.transactions[handle].state = State::RollingBack { outstanding: outstanding - 1 };
                     if outstanding == 1 {

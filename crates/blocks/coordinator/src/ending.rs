@@ -7,7 +7,7 @@ use crate::transaction::{State, Transaction};
 use vinga_base::Epoch;
 use vinga_base::pool::Handle;
 use vinga_kernel::{Context, Mutation};
-use vinga_wire::commit::{AbortBody, CommitBody};
+use vinga_wire::commit::{AbortBody, CommitBody, WHOLE_TRANSACTION};
 use vinga_wire::transaction::{OperationError, Outcome, TransactionAnswer};
 use vinga_wire::{ErrorCode, SignalNumber, U16, U32, U64};
 
@@ -117,7 +117,7 @@ impl Coordinator {
                 actor,
                 chain: participant.place.chain,
                 alive: replicas,
-                from: U32::new(1),
+                from: U32::new(WHOLE_TRANSACTION),
                 instance: U16::new(participant.place.instance),
                 unused: U16::ZERO,
             };

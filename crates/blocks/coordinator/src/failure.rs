@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_kernel::Context;
-use vinga_wire::commit::{AbortBody, CommitBody};
+use vinga_wire::commit::{AbortBody, CommitBody, WHOLE_TRANSACTION};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
 
@@ -151,7 +151,7 @@ impl Coordinator {
                         actor,
                         chain: place.chain,
                         alive: replicas,
-                        from: U32::new(1),
+                        from: U32::new(WHOLE_TRANSACTION),
                         instance: U16::new(place.instance),
                         unused: U16::ZERO,
                     });

@@ -5,7 +5,7 @@ use crate::operation::{Change, State};
 use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
 use vinga_kernel::Context;
-use vinga_wire::commit::{AbortBody, Chain};
+use vinga_wire::commit::{AbortBody, Chain, WHOLE_TRANSACTION};
 use vinga_wire::operation::OperationKind;
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 
@@ -42,7 +42,7 @@ impl DataManager {
                     if self.operations[handle].change != Change::None {
                         self.undo_change(cx, handle);
                     }
-                    let keeps_lock = from > 1 && self.operations[handle].lock.is_some();
+                    let keeps_lock = from != WHOLE_TRANSACTION && self.operations[handle].lock.is_some();
                     if keeps_lock {
                         cx.probe("partial rollback keeps the lock");
                         self.operations[handle].kind = OperationKind::ReadExclusive;

@@ -30,6 +30,7 @@ mod chain;
 mod clients;
 mod commit;
 mod failure;
+pub mod inspect;
 mod key_read;
 mod one_shot;
 mod operation;

@@ -244,6 +244,9 @@ pub struct CommitBody {
     pub unused: U16,
 }
 
+/// In [`AbortBody::from`]: not only the operations, all of which may be undone by a partial rollback too.
+pub const WHOLE_TRANSACTION: u32 = 0;
+
 /// `AbortRequest`, `AbortConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -256,7 +259,7 @@ pub struct AbortBody {
     pub chain: Chain,
     /// The replicas of that chain that are alive, as the sender knows.
     pub alive: Chain,
-    /// Operations from this number on are undone; 1 undoes the transaction.
+    /// Operations from this number on are undone, and their locks kept; [`WHOLE_TRANSACTION`] ends the transaction.
     pub from: U32,
     /// The data manager's instance on each node of the chain.
     pub instance: U16,

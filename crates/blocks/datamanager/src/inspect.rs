@@ -1,0 +1,129 @@
+//! Looking into a data manager from outside: what the simulator's checks and tests compare. Nothing here changes
+//! anything, and nothing on the way of a request comes here.
+
+use crate::DataManager;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use vinga_base::hash::KeyHash;
+use vinga_base::{Epoch, PartitionId, RowId};
+
+/// A row as it lies in its slot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredRow {
+    /// The table.
+    pub table: u32,
+    /// Its version.
+    pub version: u64,
+    /// The partition that this data manager has a replica of.
+    pub partition: PartitionId,
+    /// The place in the fragment.
+    pub row: RowId,
+    /// The epoch in the row's header.
+    pub epoch: Epoch,
+    /// Fixed part and variable part.
+    pub image: Vec<u8>,
+}
+
+impl DataManager {
+    /// The partitions that this data manager is the primary of, as it knows.
+    pub fn is_primary_of(&self, partition: PartitionId) -> bool {
+        self.owned_chain(partition).is_some()
+    }
+
+    /// The fragments that are here: table, its version, partition.
+    pub fn inspect_fragments(&self) -> impl Iterator<Item = (u32, u64, PartitionId)> {
+        self.store.tables.iter().flat_map(|(id, table)| {
+            table.fragments().map(move |(partition, _)| (id, table.version.0, partition))
+        })
+    }
+
+    /// Calls `see` with each row of each table, in the order of table, partition and row id.
+    pub fn inspect_rows(&self, mut see: impl FnMut(StoredRow)) {
+        for (id, table) in self.store.tables.iter() {
+            for (partition, fragment) in table.fragments() {
+                for page in 0..fragment.rows().page_count() {
+                    let Some(view) = fragment.rows().page(&self.store.pages, page) else { continue };
+                    for slot in view.live_slots() {
+                        let row = RowId::new(page, slot as u32);
+                        let mut image = Vec::new();
+                        fragment.row_image(&self.store.pages, &self.store.chunks, row, &mut image);
+                        see(StoredRow {
+                            table: id,
+                            version: table.version.0,
+                            partition,
+                            row,
+                            epoch: view.row(slot).epoch(),
+                            image,
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks that each hash index leads to exactly the rows that there are.
+    ///
+    /// # Errors
+    /// The first row that is not found, or an index that knows of more rows.
+    pub fn inspect_indexes(&self) -> Result<(), String> {
+        for (id, table) in self.store.tables.iter() {
+            for (partition, fragment) in table.fragments() {
+                let mut rows = 0;
+                for page in 0..fragment.rows().page_count() {
+                    let Some(view) = fragment.rows().page(&self.store.pages, page) else { continue };
+                    for slot in view.live_slots() {
+                        rows += 1;
+                        let row = RowId::new(page, slot as u32);
+                        let (fixed, variable) = fragment.parts(&self.store.pages, &self.store.chunks, row);
+                        let mut key = Vec::new();
+                        table.layout.write_key(fixed, variable, &mut key);
+                        let hash = KeyHash::of(&key);
+                        let found = fragment
+                            .find_all(&self.store.pages, &self.store.chunks, hash, &key)
+                            .any(|found| found == row);
+                        if !found {
+                            return Err(format!(
+                                "table {id}, partition {partition}: row {row} is not found by its key"
+                            ));
+                        }
+                    }
+                }
+                let entries = fragment.index().len();
+                if entries != rows {
+                    return Err(format!(
+                        "table {id}, partition {partition}: {rows} rows, {entries} entries in the index"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Pages that this data manager holds.
+    pub fn pages_owned(&self) -> u32 {
+        self.store.pages.owned()
+    }
+
+    /// What is left of transactions and scans, for people.
+    pub fn describe_rest(&self) -> String {
+        let mut text = format!(
+            "{} row states, {} markers, {} waiting, locks {:?}",
+            self.rows.used(),
+            self.markers.len(),
+            self.waiting.len(),
+            self.locks.used(),
+        );
+        for (_, operation) in self.operations.iter() {
+            let transaction = &self.transactions[operation.transaction];
+            text += &format!(
+                "; operation {} of {:?} ({:?}, {:?}, chain {:?})",
+                operation.number, transaction.id, operation.kind, operation.state, operation.chain
+            );
+        }
+        for id in self.markers.keys() {
+            text += &format!("; marker of {id:?}");
+        }
+        text
+    }
+}

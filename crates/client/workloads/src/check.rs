@@ -1,0 +1,54 @@
+//! Whether a history can be true.
+//!
+//! - [`atomic`]: what is seen was written by a transaction that committed, or may have;
+//! - [`linear`]: for each row there is an order of all that was done and seen which fits the answers and the times;
+//! - [`scans`]: a scan meets what is there all the time exactly once, and of its own transaction what it may;
+//! - [`epochs`]: no transaction has an older epoch than one that it follows.
+
+pub mod actions;
+pub mod atomic;
+pub mod epochs;
+pub mod linear;
+pub mod scans;
+
+use crate::history::{History, RowName, Time};
+use crate::workload::Contents;
+use actions::Actions;
+use alloc::format;
+use alloc::string::String;
+
+/// What was checked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    /// Rows of which anything was done or seen.
+    pub rows: usize,
+    /// Things done and seen.
+    pub actions: usize,
+    /// Transactions of which nobody knows whether they are committed.
+    pub unknown: usize,
+}
+
+/// Checks a whole history against the rows that are left at its end.
+///
+/// # Errors
+/// The first thing that can't be true.
+pub fn check(history: &History, contents: &Contents, end: Time) -> Result<Summary, String> {
+    let writers = atomic::Writers::new(history)?;
+    let proven = atomic::check(history, contents, &writers)?;
+    let mut actions = Actions::new(history, &writers, &proven, end);
+    actions.add_contents(contents);
+    let mut summary = Summary { unknown: writers.unknown(history), ..Summary::default() };
+    for (row, list) in actions.rows() {
+        linear::check(list).map_err(|what| format!("{}: {what}", describe(*row)))?;
+        summary.rows += 1;
+        summary.actions += list.len();
+    }
+    scans::check(history, &writers, &actions)?;
+    epochs::check(history, contents, &writers, &proven)?;
+    Ok(summary)
+}
+
+/// A row's name for people.
+pub fn describe(row: RowName) -> String {
+    format!("row {} of table {} (version {})", row.key, row.table.0, row.version)
+}

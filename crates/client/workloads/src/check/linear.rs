@@ -1,0 +1,124 @@
+//! Whether there is an order of all actions on a row that fits what they saw and when they happened.
+//!
+//! The search goes through states: which actions are done, and what the row is. An action may be next if no other that is
+//! not done ended before it began. A sight that fits is taken at once, since it takes nothing away from the others; so
+//! only changes are tried one after the other. States that were met before are not entered again.
+
+use crate::check::actions::Action;
+use crate::history::Time;
+use crate::shape::Value;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// States that are looked at, at most: histories are made so that far fewer are met.
+const STATES_MAX: usize = 2_000_000;
+
+/// Which actions are done: all below `all`, and those in the list.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+struct Done {
+    all: usize,
+    others: BTreeSet<usize>,
+}
+
+impl Done {
+    fn contains(&self, at: usize) -> bool {
+        at < self.all || self.others.contains(&at)
+    }
+
+    fn insert(&mut self, at: usize) {
+        self.others.insert(at);
+        while self.others.remove(&self.all) {
+            self.all += 1;
+        }
+    }
+}
+
+/// Checks the actions on one row.
+///
+/// # Errors
+/// What can't be fitted in, with the actions around it.
+pub fn check(actions: &[Action<'_>]) -> Result<(), String> {
+    let mut sorted: Vec<&Action<'_>> = actions.iter().collect();
+    sorted.sort_by_key(|action| (action.start, action.end));
+    let mut visited = BTreeSet::new();
+    let mut stack = Vec::from([(Done::default(), None)]);
+    let mut furthest: (usize, Done, Option<Value>) = (0, Done::default(), None);
+    while let Some((mut done, state)) = stack.pop() {
+        take_sights(&sorted, &mut done, state);
+        let count = done.all + done.others.len();
+        if count >= furthest.0 {
+            furthest = (count, done.clone(), state);
+        }
+        if (done.all..sorted.len()).all(|at| done.contains(at) || !sorted[at].is_certain) {
+            return Ok(());
+        }
+        if !visited.insert((done.clone(), state)) {
+            continue;
+        }
+        if visited.len() > STATES_MAX {
+            return Err(format!("more than {STATES_MAX} orders of {} actions", sorted.len()));
+        }
+        // What is certain is tried last, so that it stands on top of the stack.
+        let mut next: Vec<(bool, usize, Option<Value>)> = candidates(&sorted, &done)
+            .filter(|&at| !sorted[at].is_sight())
+            .filter_map(|at| Some((sorted[at].is_certain, at, sorted[at].apply(state)?)))
+            .collect();
+        next.sort_by_key(|&(is_certain, at, _)| (is_certain, core::cmp::Reverse(at)));
+        for (_, at, after) in next {
+            let mut done = done.clone();
+            done.insert(at);
+            stack.push((done, after));
+        }
+    }
+    Err(explain(&sorted, &furthest.1, furthest.2))
+}
+
+/// The actions that may be next.
+fn candidates<'a>(sorted: &'a [&Action<'_>], done: &'a Done) -> impl Iterator<Item = usize> + 'a {
+    let first_end = (done.all..sorted.len())
+        .filter(|&at| !done.contains(at) && sorted[at].is_certain)
+        // An action that begins after this one's end can't lower it any more, but starts ascend, so all are looked at
+        // only as far as they may matter.
+        .scan(Time::MAX, |least, at| {
+            (sorted[at].start <= *least).then(|| {
+                *least = (*least).min(sorted[at].end);
+                *least
+            })
+        })
+        .last()
+        .unwrap_or(Time::MAX);
+    (done.all..sorted.len())
+        .take_while(move |&at| sorted[at].start <= first_end)
+        .filter(|&at| !done.contains(at))
+}
+
+/// Takes all sights that fit.
+fn take_sights(sorted: &[&Action<'_>], done: &mut Done, state: Option<Value>) {
+    loop {
+        let fitting: Vec<usize> = candidates(sorted, done)
+            .filter(|&at| sorted[at].is_sight() && sorted[at].apply(state).is_some())
+            .collect();
+        if fitting.is_empty() {
+            return;
+        }
+        fitting.into_iter().for_each(|at| done.insert(at));
+    }
+}
+
+fn explain(sorted: &[&Action<'_>], done: &Done, state: Option<Value>) -> String {
+    let mut text = format!(
+        "{} of {} actions can be put in order, then the row is {state:x?} and none of these fits:",
+        done.all + done.others.len(),
+        sorted.len()
+    );
+    for at in candidates(sorted, done).take(6) {
+        text += &format!("\n    {:x?}", sorted[at]);
+    }
+    text += "\n  the last before them:";
+    for at in (0..sorted.len()).filter(|&at| done.contains(at)).rev().take(4) {
+        text += &format!("\n    {:x?}", sorted[at]);
+    }
+    text
+}

@@ -1,0 +1,142 @@
+//! What was asked and answered, and when. The runner writes it, the checks read it.
+
+use crate::shape::Value;
+use crate::step::{Body, Condition, Fate, Operation, Scan, TableRef};
+use alloc::vec::Vec;
+use vinga_wire::ErrorCode;
+
+/// Microseconds of the runner's clock.
+pub type Time = u64;
+
+/// A key of one version of a table: a table that is dropped and created again has other rows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RowName {
+    /// The table.
+    pub table: TableRef,
+    /// Its version.
+    pub version: u64,
+    /// The key.
+    pub key: u64,
+}
+
+/// See the head of this file.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// All transactions, in the order in which they were begun.
+    pub transactions: Vec<Transaction>,
+    /// Committed reads outside of transactions, one entry a key.
+    pub reads: Vec<KeyRead>,
+    /// Scans outside and inside of transactions.
+    pub scans: Vec<ScanRecord>,
+}
+
+/// One transaction.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// As it travels in signals, for people who search in a trace.
+    pub id: u64,
+    /// Who ran it.
+    pub session: u32,
+    /// What happened in it, in order.
+    pub events: Vec<Event>,
+    /// When its commit was asked for.
+    pub commit_sent: Option<Time>,
+    /// When its end was known.
+    pub ended: Option<Time>,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+impl Transaction {
+    /// Whether the operation with this number, which is the event at a place, is undone by a later partial rollback.
+    pub fn undoes_later(&self, at: usize, number: u32) -> bool {
+        self.events[at..].iter().any(|later| matches!(later, Event::RollbackTo(from) if *from <= number))
+    }
+}
+
+/// Something in a transaction.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// An operation.
+    Operation(OperationRecord),
+    /// A committed read by key that sees own changes with numbers below this one.
+    OwnRead(KeyRead, u32),
+    /// Operations from this number on are undone.
+    RollbackTo(u32),
+}
+
+/// One operation and what became of it.
+#[derive(Clone, Debug)]
+pub struct OperationRecord {
+    /// What was asked.
+    pub operation: Operation,
+    /// The version of the table that it named.
+    pub version: u64,
+    /// When it was sent.
+    pub sent: Time,
+    /// When its result was known.
+    pub answered: Option<Time>,
+    /// The result.
+    pub result: OperationResult,
+}
+
+impl OperationRecord {
+    /// The row that it is about.
+    pub fn row(&self) -> RowName {
+        RowName { table: self.operation.table, version: self.version, key: self.operation.key }
+    }
+
+    /// The value that it gives its row, if it says so.
+    pub fn written(&self) -> Option<u64> {
+        match self.operation.body {
+            Body::Row(value) => Some(value.value),
+            Body::Change(change) => change.set,
+            Body::None | Body::Unlock(_) => None,
+        }
+    }
+}
+
+/// What is known of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OperationResult {
+    /// Nothing.
+    Unknown,
+    /// It is done.
+    Done,
+    /// It has read this.
+    Row(Option<Value>),
+    /// It failed.
+    Failed(ErrorCode),
+}
+
+/// One key of a committed read.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyRead {
+    /// The row.
+    pub row: RowName,
+    /// When it was asked for.
+    pub sent: Time,
+    /// When it was answered.
+    pub answered: Time,
+    /// Rows that don't fulfil it are not seen.
+    pub condition: Option<Condition>,
+    /// What was seen.
+    pub seen: Option<Value>,
+}
+
+/// One scan.
+#[derive(Clone, Debug)]
+pub struct ScanRecord {
+    /// What was asked.
+    pub scan: Scan,
+    /// The version of the table that it named.
+    pub version: u64,
+    /// The place of its transaction in [`History::transactions`], if it sees own changes.
+    pub transaction: Option<usize>,
+    /// When it was opened.
+    pub opened: Time,
+    /// When its last batch came, if it came to its end.
+    pub ended: Option<Time>,
+    /// The rows: when the batch was asked for, when it came, key, row.
+    pub rows: Vec<(Time, Time, u64, Value)>,
+}

@@ -1,0 +1,202 @@
+//! A table that is dropped and created again while others work on it, some of them with an old definition in mind.
+//!
+//! Sessions that are told that their definition is stale read it again sooner or later. The first session churns, the
+//! others work. Rows of each version of the table are rows of their own ([`crate::history::RowName`]).
+
+use crate::history::History;
+use crate::shape::{KeyForm, Shape, Value};
+use crate::step::{Answer, Body, End, Fate, Operation, Read, Scan, Step, Train, TrainAnswer};
+use crate::workload::{Contents, Ids, Session, Workload};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use fastrand::Rng;
+use vinga_wire::ErrorClass;
+use vinga_wire::operation::OperationKind;
+
+/// How large it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How often the table is dropped and created again.
+    pub rounds: u32,
+    /// Transactions of each working session.
+    pub transactions: u32,
+    /// Keys.
+    pub keys: u64,
+    /// A session waits this long between steps, in microseconds, at most; the one that churns ten times as long.
+    pub pause: u64,
+}
+
+/// See the head of this file.
+pub struct SchemaChurn {
+    settings: Settings,
+    has_churner: bool,
+}
+
+impl SchemaChurn {
+    /// The workload of these settings.
+    pub fn new(settings: Settings) -> Self {
+        SchemaChurn { settings, has_churner: false }
+    }
+}
+
+impl Workload for SchemaChurn {
+    fn tables(&self) -> Vec<Shape> {
+        vec![Shape::new("schema_churn.table", KeyForm::Number, true)]
+    }
+
+    fn loader(&self, _: Ids) -> Box<dyn Session> {
+        Box::new(NoLoader)
+    }
+
+    fn session(&mut self, ids: Ids) -> Box<dyn Session> {
+        let settings = self.settings;
+        if core::mem::replace(&mut self.has_churner, true) {
+            Box::new(Worker { settings, ids, left: settings.transactions, number: 0, state: State::Idle })
+        } else {
+            Box::new(Churner { settings, ids, left: settings.rounds * 2, is_paused: false })
+        }
+    }
+
+    fn check(&self, _: &Contents, _: &History) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+struct NoLoader;
+
+impl Session for NoLoader {
+    fn next(&mut self, _: &mut Rng, _: &Answer) -> Step {
+        Step::End
+    }
+}
+
+/// Drops and creates the table in turn.
+struct Churner {
+    settings: Settings,
+    ids: Ids,
+    left: u32,
+    is_paused: bool,
+}
+
+impl Session for Churner {
+    fn next(&mut self, random: &mut Rng, _: &Answer) -> Step {
+        self.is_paused = !self.is_paused;
+        if self.is_paused {
+            return Step::Wait(random.u64(..=self.settings.pause * 10));
+        }
+        if self.left == 0 {
+            return Step::End;
+        }
+        self.left -= 1;
+        let table = self.ids.table(0);
+        if self.left % 2 == 1 { Step::Drop(table) } else { Step::Create(table) }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Idle,
+    /// A transaction is open.
+    Open,
+    Scanning,
+    Pausing,
+}
+
+struct Worker {
+    settings: Settings,
+    ids: Ids,
+    left: u32,
+    number: u32,
+    state: State,
+}
+
+impl Session for Worker {
+    fn next(&mut self, random: &mut Rng, last: &Answer) -> Step {
+        match (self.state, last) {
+            (State::Idle, _) => self.begin(random),
+            (State::Open, Answer::Train(TrainAnswer { fate: Fate::Open, .. })) => {
+                let end = if random.bool() { End::Commit } else { End::Stay };
+                self.train(random, false, end)
+            }
+            (State::Scanning, Answer::Batch(batch)) if !batch.is_last => Step::ScanNext,
+            (State::Pausing, _) => {
+                self.state = State::Idle;
+                Step::Wait(random.u64(..=self.settings.pause))
+            }
+            (State::Open | State::Scanning, _) => {
+                self.state = State::Pausing;
+                // Not always: a client may go on with what it knows.
+                if is_stale(last) && random.u8(..3) > 0 {
+                    return Step::Describe(self.ids.table(0));
+                }
+                Step::Wait(random.u64(..=self.settings.pause))
+            }
+        }
+    }
+}
+
+fn is_stale(answer: &Answer) -> bool {
+    let error = match answer {
+        Answer::Failed(error) => Some(*error),
+        Answer::Train(TrainAnswer { fate: Fate::RolledBack { error, .. }, .. }) => *error,
+        Answer::Train(_) | Answer::Begin | Answer::Read(_) | Answer::Batch(_) | Answer::Done => None,
+    };
+    error.is_some_and(|error| error.class() == ErrorClass::Schema)
+}
+
+impl Worker {
+    fn begin(&mut self, random: &mut Rng) -> Step {
+        if self.left == 0 {
+            return Step::End;
+        }
+        self.left -= 1;
+        self.number = 0;
+        let (table, selects) = (self.ids.table(0), random.bool());
+        self.state = State::Scanning;
+        match random.u8(..8) {
+            0 => {
+                let keys = vec![random.u64(..self.settings.keys)];
+                Step::Read(Read { table, keys, condition: None, own_before: None, selects })
+            }
+            1 => {
+                let batch_rows = random.u16(1..20);
+                Step::ScanOpen(Scan { table, condition: None, batch_rows, own_before: None, selects })
+            }
+            _ => {
+                self.state = State::Open;
+                let end = if random.bool() { End::Commit } else { End::Stay };
+                self.train(random, true, end)
+            }
+        }
+    }
+
+    fn train(&mut self, random: &mut Rng, begin: bool, end: End) -> Step {
+        let operations: Vec<Operation> = (0..random.usize(1..4))
+            .map(|_| {
+                self.number += 1;
+                let kind = match random.u8(..4) {
+                    0 => OperationKind::ReadShared,
+                    1 => OperationKind::Delete,
+                    _ => OperationKind::Write,
+                };
+                let body = match kind {
+                    OperationKind::Write => Body::Row(Value { value: self.ids.value(), count: 1 }),
+                    _ => Body::None,
+                };
+                Operation {
+                    number: self.number,
+                    kind,
+                    table: self.ids.table(0),
+                    key: random.u64(..self.settings.keys),
+                    body,
+                    condition: None,
+                    error_is_local: end == End::Stay,
+                    selects: false,
+                }
+            })
+            .collect();
+        Step::Train(Train { begin, rollback_to: None, operations, end })
+    }
+}

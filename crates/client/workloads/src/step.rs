@@ -1,0 +1,215 @@
+//! What a session asks for and what it is told.
+
+use crate::shape::Value;
+use alloc::vec::Vec;
+use vinga_base::Epoch;
+use vinga_wire::ErrorCode;
+use vinga_wire::operation::OperationKind;
+
+/// One of the tables of a run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TableRef(pub u16);
+
+/// What a session does next.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Step {
+    /// Operations of its transaction. Answered by [`Answer::Train`].
+    Train(Train),
+    /// Committed reads by key. Answered by [`Answer::Read`].
+    Read(Read),
+    /// Opens a scan, the session's only one, and asks for its first batch. Answered by [`Answer::Batch`].
+    ScanOpen(Scan),
+    /// Asks for the next batch. Answered by [`Answer::Batch`].
+    ScanNext,
+    /// Closes the scan. Answered by [`Answer::Done`].
+    ScanClose,
+    /// Creates the table. Answered by [`Answer::Done`] or [`Answer::Failed`].
+    Create(TableRef),
+    /// Drops the table. Answered by [`Answer::Done`] or [`Answer::Failed`].
+    Drop(TableRef),
+    /// Learns which version of the table there is. Answered by [`Answer::Done`] or [`Answer::Failed`].
+    Describe(TableRef),
+    /// Does nothing for so many microseconds. Answered by [`Answer::Done`].
+    Wait(u64),
+    /// The session has come to its end.
+    End,
+}
+
+/// Operations that travel together.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Train {
+    /// The transaction begins.
+    pub begin: bool,
+    /// Before the operations of this train, those from this number on are undone.
+    pub rollback_to: Option<u32>,
+    /// The operations, numbers ascending.
+    pub operations: Vec<Operation>,
+    /// What happens behind them.
+    pub end: End,
+}
+
+/// What happens behind the operations of a train.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The transaction stays open.
+    Stay,
+    /// It is committed.
+    Commit,
+    /// It is rolled back; such a train has no operations.
+    Rollback,
+}
+
+/// One operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// Its number in the transaction, from 1.
+    pub number: u32,
+    /// What it does.
+    pub kind: OperationKind,
+    /// The table.
+    pub table: TableRef,
+    /// The key of its row.
+    pub key: u64,
+    /// What it carries.
+    pub body: Body,
+    /// Condition on the row.
+    pub condition: Option<Condition>,
+    /// Its error leaves the transaction open.
+    pub error_is_local: bool,
+    /// Reads: only some columns are asked for.
+    pub selects: bool,
+}
+
+/// What an operation carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Body {
+    /// Nothing.
+    None,
+    /// Insert, write: the row.
+    Row(Value),
+    /// Update: what changes.
+    Change(Change),
+    /// Unlock: the number of the read that took the lock.
+    Unlock(u32),
+}
+
+/// What an update does.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Change {
+    /// Fails unless the value is this.
+    pub expect: Option<u64>,
+    /// Sets the value.
+    pub set: Option<u64>,
+    /// Added to the count.
+    pub add: u64,
+    /// Taken from the count; fails if there is less. Not together with `add`.
+    pub subtract: u64,
+}
+
+/// A condition on a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition {
+    /// The value is this.
+    ValueIs(u64),
+    /// The count is below this.
+    CountBelow(u64),
+    /// The count is this or more.
+    CountAtLeast(u64),
+}
+
+impl Condition {
+    /// Whether a row fulfils it.
+    pub fn holds(&self, row: Value) -> bool {
+        match *self {
+            Condition::ValueIs(value) => row.value == value,
+            Condition::CountBelow(count) => row.count < count,
+            Condition::CountAtLeast(count) => row.count >= count,
+        }
+    }
+}
+
+/// Committed reads of one table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Read {
+    /// The table.
+    pub table: TableRef,
+    /// The keys.
+    pub keys: Vec<u64>,
+    /// Condition on the rows: those that don't fulfil it are not returned.
+    pub condition: Option<Condition>,
+    /// The session's own changes with numbers below this one are seen; `None`: only what is committed. Not before all
+    /// writes of the transaction have been answered.
+    pub own_before: Option<u32>,
+    /// Only some columns are asked for.
+    pub selects: bool,
+}
+
+/// A scan of a whole table, partition after partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scan {
+    /// The table.
+    pub table: TableRef,
+    /// Condition on the rows.
+    pub condition: Option<Condition>,
+    /// Rows of a batch.
+    pub batch_rows: u16,
+    /// As in [`Read::own_before`].
+    pub own_before: Option<u32>,
+    /// Only some columns are asked for.
+    pub selects: bool,
+}
+
+/// What a session is told about its last step.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// There was none before.
+    Begin,
+    /// About a train.
+    Train(TrainAnswer),
+    /// Rows in the order of the keys.
+    Read(Vec<Option<Value>>),
+    /// Rows with their keys.
+    Batch(Batch),
+    /// It is done.
+    Done,
+    /// It failed. Scans are closed by it.
+    Failed(ErrorCode),
+}
+
+/// What has become of a train.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TrainAnswer {
+    /// Where the transaction stands.
+    pub fate: Fate,
+    /// The rows of its reads, by operation number.
+    pub rows: Vec<(u32, Option<Value>)>,
+    /// Operations that failed alone.
+    pub errors: Vec<(u32, ErrorCode)>,
+}
+
+/// What is known of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It goes on.
+    Open,
+    /// It is committed, in this epoch.
+    Committed(Epoch),
+    /// It is rolled back.
+    RolledBack {
+        /// Why; `None` if that was asked for.
+        error: Option<ErrorCode>,
+        /// The operation to blame, 0 for none.
+        operation: u32,
+    },
+    /// Nobody can say any more.
+    Unknown,
+}
+
+/// Some rows of a scan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Batch {
+    /// Keys and rows.
+    pub rows: Vec<(u64, Value)>,
+    /// There are no more; the scan is closed.
+    pub is_last: bool,
+}

@@ -1,0 +1,223 @@
+//! The checks accept what can be true and name what can't.
+
+use vinga_base::Epoch;
+use vinga_wire::ErrorCode;
+use vinga_wire::operation::OperationKind;
+use vinga_workloads::check;
+use vinga_workloads::history::{
+    Event, History, KeyRead, OperationRecord, OperationResult, RowName, ScanRecord, Transaction,
+};
+use vinga_workloads::shape::Value;
+use vinga_workloads::step::{Body, Change, Fate, Operation, Scan, TableRef};
+use vinga_workloads::workload::Contents;
+
+const TABLE: TableRef = TableRef(0);
+const VERSION: u64 = 7;
+
+fn value(value: u64) -> Value {
+    Value { value, count: 0 }
+}
+
+fn row(key: u64) -> RowName {
+    RowName { table: TABLE, version: VERSION, key }
+}
+
+fn operation(
+    number: u32,
+    kind: OperationKind,
+    key: u64,
+    body: Body,
+    (sent, answered): (u64, u64),
+    result: OperationResult,
+) -> Event {
+    let operation = Operation {
+        number,
+        kind,
+        table: TABLE,
+        key,
+        body,
+        condition: None,
+        error_is_local: false,
+        selects: false,
+    };
+    Event::Operation(OperationRecord { operation, version: VERSION, sent, answered: Some(answered), result })
+}
+
+/// A transaction that writes one row and commits.
+fn write(key: u64, written: u64, (sent, ended): (u64, u64), fate: Fate) -> Transaction {
+    let body = Body::Row(value(written));
+    let event = operation(1, OperationKind::Write, key, body, (sent, ended), OperationResult::Done);
+    Transaction {
+        id: written,
+        session: 1,
+        events: vec![event],
+        commit_sent: Some(sent),
+        ended: Some(ended),
+        fate,
+    }
+}
+
+fn read(key: u64, (sent, answered): (u64, u64), seen: Option<u64>) -> KeyRead {
+    KeyRead { row: row(key), sent, answered, condition: None, seen: seen.map(value) }
+}
+
+fn contents(rows: &[(u64, u64, u64)]) -> Contents {
+    Contents {
+        versions: [(TABLE, VERSION)].into(),
+        rows: rows.iter().map(|&(key, v, epoch)| ((TABLE, key), (value(v), epoch))).collect(),
+    }
+}
+
+const COMMITTED: Fate = Fate::Committed(Epoch(5));
+
+fn verdict(history: &History, contents: &Contents) -> String {
+    match check::check(history, contents, 10_000) {
+        Ok(_) => "true".to_string(),
+        Err(what) => what.lines().next().unwrap().to_string(),
+    }
+}
+
+#[test]
+fn reads_see_the_newest_write() {
+    let mut history = History {
+        transactions: vec![write(1, 100, (10, 20), COMMITTED), write(1, 101, (30, 50), COMMITTED)],
+        ..History::default()
+    };
+    history.reads = vec![
+        read(1, (1, 12), None),
+        read(1, (11, 13), Some(100)),
+        read(1, (21, 60), Some(100)),
+        read(1, (32, 40), Some(101)),
+    ];
+    let end = contents(&[(1, 101, 5)]);
+    assert_eq!(verdict(&history, &end), "true");
+    history.reads.push(read(1, (45, 46), Some(100)));
+    assert!(
+        verdict(&history, &end).contains("can be put in order"),
+        "the old value after the new one was seen"
+    );
+    history.reads.pop();
+    assert!(verdict(&history, &contents(&[(1, 100, 5)])).contains("can be put in order"), "a lost write");
+    assert!(verdict(&history, &contents(&[])).contains("can be put in order"), "a lost row");
+    history.reads.push(read(1, (70, 80), Some(999)));
+    assert!(verdict(&history, &end).contains("which nobody wrote"));
+}
+
+#[test]
+fn what_is_not_committed_is_not_seen() {
+    let rolled_back = Fate::RolledBack { error: None, operation: 0 };
+    let mut history =
+        History { transactions: vec![write(1, 100, (10, 20), rolled_back)], ..History::default() };
+    assert_eq!(verdict(&history, &contents(&[])), "true");
+    assert!(verdict(&history, &contents(&[(1, 100, 5)])).contains("which was rolled back"));
+    history.transactions[0].fate = Fate::Unknown;
+    assert_eq!(verdict(&history, &contents(&[])), "true");
+    assert_eq!(verdict(&history, &contents(&[(1, 100, 5)])), "true");
+    history.reads = vec![read(1, (1, 5), Some(100))];
+    assert!(verdict(&history, &contents(&[])).contains("which was not to be committed by then"));
+}
+
+#[test]
+fn an_unknown_transaction_is_there_as_a_whole_or_not_at_all() {
+    let mut both = write(1, 100, (10, 20), Fate::Unknown);
+    let body = Body::Row(value(101));
+    both.events.push(operation(2, OperationKind::Write, 2, body, (10, 20), OperationResult::Unknown));
+    let history = History { transactions: vec![both], ..History::default() };
+    assert_eq!(verdict(&history, &contents(&[(1, 100, 5), (2, 101, 5)])), "true");
+    assert_eq!(verdict(&history, &contents(&[])), "true");
+    assert!(verdict(&history, &contents(&[(1, 100, 5)])).contains("row 2"));
+}
+
+#[test]
+fn undone_operations_leave_nothing() {
+    let mut transaction = write(1, 100, (10, 90), COMMITTED);
+    let change = Body::Change(Change { set: Some(101), ..Change::default() });
+    transaction.events.push(operation(2, OperationKind::Update, 1, change, (20, 30), OperationResult::Done));
+    transaction.events.push(Event::OwnRead(read(1, (31, 32), Some(101)), 3));
+    transaction.events.push(Event::RollbackTo(2));
+    transaction.events.push(Event::OwnRead(read(1, (41, 42), Some(100)), 3));
+    let mut history = History { transactions: vec![transaction], ..History::default() };
+    assert_eq!(verdict(&history, &contents(&[(1, 100, 5)])), "true");
+    assert!(verdict(&history, &contents(&[(1, 101, 5)])).contains("which was undone"));
+    history.transactions[0].events[4] = Event::OwnRead(read(1, (41, 42), Some(101)), 3);
+    assert!(verdict(&history, &contents(&[(1, 100, 5)])).contains("can be put in order"));
+}
+
+#[test]
+fn errors_say_what_is_there() {
+    let mut failed = write(1, 100, (30, 40), Fate::RolledBack { error: None, operation: 1 });
+    let result = OperationResult::Failed(ErrorCode::DuplicateKey);
+    failed.events[0] = operation(1, OperationKind::Insert, 1, Body::Row(value(100)), (30, 40), result);
+    let mut history = History { transactions: vec![failed], ..History::default() };
+    assert!(verdict(&history, &contents(&[])).contains("can be put in order"), "there was no row");
+    history.transactions.insert(0, write(1, 99, (10, 20), COMMITTED));
+    assert_eq!(verdict(&history, &contents(&[(1, 99, 5)])), "true");
+}
+
+#[test]
+fn locked_rows_stay_as_they_were_read() {
+    let read_locked = |seen| {
+        operation(1, OperationKind::ReadExclusive, 1, Body::None, (21, 25), OperationResult::Row(seen))
+    };
+    let mut transaction = write(1, 200, (60, 70), COMMITTED);
+    transaction.events.insert(0, read_locked(Some(value(100))));
+    let history = |between: bool| {
+        let mut transactions = vec![write(1, 100, (10, 20), COMMITTED), transaction.clone()];
+        if between {
+            transactions.push(write(1, 150, (30, 50), COMMITTED));
+        }
+        History { transactions, ..History::default() }
+    };
+    assert_eq!(verdict(&history(false), &contents(&[(1, 200, 5)])), "true");
+    assert!(verdict(&history(true), &contents(&[(1, 200, 5)])).contains("can be put in order"));
+}
+
+#[test]
+fn epochs_follow_each_other() {
+    let mut history = History {
+        transactions: vec![
+            write(1, 100, (10, 20), Fate::Committed(Epoch(9))),
+            write(1, 101, (30, 40), Fate::Committed(Epoch(8))),
+        ],
+        ..History::default()
+    };
+    assert!(verdict(&history, &contents(&[(1, 101, 8)])).contains("in epoch 8 follows"));
+    history.transactions[1].fate = Fate::Committed(Epoch(9));
+    assert_eq!(verdict(&history, &contents(&[(1, 101, 9)])), "true");
+    assert!(verdict(&history, &contents(&[(1, 101, 8)])).contains("has epoch 8"));
+}
+
+#[test]
+fn scans_meet_what_is_there() {
+    let scan = |rows: &[(u64, u64)], own_before| ScanRecord {
+        scan: Scan { table: TABLE, condition: None, batch_rows: 1, own_before, selects: false },
+        version: VERSION,
+        transaction: own_before.map(|_| 1),
+        opened: 100,
+        ended: Some(200),
+        rows: rows.iter().map(|&(key, v)| (100, 200, key, value(v))).collect(),
+    };
+    let mut own = write(2, 300, (150, 160), COMMITTED);
+    own.events.push(operation(
+        2,
+        OperationKind::Write,
+        3,
+        Body::Row(value(301)),
+        (150, 160),
+        OperationResult::Done,
+    ));
+    let transactions = vec![write(1, 100, (10, 20), COMMITTED), own];
+    let end = contents(&[(1, 100, 5), (2, 300, 5), (3, 301, 5)]);
+    let verdict_of = |record| {
+        verdict(
+            &History { transactions: transactions.clone(), scans: vec![record], ..History::default() },
+            &end,
+        )
+    };
+    assert_eq!(verdict_of(scan(&[(1, 100)], None)), "true");
+    assert_eq!(verdict_of(scan(&[(1, 100), (2, 300)], None)), "true", "it came meanwhile");
+    assert!(verdict_of(scan(&[], None)).contains("0 times"));
+    assert!(verdict_of(scan(&[(1, 100), (1, 100)], None)).contains("2 times"));
+    assert_eq!(verdict_of(scan(&[(1, 100), (2, 300)], Some(2))), "true");
+    assert!(verdict_of(scan(&[(1, 100), (3, 301)], Some(2))).contains("opened before operation 2"));
+}

@@ -1,0 +1,219 @@
+//! Scans, partition after partition.
+
+use super::{Client, LinkKey, Surroundings};
+use crate::agenda::Time;
+use vinga_base::PartitionId;
+use vinga_wire::operation::ALL_COLUMNS;
+use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
+use vinga_workloads::history::ScanRecord;
+use vinga_workloads::shape::Value;
+use vinga_workloads::step::{Answer, Batch, Scan};
+
+/// A scan that a session has open.
+pub struct OpenScan {
+    scan: Scan,
+    /// Its place in the history.
+    index: usize,
+    partition: u16,
+    /// The data manager of the present partition, and the scan's name there; `None` between partitions.
+    at: Option<(Address, u32)>,
+    /// Since when the present batch is awaited.
+    awaited: Option<Time>,
+    rows: Vec<(u64, Value)>,
+}
+
+/// Bytes of a batch.
+const BATCH_BYTES: u32 = 16 * 1024;
+
+impl Client {
+    pub(super) fn open_scan(&mut self, cx: &mut Surroundings<'_>, session: usize, scan: Scan) {
+        let transaction = match (scan.own_before, &self.sessions[session].transaction) {
+            (None, _) => None,
+            (Some(_), Some(transaction)) => Some(transaction.index),
+            (Some(_), None) => {
+                self.fail(session, ErrorCode::ConnectionLost);
+                return;
+            }
+        };
+        let index = cx.history.scans.len();
+        cx.history.scans.push(ScanRecord {
+            scan: scan.clone(),
+            version: self.table(scan.table).1,
+            transaction,
+            opened: cx.now,
+            ended: None,
+            rows: Vec::new(),
+        });
+        let open = OpenScan { scan, index, partition: 0, at: None, awaited: None, rows: Vec::new() };
+        self.sessions[session].scan = Some(open);
+        self.next_batch(cx, session);
+    }
+
+    /// Asks for the next batch: of the partition that is open, or of the next one.
+    pub(super) fn next_batch(&mut self, cx: &mut Surroundings<'_>, session: usize) {
+        let Some(scan) = &mut self.sessions[session].scan else {
+            self.fail(session, ErrorCode::NoSuchScan);
+            return;
+        };
+        scan.awaited = Some(cx.now);
+        if let Some((owner, name)) = scan.at {
+            let sent = self.link_to(owner).and_then(|link| {
+                let body = ScanBody { scan: U32::new(name) };
+                self.frame(link, SignalNumber::ScanNextRequest, owner, name)?.put(&body);
+                Some(())
+            });
+            if sent.is_none() {
+                self.fail_scan(session, ErrorCode::NodeFailure);
+            }
+            return;
+        }
+        let name = self.next_tag();
+        let scan = self.sessions[session].scan.as_mut().expect("it is open");
+        let map = self.map.as_ref().expect("the layout is known once connected");
+        let owner = map.place(PartitionId(scan.partition)).primary();
+        scan.at = Some((owner, name));
+        let Some(link) = self.link_to(owner) else {
+            self.learn_layout();
+            self.fail_scan(session, ErrorCode::ClusterFailure);
+            return;
+        };
+        self.send_open(cx, session, link, owner, name);
+    }
+
+    fn send_open(
+        &mut self,
+        cx: &Surroundings<'_>,
+        session: usize,
+        link: LinkKey,
+        owner: Address,
+        name: u32,
+    ) {
+        let state = &self.sessions[session];
+        let OpenScan { scan, partition, .. } = state.scan.as_ref().expect("it is open");
+        let shape = &cx.shapes[usize::from(scan.table.0)];
+        let (table, _) = self.table(scan.table);
+        let own = scan.own_before.and(state.transaction.as_ref()).map_or(0, |transaction| transaction.id.0);
+        let selection = if scan.selects { shape.selection() } else { &[] };
+        let filter = shape.filter(scan.condition.as_ref());
+        let head = ScanOpenHead {
+            version: U64::new(cx.history.scans[state.scan.as_ref().expect("it is open").index].version),
+            transaction: U64::new(own),
+            scan: U32::new(name),
+            table: U32::new(table),
+            operation: U32::new(scan.own_before.unwrap_or(0)),
+            from_row: U32::ZERO,
+            batch_bytes: U32::new(BATCH_BYTES),
+            limit: U32::ZERO,
+            partition: U16::new(*partition),
+            batch_rows: U16::new(scan.batch_rows),
+            columns: U16::new(if scan.selects { selection.len() as u16 } else { ALL_COLUMNS }),
+            filter_bytes: U16::new(filter.len() as u16),
+        };
+        let mut frame = self.frame(link, SignalNumber::ScanOpenRequest, owner, name).expect("the link is open");
+        frame.put(&head);
+        for column in selection {
+            frame.bytes(&column.0.to_le_bytes());
+        }
+        frame.bytes(&filter);
+    }
+
+    /// The session whose scan has this name.
+    fn find_scan(&self, owner: Address, name: u32) -> Option<usize> {
+        let is_it = |scan: &OpenScan| scan.at == Some((owner, name));
+        self.sessions.iter().position(|session| session.scan.as_ref().is_some_and(is_it))
+    }
+
+    pub(super) fn on_scan_confirm(&mut self, cx: &mut Surroundings<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (answer, mut rest) = frame.head::<ScanAnswer>()?;
+        self.note_epoch(answer.epoch.get());
+        let Some(session) = self.find_scan(frame.sender(), answer.scan.get()) else { return Some(()) };
+        let partitions = self.map.as_ref()?.places().len() as u16;
+        let open = self.sessions[session].scan.as_mut().expect("found just now");
+        let Some(awaited) = open.awaited else {
+            cx.violations.push("a scan sent rows that nobody asked for".to_string());
+            return Some(());
+        };
+        let shape = &cx.shapes[usize::from(open.scan.table.0)];
+        let record = &mut cx.history.scans[open.index];
+        for _ in 0..answer.count.get() {
+            let (length, after) = rest.split_first_chunk::<2>()?;
+            let (bytes, after) = after.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+            rest = after;
+            match shape.read(open.scan.selects, bytes) {
+                Ok((key, value)) => {
+                    open.rows.push((key, value));
+                    record.rows.push((awaited, cx.now, key, value));
+                }
+                Err(what) => cx.violations.push(what),
+            }
+        }
+        let flags = answer.flags.get();
+        if flags & SCAN_BATCH_END == 0 {
+            return Some(());
+        }
+        open.awaited = None;
+        let mut is_last = false;
+        if flags & SCAN_END != 0 {
+            open.partition += 1;
+            open.at = None;
+            is_last = open.partition == partitions;
+        }
+        let rows = std::mem::take(&mut open.rows);
+        if is_last {
+            record.ended = Some(cx.now);
+            self.sessions[session].scan = None;
+        }
+        self.answers.push_back((session, Answer::Batch(Batch { rows, is_last })));
+        Some(())
+    }
+
+    pub(super) fn on_scan_refuse(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let (refusal, _) = frame.head::<ScanRefusal>()?;
+        let code = ErrorCode::from_number(refusal.code.get())?;
+        if code == ErrorCode::Moved {
+            self.learn_layout();
+        }
+        if let Some(session) = self.find_scan(frame.sender(), refusal.scan.get()) {
+            self.fail_scan(session, code);
+        }
+        Some(())
+    }
+
+    pub(super) fn close_scan(&mut self, session: usize) {
+        if let Some(OpenScan { at: Some((owner, name)), .. }) = self.sessions[session].scan.take()
+            && let Some(link) = self.link_to(owner)
+        {
+            let body = ScanBody { scan: U32::new(name) };
+            self.frame(link, SignalNumber::ScanCloseOrder, owner, name).expect("the link is open").put(&body);
+        }
+        self.answers.push_back((session, Answer::Done));
+    }
+
+    /// The scan is over; who waits for a batch is told.
+    fn fail_scan(&mut self, session: usize, error: ErrorCode) {
+        let scan = self.sessions[session].scan.take().expect("the caller has it");
+        if scan.awaited.is_some() {
+            self.fail(session, error);
+        }
+    }
+
+    /// A data node is gone.
+    pub(super) fn fail_scans_of(&mut self, node: u8) {
+        for session in 0..self.sessions.len() {
+            let at = self.sessions[session].scan.as_ref().and_then(|scan| scan.at);
+            if at.is_some_and(|(owner, _)| owner.node().0 == node) {
+                self.fail_scan(session, ErrorCode::NodeFailure);
+            }
+        }
+    }
+
+    /// All connections are gone.
+    pub(super) fn lose_scans(&mut self) {
+        for session in 0..self.sessions.len() {
+            if self.sessions[session].scan.is_some() {
+                self.fail_scan(session, ErrorCode::ConnectionLost);
+            }
+        }
+    }
+}

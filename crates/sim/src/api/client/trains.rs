@@ -1,0 +1,341 @@
+//! Transactions.
+
+use super::{Call, Client, Surroundings};
+use std::collections::BTreeMap;
+use vinga_base::{Epoch, NodeId, TransactionId};
+use vinga_wire::key_read::NO_ROW;
+use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, OperationHead};
+use vinga_wire::transaction::{
+    FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OperationError, Outcome, TransactionAnswer,
+    TransactionHead, TransactionRow,
+};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16, U32, U64};
+use vinga_workloads::history::{Event, OperationRecord, OperationResult, Transaction};
+use vinga_workloads::shape::Value;
+use vinga_workloads::step::{Answer, Body, End, Fate, Operation, Train, TrainAnswer};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// A transaction that has begun.
+pub struct OpenTransaction {
+    pub id: TransactionId,
+    /// Its place in the history.
+    pub index: usize,
+    pub coordinator: Address,
+    /// The train under way.
+    train: Option<UnderWay>,
+    /// Its commit was asked for and the connection broke.
+    pub is_in_doubt: bool,
+}
+
+struct UnderWay {
+    tag: u32,
+    end: End,
+    /// Places of its operations in the events of the transaction, by number.
+    operations: BTreeMap<u32, usize>,
+    /// Which data node was to send the row of each read, as the client knew.
+    owners: BTreeMap<u32, u8>,
+    rows: BTreeMap<u32, Option<Value>>,
+    answer: Option<(TransactionAnswer, Vec<(u32, ErrorCode)>)>,
+}
+
+impl Client {
+    pub(super) fn send_train(&mut self, cx: &mut Surroundings<'_>, session: usize, train: Train) {
+        if train.begin {
+            let Some(coordinator) = self.choose_coordinator(cx, &train) else {
+                self.answers.push_back((session, rolled_back(ErrorCode::ClusterFailure)));
+                return;
+            };
+            self.begin_transaction(cx, session, coordinator);
+        }
+        let Some(transaction) = &self.sessions[session].transaction else {
+            // The connection broke since the last train.
+            self.answers.push_back((session, rolled_back(ErrorCode::ConnectionLost)));
+            return;
+        };
+        let (id, index, coordinator) = (transaction.id, transaction.index, transaction.coordinator);
+        let mut bytes = Vec::new();
+        for operation in &train.operations {
+            self.write_operation(cx, operation, &mut bytes);
+        }
+        let tag = self.next_tag();
+        let mut flags = match train.end {
+            End::Stay => 0,
+            End::Commit => FLAG_COMMIT,
+            End::Rollback => FLAG_ROLLBACK,
+        };
+        flags |= if train.begin { FLAG_START } else { 0 };
+        flags |= if train.rollback_to.is_some() { FLAG_ROLLBACK_TO } else { 0 };
+        let head = TransactionHead {
+            transaction: U64::new(id.0),
+            epoch_seen: U64::new(self.epoch_seen),
+            request: U32::new(tag),
+            outcomes_seen: U32::new(self.seen_for_train(coordinator)),
+            rollback_from: U32::new(train.rollback_to.unwrap_or(0)),
+            flags: U16::new(flags),
+            count: U16::new(train.operations.len() as u16),
+        };
+        let link = self.link_to(coordinator).expect("while the client is up it reaches all coordinators");
+        self.frame(link, SignalNumber::TransactionRequest, coordinator, tag)
+            .expect("the link is open")
+            .put(&head)
+            .bytes(&bytes);
+        let operations = self.record_train(cx, index, &train);
+        self.calls.insert(tag, Call::Train);
+        let reads = train.operations.iter().filter(|operation| operation.kind.is_read());
+        let owners = reads
+            .map(|operation| {
+                let hash = cx.shapes[usize::from(operation.table.0)].key_hash(operation.key);
+                (operation.number, self.owner(hash).node().0)
+            })
+            .collect();
+        let (end, rows) = (train.end, BTreeMap::new());
+        let under_way = UnderWay { tag, end, operations, owners, rows, answer: None };
+        self.sessions[session].transaction.as_mut().expect("it is open").train = Some(under_way);
+    }
+
+    /// Mostly one beside the owner of the first row, sometimes any other.
+    fn choose_coordinator(&mut self, cx: &Surroundings<'_>, train: &Train) -> Option<Address> {
+        self.transactions += 1;
+        let all: Vec<Address> = self
+            .topology
+            .nodes
+            .iter()
+            .flat_map(|node| {
+                let of_node = |i| Address::new(NodeId(node.node), BlockNumber::Coordinator, i);
+                (0..node.coordinators).map(of_node)
+            })
+            .filter(|&coordinator| self.link_to(coordinator).is_some())
+            .collect();
+        let beside = train.operations.first().and_then(|first| {
+            let owner = self.owner(cx.shapes[usize::from(first.table.0)].key_hash(first.key));
+            let link = self.link_to(owner)?;
+            all.iter().copied().find(|&coordinator| self.link_to(coordinator) == Some(link))
+        });
+        let any = || all.get(self.transactions as usize % all.len().max(1)).copied();
+        beside.filter(|_| self.transactions % 4 != 0).or_else(any)
+    }
+
+    /// A transaction that the session has left open goes by a time-out.
+    fn begin_transaction(&mut self, cx: &mut Surroundings<'_>, session: usize, coordinator: Address) {
+        let id = TransactionId::new(self.node, self.incarnation, self.transactions);
+        let index = cx.history.transactions.len();
+        cx.history.transactions.push(Transaction {
+            id: id.0,
+            session: u32::from(self.node.0) << 16 | session as u32,
+            events: Vec::new(),
+            commit_sent: None,
+            ended: None,
+            fate: Fate::Open,
+        });
+        self.sessions[session].transaction =
+            Some(OpenTransaction { id, index, coordinator, train: None, is_in_doubt: false });
+    }
+
+    fn write_operation(&self, cx: &Surroundings<'_>, operation: &Operation, out: &mut Vec<u8>) {
+        let shape = &cx.shapes[usize::from(operation.table.0)];
+        let (table, version) = self.table(operation.table);
+        let holds_key = matches!(operation.body, Body::Row(_));
+        let key = if holds_key { Vec::new() } else { shape.key(operation.key) };
+        let body = shape.body(operation.key, &operation.body);
+        let filter = shape.filter(operation.condition.as_ref());
+        let is_read = operation.kind.is_read();
+        let selection = if operation.selects && is_read { shape.selection() } else { &[] };
+        let columns = match (is_read, operation.selects) {
+            (false, _) => 0,
+            (true, false) => ALL_COLUMNS,
+            (true, true) => selection.len() as u16,
+        };
+        let head = OperationHead {
+            version: U64::new(version),
+            hash: U64::ZERO,
+            table: U32::new(table),
+            number: U32::new(operation.number),
+            row: U32::ZERO,
+            kind: operation.kind as u8,
+            flags: if operation.error_is_local { FLAG_ERROR_IS_LOCAL } else { 0 },
+            key_bytes: U16::new(key.len() as u16),
+            body_bytes: U16::new(body.len() as u16),
+            columns: U16::new(columns),
+            filter_bytes: U16::new(filter.len() as u16),
+            unused: U16::ZERO,
+        };
+        out.extend_from_slice(head.as_bytes());
+        out.extend(key);
+        out.extend(body);
+        out.extend(selection.iter().flat_map(|column| column.0.to_le_bytes()));
+        out.extend(filter);
+    }
+
+    /// Writes a train into the history; says where its operations stand there.
+    fn record_train(&self, cx: &mut Surroundings<'_>, index: usize, train: &Train) -> BTreeMap<u32, usize> {
+        let record = &mut cx.history.transactions[index];
+        if train.end == End::Commit {
+            record.commit_sent = Some(cx.now);
+        }
+        if let Some(from) = train.rollback_to {
+            record.events.push(Event::RollbackTo(from));
+        }
+        let mut places = BTreeMap::new();
+        for operation in &train.operations {
+            places.insert(operation.number, record.events.len());
+            record.events.push(Event::Operation(OperationRecord {
+                operation: operation.clone(),
+                version: self.table(operation.table).1,
+                sent: cx.now,
+                answered: None,
+                result: OperationResult::Unknown,
+            }));
+        }
+        places
+    }
+
+    /// The session whose transaction this is.
+    fn find(&self, id: TransactionId) -> Option<usize> {
+        self.sessions.iter().position(|s| s.transaction.as_ref().is_some_and(|t| t.id == id))
+    }
+
+    pub(super) fn on_row(&mut self, cx: &mut Surroundings<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (head, rest) = frame.head::<TransactionRow>()?;
+        self.note_epoch(head.epoch.get());
+        let number = head.operation.get();
+        let Some(session) = self.find(TransactionId(head.transaction.get())) else { return Some(()) };
+        let transaction = self.sessions[session].transaction.as_mut().expect("found just now");
+        let index = transaction.index;
+        let Some(under_way) = &mut transaction.train else { return Some(()) };
+        let Some(&place) = under_way.operations.get(&number) else { return Some(()) };
+        let Event::Operation(record) = &mut cx.history.transactions[index].events[place] else { return None };
+        let shape = &cx.shapes[usize::from(record.operation.table.0)];
+        let row = match head.row_bytes.get() {
+            NO_ROW => None,
+            bytes => {
+                let bytes = rest.get(..usize::from(bytes))?;
+                match shape.read(record.operation.selects, bytes) {
+                    Ok((key, value)) if key == record.operation.key => Some(value),
+                    Ok((key, _)) => {
+                        cx.violations.push(format!("a read of row {} gave row {key}", record.operation.key));
+                        return Some(());
+                    }
+                    Err(what) => {
+                        cx.violations.push(what);
+                        return Some(());
+                    }
+                }
+            }
+        };
+        record.result = OperationResult::Row(row);
+        record.answered = Some(cx.now);
+        under_way.rows.insert(number, row);
+        self.finish_train(cx, session);
+        Some(())
+    }
+
+    pub(super) fn on_train_answer(&mut self, cx: &mut Surroundings<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (answer, rest) = frame.head::<TransactionAnswer>()?;
+        let id = TransactionId(answer.transaction.get());
+        self.note_epoch(answer.epoch.get());
+        self.note_outcome(frame.sender(), answer.outcome_number.get());
+        let count = usize::from(answer.errors.get());
+        let (errors, _) = <[OperationError]>::ref_from_prefix_with_elems(rest, count).ok()?;
+        let errors = errors
+            .iter()
+            .map(|error| Some((error.operation.get(), ErrorCode::from_number(error.code.get())?)))
+            .collect::<Option<Vec<_>>>()?;
+        let Some(session) = self.find(id) else { return Some(()) };
+        let transaction = self.sessions[session].transaction.as_mut().expect("found just now");
+        match &mut transaction.train {
+            Some(under_way) if under_way.tag == answer.request.get() => {
+                under_way.answer = Some((*answer, errors));
+                self.finish_train(cx, session);
+            }
+            // Rolled back by a time-out or a failure while no train was under way: the next train will tell.
+            Some(_) | None => {}
+        }
+        Some(())
+    }
+
+    /// Ends the train if all that belongs to it has come, or if what is missing can't come any more.
+    fn finish_train(&mut self, cx: &mut Surroundings<'_>, session: usize) {
+        let transaction = self.sessions[session].transaction.as_mut().expect("the caller has it");
+        let Some(under_way) = &transaction.train else { return };
+        let Some((answer, _)) = &under_way.answer else { return };
+        let outcome = Outcome::from_number(answer.outcome).expect("coordinators send outcomes");
+        let is_lost =
+            |(number, owner): &(&u32, &u8)| !under_way.rows.contains_key(number) && self.lost.contains(owner);
+        let lost = under_way.owners.iter().filter(is_lost).count();
+        let is_complete = under_way.rows.len() + lost >= usize::from(answer.rows.get());
+        if outcome != Outcome::RolledBack && !is_complete {
+            return;
+        }
+        let index = transaction.index;
+        let under_way = transaction.train.take().expect("seen above");
+        let (answer, errors) = under_way.answer.expect("seen above");
+        self.calls.remove(&under_way.tag);
+        let operation = answer.failed_operation.get();
+        let fate = match outcome {
+            Outcome::Open => Fate::Open,
+            Outcome::Committed => Fate::Committed(Epoch(answer.epoch.get())),
+            Outcome::RolledBack | Outcome::NotFound => {
+                Fate::RolledBack { error: ErrorCode::from_number(answer.error.get()), operation }
+            }
+        };
+        let is_expected = match fate {
+            Fate::Open => under_way.end == End::Stay,
+            Fate::Committed(_) => under_way.end == End::Commit,
+            Fate::RolledBack { error: None, .. } => under_way.end == End::Rollback,
+            Fate::RolledBack { error: Some(_), .. } => true,
+            Fate::Unknown => false,
+        };
+        let record = &mut cx.history.transactions[index];
+        if !is_expected {
+            let (id, end) = (record.id, under_way.end);
+            cx.violations.push(format!("train of {id:#x} that was to {end:?} ended {fate:?}"));
+        }
+        for (number, place) in &under_way.operations {
+            let Event::Operation(record) = &mut record.events[*place] else { continue };
+            let failed = errors.iter().find(|(n, _)| n == number).map(|(_, code)| *code);
+            let fatal = match fate {
+                Fate::RolledBack { error, operation } if operation == *number => error,
+                _ => None,
+            };
+            if let Some(code) = failed.or(fatal) {
+                record.result = OperationResult::Failed(code);
+                record.answered = Some(cx.now);
+            } else if !matches!(fate, Fate::RolledBack { .. }) && !record.operation.kind.is_read() {
+                record.result = OperationResult::Done;
+                record.answered = Some(cx.now);
+            }
+        }
+        if fate != Fate::Open {
+            (record.fate, record.ended) = (fate, Some(cx.now));
+            self.sessions[session].transaction = None;
+        }
+        let rows = under_way.rows.into_iter().collect();
+        self.answers.push_back((session, Answer::Train(TrainAnswer { fate, rows, errors })));
+    }
+
+    /// A transaction has ended otherwise than by the answer to a train.
+    pub(super) fn end_transaction(&mut self, cx: &mut Surroundings<'_>, session: usize, fate: Fate) {
+        let transaction = self.sessions[session].transaction.take().expect("the caller has it");
+        let record = &mut cx.history.transactions[transaction.index];
+        (record.fate, record.ended) = (fate, Some(cx.now));
+        if transaction.train.is_some() {
+            let answer = TrainAnswer { fate, rows: Vec::new(), errors: Vec::new() };
+            self.answers.push_back((session, Answer::Train(answer)));
+        }
+    }
+
+    /// A data node is gone, and with it perhaps rows that it had sent.
+    pub(super) fn answer_without_rows(&mut self, cx: &mut Surroundings<'_>) {
+        for session in 0..self.sessions.len() {
+            if self.sessions[session].transaction.is_some() {
+                self.finish_train(cx, session);
+            }
+        }
+    }
+}
+
+/// The answer to a train that was not sent.
+fn rolled_back(error: ErrorCode) -> Answer {
+    let fate = Fate::RolledBack { error: Some(error), operation: 0 };
+    Answer::Train(TrainAnswer { fate, rows: Vec::new(), errors: Vec::new() })
+}

@@ -1,0 +1,349 @@
+//! Connections of API nodes, as the drivers of data nodes see them: greeting, closing, slow readers.
+//!
+//! The driver passes a greeting on to membership and reads no further until it is answered. When a connection ends, the
+//! driver closes all connections of that API node on its thread, then tells membership, which has those of other
+//! threads closed. What a thread sends to an API node waits in a lane; if it gets too long, the API node is closed.
+
+use crate::agenda::Time;
+use crate::api::LinkKey;
+use crate::pipe::{Payload, PipeId};
+use crate::thread::{Source, ThreadId};
+use crate::topology::PRESIDENT;
+use crate::world::{End, Event, World};
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::LaneId;
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::membership::{
+    ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody, CloseConnectionOrder,
+};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, cold};
+
+/// A connection of an API node.
+pub struct Connection {
+    /// The API node's place in the world, and which of its lives.
+    pub api: usize,
+    /// The same.
+    pub life: u32,
+    /// Which of its connections.
+    pub link: LinkKey,
+    /// The thread that serves it.
+    pub thread: ThreadId,
+    /// To the data node.
+    pub up: PipeId,
+    /// To the API node.
+    pub down: PipeId,
+    /// How the data node sees it.
+    pub side: Side,
+    /// Incarnation in its greeting.
+    incarnation: u32,
+}
+
+/// How the data node sees a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The greeting has not come.
+    Greeting,
+    /// Membership is asked.
+    Waiting,
+    /// Admitted.
+    Open {
+        /// The API node's id.
+        api: u8,
+        /// Its incarnation.
+        incarnation: u32,
+    },
+    /// No more.
+    Closed,
+}
+
+/// Bytes in an API node's lane before it is closed for reading too slowly.
+const LANE_BYTES_MAX: usize = 1 << 20;
+
+impl World {
+    /// An API node opens a connection.
+    pub(crate) fn open_connection(&mut self, api: usize, link: LinkKey) {
+        let delay = self.profile.client_delay.draw(&mut self.random);
+        let at = self.now() + delay;
+        let life = self.apis[api].life;
+        if !self.is_alive(link.node) {
+            self.agenda.enter(at, Event::NotOpened { api, life, link });
+            return;
+        }
+        let serving = self.thread_of(link.node, link.index % self.profile.socket_threads);
+        let connection = self.connections.len();
+        let (delay, room) = (self.profile.client_delay, 32 * 1024);
+        let up = self.make_pipe(delay, room, End::Thread(serving, Source::Client(connection)));
+        let down = self.make_pipe(delay, room, End::Api(api, connection));
+        self.connections.push(Connection {
+            api,
+            life,
+            link,
+            thread: serving,
+            up,
+            down,
+            side: Side::Greeting,
+            incarnation: 0,
+        });
+        self.agenda.enter(at, Event::Opened { connection });
+    }
+
+    /// Bytes of a connection that has not greeted yet; says how many were consumed.
+    pub(crate) fn on_greeting(&mut self, id: ThreadId, connection: usize, bytes: &[u8]) -> usize {
+        let frame = match Frame::first(bytes) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return 0,
+            Err(_) => {
+                self.violations.push("a client of ours sent no frame".to_string());
+                return bytes.len();
+            }
+        };
+        let hello: Option<HelloRequest> = cold::read(&frame);
+        let hello = hello.expect("clients of ours begin with a greeting");
+        assert_eq!((hello.magic, hello.version), (MAGIC, PROTOCOL_VERSION), "clients of ours speak our protocol");
+        let at = &mut self.connections[connection];
+        at.side = Side::Waiting;
+        at.incarnation = hello.incarnation;
+        let request = ApiConnectRequest {
+            waiting: connection as u64,
+            node: hello.node,
+            incarnation: hello.incarnation,
+            connection: hello.connection,
+            ticket: hello.ticket,
+        };
+        let driver = self.threads[id.0].driver();
+        let membership = Address::new(NodeId(PRESIDENT), BlockNumber::Membership, 0);
+        let mut order = Vec::new();
+        let number = SignalNumber::ApiConnectRequest;
+        cold::write(&mut FrameWriter::begin(&mut order, number, 0, membership, driver, 0), &request);
+        self.threads[id.0].order(order);
+        frame.length()
+    }
+
+    /// A block has something to tell the driver of a thread.
+    pub(crate) fn on_driver_signal(&mut self, id: ThreadId, frame: &Frame<'_>, at: Time) {
+        match frame.signal() {
+            Some(SignalNumber::ApiConnectConfirm) => {
+                self.on_api_connect_confirm(id, cold::read(frame).expect("membership sent it"), at);
+            }
+            Some(SignalNumber::ApiConnectRefuse) => {
+                self.on_api_connect_refuse(&cold::read(frame).expect("membership sent it"), at);
+            }
+            Some(SignalNumber::CloseConnectionOrder) => {
+                let (order, _) = frame.head::<CloseConnectionOrder>().expect("a block sent it");
+                self.on_close_order(id, frame.sender(), *order, at);
+            }
+            other => self.violations.push(format!("{} sent its driver {other:?}", frame.sender())),
+        }
+    }
+
+    fn on_api_connect_confirm(&mut self, id: ThreadId, confirm: ApiConnectConfirm, at: Time) {
+        let connection = confirm.waiting as usize;
+        let incarnation = self.connections[connection].incarnation;
+        if self.connections[connection].side != Side::Waiting {
+            // It broke while membership was asked.
+            self.report_disconnected(id, confirm.api, incarnation);
+            return;
+        }
+        self.connections[connection].side = Side::Open { api: confirm.api, incarnation };
+        self.set_routes(self.threads[id.0].node, confirm.api);
+        let hello = HelloConfirm {
+            version: PROTOCOL_VERSION,
+            node: self.threads[id.0].node,
+            incarnation: 1,
+            cluster_incarnation: 1,
+            api: confirm.api,
+            ticket: confirm.ticket,
+            topology: confirm.topology,
+        };
+        let mut bytes = Vec::new();
+        let (driver, client) = (self.threads[id.0].driver(), Address::new(NodeId(confirm.api), BlockNumber::Api, 0));
+        let number = SignalNumber::HelloConfirm;
+        cold::write(&mut FrameWriter::begin(&mut bytes, number, 0, client, driver, 0), &hello);
+        self.put_split(self.connections[connection].down, at, bytes);
+    }
+
+    fn on_api_connect_refuse(&mut self, refuse: &ApiConnectRefuse, at: Time) {
+        let connection = refuse.waiting as usize;
+        if self.connections[connection].side != Side::Waiting {
+            return;
+        }
+        self.connections[connection].side = Side::Closed;
+        let refusal = Refusal { request: 0, code: refuse.code, detail: refuse.detail.clone() };
+        let mut bytes = Vec::new();
+        let number = SignalNumber::HelloRefuse;
+        cold::write(&mut FrameWriter::begin(&mut bytes, number, 0, Address::NONE, Address::NONE, 0), &refusal);
+        let down = self.connections[connection].down;
+        self.put(down, at, Payload::Bytes(bytes));
+        self.put(down, at, Payload::End);
+    }
+
+    /// Which way threads of a node send to an API node: by a connection of their own, else by one that another thread
+    /// has.
+    fn set_routes(&mut self, node: u8, api: u8) {
+        let threads: Vec<ThreadId> = (0..self.profile.threads).map(|i| self.thread_of(node, i)).collect();
+        let with = threads.iter().copied().find(|&thread| self.open_connection_of(thread, api).is_some());
+        for thread in threads {
+            let lane = match with {
+                None => None,
+                Some(_) if self.open_connection_of(thread, api).is_some() => {
+                    Some(self.threads[thread.0].api_lane(api))
+                }
+                Some(with) => Some(LaneId::thread(self.threads[with.0].index)),
+            };
+            self.threads[thread.0].executor.outbox().routes.set_node(NodeId(api), lane);
+        }
+    }
+
+    /// The first open connection of an API node on a thread.
+    fn open_connection_of(&self, thread: ThreadId, api: u8) -> Option<usize> {
+        self.connections.iter().position(|connection| {
+            connection.thread == thread && matches!(connection.side, Side::Open { api: of, .. } if of == api)
+        })
+    }
+
+    /// A connection has ended: by the API node, or because it broke.
+    pub(crate) fn on_connection_end(&mut self, id: ThreadId, pipe: PipeId) {
+        let End::Thread(_, Source::Client(connection)) = self.ends[pipe.0] else {
+            unreachable!("only connections of API nodes end")
+        };
+        match self.connections[connection].side {
+            Side::Open { api, incarnation } => {
+                self.close_on_thread(id, api);
+                self.report_disconnected(id, api, incarnation);
+            }
+            Side::Greeting | Side::Waiting => self.connections[connection].side = Side::Closed,
+            Side::Closed => {}
+        }
+        self.threads[id.0].drop_inbox(pipe);
+    }
+
+    /// What an API node sent breaks a rule.
+    pub(crate) fn on_client_rejected(&mut self, id: ThreadId, connection: usize) {
+        if let Side::Open { api, incarnation } = self.connections[connection].side {
+            self.close_on_thread(id, api);
+            self.report_disconnected(id, api, incarnation);
+        }
+    }
+
+    /// A block, or membership, wants an API node closed.
+    fn on_close_order(&mut self, id: ThreadId, sender: Address, order: CloseConnectionOrder, at: Time) {
+        self.note(|| format!("{sender} wants API node {} closed: {}", order.api, order.reason));
+        if sender.block() == Some(BlockNumber::Membership) {
+            // Drivers of other nodes hear of it too; membership itself knows only those of its own node.
+            let remote: Vec<usize> = (0..self.connections.len())
+                .filter(|&c| {
+                    let is_of = matches!(self.connections[c].side, Side::Open { api, .. } if api == order.api);
+                    is_of && self.connections[c].link.node != PRESIDENT
+                })
+                .collect();
+            if !remote.is_empty() {
+                let delay = self.profile.link_delay.draw(&mut self.random);
+                self.agenda.enter(at + delay, Event::CloseRemote(remote));
+            }
+        }
+        let own = self.open_connection_of(id, order.api).map(|connection| self.connections[connection].side);
+        match own {
+            Some(Side::Open { api, incarnation }) => {
+                self.close_on_thread(id, api);
+                self.report_disconnected(id, api, incarnation);
+            }
+            _ if sender.block() != Some(BlockNumber::Membership) => {
+                let order = CloseConnectionOrder { ..order };
+                self.tell_membership(id, SignalNumber::CloseConnectionOrder, |frame| {
+                    frame.put(&order);
+                });
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn on_close_remote(&mut self, connections: Vec<usize>) {
+        for connection in connections {
+            let thread = self.connections[connection].thread;
+            if let Side::Open { api, incarnation } = self.connections[connection].side
+                && self.threads[thread.0].is_alive
+            {
+                self.close_on_thread(thread, api);
+                self.report_disconnected(thread, api, incarnation);
+            }
+        }
+    }
+
+    /// The driver closes all connections of an API node on its thread.
+    fn close_on_thread(&mut self, id: ThreadId, api: u8) {
+        while let Some(connection) = self.open_connection_of(id, api) {
+            self.connections[connection].side = Side::Closed;
+            let (up, down) = (self.connections[connection].up, self.connections[connection].down);
+            self.pipes[up.0].shatter(&mut self.random);
+            self.threads[id.0].drop_inbox(up);
+            self.break_pipe(down);
+        }
+        let lane = self.threads[id.0].api_lane(api);
+        self.threads[id.0].executor.outbox().lane_mut(lane).clear();
+        self.set_routes(self.threads[id.0].node, api);
+    }
+
+    /// A pipe breaks; its end is noticed behind what still arrives.
+    pub(crate) fn break_pipe(&mut self, pipe: PipeId) {
+        if self.pipes[pipe.0].is_broken() {
+            return;
+        }
+        self.pipes[pipe.0].shatter(&mut self.random);
+        let delay = self.profile.client_delay.draw(&mut self.random);
+        let at = self.pipes[pipe.0].settled_at(self.now()) + delay;
+        self.agenda.enter(at, Event::Deliver(pipe, Payload::End));
+    }
+
+    fn report_disconnected(&mut self, id: ThreadId, api: u8, incarnation: u32) {
+        let body = ApiNodeBody::new(NodeId(api), Incarnation(incarnation));
+        self.tell_membership(id, SignalNumber::ApiDisconnectedReport, |frame| {
+            frame.put(&body);
+        });
+    }
+
+    fn tell_membership(
+        &mut self,
+        id: ThreadId,
+        signal: SignalNumber,
+        write: impl FnOnce(&mut FrameWriter<'_>),
+    ) {
+        let membership = Address::new(NodeId(PRESIDENT), BlockNumber::Membership, 0);
+        let driver = self.threads[id.0].driver();
+        let mut order = Vec::new();
+        write(&mut FrameWriter::begin(&mut order, signal, 0, membership, driver, 0));
+        self.threads[id.0].order(order);
+        self.wake_thread(id, self.now());
+    }
+
+    /// Moves what waits for an API node into its connection.
+    pub(crate) fn drain_to_api(&mut self, id: ThreadId, api: u8, lane: LaneId, at: Time) {
+        if self.threads[id.0].executor.outbox().lane(lane).is_empty() {
+            return;
+        }
+        let Some(connection) = self.open_connection_of(id, api) else {
+            self.threads[id.0].executor.outbox().lane_mut(lane).clear();
+            return;
+        };
+        let down = self.connections[connection].down;
+        let room = self.pipes[down.0].room();
+        let waiting = self.threads[id.0].executor.outbox().lane_mut(lane);
+        let taken: Vec<u8> = waiting.drain(..waiting.len().min(room)).collect();
+        let left = waiting.len();
+        if !taken.is_empty() {
+            self.put_split(down, at, taken);
+        }
+        if left > LANE_BYTES_MAX {
+            self.note(|| format!("API node {api} reads too slowly"));
+            let order = CloseConnectionOrder {
+                api,
+                unused: 0,
+                reason: U16::new(ErrorCode::SlowReader as u16),
+                signal: U16::ZERO,
+            };
+            let driver = self.threads[id.0].driver();
+            self.on_close_order(id, driver, order, at);
+        } else if left > 0 {
+            self.wake_thread(id, at + 100);
+        }
+    }
+}

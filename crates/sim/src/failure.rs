@@ -1,0 +1,124 @@
+//! Data nodes that die, and how the others hear of it.
+//!
+//! There is no membership of data nodes yet: the world itself delivers `NodeFailedOrder`. A thread of a survivor is
+//! told only when everything of the dead node that could still reach it has reached it or is lost. To that end a *fence*
+//! follows the last bytes of each connection from the dead node; the thread that serves the connection passes it on to
+//! all threads of its node through its rings, behind what it had to pass on. When a thread has the fences of all
+//! connections, it is told, a little later; threads hear of it at different times, of several failures in one order.
+
+use crate::agenda::Time;
+use crate::pipe::Payload;
+use crate::thread::ThreadId;
+use crate::world::{Event, World};
+use std::collections::BTreeMap;
+use vinga_base::NodeId;
+use vinga_wire::membership::NodeFailedOrder;
+use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U32};
+
+/// A data node that has died.
+pub struct Failure {
+    node: u8,
+    /// Fences that have come to each thread.
+    fences: BTreeMap<ThreadId, u16>,
+}
+
+impl World {
+    /// A data node dies.
+    pub(crate) fn kill_node(&mut self, node: u8) {
+        self.note(|| format!("data node {node} dies"));
+        self.alive[usize::from(node - 1)] = false;
+        for thread in &mut self.threads {
+            thread.is_alive &= thread.node != node;
+        }
+        let touching: Vec<_> = self
+            .links
+            .iter()
+            .filter(|((from, to, _), _)| *from == node || *to == node)
+            .map(|(_, &pipe)| pipe)
+            .collect();
+        for pipe in touching {
+            self.pipes[pipe.0].shatter(&mut self.random);
+        }
+        for connection in 0..self.connections.len() {
+            if self.connections[connection].link.node == node {
+                self.break_pipe(self.connections[connection].down);
+            }
+        }
+        self.failures.push(Failure { node, fences: BTreeMap::new() });
+        let failure = self.failures.len() as u32 - 1;
+        let detected = self.now() + self.random.u64(200..30_000);
+        self.agenda.enter(detected, Event::NoticeFailure(failure));
+    }
+
+    /// The survivors know; each thread is told when nothing of the dead node can come any more.
+    pub(crate) fn on_notice_failure(&mut self, failure: u32) {
+        let dead = self.failures[failure as usize].node;
+        let links: Vec<_> = self
+            .links
+            .iter()
+            .filter(|((from, to, _), _)| *from == dead && self.is_alive(*to))
+            .map(|(_, &pipe)| pipe)
+            .collect();
+        for pipe in links {
+            let at = self.pipes[pipe.0].settled_at(self.now());
+            self.agenda.enter(at, Event::Deliver(pipe, Payload::Fence(failure)));
+        }
+    }
+
+    /// A thread has met a fence. If it came on a connection it goes on to all threads of the node, this one included.
+    pub(crate) fn forward_fence(&mut self, id: ThreadId, fence: Fence, at: Time) {
+        if fence.is_from_link {
+            let node = self.threads[id.0].node;
+            for index in 0..self.profile.threads {
+                let other = self.thread_of(node, index);
+                if other != id {
+                    self.put(self.rings[&(id, other)], at, Payload::Fence(fence.failure));
+                }
+            }
+        }
+        let fences = self.failures[fence.failure as usize].fences.entry(id).or_default();
+        *fences += 1;
+        if *fences == self.profile.connections {
+            let delay = if self.random.bool() { 0 } else { self.random.u64(..20_000) };
+            self.agenda.enter(at + delay, Event::TellFailure(id, fence.failure));
+        }
+    }
+
+    pub(crate) fn on_tell_failure(&mut self, id: ThreadId, failure: u32) {
+        if !self.threads[id.0].is_alive {
+            return;
+        }
+        // Failures are heard of in their order.
+        if self.threads[id.0].failures_heard < failure {
+            let later = self.now() + 100;
+            self.agenda.enter(later, Event::TellFailure(id, failure));
+            return;
+        }
+        self.threads[id.0].failures_heard += 1;
+        let node = self.failures[failure as usize].node;
+        let order = NodeFailedOrder {
+            node,
+            unused: [0; 3],
+            incarnation: U32::new(1),
+            view: U32::new(failure + 2),
+        };
+        let thread = &mut self.threads[id.0];
+        let receiver = Address::new(NodeId(thread.node), BlockNumber::Info, thread.index);
+        let sender = thread.driver();
+        let mut frame = Vec::new();
+        let number = SignalNumber::NodeFailedOrder;
+        FrameWriter::begin(&mut frame, number, failure as u8 + 2, receiver, sender, 0).put(&order);
+        thread.order(frame);
+        self.wake_thread(id, self.now());
+        self.note(|| format!("a thread hears that data node {node} is dead"));
+    }
+}
+
+/// A fence that a thread has met.
+#[derive(Clone, Copy, Debug)]
+pub struct Fence {
+    /// Of which failure.
+    pub failure: u32,
+    /// Whether it came on a connection from the dead node, not through a ring.
+    pub is_from_link: bool,
+}

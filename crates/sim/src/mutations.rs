@@ -1,0 +1,1 @@
+//! Deliberate bugs.

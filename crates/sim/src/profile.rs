@@ -1,0 +1,300 @@
+//! What a seed makes of a run: the cluster, the load, the times, and the kinds of fault.
+//!
+//! Most kinds of fault are off in most runs, so that each run is odd in its own way: a fault that hides another is then
+//! absent often enough.
+
+use crate::agenda::Time;
+use crate::pipe::Delay;
+use fastrand::Rng;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Node groups of the data nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Groups {
+    /// One node.
+    One,
+    /// Three nodes with a part of the data each.
+    Three,
+    /// Two nodes with the same data.
+    OnePair,
+    /// One node, and two with the same data.
+    OneAndPair,
+    /// Three nodes with the same data.
+    Triple,
+    /// One node, and three with the same data.
+    OneAndTriple,
+    /// Two times two nodes with the same data.
+    TwoPairs,
+}
+
+/// A kind of fault.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Fault {
+    /// Data nodes without coordinators die.
+    KillNode,
+    /// A thread does not run for a while.
+    StallThread,
+    /// A node does not run for a while.
+    StallNode,
+    /// Frames between threads are held up.
+    SlowRings,
+    /// Frames between data nodes are held up.
+    SlowLinks,
+    /// A link between data nodes is cut for a while, one way or both ways.
+    CutLink,
+    /// Frames from and to API nodes are held up.
+    SlowClients,
+    /// Connections of an API node break.
+    Disconnect,
+    /// An API node dies and comes back in a new life.
+    KillApi,
+    /// An API node does not run for a while.
+    StallApi,
+    /// An API node reads slowly for a while, so that answers pile up.
+    SlowReader,
+    /// Pools are small: requests are refused.
+    SmallPools,
+    /// Little memory for rows.
+    SmallMemory,
+    /// Lanes count as congested early.
+    Congestion,
+    /// Frames arrive in pieces.
+    SplitFrames,
+    /// Some threads own no sockets: frames of API nodes hop.
+    FewSockets,
+}
+
+impl Fault {
+    /// All kinds.
+    pub const ALL: [Fault; 16] = [
+        Fault::KillNode,
+        Fault::StallThread,
+        Fault::StallNode,
+        Fault::SlowRings,
+        Fault::SlowLinks,
+        Fault::CutLink,
+        Fault::SlowClients,
+        Fault::Disconnect,
+        Fault::KillApi,
+        Fault::StallApi,
+        Fault::SlowReader,
+        Fault::SmallPools,
+        Fault::SmallMemory,
+        Fault::Congestion,
+        Fault::SplitFrames,
+        Fault::FewSockets,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::KillNode => "kill-node",
+            Fault::StallThread => "stall-thread",
+            Fault::StallNode => "stall-node",
+            Fault::SlowRings => "slow-rings",
+            Fault::SlowLinks => "slow-links",
+            Fault::CutLink => "cut-link",
+            Fault::SlowClients => "slow-clients",
+            Fault::Disconnect => "disconnect",
+            Fault::KillApi => "kill-api",
+            Fault::StallApi => "stall-api",
+            Fault::SlowReader => "slow-reader",
+            Fault::SmallPools => "small-pools",
+            Fault::SmallMemory => "small-memory",
+            Fault::Congestion => "congestion",
+            Fault::SplitFrames => "split-frames",
+            Fault::FewSockets => "few-sockets",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|fault| fault.name() == name)
+    }
+}
+
+/// A kind of load.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Load {
+    /// [`vinga_workloads::key_value`].
+    KeyValue,
+    /// [`vinga_workloads::bank`].
+    Bank,
+    /// [`vinga_workloads::counter`].
+    Counter,
+    /// [`vinga_workloads::scanning`].
+    Scanning,
+    /// [`vinga_workloads::scan_ahead`].
+    ScanAhead,
+    /// [`vinga_workloads::schema_churn`].
+    SchemaChurn,
+}
+
+impl Load {
+    const ALL: [Load; 6] =
+        [Load::KeyValue, Load::Bank, Load::Counter, Load::Scanning, Load::ScanAhead, Load::SchemaChurn];
+}
+
+/// Sizes of pools.
+#[derive(Clone, Copy, Debug)]
+pub struct Pools {
+    /// Of each coordinator.
+    pub transactions: u32,
+    /// Of each data manager.
+    pub operations: u32,
+    /// Of each data manager.
+    pub scans: u32,
+    /// Pages of each data manager.
+    pub pages: u32,
+}
+
+/// See the head of this file. Times are in microseconds.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// The data nodes.
+    pub groups: Groups,
+    /// Threads of each.
+    pub threads: u16,
+    /// Of these, the first so many own sockets.
+    pub socket_threads: u16,
+    /// Data managers of each thread.
+    pub instances: u16,
+    /// Connections between two data nodes.
+    pub connections: u16,
+    /// API nodes.
+    pub apis: usize,
+    /// Sessions of each API node.
+    pub sessions: usize,
+    /// What they do.
+    pub loads: Vec<Load>,
+    /// Transactions of a session.
+    pub transactions: u32,
+    /// Keys of a table.
+    pub keys: u64,
+    /// Greatest pause of a session.
+    pub pause: Time,
+    /// Faults that happen.
+    pub faults: BTreeSet<Fault>,
+    /// Time between two faults, on average.
+    pub fault_interval: Time,
+    /// How long faults happen.
+    pub fault_time: Time,
+    /// Sizes of pools.
+    pub pools: Pools,
+    /// Bytes after which a lane is congested.
+    pub congestion_mark: usize,
+    /// Between threads.
+    pub ring_delay: Delay,
+    /// Between data nodes.
+    pub link_delay: Delay,
+    /// Between API nodes and data nodes.
+    pub client_delay: Delay,
+    /// Turns of a thread last up to this.
+    pub turn: Time,
+    /// Payloads that a thread takes of one source in a turn, at most.
+    pub appetite: usize,
+    /// `TransactionDeadlockDetectionTimeout`.
+    pub lock_timeout: Time,
+    /// `TransactionInactiveTimeout`.
+    pub inactive_timeout: Time,
+    /// `HeartbeatIntervalDbApi`.
+    pub heartbeat_interval: Time,
+    /// How long an API node may take to come back.
+    pub reconnect_grace: Time,
+    /// `TimeBetweenEpochs`.
+    pub epoch_interval: Time,
+}
+
+impl Profile {
+    /// The profile of a seed.
+    pub fn of(seed: u64, without: &BTreeSet<Fault>) -> Self {
+        let mut random = Rng::with_seed(seed ^ 0x70_726f_6669_6c65);
+        let random = &mut random;
+        let mut faults: BTreeSet<Fault> =
+            Fault::ALL.into_iter().filter(|_| random.u8(..4) == 0).collect();
+        // Taken out at the end, so that all else stays as the seed has it.
+        let without_nothing = faults.clone();
+        faults.retain(|fault| !without.contains(fault));
+        let slow = |random: &mut Rng, kind: Fault, least: u64, jitter: u64| {
+            let (one_in, held_up) = (random.u32(5..60), random.u64(1_000..30_000));
+            let is_slow = without_nothing.contains(&kind) && !without.contains(&kind);
+            Delay { least, jitter, one_in: if is_slow { one_in } else { 0 }, held_up }
+        };
+        let is = |fault: Fault| faults.contains(&fault);
+        let threads = random.u16(1..=3);
+        let groups = match random.u8(..12) {
+            0..3 => Groups::One,
+            3 => Groups::Three,
+            4..6 => Groups::OnePair,
+            6..8 => Groups::OneAndPair,
+            8 => Groups::Triple,
+            9..11 => Groups::OneAndTriple,
+            _ => Groups::TwoPairs,
+        };
+        let small = |is_small: bool, few: u32, many: u32| if is_small { few } else { many };
+        let mut loads: Vec<Load> = Load::ALL.into_iter().filter(|_| random.u8(..5) < 2).collect();
+        if loads.is_empty() {
+            loads.push(Load::KeyValue);
+        }
+        let pools = Pools {
+            transactions: small(is(Fault::SmallPools), random.u32(3..8), 300),
+            operations: small(is(Fault::SmallPools), random.u32(8..40), 2000),
+            scans: small(is(Fault::SmallPools), random.u32(1..3), 60),
+            pages: small(is(Fault::SmallMemory), random.u32(8..16), 64),
+        };
+        let turn = if random.bool() { random.u64(1..20) } else { random.u64(20..400) };
+        Profile {
+            groups,
+            threads,
+            socket_threads: if is(Fault::FewSockets) { 1 } else { threads },
+            instances: random.u16(2..=3),
+            connections: random.u16(1..=4),
+            apis: random.usize(1..=4),
+            sessions: random.usize(1..=5),
+            loads,
+            transactions: random.u32(8..40),
+            keys: random.u64(4..60),
+            pause: random.u64(0..3_000),
+            fault_interval: random.u64(2_000..60_000),
+            fault_time: random.u64(100_000..800_000),
+            pools,
+            congestion_mark: if is(Fault::Congestion) { random.usize(100..3_000) } else { 64 * 1024 },
+            ring_delay: slow(random, Fault::SlowRings, 0, 5),
+            link_delay: slow(random, Fault::SlowLinks, 20, 60),
+            client_delay: slow(random, Fault::SlowClients, 20, 100),
+            turn,
+            appetite: random.usize(1..8),
+            lock_timeout: random.u64(20_000..120_000),
+            inactive_timeout: random.u64(60_000..300_000),
+            heartbeat_interval: random.u64(20_000..60_000),
+            reconnect_grace: random.u64(50_000..400_000),
+            epoch_interval: random.u64(500..20_000),
+            faults,
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |faults: &BTreeSet<Fault>| {
+            faults.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(" ")
+        };
+        write!(
+            f,
+            "{:?}, {} threads ({} with sockets) of {} data managers, {} connections a pair, {} API nodes of {} \
+             sessions, loads {:?}, {} transactions, {} keys; faults: {}",
+            self.groups,
+            self.threads,
+            self.socket_threads,
+            self.instances,
+            self.connections,
+            self.apis,
+            self.sessions,
+            self.loads,
+            self.transactions,
+            self.keys,
+            if self.faults.is_empty() { "none".to_string() } else { names(&self.faults) },
+        )
+    }
+}

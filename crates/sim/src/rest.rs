@@ -1,0 +1,139 @@
+//! What must hold when everything has come to its end.
+//!
+//! Nothing of any transaction or scan is left; the replicas of each partition hold the same bytes under the same row
+//! ids with the same epochs; each hash index leads to exactly the rows that there are; and when all tables are dropped,
+//! all pages are free.
+
+use crate::thread::ThreadId;
+use crate::world::World;
+use std::collections::BTreeMap;
+use vinga_base::{PartitionId, RowId};
+use vinga_datamanager::DataManager;
+use vinga_workloads::workload::Contents;
+
+/// A row's bytes and epoch in one replica.
+type Replica = BTreeMap<RowId, (u64, Vec<u8>)>;
+
+impl World {
+    /// The data managers of all live nodes.
+    fn data_managers(&self) -> impl Iterator<Item = (u8, &DataManager)> {
+        let live = self.threads.iter().filter(|thread| thread.is_alive);
+        live.flat_map(|thread| {
+            thread.executor.host().data_managers().iter().map(|data_manager| (thread.node, data_manager))
+        })
+    }
+
+    /// Whether nothing is under way anywhere.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let live = || self.threads.iter().filter(|thread| thread.is_alive);
+        self.clients_are_idle()
+            && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
+            && live().all(|thread| {
+                thread.executor.host().coordinators().iter().all(|c| c.unconfirmed_outcomes() == 0)
+            })
+    }
+
+    /// Why it is not at rest, for people.
+    pub(crate) fn describe_unrest(&self) -> String {
+        let mut text = self.describe_sessions();
+        for (at, thread) in self.threads.iter().enumerate().filter(|(_, thread)| thread.is_alive) {
+            if !thread.is_idle() {
+                let parked = thread.executor.parked_bytes();
+                text += &format!("{:?} has not handled all ({parked} bytes parked); ", ThreadId(at));
+            }
+            for data_manager in thread.executor.host().data_managers() {
+                if !data_manager.is_at_rest() {
+                    text += &format!("node {}: data manager: {}; ", thread.node, data_manager.describe_rest());
+                }
+            }
+            for coordinator in thread.executor.host().coordinators() {
+                if !coordinator.is_at_rest() || coordinator.unconfirmed_outcomes() > 0 {
+                    text += &format!(
+                        "node {}: coordinator: {:?} transactions, {} unconfirmed outcomes; ",
+                        thread.node,
+                        coordinator.transaction_pool(),
+                        coordinator.unconfirmed_outcomes()
+                    );
+                }
+            }
+        }
+        text
+    }
+
+    /// Compares the replicas and returns the rows of their primaries.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub(crate) fn contents(&self) -> Result<Contents, String> {
+        let mut replicas: BTreeMap<(u32, u64, PartitionId), Vec<(u8, bool, Replica)>> = BTreeMap::new();
+        for (node, data_manager) in self.data_managers() {
+            data_manager.inspect_indexes().map_err(|what| format!("node {node}: {what}"))?;
+            let mut own: BTreeMap<(u32, u64, PartitionId), Replica> = BTreeMap::new();
+            for place in data_manager.inspect_fragments() {
+                own.insert(place, Replica::new());
+            }
+            data_manager.inspect_rows(|row| {
+                let replica = own.get_mut(&(row.table, row.version, row.partition)).expect("it has a fragment");
+                replica.insert(row.row, (row.epoch.0, row.image));
+            });
+            for ((table, version, partition), replica) in own {
+                let is_primary = data_manager.is_primary_of(partition);
+                replicas.entry((table, version, partition)).or_default().push((node, is_primary, replica));
+            }
+        }
+        let mut contents = Contents::default();
+        for ((table, version, partition), replicas) in &replicas {
+            let Some((first, _, rows)) = replicas.first() else { continue };
+            if replicas.iter().filter(|(_, is_primary, _)| *is_primary).count() != 1 {
+                return Err(format!("table {table}, partition {partition}: not one primary"));
+            }
+            for (node, _, other) in &replicas[1..] {
+                if let Some(what) = difference(rows, other) {
+                    return Err(format!(
+                        "table {table} version {version}, partition {partition}: nodes {first} and {node} differ: {what}"
+                    ));
+                }
+            }
+            let name = self.names.get(version).ok_or_else(|| format!("nobody knows version {version}"))?;
+            contents.versions.insert(*name, *version);
+            let shape = &self.shapes[usize::from(name.0)];
+            for (row, (epoch, image)) in rows {
+                let (key, value) = shape.read_image(image)?;
+                if contents.rows.insert((*name, key), (value, *epoch)).is_some() {
+                    return Err(format!("table {table}: row {row} has key {key} that another row has"));
+                }
+            }
+        }
+        Ok(contents)
+    }
+
+    /// Whether all pages are free, once all tables are dropped.
+    ///
+    /// # Errors
+    /// Who holds some.
+    pub(crate) fn check_pages(&self) -> Result<(), String> {
+        for (node, data_manager) in self.data_managers() {
+            let owned = data_manager.pages_owned();
+            if owned > 0 {
+                return Err(format!("all tables are dropped, but a data manager of node {node} holds {owned} pages"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn difference(one: &Replica, other: &Replica) -> Option<String> {
+    for (row, content) in one {
+        match other.get(row) {
+            None => return Some(format!("row {row} is missing in the second")),
+            Some(same) if same == content => {}
+            Some((epoch, image)) => {
+                return Some(format!(
+                    "row {row} is {image:02x?} in epoch {epoch} in the second, {:02x?} in epoch {} in the first",
+                    content.1, content.0
+                ));
+            }
+        }
+    }
+    other.keys().find(|row| !one.contains_key(row)).map(|row| format!("row {row} is missing in the first"))
+}

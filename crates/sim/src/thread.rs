@@ -1,0 +1,373 @@
+//! A thread of a data node: an executor, what has come for it, and its turns.
+
+use crate::agenda::Time;
+use crate::connection::Side;
+use crate::failure::Fence;
+use crate::pipe::{Payload, PipeId};
+use crate::profile::Profile;
+use crate::world::{End, Event, World};
+use std::collections::{BTreeMap, VecDeque};
+use vinga_base::page_pool::PagePool;
+use vinga_base::{NodeId, hash::KeyHash};
+use vinga_kernel::executor::Origin;
+use vinga_kernel::{Executor, LaneId, LogLevel, Mutation, Outbox, Tick};
+use vinga_node::{Blocks, NoFacts, NodeSettings, routes};
+use vinga_wire::frame::Frames;
+use vinga_wire::{Address, BlockNumber};
+
+/// Which thread, over all data nodes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ThreadId(pub usize);
+
+/// Where bytes for a thread come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// Another thread of its node.
+    Ring(ThreadId),
+    /// Another data node.
+    Link(u8),
+    /// An API node: which connection.
+    Client(usize),
+}
+
+/// What has come through one pipe.
+#[derive(Default)]
+struct Inbox {
+    payloads: VecDeque<Payload>,
+    /// The beginning of a frame.
+    partial: Vec<u8>,
+}
+
+/// See the head of this file.
+pub struct Thread {
+    /// The node.
+    pub node: u8,
+    /// Which of its threads.
+    pub index: u16,
+    /// The blocks.
+    pub executor: Executor<Blocks>,
+    /// Whether the node is alive.
+    pub is_alive: bool,
+    inboxes: BTreeMap<PipeId, Inbox>,
+    /// Frames of its driver.
+    orders: VecDeque<Vec<u8>>,
+    /// When its next turn is.
+    turn_at: Option<Time>,
+    /// Until when its present turn lasts.
+    busy_until: Time,
+    /// Until when it does not run.
+    pub stalled_until: Time,
+    /// Failures of data nodes that it was told of.
+    pub failures_heard: u32,
+    /// Lanes to other data nodes.
+    node_lanes: BTreeMap<u8, LaneId>,
+    /// Lanes to API nodes.
+    api_lanes: BTreeMap<u8, LaneId>,
+}
+
+impl Thread {
+    /// A thread that has just started.
+    pub fn new(
+        profile: &Profile,
+        settings: &NodeSettings,
+        index: u16,
+        seed: u64,
+        mutation: Option<Mutation>,
+    ) -> Self {
+        let mut outbox = Outbox::new(routes(settings, index), profile.threads, profile.congestion_mark);
+        let mut node_lanes = BTreeMap::new();
+        for node in settings.nodes.iter().map(|node| node.topology.node) {
+            if node != settings.node.0 {
+                let lane = outbox.open_lane(1024);
+                outbox.routes.set_node(NodeId(node), Some(lane));
+                node_lanes.insert(node, lane);
+            }
+        }
+        let pages = profile.pools.pages;
+        let blocks = Blocks::new(settings, index, |_| PagePool::standalone(pages), Box::new(NoFacts));
+        let mut executor = Executor::new(settings.node, blocks, outbox, seed, Tick(0));
+        executor.collect_probes();
+        executor.set_mutation(mutation);
+        Thread {
+            node: settings.node.0,
+            index,
+            executor,
+            is_alive: true,
+            inboxes: BTreeMap::new(),
+            orders: VecDeque::new(),
+            turn_at: None,
+            busy_until: 0,
+            stalled_until: 0,
+            failures_heard: 0,
+            node_lanes,
+            api_lanes: BTreeMap::new(),
+        }
+    }
+
+    /// Something has come for it.
+    pub fn receive(&mut self, pipe: PipeId, payload: Payload) {
+        self.inboxes.entry(pipe).or_default().payloads.push_back(payload);
+    }
+
+    /// Its driver gives it a frame.
+    pub fn order(&mut self, frame: Vec<u8>) {
+        self.orders.push_back(frame);
+    }
+
+    /// The address of its driver.
+    pub fn driver(&self) -> Address {
+        Address::new(NodeId(self.node), BlockNumber::Driver, self.index)
+    }
+
+    /// Whether nothing waits to be handled.
+    pub fn is_idle(&self) -> bool {
+        self.orders.is_empty()
+            && self.executor.is_idle()
+            && self.inboxes.values().all(|inbox| inbox.payloads.is_empty())
+    }
+
+    /// The lane to an API node, made if there is none.
+    pub fn api_lane(&mut self, api: u8) -> LaneId {
+        let outbox = self.executor.outbox();
+        *self.api_lanes.entry(api).or_insert_with(|| outbox.open_lane(1024))
+    }
+
+    /// Lanes to API nodes.
+    pub fn api_lanes(&self) -> Vec<(u8, LaneId)> {
+        self.api_lanes.iter().map(|(&api, &lane)| (api, lane)).collect()
+    }
+
+    /// Forgets what came through a connection and was not read.
+    pub fn drop_inbox(&mut self, pipe: PipeId) {
+        self.inboxes.remove(&pipe);
+    }
+}
+
+impl World {
+    /// Lets a thread have a turn, at this time at the latest.
+    pub(crate) fn wake_thread(&mut self, id: ThreadId, at: Time) {
+        let thread = &mut self.threads[id.0];
+        let at = at.max(thread.busy_until).max(thread.stalled_until);
+        if thread.is_alive && thread.turn_at.is_none_or(|planned| at < planned) {
+            thread.turn_at = Some(at);
+            self.agenda.enter(at, Event::Turn(id));
+        }
+    }
+
+    /// A thread does not run for a while.
+    pub(crate) fn stall_thread(&mut self, id: ThreadId, span: Time) {
+        let until = self.now() + span;
+        let thread = &mut self.threads[id.0];
+        thread.stalled_until = thread.stalled_until.max(until);
+        thread.turn_at = None;
+        self.wake_thread(id, until);
+    }
+
+    pub(crate) fn on_turn(&mut self, id: ThreadId) {
+        let now = self.now();
+        let thread = &mut self.threads[id.0];
+        if thread.turn_at != Some(now) || !thread.is_alive {
+            return;
+        }
+        thread.turn_at = None;
+        let handled_before = thread.executor.handled();
+        thread.executor.begin_turn(Tick(now));
+        let units = self.random.u32(1..2000);
+        thread.executor.set_slice_units(units);
+        let fences = self.feed_all(id);
+        let more = self.threads[id.0].executor.finish_turn();
+        let busy = self.random.u64(1..=self.profile.turn);
+        self.threads[id.0].busy_until = now + busy;
+        self.tell_trace(id, handled_before);
+        self.drain(id, now + busy);
+        for fence in fences {
+            self.forward_fence(id, fence, now + busy);
+        }
+        let thread = &mut self.threads[id.0];
+        let waits = thread.inboxes.values().any(|inbox| !inbox.payloads.is_empty())
+            || !thread.orders.is_empty();
+        let next = if more || waits { Some(now + busy) } else { thread.executor.next_due().map(|due| due.0) };
+        if let Some(next) = next {
+            self.wake_thread(id, next);
+        }
+    }
+
+    /// Gives a thread what has come for it, source after source in any order; returns the fences that were met.
+    fn feed_all(&mut self, id: ThreadId) -> Vec<Fence> {
+        let mut sources: Vec<Option<PipeId>> = self.threads[id.0]
+            .inboxes
+            .iter()
+            .filter(|(_, inbox)| !inbox.payloads.is_empty())
+            .map(|(&pipe, _)| Some(pipe))
+            .collect();
+        sources.push(None);
+        self.random.shuffle(&mut sources);
+        let mut fences = Vec::new();
+        for source in sources {
+            let Some(pipe) = source else {
+                while let Some(frame) = self.threads[id.0].orders.pop_front() {
+                    self.feed(id, &frame, Origin::Node);
+                }
+                continue;
+            };
+            for _ in 0..self.random.usize(1..=self.profile.appetite) {
+                let inbox = self.threads[id.0].inboxes.get_mut(&pipe);
+                match inbox.and_then(|inbox| inbox.payloads.pop_front()) {
+                    Some(Payload::Bytes(bytes)) => self.feed_piece(id, pipe, bytes),
+                    Some(Payload::Fence(failure)) => {
+                        self.threads[id.0].inboxes.get_mut(&pipe).expect("it came from there").partial.clear();
+                        let is_from_link = matches!(self.ends[pipe.0], End::Thread(_, Source::Link(_)));
+                        fences.push(Fence { failure, is_from_link });
+                    }
+                    Some(Payload::End) => self.on_connection_end(id, pipe),
+                    None => break,
+                }
+            }
+        }
+        fences
+    }
+
+    fn feed_piece(&mut self, id: ThreadId, pipe: PipeId, bytes: Vec<u8>) {
+        self.pipes[pipe.0].take(bytes.len());
+        let End::Thread(_, source) = self.ends[pipe.0] else { unreachable!("the pipe ends at a thread") };
+        let inbox = self.threads[id.0].inboxes.get_mut(&pipe).expect("it came from there");
+        let mut all = std::mem::take(&mut inbox.partial);
+        all.extend(bytes);
+        let origin = match source {
+            Source::Ring(_) => Origin::Node,
+            Source::Link(_) => Origin::Peer,
+            Source::Client(connection) => match self.connections[connection].side {
+                Side::Open { api, .. } => Origin::Api(NodeId(api)),
+                Side::Greeting => {
+                    let consumed = self.on_greeting(id, connection, &all);
+                    all.drain(..consumed);
+                    self.keep_partial(id, pipe, all);
+                    return;
+                }
+                Side::Waiting => {
+                    self.keep_partial(id, pipe, all);
+                    return;
+                }
+                Side::Closed => return,
+            },
+        };
+        let consumed = self.feed(id, &all, origin);
+        match (consumed, source) {
+            (Some(consumed), _) => {
+                all.drain(..consumed);
+                self.keep_partial(id, pipe, all);
+            }
+            (None, Source::Client(connection)) => self.on_client_rejected(id, connection),
+            (None, Source::Ring(_) | Source::Link(_)) => {
+                self.violations.push("a thread rejected the frames of another".to_string());
+            }
+        }
+    }
+
+    fn keep_partial(&mut self, id: ThreadId, pipe: PipeId, bytes: Vec<u8>) {
+        // The connection may have been closed by what it sent.
+        if let Some(inbox) = self.threads[id.0].inboxes.get_mut(&pipe) {
+            inbox.partial = bytes;
+        }
+    }
+
+    /// Feeds bytes; says how many were consumed, `None` if they were rejected.
+    fn feed(&mut self, id: ThreadId, bytes: &[u8], origin: Origin) -> Option<usize> {
+        self.mix(self.now() ^ (id.0 as u64) << 48);
+        self.mix_bytes(bytes);
+        match self.threads[id.0].executor.feed(bytes, origin) {
+            Ok(consumed) => Some(consumed),
+            Err(rejected) => {
+                self.note(|| format!("{origin:?} is rejected: {rejected:?}"));
+                None
+            }
+        }
+    }
+
+    /// Moves what a thread has sent into pipes; `at` is when it leaves.
+    pub(crate) fn drain(&mut self, id: ThreadId, at: Time) {
+        let thread = &mut self.threads[id.0];
+        let (node, index) = (thread.node, thread.index);
+        let driver = std::mem::take(thread.executor.outbox().lane_mut(LaneId::DRIVER));
+        for other in (0..self.profile.threads).filter(|&other| other != index) {
+            let bytes = std::mem::take(self.threads[id.0].executor.outbox().lane_mut(LaneId::thread(other)));
+            if !bytes.is_empty() {
+                let pipe = self.rings[&(id, self.thread_of(node, other))];
+                self.put(pipe, at, Payload::Bytes(bytes));
+            }
+        }
+        let lanes: Vec<(u8, LaneId)> = self.threads[id.0].node_lanes.iter().map(|(&n, &l)| (n, l)).collect();
+        for (to, lane) in lanes {
+            self.drain_to_node(id, to, lane, at);
+        }
+        for (api, lane) in self.threads[id.0].api_lanes() {
+            self.drain_to_api(id, api, lane, at);
+        }
+        for frame in Frames(&driver) {
+            self.on_driver_signal(id, &frame, at);
+        }
+        for entry in self.threads[id.0].executor.take_log() {
+            if entry.level == LogLevel::Error || self.trace.is_some() {
+                self.note(|| format!("{} logs {:?}: {}", entry.block, entry.level, entry.text));
+            }
+        }
+    }
+
+    /// Frames to another data node: each goes by the connection of its sender and receiver.
+    fn drain_to_node(&mut self, id: ThreadId, to: u8, lane: LaneId, at: Time) {
+        let from = self.threads[id.0].node;
+        if self.threads[id.0].executor.outbox().lane(lane).is_empty() {
+            return;
+        }
+        let bytes = std::mem::take(self.threads[id.0].executor.outbox().lane_mut(lane));
+        if !self.is_alive(to) {
+            return;
+        }
+        let mut shares: Vec<Vec<u8>> = vec![Vec::new(); usize::from(self.profile.connections)];
+        let mut kept = 0;
+        for frame in Frames(&bytes) {
+            let pair = u64::from(frame.sender().0) << 32 | u64::from(frame.receiver().0);
+            let connection = KeyHash::of(&pair.to_le_bytes()).0 % u64::from(self.profile.connections);
+            let pipe = self.links[&(from, to, connection as u16)];
+            let share = &mut shares[connection as usize];
+            // What does not fit waits in the lane, and what comes behind it too.
+            if share.len() + frame.length() > self.pipes[pipe.0].room() {
+                break;
+            }
+            share.extend_from_slice(&bytes[kept..kept + frame.length()]);
+            kept += frame.length();
+        }
+        if kept < bytes.len() {
+            let rest = bytes[kept..].to_vec();
+            *self.threads[id.0].executor.outbox().lane_mut(lane) = rest;
+            self.wake_thread(id, at + 50);
+        }
+        for (connection, share) in (0..).zip(shares) {
+            if !share.is_empty() {
+                self.put_split(self.links[&(from, to, connection)], at, share);
+            }
+        }
+    }
+
+    /// Puts bytes into a pipe, perhaps in pieces.
+    pub(crate) fn put_split(&mut self, pipe: PipeId, at: Time, mut bytes: Vec<u8>) {
+        if self.profile.faults.contains(&crate::profile::Fault::SplitFrames) {
+            while bytes.len() > 1 && self.random.bool() {
+                let rest = bytes.split_off(self.random.usize(1..bytes.len()));
+                self.put(pipe, at, Payload::Bytes(std::mem::replace(&mut bytes, rest)));
+            }
+        }
+        self.put(pipe, at, Payload::Bytes(bytes));
+    }
+
+    /// Prints the signals that a thread has handled in its turn.
+    fn tell_trace(&mut self, id: ThreadId, handled_before: u64) {
+        let Some(trace) = self.trace else { return };
+        let thread = &self.threads[id.0];
+        let count = (thread.executor.handled() - handled_before) as usize;
+        let entries: Vec<_> = thread.executor.trace().iter().collect();
+        for entry in &entries[entries.len().saturating_sub(count)..] {
+            trace(&format!("{entry} [thread {}.{}]", thread.node, thread.index));
+        }
+    }
+}

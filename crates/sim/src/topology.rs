@@ -1,0 +1,89 @@
+//! Which data nodes there are, what their threads host, and what they are told at their start.
+
+use crate::profile::{Groups, Profile};
+use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_distribution::NodePlace;
+use vinga_kernel::Tick;
+use vinga_node::{NodeSettings, ThreadHosting};
+use vinga_wire::handshake::{ConnectionTopology, NodeTopology};
+
+/// The lowest id of an API node.
+pub const API_FIRST: u8 = 145;
+
+/// The node that hosts the coordinators, membership and the dictionary; it is never killed.
+pub const PRESIDENT: u8 = 1;
+
+impl Groups {
+    /// The node group of each data node, in the order of their ids from 1.
+    pub fn list(self) -> &'static [u16] {
+        match self {
+            Groups::One => &[0],
+            Groups::Three => &[0, 1, 2],
+            Groups::OnePair => &[0, 0],
+            Groups::OneAndPair => &[0, 1, 1],
+            Groups::Triple => &[0, 0, 0],
+            Groups::OneAndTriple => &[0, 1, 1, 1],
+            Groups::TwoPairs => &[0, 0, 1, 1],
+        }
+    }
+}
+
+/// What the threads of a node host.
+pub fn hosting(profile: &Profile, node: u8) -> Vec<ThreadHosting> {
+    let threads = profile.threads;
+    (0..threads)
+        .map(|thread| {
+            let coordinators = if node == PRESIDENT { thread..thread + 1 } else { 0..0 };
+            ThreadHosting {
+                data_managers: thread * profile.instances..(thread + 1) * profile.instances,
+                coordinators,
+                main: thread == 0,
+                owns_sockets: thread < profile.socket_threads,
+            }
+        })
+        .collect()
+}
+
+/// All data nodes with what runs where.
+pub fn places(profile: &Profile) -> Vec<NodePlace> {
+    (1..)
+        .zip(profile.groups.list())
+        .map(|(node, &group)| {
+            let threads = hosting(profile, node);
+            let connections = threads
+                .iter()
+                .filter(|thread| thread.owns_sockets)
+                .map(|thread| ConnectionTopology {
+                    data_managers: thread.data_managers.clone().collect(),
+                    coordinators: thread.coordinators.clone().collect(),
+                })
+                .collect();
+            let data_managers = threads.iter().map(|thread| thread.data_managers.len() as u16).sum();
+            let coordinators = threads.iter().map(|thread| thread.coordinators.len() as u16).sum();
+            NodePlace { group, topology: NodeTopology { node, connections, data_managers, coordinators } }
+        })
+        .collect()
+}
+
+/// What a node is told at its start.
+pub fn settings(profile: &Profile, node: u8) -> NodeSettings {
+    NodeSettings {
+        node: NodeId(node),
+        incarnation: Incarnation(1),
+        nodes: places(profile),
+        epoch: Epoch(1000),
+        table_version: 1 << 20,
+        threads: hosting(profile, node),
+        transactions_max: profile.pools.transactions,
+        operations_max: profile.pools.operations,
+        scans_max: profile.pools.scans,
+        tables_max: 32,
+        api_first: NodeId(API_FIRST),
+        api_nodes_max: 32,
+        lock_timeout: Tick(profile.lock_timeout),
+        inactive_timeout: Some(Tick(profile.inactive_timeout)),
+        heartbeat_interval: Tick(profile.heartbeat_interval),
+        reconnect_grace: Tick(profile.reconnect_grace),
+        epoch_interval: Tick(profile.epoch_interval),
+    }
+}

@@ -1,0 +1,357 @@
+//! The world: data nodes with their threads, API nodes, and the pipes between them, under one clock.
+//!
+//! Everything that happens is an [`Event`]. Nothing else moves: a thread runs when its turn comes, bytes arrive when a
+//! pipe says so, a fault happens when the nemesis has entered it. All chances come from generators that the seed made,
+//! so the same seed in the same build gives the same history; [`World::hash`] is a hash of it.
+
+use crate::agenda::{Agenda, Time};
+use crate::api::ApiNode;
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::nemesis::Nemesis;
+use crate::pipe::{Delay, Payload, Piece, Pipe, PipeId};
+use crate::profile::{Load, Profile};
+use crate::thread::{Source, Thread, ThreadId};
+use crate::topology;
+use fastrand::Rng;
+use std::collections::{BTreeMap, VecDeque};
+use vinga_base::hash::KeyHash;
+use vinga_kernel::Mutation;
+use vinga_workloads::bank::{self, Bank};
+use vinga_workloads::counter::{self, Counter};
+use vinga_workloads::history::History;
+use vinga_workloads::key_value::{self, KeyValue};
+use vinga_workloads::scan_ahead::{self, ScanAhead};
+use vinga_workloads::scanning::{self, Scanning};
+use vinga_workloads::schema_churn::{self, SchemaChurn};
+use vinga_workloads::shape::Shape;
+use vinga_workloads::step::TableRef;
+use vinga_workloads::workload::{Ids, Session, Workload};
+
+/// Something that happens.
+#[derive(Debug)]
+pub enum Event {
+    /// A thread's turn.
+    Turn(ThreadId),
+    /// Something comes out of a pipe, unless it was lost.
+    Arrive(PipeId, Payload),
+    /// Something comes out of a broken pipe for certain.
+    Deliver(PipeId, Payload),
+    /// An API node looks at the time.
+    Wake(usize),
+    /// A connection that an API node asked for is there.
+    Opened {
+        /// The connection.
+        connection: usize,
+    },
+    /// A connection could not be opened.
+    NotOpened {
+        /// The API node, and which of its lives.
+        api: usize,
+        /// The same.
+        life: u32,
+        /// The connection that it wanted.
+        link: crate::api::LinkKey,
+    },
+    /// The president's membership wants these connections of another node closed.
+    CloseRemote(Vec<usize>),
+    /// A survivor's thread hears of a failure.
+    TellFailure(ThreadId, u32),
+    /// A failure is noticed.
+    NoticeFailure(u32),
+    /// The nemesis strikes.
+    Strike,
+    /// A cut link is healed.
+    Heal(Vec<PipeId>),
+    /// A dead API node comes back.
+    Revive(usize),
+}
+
+/// Where a pipe ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// At a thread.
+    Thread(ThreadId, Source),
+    /// At an API node, as one of its connections.
+    Api(usize, usize),
+}
+
+/// How far the run has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// Tables are made and filled, without faults.
+    Loading,
+    /// Load and faults.
+    Running,
+    /// Faults are over; everything has to come to an end.
+    Ending,
+}
+
+/// A workload of the run.
+pub struct Running {
+    /// It.
+    pub workload: Box<dyn Workload>,
+    /// Its first table.
+    pub first: TableRef,
+}
+
+/// See the head of this file.
+pub struct World {
+    /// What the seed has made of it.
+    pub profile: Profile,
+    pub(crate) agenda: Agenda<Event>,
+    pub(crate) random: Rng,
+    pub(crate) pipes: Vec<Pipe>,
+    pub(crate) ends: Vec<End>,
+    pub(crate) threads: Vec<Thread>,
+    /// By node id less 1: whether it is alive.
+    pub(crate) alive: Vec<bool>,
+    /// Links between data nodes: from, to, which.
+    pub(crate) links: BTreeMap<(u8, u8, u16), PipeId>,
+    /// Rings: from, to.
+    pub(crate) rings: BTreeMap<(ThreadId, ThreadId), PipeId>,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) apis: Vec<ApiNode>,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) nemesis: Nemesis,
+    pub(crate) stage: Stage,
+    pub(crate) shapes: Vec<Shape>,
+    pub(crate) running: Vec<Running>,
+    pub(crate) sessions_made: u32,
+    /// Which table a version belongs to, of all versions that a client has heard of.
+    pub(crate) names: BTreeMap<u64, TableRef>,
+    /// What was asked and answered.
+    pub history: History,
+    /// What can't be true, in the order in which it was noticed.
+    pub violations: Vec<String>,
+    /// A hash of everything that has happened.
+    pub hash: u64,
+    pub(crate) trace: Option<fn(&str)>,
+    /// Lines of the log and of the world, the last ones.
+    pub(crate) log: VecDeque<String>,
+}
+
+/// Lines of the log that are kept.
+const LOG_MAX: usize = 60;
+
+impl World {
+    /// A world at time 0: data nodes have started, nobody is connected.
+    pub fn new(seed: u64, profile: Profile, mutation: Option<Mutation>, trace: Option<fn(&str)>) -> Self {
+        let mut world = World {
+            agenda: Agenda::new(),
+            random: Rng::with_seed(seed),
+            pipes: Vec::new(),
+            ends: Vec::new(),
+            threads: Vec::new(),
+            alive: Vec::new(),
+            links: BTreeMap::new(),
+            rings: BTreeMap::new(),
+            connections: Vec::new(),
+            apis: Vec::new(),
+            failures: Vec::new(),
+            nemesis: Nemesis::new(seed),
+            stage: Stage::Loading,
+            shapes: Vec::new(),
+            running: Vec::new(),
+            sessions_made: 0,
+            names: BTreeMap::new(),
+            history: History::default(),
+            violations: Vec::new(),
+            hash: seed,
+            trace,
+            log: VecDeque::new(),
+            profile,
+        };
+        world.make_nodes(mutation);
+        world.make_workloads();
+        world.make_apis();
+        world
+    }
+
+    fn make_nodes(&mut self, mutation: Option<Mutation>) {
+        let nodes = self.profile.groups.list().len() as u8;
+        self.alive = vec![true; usize::from(nodes)];
+        for node in 1..=nodes {
+            let settings = topology::settings(&self.profile, node);
+            for index in 0..self.profile.threads {
+                let seed = self.random.u64(..);
+                let thread = Thread::new(&self.profile, &settings, index, seed, mutation);
+                self.threads.push(thread);
+            }
+        }
+        for from in 0..self.threads.len() {
+            for to in 0..self.threads.len() {
+                if from != to && self.threads[from].node == self.threads[to].node {
+                    let end = End::Thread(ThreadId(to), Source::Ring(ThreadId(from)));
+                    let pipe = self.make_pipe(self.profile.ring_delay, usize::MAX, end);
+                    self.rings.insert((ThreadId(from), ThreadId(to)), pipe);
+                }
+            }
+        }
+        for from in 1..=nodes {
+            for to in (1..=nodes).filter(|&to| to != from) {
+                for connection in 0..self.profile.connections {
+                    // Any thread may serve a connection between data nodes.
+                    let serving = self.thread_of(to, connection % self.profile.threads);
+                    let end = End::Thread(serving, Source::Link(from));
+                    let pipe = self.make_pipe(self.profile.link_delay, 256 * 1024, end);
+                    self.links.insert((from, to, connection), pipe);
+                }
+            }
+        }
+        for thread in 0..self.threads.len() {
+            let at = self.random.u64(..100);
+            self.wake_thread(ThreadId(thread), at);
+        }
+    }
+
+    fn make_workloads(&mut self) {
+        let (transactions, keys, pause) = (self.profile.transactions, self.profile.keys, self.profile.pause);
+        for load in self.profile.loads.clone() {
+            let workload: Box<dyn Workload> = match load {
+                Load::KeyValue => Box::new(KeyValue::new(key_value::Settings {
+                    keys,
+                    transactions,
+                    operations_max: self.random.usize(1..8),
+                    pause,
+                    left_open: self.random.u32(0..10),
+                    left_for: self.profile.inactive_timeout * 2,
+                })),
+                Load::Bank => {
+                    let accounts = self.random.u64(2..12);
+                    Box::new(Bank::new(bank::Settings { accounts, transactions, pause }))
+                }
+                Load::Counter => {
+                    let counters = self.random.u64(1..6);
+                    Box::new(Counter::new(counter::Settings { counters, transactions, pause }))
+                }
+                Load::Scanning => Box::new(Scanning::new(scanning::Settings {
+                    keys: keys * 4,
+                    steps: transactions,
+                    pause,
+                    left_for: self.profile.inactive_timeout * 2,
+                })),
+                Load::ScanAhead => {
+                    let (transactions, rows) = (transactions / 4 + 1, self.random.u64(1..10));
+                    Box::new(ScanAhead::new(scan_ahead::Settings { transactions, rows, pause }))
+                }
+                Load::SchemaChurn => Box::new(SchemaChurn::new(schema_churn::Settings {
+                    rounds: self.random.u32(1..6),
+                    transactions,
+                    keys: keys.min(10),
+                    pause,
+                })),
+            };
+            let first = TableRef(self.shapes.len() as u16);
+            self.shapes.extend(workload.tables());
+            self.running.push(Running { workload, first });
+        }
+    }
+
+    /// A pipe with its end.
+    pub(crate) fn make_pipe(&mut self, delay: Delay, room: usize, end: End) -> PipeId {
+        self.pipes.push(Pipe::new(delay, room));
+        self.ends.push(end);
+        PipeId(self.pipes.len() - 1)
+    }
+
+    /// A new session of a workload, or the one that fills its tables.
+    pub(crate) fn make_session(&mut self, workload: usize, is_loader: bool) -> Box<dyn Session> {
+        self.sessions_made += 1;
+        let Running { workload, first } = &mut self.running[workload];
+        let ids = Ids::new(self.sessions_made, *first);
+        if is_loader { workload.loader(ids) } else { workload.session(ids) }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Time {
+        self.agenda.now()
+    }
+
+    /// Events that have happened or are going to.
+    pub fn events(&self) -> u64 {
+        self.agenda.entered()
+    }
+
+    pub(crate) fn thread_of(&self, node: u8, index: u16) -> ThreadId {
+        ThreadId(usize::from(node - 1) * usize::from(self.profile.threads) + usize::from(index))
+    }
+
+    pub(crate) fn is_alive(&self, node: u8) -> bool {
+        self.alive[usize::from(node - 1)]
+    }
+
+    /// Puts something into a pipe; `at` is when it leaves its sender.
+    pub(crate) fn put(&mut self, pipe: PipeId, at: Time, payload: Payload) {
+        let piece = self.pipes[pipe.0].put(at, &mut self.random, payload);
+        if let Some(Piece { at, payload }) = piece {
+            self.agenda.enter(at, Event::Arrive(pipe, payload));
+        }
+    }
+
+    /// Lets the next thing happen. False if nothing will ever happen again, which can't be: threads have timers.
+    pub fn step(&mut self) -> bool {
+        let Some(event) = self.agenda.next() else { return false };
+        match event {
+            Event::Turn(thread) => self.on_turn(thread),
+            Event::Arrive(pipe, payload) => {
+                if self.pipes[pipe.0].arrive() {
+                    self.on_arrival(pipe, payload);
+                }
+            }
+            Event::Deliver(pipe, payload) => self.on_arrival(pipe, payload),
+            Event::Wake(api) => self.on_wake(api),
+            Event::Opened { connection } => self.on_connection_opened(connection),
+            Event::NotOpened { api, life, link } => self.on_connection_not_opened(api, life, link),
+            Event::CloseRemote(connections) => self.on_close_remote(connections),
+            Event::TellFailure(thread, failure) => self.on_tell_failure(thread, failure),
+            Event::NoticeFailure(failure) => self.on_notice_failure(failure),
+            Event::Strike => self.on_strike(),
+            Event::Heal(pipes) => self.on_heal(&pipes),
+            Event::Revive(api) => self.on_revive(api),
+        }
+        true
+    }
+
+    fn on_arrival(&mut self, pipe: PipeId, payload: Payload) {
+        match self.ends[pipe.0] {
+            End::Thread(thread, _) => {
+                if self.threads[thread.0].is_alive {
+                    self.threads[thread.0].receive(pipe, payload);
+                    self.wake_thread(thread, self.now());
+                }
+            }
+            End::Api(api, connection) => self.on_api_arrival(api, connection, pipe, payload),
+        }
+    }
+
+    fn on_heal(&mut self, pipes: &[PipeId]) {
+        for &pipe in pipes {
+            let now = self.now();
+            for Piece { at, payload } in self.pipes[pipe.0].heal(now, &mut self.random) {
+                self.agenda.enter(at, Event::Arrive(pipe, payload));
+            }
+        }
+    }
+
+    /// Takes something into the hash of the history.
+    pub(crate) fn mix(&mut self, number: u64) {
+        self.hash = (self.hash.rotate_left(7) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    pub(crate) fn mix_bytes(&mut self, bytes: &[u8]) {
+        self.mix(KeyHash::of(bytes).0);
+    }
+
+    /// Notes something for people.
+    pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {
+        let line = format!("{:>12}µs {}", self.now(), text());
+        if let Some(trace) = self.trace {
+            trace(&line);
+        }
+        if self.log.len() == LOG_MAX {
+            self.log.pop_front();
+        }
+        self.log.push_back(line);
+    }
+}
