@@ -153,7 +153,9 @@ fn nothing_inside_the_edge_uses_the_standard_library() {
             for (i, line) in lines.iter().enumerate() {
                 if line.trim() == "extern crate std;" {
                     assert!(
-                        i > 0 && ["#[cfg(test)]", "#[cfg(any(test, feature = \"testkit\"))]"].contains(&lines[i - 1].trim()),
+                        i > 0
+                            && ["#[cfg(test)]", "#[cfg(any(test, feature = \"testkit\"))]"]
+                                .contains(&lines[i - 1].trim()),
                         "{}:{}: `extern crate std` outside of tests",
                         file.display(),
                         i + 1
