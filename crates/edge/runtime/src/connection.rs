@@ -110,9 +110,12 @@ impl Connection {
         !self.is_broken && (self.is_readable || self.input.is_held_back())
     }
 
-    /// Whether so many answers wait, here or on the way to another thread, that no request should be handled.
-    pub fn is_held_back(&self, outbox: &Outbox, threads: u16, limits: &Limits) -> bool {
-        self.bytes_waiting(outbox) > limits.pause_bytes || has_long_lane(outbox, threads, limits)
+    /// Whether there may be requests, and not so many answers wait, here or on the way to another thread, that the
+    /// connection is held back.
+    pub fn can_be_served(&self, outbox: &Outbox, threads: u16, limits: &Limits) -> bool {
+        self.has_input()
+            && self.bytes_waiting(outbox) <= limits.pause_bytes
+            && !has_long_lane(outbox, threads, limits)
     }
 
     /// Bytes of answers that wait.
