@@ -58,7 +58,8 @@ pub struct Limits {
     pub pause_bytes: usize,
     /// Blocks refuse new work for whom more than these bytes wait.
     pub congestion_bytes: usize,
-    /// A connection for which more than these bytes wait is closed (`SendBufferMemory`).
+    /// A connection for which more than these bytes wait for longer than a second or two is closed, and at once if it
+    /// is four times as much (`SendBufferMemory`).
     pub send_buffer_bytes: usize,
     /// A connection that takes none of what waits for it for so long is closed.
     pub slow_reader: Duration,

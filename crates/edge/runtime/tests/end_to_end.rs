@@ -140,7 +140,7 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
 #[test]
 fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
     let mut settings = settings(2);
-    settings.limits.send_buffer_bytes = 20_000_000;
+    settings.limits.send_buffer_bytes = 5_000_000;
     let (node, records) = start(settings);
     let mut slow = Client::connect(node.address()).unwrap();
     let begin = Instant::now();
