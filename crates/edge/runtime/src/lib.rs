@@ -19,7 +19,7 @@
 //! Besides `cargo test`, with the paths from the root of the workspace:
 //!
 //! - the model of rings and sleep, every interleaving with up to three preemptions, in seconds (with four it takes
-//!   minutes): `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p vinga-runtime --release --test loom`;
+//!   minutes): `RUSTFLAGS="--cfg loom" cargo test -p vinga-runtime --release --test loom`;
 //! - the address sanitizer: `RUSTFLAGS="-Zsanitizer=address" cargo +nightly test -p vinga-runtime --target
 //!   x86_64-unknown-linux-gnu`;
 //! - the thread sanitizer: `RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"
