@@ -99,6 +99,7 @@ pub fn edge_settings(
         cluster: text(Parameter::Name),
         listen: listen(&text(Parameter::HostName), integer(Parameter::ServerPort) as u16)?,
         threads: configuration.placement.executors().iter().map(thread).collect(),
+        helpers: thread(configuration.placement.watchdog()),
         instances: instances(node),
         seed,
         limits: edge::Limits {

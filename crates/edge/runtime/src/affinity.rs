@@ -6,8 +6,10 @@ use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 /// The highest thread priority of a configuration.
 pub const PRIORITY_MAX: u8 = 10;
 
-/// Binds the calling thread to `cpus`; to none in particular if the list is empty. Says what did not work: the thread
-/// then runs where it may, which is slower but right.
+/// Binds the calling thread to `cpus`; to none in particular if the list is empty.
+///
+/// # Errors
+/// What did not work. The thread then runs where it may, which may be slower and is right.
 pub fn bind(cpus: &[u16]) -> Result<(), String> {
     if cpus.is_empty() {
         return Ok(());
@@ -30,7 +32,10 @@ pub fn bind(cpus: &[u16]) -> Result<(), String> {
 }
 
 /// Gives the calling thread a priority from 0 to [`PRIORITY_MAX`], 5 being that of any other thread: 10 is a nice
-/// value of -20, 0 one of 19. Says what did not work.
+/// value of -20, 0 one of 19.
+///
+/// # Errors
+/// What did not work, and what would help. The thread keeps its priority.
 pub fn set_priority(priority: u8) -> Result<(), String> {
     let nice = nice_of(priority);
     setpriority_process(Some(gettid()), nice).map_err(|why| {

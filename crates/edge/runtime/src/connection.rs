@@ -5,13 +5,17 @@
 //! fills less than the buffer has emptied the socket: what comes later is reported again.
 //!
 //! Back-pressure: requests are handled in slices, and when after one of them more answers wait than
-//! [`Limits::pause_bytes`], the connection is *held back*: nothing of it is handled or read until they have left.
+//! [`Limits::pause_bytes`], the connection is *held back*: nothing of it is handled or read until they have left. What
+//! piles up nevertheless (one request may ask for much, and other threads answer later) has two bounds: an honest
+//! client gets below [`Limits::send_buffer_bytes`] within a second or two; nobody gets above [`BURST_FACTOR`] times as
+//! much. And whoever takes nothing at all for [`Limits::slow_reader`] is let go too.
 
 use crate::input::Input;
 use crate::lane_progress::LaneProgress;
 use crate::settings::Limits;
 use crate::statistics::ThreadStatistics;
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
 use vinga_base::NodeId;
@@ -22,7 +26,10 @@ use vinga_wire::ErrorCode;
 pub(crate) const READ_BYTES: usize = 256 * 1024;
 
 /// Bytes of requests that are handled before a look at how many answers they led to: less if it was many.
-const SLICE_BYTES: RangeInclusive<usize> = 512..=16 * 1024;
+const SLICE_BYTES: RangeInclusive<usize> = 512..=8 * 1024;
+
+/// How many times the bound on what waits may be exceeded for a moment.
+const BURST_FACTOR: usize = 4;
 
 /// Reads that empty a socket before it is closed.
 const DISCARDED_READS_MAX: usize = 64;
@@ -66,6 +73,8 @@ pub(crate) struct Connection {
     slice_bytes: usize,
     /// When something was last written, or nothing waited.
     moved_nanos: u64,
+    /// More than is allowed waited when this was last looked at.
+    was_over: bool,
     /// Stands in the list of those that may have something to do.
     pub is_queued: bool,
     /// Is being closed.
@@ -93,6 +102,7 @@ impl Connection {
             is_ending: false,
             slice_bytes: *SLICE_BYTES.start(),
             moved_nanos: nanos,
+            was_over: false,
             is_queued: false,
             is_broken: false,
         }
@@ -110,9 +120,12 @@ impl Connection {
         !self.is_broken && (self.is_readable || self.input.is_held_back())
     }
 
-    /// Whether so many answers wait, here or on the way to another thread, that no request should be handled.
-    pub fn is_held_back(&self, outbox: &Outbox, threads: u16, limits: &Limits) -> bool {
-        self.bytes_waiting(outbox) > limits.pause_bytes || has_long_lane(outbox, threads, limits)
+    /// Whether there may be requests, and not so many answers wait, here or on the way to another thread, that the
+    /// connection is held back.
+    pub fn can_be_served(&self, outbox: &Outbox, threads: u16, limits: &Limits) -> bool {
+        self.has_input()
+            && self.bytes_waiting(outbox) <= limits.pause_bytes
+            && !has_long_lane(outbox, threads, limits)
     }
 
     /// Bytes of answers that wait.
@@ -186,19 +199,23 @@ impl Connection {
         if !self.output.is_full {
             self.output.write(&self.stream, lane, statistics)?;
         }
-        if self.output.progress.waiting(lane).len() > limits.send_buffer_bytes {
+        if self.output.progress.waiting(lane).len() / BURST_FACTOR > limits.send_buffer_bytes {
             return Err(Broken::Rule(ErrorCode::SlowReader, 0));
         }
         Ok(())
     }
 
-    /// To be called now and then: whether the other side takes what waits for it.
+    /// To be called about once a second: whether the other side takes what waits for it.
     pub fn check_reader(&mut self, outbox: &Outbox, limits: &Limits, nanos: u64) -> Result<(), Broken> {
-        if self.output.has_moved || self.bytes_waiting(outbox) == 0 {
+        let waiting = self.bytes_waiting(outbox);
+        if self.output.has_moved || waiting == 0 {
             self.output.has_moved = false;
             self.moved_nanos = nanos;
         }
-        if u128::from(nanos - self.moved_nanos) > limits.slow_reader.as_nanos() {
+        let is_over = waiting > limits.send_buffer_bytes;
+        let was_over = mem::replace(&mut self.was_over, is_over);
+        let is_stuck = u128::from(nanos - self.moved_nanos) > limits.slow_reader.as_nanos();
+        if is_stuck || is_over && was_over {
             return Err(Broken::Rule(ErrorCode::SlowReader, 0));
         }
         Ok(())

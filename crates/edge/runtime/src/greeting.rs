@@ -74,14 +74,16 @@ pub(crate) fn read(
 /// The frame that tells a client that it is admitted.
 pub(crate) fn confirm_frame(driver: Address, confirm: &HelloConfirm) -> Vec<u8> {
     answer_frame(SignalNumber::HelloConfirm, driver, NodeId(confirm.api), |writer| {
-        cold::write(writer, confirm)
+        cold::write(writer, confirm);
     })
 }
 
 /// The frame that tells a client that it is not admitted.
 pub(crate) fn refuse_frame(driver: Address, why: &NotAdmitted) -> Vec<u8> {
     let refusal = Refusal { request: 0, code: why.code as u16, detail: why.detail.clone() };
-    answer_frame(SignalNumber::HelloRefuse, driver, NodeId(0), |writer| cold::write(writer, &refusal))
+    answer_frame(SignalNumber::HelloRefuse, driver, NodeId(0), |writer| {
+        cold::write(writer, &refusal);
+    })
 }
 
 fn answer_frame(

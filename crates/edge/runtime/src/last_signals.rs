@@ -54,19 +54,21 @@ struct Answer {
 unsafe impl Sync for Record {}
 
 impl Record {
-    const FREE: Record = Record {
-        in_use: AtomicBool::new(false),
-        thread: AtomicI32::new(0),
-        statistics: AtomicPtr::new(ptr::null_mut()),
-        trace: AtomicPtr::new(ptr::null_mut()),
-        being_asked: AtomicBool::new(false),
-        asked: AtomicU32::new(0),
-        answered: AtomicU32::new(0),
-        answer: UnsafeCell::new(Answer {
-            count: 0,
-            signals: [TraceEntry { tick: Tick(0), length: 0, bytes: [0; TRACE_BYTES] }; SIGNALS_MAX],
-        }),
-    };
+    const fn free() -> Self {
+        Record {
+            in_use: AtomicBool::new(false),
+            thread: AtomicI32::new(0),
+            statistics: AtomicPtr::new(ptr::null_mut()),
+            trace: AtomicPtr::new(ptr::null_mut()),
+            being_asked: AtomicBool::new(false),
+            asked: AtomicU32::new(0),
+            answered: AtomicU32::new(0),
+            answer: UnsafeCell::new(Answer {
+                count: 0,
+                signals: [TraceEntry { tick: Tick(0), length: 0, bytes: [0; TRACE_BYTES] }; SIGNALS_MAX],
+            }),
+        }
+    }
 
     /// For the thread itself, in its handler or elsewhere: copies its newest signals.
     fn answer(&self) {
@@ -92,7 +94,7 @@ impl Record {
     }
 }
 
-static RECORDS: [Record; THREADS_MAX] = [Record::FREE; THREADS_MAX];
+static RECORDS: [Record; THREADS_MAX] = [const { Record::free() }; THREADS_MAX];
 
 thread_local! {
     static OWN: Cell<*const Record> = const { Cell::new(ptr::null()) };
@@ -261,13 +263,13 @@ pub(crate) fn set_handler(signal: i32, handler: usize, flags: i32) {
     assert!(result == 0, "signal {signal} can be handled");
 }
 
-/// A stack of its own for handlers of the calling thread: the ordinary one may be what has overflowed.
-struct HandlerStack {
+/// A stack of its own for handlers of the calling thread, while this lives: the ordinary one may be what has overflowed.
+pub(crate) struct HandlerStack {
     bytes: Box<[u8]>,
 }
 
 impl HandlerStack {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut bytes = vec![0; HANDLER_STACK_BYTES].into_boxed_slice();
         let stack = libc::stack_t { ss_sp: bytes.as_mut_ptr().cast(), ss_flags: 0, ss_size: bytes.len() };
         // SAFETY: the memory is ours until `drop` takes the stack away again, on the same thread.

@@ -1,4 +1,34 @@
-//! w
+//! The edge of a data node: everything that touches the world. Threads, sockets, clock, memory, signals of the
+//! operating system, the log.
+//!
+//! Inside the edge are blocks, which only handle signals, and the kernel's executor, which hands frames to them. This
+//! crate drives executors: one for each thread that runs turns, whatever the blocks are. Start with
+//! [`node_process`], then `worker` for the turn, `listener` for how a client comes in, `api_nodes` for how it goes.
+//!
+//! ```text
+//!   listener --admitted sockets--> worker 0 <====rings====> worker 1 ...      watchdog: looks at the turns of all
+//!      ^                          |  executor (blocks)     |  executor
+//!   new connections               |  sockets               |  sockets
+//!                                 v                        v
+//!                             epoll: API nodes          epoll: API nodes
+//! ```
+//! In a steady state a worker allocates nothing and makes three system calls for each batch that it is sent: it waits,
+//! reads, writes. Nothing is shared between workers but what stands in [`ring`], [`parker`] and `switchboard`.
+//!
+//! # Testing
+//! Besides `cargo test`, with the paths from the root of the workspace:
+//!
+//! - the model of rings and sleep, every interleaving with up to three preemptions, in seconds (with four it takes
+//!   minutes): `RUSTFLAGS="--cfg loom" cargo test -p vinga-runtime --release --test loom`;
+//! - the address sanitizer: `RUSTFLAGS="-Zsanitizer=address" cargo +nightly test -p vinga-runtime --target
+//!   x86_64-unknown-linux-gnu`;
+//! - the thread sanitizer: `RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"
+//!   TSAN_OPTIONS="suppressions=$PWD/crates/edge/runtime/tests/thread_sanitizer.suppressions" cargo +nightly test -p
+//!   vinga-runtime --target x86_64-unknown-linux-gnu --lib --test ring --test end_to_end` (the standard library is not
+//!   instrumented without its source: hence the flag and the suppressions; `process` is left out because the sanitizer
+//!   delays signals);
+//! - what the edge costs: `cargo run --release -p vinga-runtime --example echo_rate`.
+
 #[cfg(not(loom))]
 pub mod affinity;
 #[cfg(not(loom))]
@@ -29,7 +59,7 @@ pub mod parker;
 #[cfg(not(loom))]
 mod poller;
 #[cfg(not(loom))]
-pub mod realtime;
+mod realtime;
 pub mod ring;
 #[cfg(not(loom))]
 mod rings;
@@ -47,7 +77,7 @@ pub mod statistics;
 mod switchboard;
 mod sync;
 #[cfg(not(loom))]
-pub mod termination;
+mod termination;
 #[cfg(not(loom))]
 mod watchdog;
 #[cfg(not(loom))]

@@ -127,7 +127,7 @@ fn lock_refused(why: rustix::io::Errno, bytes: usize) -> String {
         bytes => format!("{} KiB of DataMemory", bytes / 1024),
     };
     format!(
-        "LockPagesInMemory: locking {wanted} was refused ({why}); the limit RLIMIT_MEMLOCK (ulimit -l) of this process \
+        "locking {wanted} was refused ({why}); the limit RLIMIT_MEMLOCK (ulimit -l) of this process \
          is {limit}. The memory is not locked and may be swapped out"
     )
 }

@@ -6,7 +6,7 @@
 
 use crate::affinity;
 use crate::clock::Clock;
-use crate::last_signals::Registered;
+use crate::last_signals::{HandlerStack, Registered};
 use crate::listener::{Listener, ListenerMail};
 use crate::memory::raise_to_hard_limit;
 use crate::realtime::Realtime;
@@ -111,17 +111,11 @@ impl NodeProcess {
 
         let listener = Listener::new(socket, switchboard.clone(), settings.clone(), descriptors);
         let listener = listener.map_err(out_of("descriptors"))?;
-        let listener = spawn("listener", move || {
-            let _registered = Registered::new(ThreadStatistics::new("listener"));
-            listener.run();
-        })?;
+        let listener = spawn_helper("listener", &settings.helpers, move || listener.run())?;
         let (watched, stopped) = mpsc::channel();
-        let watchdog = spawn("watchdog", {
-            let interval = settings.limits.watchdog;
-            move || {
-                let _registered = Registered::new(ThreadStatistics::new("watchdog"));
-                watchdog::run(&statistics, interval, &stopped);
-            }
+        let interval = settings.limits.watchdog;
+        let watchdog = spawn_helper("watchdog", &settings.helpers, move || {
+            watchdog::run(&statistics, interval, &stopped);
         })?;
         log::info!(target: WHO, "data node {} is ready on {address}, {} threads", settings.node, threads.len());
         Ok(NodeProcess { address, switchboard, threads, listener, watched, watchdog })
@@ -224,6 +218,20 @@ const THREADS_MAX: u16 = 128;
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, String> {
     thread::Builder::new().name(name.to_string()).spawn(body).map_err(out_of("threads"))
+}
+
+/// A thread that runs no turns: the real-time guard does not watch it, because it sleeps nearly always.
+fn spawn_helper(
+    name: &str,
+    plan: &ThreadPlan,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, String> {
+    let plan = ThreadPlan { name: name.to_string(), ..plan.clone() };
+    spawn(name, move || {
+        let _handler_stack = HandlerStack::new();
+        apply(&plan, Clock::new());
+        body();
+    })
 }
 
 fn out_of(what: &str) -> impl Fn(io::Error) -> String {

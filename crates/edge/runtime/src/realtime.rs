@@ -7,18 +7,17 @@
 use std::io;
 
 /// Nanoseconds that a thread may run at real-time priority without sleeping.
-pub const RUN_NANOS_MAX: u64 = 50_000_000;
+const RUN_NANOS_MAX: u64 = 50_000_000;
 
 /// Nanoseconds that it then stays at normal priority.
-pub const REST_NANOS: u64 = 50_000_000;
+const REST_NANOS: u64 = 50_000_000;
 
 /// The lowest real-time priority: above every ordinary thread, below all that others made real-time on purpose.
 const PRIORITY: i32 = 1;
 
 /// Switches the calling thread between the schedulers as its plan and the guard demand.
-pub struct Realtime {
+pub(crate) struct Realtime {
     state: State,
-    switches: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,14 +33,14 @@ enum State {
 impl Realtime {
     /// For a thread that shall never be real-time.
     pub fn never() -> Self {
-        Realtime { state: State::Never, switches: 0 }
+        Realtime { state: State::Never }
     }
 
     /// Makes the calling thread real-time. Where the system refuses, it stays an ordinary thread and the text says
     /// what would help.
     pub fn begin(now: u64) -> (Self, Option<String>) {
         match set_scheduler(libc::SCHED_RR, PRIORITY) {
-            Ok(()) => (Realtime { state: State::High { awake_since: now }, switches: 0 }, None),
+            Ok(()) => (Realtime { state: State::High { awake_since: now } }, None),
             Err(why) => (
                 Self::never(),
                 Some(format!(
@@ -75,21 +74,14 @@ impl Realtime {
 
     fn rise(&mut self, now: u64) {
         if set_scheduler(libc::SCHED_RR, PRIORITY).is_ok() {
-            self.switches += 1;
             self.state = State::High { awake_since: now };
         }
     }
 
     fn fall(&mut self, now: u64) {
         if set_scheduler(libc::SCHED_OTHER, 0).is_ok() {
-            self.switches += 1;
             self.state = State::Low { since: now };
         }
-    }
-
-    /// How often the guard has changed the scheduler.
-    pub fn switches(&self) -> u64 {
-        self.switches
     }
 }
 
@@ -129,10 +121,11 @@ mod tests {
             realtime.turn(102 + RUN_NANOS_MAX);
             assert_eq!(scheduler(), libc::SCHED_OTHER);
             realtime.slept(103 + RUN_NANOS_MAX);
-            assert_eq!((scheduler(), realtime.switches()), (libc::SCHED_RR, 2));
+            assert_eq!(scheduler(), libc::SCHED_RR);
             realtime.turn(200 + 2 * RUN_NANOS_MAX);
+            assert_eq!(scheduler(), libc::SCHED_OTHER);
             realtime.turn(300 + 2 * RUN_NANOS_MAX + REST_NANOS);
-            assert_eq!((scheduler(), realtime.switches()), (libc::SCHED_RR, 4));
+            assert_eq!(scheduler(), libc::SCHED_RR);
         })
         .join()
         .unwrap();

@@ -21,6 +21,9 @@ pub struct NodeSettings {
     pub listen: SocketAddr,
     /// The threads that run turns. The first [`CONNECTIONS_MAX`] that own sockets serve connections of API nodes.
     pub threads: Vec<ThreadPlan>,
+    /// How the threads run that do not: the one that accepts connections and the watchdog. Only CPUs, priority and
+    /// real-time priority matter to them.
+    pub helpers: ThreadPlan,
     /// For each block instance of the node the index of its thread, instances of one block in the order of their
     /// numbers. `Membership` must be among them.
     pub instances: Vec<(BlockNumber, u16)>,
@@ -55,7 +58,8 @@ pub struct Limits {
     pub pause_bytes: usize,
     /// Blocks refuse new work for whom more than these bytes wait.
     pub congestion_bytes: usize,
-    /// A connection for which more than these bytes wait is closed (`SendBufferMemory`).
+    /// A connection for which more than these bytes wait for longer than a second or two is closed, and at once if it
+    /// is four times as much (`SendBufferMemory`).
     pub send_buffer_bytes: usize,
     /// A connection that takes none of what waits for it for so long is closed.
     pub slow_reader: Duration,

@@ -12,7 +12,7 @@ const NANOS_AIM: RangeInclusive<u64> = 20_000..=40_000;
 const UNITS: RangeInclusive<u32> = 16..=1 << 16;
 
 /// Adapts the units of one thread.
-pub struct SlicePacer {
+pub(crate) struct SlicePacer {
     units: u32,
 }
 

@@ -100,21 +100,19 @@ impl Sockets {
         }
     }
 
-    /// Handles what the connections have to offer: one read of each. Says whether there is more.
+    /// Handles what the connections have to offer: one read of each.
     pub fn serve<H: Host>(
         &mut self,
         executor: &mut Executor<H>,
         switchboard: &Switchboard,
         limits: &Limits,
         statistics: &ThreadStatistics,
-    ) -> bool {
-        let (mut more, mut at) = (false, 0);
+    ) {
+        let mut at = 0;
         while at < self.queue.len() {
-            let place = self.places[usize::from(self.queue[at].0)].map(usize::from);
-            if let Some(place) = place {
+            if let Some(place) = self.places[usize::from(self.queue[at].0)].map(usize::from) {
                 let connection = &mut self.connections[place];
-                let is_held_back = connection.is_held_back(executor.outbox(), self.threads, limits);
-                if connection.has_input() && !is_held_back {
+                if connection.can_be_served(executor.outbox(), self.threads, limits) {
                     let served =
                         connection.serve(executor, &mut self.buffer, self.threads, limits, statistics);
                     if let Err(why) = served {
@@ -123,7 +121,6 @@ impl Sockets {
                 }
                 let connection = &mut self.connections[place];
                 if connection.has_input() {
-                    more |= !connection.is_held_back(executor.outbox(), self.threads, limits);
                     at += 1;
                     continue;
                 }
@@ -131,7 +128,17 @@ impl Sockets {
             }
             self.queue.swap_remove(at);
         }
-        more
+    }
+
+    /// Whether a connection may have something to offer that can be handled now. To be asked when everything has been
+    /// sent that can be: that may have let go connections that were held back.
+    pub fn can_be_served(&self, outbox: &Outbox, limits: &Limits) -> bool {
+        self.queue.iter().any(|api| {
+            let place = self.places[usize::from(api.0)];
+            place.is_some_and(|place| {
+                self.connections[usize::from(place)].can_be_served(outbox, self.threads, limits)
+            })
+        })
     }
 
     /// Writes what waits; says how many bytes are left.

@@ -14,7 +14,7 @@ const WORTHWHILE: u32 = ALWAYS / 4;
 const PREEMPTIONS_MAX: u64 = 50;
 
 /// Decides for one thread.
-pub struct Spinning {
+pub(crate) struct Spinning {
     nanos_max: u64,
     /// Share of the idle spans that were short, of [`ALWAYS`].
     short: u32,

@@ -5,7 +5,7 @@ use std::mem;
 use std::ptr;
 
 /// The signals that ask the process to stop are kept for whoever waits here.
-pub struct Termination {
+pub(crate) struct Termination {
     signals: libc::sigset_t,
 }
 

@@ -141,16 +141,14 @@ impl<H: Host> Worker<H> {
         }
         let (executor, switchboard, statistics) =
             (&mut *self.executor, &*self.switchboard, &*self.statistics);
-        let mut more = false;
         if self.stops_since.is_none() {
             statistics.enter(Phase::Sockets);
-            more |= self.sockets.serve(executor, switchboard, &self.limits, statistics);
+            self.sockets.serve(executor, switchboard, &self.limits, statistics);
         }
         statistics.enter(Phase::Rings);
         self.rings.drain(word, executor, switchboard, statistics);
-        more |= self.rings.has_left();
         statistics.enter(Phase::Timers);
-        more |= self.finish_turn();
+        let has_long_work = self.finish_turn();
         self.obey_orders();
 
         let (outbox, switchboard, statistics) =
@@ -159,11 +157,12 @@ impl<H: Host> Worker<H> {
         let to_threads = self.rings.flush(outbox, switchboard, statistics);
         let to_sockets = self.sockets.flush(outbox, switchboard, &self.limits, statistics);
         statistics.bytes_waiting.set((to_threads + to_sockets) as u64);
+        let can_be_served = self.stops_since.is_none() && self.sockets.can_be_served(outbox, &self.limits);
         statistics.signals.set(self.executor.handled());
         if self.executor.has_log() {
             crate::log::write_entries(&self.executor.take_log());
         }
-        more
+        has_long_work || self.rings.has_left() || can_be_served
     }
 
     /// Timers and a slice of long work, which is made longer or shorter as slices turn out.

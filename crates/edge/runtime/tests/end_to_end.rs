@@ -138,6 +138,68 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
 }
 
 #[test]
+fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
+    let mut settings = settings(2);
+    settings.limits.send_buffer_bytes = 5_000_000;
+    let (node, records) = start(settings);
+    let mut slow = Client::connect(node.address()).unwrap();
+    let begin = Instant::now();
+    let mut train = Vec::new();
+    for trace in 0..500 {
+        // Answered by another thread, so that holding back requests comes too late.
+        slow.request(&mut train, SignalNumber::ScanOpenRequest, 1, trace, &number(100_000));
+    }
+    slow.stream.write_all(&train).unwrap();
+    wait_until("it is let go", || !records.gone().is_empty());
+    assert!(begin.elapsed() < Duration::from_secs(2));
+    assert_alive(&node);
+    node.stop();
+}
+
+#[test]
+fn a_reader_that_keeps_up_is_never_kept_waiting() {
+    let (node, _) = start(settings(1));
+    let mut client = Client::connect(node.address()).unwrap();
+    let mut train = Vec::new();
+    for trace in 0..5_000 {
+        client.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
+    }
+    let begin = Instant::now();
+    client.stream.write_all(&train).unwrap();
+    for _ in 0..50 {
+        let waited = Instant::now();
+        client.receive_many(100);
+        // A thread that had gone to sleep over held-back requests would wake a second later.
+        assert!(waited.elapsed() < Duration::from_millis(800), "{:?}", waited.elapsed());
+    }
+    println!("500 MB in {:?}", begin.elapsed());
+    node.stop();
+}
+
+#[test]
+fn full_rings_keep_nobody_waiting() {
+    let (node, _) = start(settings(2));
+    let mut client = Client::connect(node.address()).unwrap();
+    // Answers come by the ring from the other thread: small ones, large ones, ones that do not fit the ring at all.
+    let sizes = [10, 100, 1_000, 10_000, 30_000, 60_000, 120_000];
+    for round in 0..60 {
+        let mut train = Vec::new();
+        for trace in 0..100 {
+            let size = sizes[(trace * 31 + round) as usize % sizes.len()];
+            client.request(&mut train, SignalNumber::ScanOpenRequest, 1, trace, &number(size));
+        }
+        let waited = Instant::now();
+        client.stream.write_all(&train).unwrap();
+        for trace in 0..100 {
+            let (_, frame) = client.receive().unwrap().unwrap();
+            assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
+        }
+        assert!(waited.elapsed() < Duration::from_millis(800), "{:?}", waited.elapsed());
+    }
+    node.stop();
+}
+
+#[test]
 fn garbage_is_refused_with_a_reason() {
     let mut settings = settings(1);
     settings.limits.greeting = Duration::from_millis(300);

@@ -1,7 +1,8 @@
 //! The ring and the doorbell under a model checker: every interleaving of two threads, within a bound on preemptions,
 //! and every order that the memory model allows.
 //!
-//! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p vinga-runtime --release --test loom`
+//! `RUSTFLAGS="--cfg loom" cargo test -p vinga-runtime --release --test loom`; the bound is 3 preemptions, which takes
+//! seconds, unless `LOOM_MAX_PREEMPTIONS` says otherwise.
 #![cfg(loom)]
 
 use loom::sync::Arc;
@@ -64,10 +65,16 @@ fn sleep(own: &Doorbell) {
     }
 }
 
+fn model(body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(3);
+    builder.check(body);
+}
+
 /// Whether all that one thread sends reaches the other, which both sleep whenever they have nothing to do: a lost
 /// wake-up is a deadlock, which the model checker reports.
 fn passes(capacity: usize, frames: Vec<u8>) {
-    loom::model(move || {
+    model(move || {
         let (producer, consumer) = ring(capacity);
         let bells = Arc::new((Doorbell::new().unwrap(), Doorbell::new().unwrap()));
         let sending = {
@@ -97,7 +104,7 @@ fn large_frames_go_by_the_side_slot() {
 /// Two producers ring one doorbell; the owner misses neither.
 #[test]
 fn two_producers_one_sleeper() {
-    loom::model(|| {
+    model(|| {
         let bell = Arc::new(Doorbell::new().unwrap());
         let rings: Vec<Consumer> = (0..2)
             .map(|thread| {

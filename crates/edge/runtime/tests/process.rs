@@ -74,8 +74,8 @@ impl Node {
         }
         let mut child =
             command.env(CHILD, &folder).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let line = lines.skip_while(|line| !line.starts_with("ready on ")).next().expect("it becomes ready");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let line = lines.find(|line| line.starts_with("ready on ")).expect("it becomes ready");
         Node { child, folder, address: line["ready on ".len()..].parse().unwrap() }
     }
 

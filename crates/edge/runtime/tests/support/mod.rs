@@ -180,6 +180,7 @@ pub fn settings(threads: u16) -> NodeSettings {
         cluster: "test".to_string(),
         listen: "127.0.0.1:0".parse().unwrap(),
         threads: (0..threads).map(plan).collect(),
+        helpers: ThreadPlan::default(),
         instances,
         seed: 1,
         limits: Limits::default(),
