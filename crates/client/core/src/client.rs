@@ -141,7 +141,7 @@ impl Client {
         while let Some(at) = self.net.links.iter().position(|link| link.is_due(now, hold_max)) {
             let link = LinkId(at as u16);
             self.reads.write_frames(&mut self.net, link);
-            self.net.link(link).take_output(now, buffer);
+            self.net.link(link).take_output(buffer);
             // What was gathered may have gone with its shape.
             if !buffer.is_empty() {
                 return Some(link);

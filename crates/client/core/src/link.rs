@@ -47,7 +47,6 @@ pub struct Link {
     pub out: Vec<u8>,
     /// The driver can't take more at the moment.
     pub is_blocked: bool,
-    pub last_sent: Micros,
     pub last_heard: Micros,
     is_urgent: bool,
     gathered: u32,
@@ -99,12 +98,11 @@ impl Link {
     }
 
     /// Gives all that waits to the driver, whose empty buffer takes its place.
-    pub fn take_output(&mut self, now: Micros, buffer: &mut Vec<u8>) {
+    pub fn take_output(&mut self, buffer: &mut Vec<u8>) {
         debug_assert!(buffer.is_empty());
         core::mem::swap(&mut self.out, buffer);
         self.under_way += core::mem::take(&mut self.gathered);
         self.is_urgent = false;
-        self.last_sent = now;
     }
 
     /// Whether operations are under way or wait.
@@ -135,7 +133,7 @@ mod tests {
             link.gather(1, now);
             if link.is_due(now, HOLD) {
                 sent.push(link.gathered);
-                link.take_output(now, &mut buffer);
+                link.take_output(&mut buffer);
             }
         }
         assert_eq!(sent[..5], [1, 1, 1, 1, 1]);
@@ -151,12 +149,12 @@ mod tests {
         let mut link = Link { is_open: true, ..Link::default() };
         let mut buffer = Vec::new();
         link.gather(100, Micros(0));
-        link.take_output(Micros(0), &mut buffer);
+        link.take_output(&mut buffer);
         link.gather(1, Micros(0));
         assert!(!link.is_due(Micros(0), HOLD));
         link.hurry();
         assert!(link.is_due(Micros(0), HOLD));
-        link.take_output(Micros(0), &mut buffer);
+        link.take_output(&mut buffer);
         assert_eq!((link.gathered, link.under_way), (0, 101));
         link.reset();
         assert!(!link.is_busy() && !link.is_open);
