@@ -62,6 +62,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tx.write(&table, &row)?;
         tx.commit().map(|_| ())
     })?;
+    for threads in [1, 2, 4, 8, 32] {
+        shared(&cluster, &table, threads);
+    }
     let begin = Instant::now();
     let rows = cluster.scan(&table, |scan| scan)?.count() as u32;
     println!("{:<44}{:>12}", "scan, rows as structs", (begin.elapsed() / rows).as_nanos());
@@ -109,6 +112,24 @@ fn batches_of_reads(cluster: &Cluster, table: &Table<Pair>, under_way: usize) ->
         }
         Ok(())
     })
+}
+
+/// Lone reads by many threads over one cluster: they have to travel together by themselves.
+fn shared(cluster: &Cluster, table: &Table<Pair>, threads: u64) {
+    const EACH: u64 = 20_000;
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                for n in 0..EACH / threads {
+                    let id = (n * 7919 + thread * 1001) % ROWS;
+                    assert!(cluster.get(table, id).is_ok_and(|row| row.is_some()));
+                }
+            });
+        }
+    });
+    let each = begin.elapsed() / EACH as u32;
+    println!("{:<44}{:>12}", format!("get by {threads} threads"), each.as_nanos());
 }
 
 fn measure(
