@@ -274,7 +274,7 @@ impl Sessions {
 
     /// A connected data node with a connection to it, for what any of them can do; the one with the lowest address.
     pub fn any(&self) -> Option<(NodeId, LinkId)> {
-        let ready = self.list.iter().position(|session| session.is_ready())?;
+        let ready = self.list.iter().position(Session::is_ready)?;
         Some((self.list[ready].node?, LinkId::new(ready as u16, 0)))
     }
 

@@ -179,7 +179,10 @@ impl Run {
                 Ok(Some(row)) => assert_eq!(row, image(&self.table, *key, &text_of(*key))),
                 Ok(None) => {}
                 Err(code) => {
-                    assert!(matches!(code, ErrorCode::ConnectionLost | ErrorCode::ClusterFailure), "{code:?}")
+                    assert!(
+                        matches!(code, ErrorCode::ConnectionLost | ErrorCode::ClusterFailure),
+                        "{code:?}"
+                    );
                 }
             }
         }

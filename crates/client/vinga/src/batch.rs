@@ -235,8 +235,7 @@ pub struct ReadTicket<R = Record> {
 impl<R> ReadTicket<R> {
     pub(crate) fn start(batch: ReadBatch<R>, urgency: Urgency) -> Result<Self> {
         let ReadBatch { table, batch } = batch;
-        let begun = table.handle().engine.submit(|client| client.read(batch, urgency));
-        let token = begun.map_err(|(error, _)| error)?;
+        let token = table.handle().engine.submit(|client| client.read(batch, urgency))?;
         Ok(ReadTicket { pending: Pending::new(table.handle(), token, take_read), table })
     }
 
@@ -274,8 +273,7 @@ impl WriteTicket {
         urgency: Urgency,
     ) -> Result<Self> {
         let WriteBatch { batch, scratch } = batch;
-        let begun = handle.engine.submit(|client| client.write(batch, urgency));
-        let token = begun.map_err(|(error, _)| error)?;
+        let token = handle.engine.submit(|client| client.write(batch, urgency))?;
         Ok(WriteTicket { pending: Pending::new(handle, token, take_write), scratch })
     }
 

@@ -208,8 +208,7 @@ impl Cluster {
     pub async fn get<R: ReadRow>(&self, table: &Table<R>, key: impl Key) -> Result<Option<R>> {
         let mut batch = spare::read_batch(table.shape());
         batch.push_with(|out| table.write_key(&key, out))?;
-        let begun = table.handle().engine.submit(|client| client.read(batch, Urgency::Gather));
-        let token = begun.map_err(|(error, _)| error)?;
+        let token = table.handle().engine.submit(|client| client.read(batch, Urgency::Gather))?;
         let batch = Pending::new(table.handle(), token, take_read).await;
         let row = batch.row(0).map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose();
         spare::keep_read(batch);
@@ -229,8 +228,7 @@ impl Cluster {
         for key in keys {
             batch.push_with(|out| table.write_key(&key, out))?;
         }
-        let begun = table.handle().engine.submit(|client| client.read(batch, Urgency::Now));
-        let token = begun.map_err(|(error, _)| error)?;
+        let token = table.handle().engine.submit(|client| client.read(batch, Urgency::Now))?;
         let batch = Pending::new(table.handle(), token, take_read).await;
         let rows = batch
             .rows()
@@ -288,8 +286,7 @@ impl Cluster {
     }
 
     async fn write_one(&self, batch: vinga_client_core::WriteBatch) -> Result<()> {
-        let begun = self.handle.engine.submit(|client| client.write(batch, Urgency::Gather));
-        let token = begun.map_err(|(error, _)| error)?;
+        let token = self.handle.engine.submit(|client| client.write(batch, Urgency::Gather))?;
         let batch = Pending::new(&self.handle, token, take_write).await;
         let ending = batch.ending(0).map_err(Error::new);
         spare::keep_write(batch);

@@ -171,8 +171,7 @@ impl Transaction {
         let mut batch = spare::read_batch(table.shape());
         batch.push_with(|out| table.write_key(&key, out))?;
         let token = self.token;
-        let begun = self.handle.engine.submit(|client| client.read_within(token, number, batch));
-        let read = begun.map_err(|(error, _)| error)?;
+        let read = self.handle.engine.submit(|client| client.read_within(token, number, batch))?;
         let batch = Pending::new(&self.handle, read, crate::batch::take_read).await;
         let row = batch.row(0).map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose();
         spare::keep_read(batch);

@@ -5,7 +5,7 @@ use vinga_base::ColumnId;
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 use vinga_client_core::{
     Answer, Client, Command, LinkId, Micros, OperationSpec, Readiness, Request, RowBuilder, Settings, Table,
-    Token, Train, TrainEnd, WriteBatch,
+    Token, WriteBatch,
 };
 use vinga_testnode::{Layout, ScriptedNode};
 use vinga_wire::operation::OperationKind;
@@ -217,13 +217,6 @@ impl World {
         self.settle();
         let batch = self.client.take_write(token).expect("all are answered");
         assert!(batch.endings().all(|ending| ending.is_ok()));
-    }
-
-    /// Sends a train and waits until it is over.
-    pub fn run(&mut self, transaction: Token, train: Train, end: TrainEnd) -> Train {
-        self.client.send(transaction, train, end);
-        self.settle();
-        self.client.take_train(transaction).expect("it is over")
     }
 }
 
