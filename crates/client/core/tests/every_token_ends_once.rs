@@ -155,7 +155,9 @@ impl Run {
     }
 
     fn take_news(&mut self) {
-        for token in self.world.news() {
+        let mut news = Vec::new();
+        self.world.client.take_news(&mut news);
+        for token in news {
             // News of what was taken or cancelled before.
             let Some(work) = self.work.remove(&token) else { continue };
             assert_eq!(matches!(work, Work::Scan { .. }), token.kind() == TokenKind::Scan);

@@ -5,7 +5,7 @@ use vinga_base::ColumnId;
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 use vinga_client_core::{
     Answer, Client, Command, LinkId, Micros, OperationSpec, Readiness, Request, RowBuilder, Settings, Table,
-    Token, WriteBatch,
+    WriteBatch,
 };
 use vinga_testnode::{Layout, ScriptedNode};
 use vinga_wire::operation::OperationKind;
@@ -22,7 +22,6 @@ pub struct World {
     to_client: BTreeMap<LinkId, Vec<u8>>,
     /// While true connections can't be opened.
     pub is_cut: bool,
-    news: Vec<Token>,
 }
 
 impl World {
@@ -37,7 +36,6 @@ impl World {
             to_node: BTreeMap::new(),
             to_client: BTreeMap::new(),
             is_cut: false,
-            news: Vec::new(),
         };
         world.settle();
         assert_eq!(world.client.readiness(), Readiness::Ready);
@@ -185,11 +183,6 @@ impl World {
             self.advance(50_000);
             while self.step() {}
         }
-    }
-
-    pub fn news(&mut self) -> Vec<Token> {
-        self.client.take_news(&mut self.news);
-        std::mem::take(&mut self.news)
     }
 
     /// Sends a request and waits for its answer.
