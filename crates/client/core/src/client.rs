@@ -378,13 +378,11 @@ impl Client {
     /// Begins to read a batch of keys.
     ///
     /// # Errors
-    /// `Overloaded` if too many are under way; the batch comes back.
+    /// `Overloaded` if too many are under way.
     #[inline]
-    pub fn read(&mut self, batch: ReadBatch, urgency: Urgency) -> Result<Token, (Error, ReadBatch)> {
-        match self.reads.submit(&mut self.net, batch, urgency, None) {
-            Ok(handle) => Ok(Token { kind: TokenKind::Read, handle }),
-            Err((code, batch)) => Err((Error::new(code), batch)),
-        }
+    pub fn read(&mut self, batch: ReadBatch, urgency: Urgency) -> Result<Token> {
+        let handle = self.reads.submit(&mut self.net, batch, urgency, None)?;
+        Ok(Token { kind: TokenKind::Read, handle })
     }
 
     /// Begins to read a batch of keys as a transaction sees them whose next operation has this number: with its own
@@ -397,16 +395,12 @@ impl Client {
         transaction: Token,
         operation: OperationNumber,
         batch: ReadBatch,
-    ) -> Result<Token, (Error, ReadBatch)> {
+    ) -> Result<Token> {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);
-        let within = match self.transactions.within(transaction.handle) {
-            Ok(id) => id.map(|transaction| Within { transaction, operation }),
-            Err(error) => return Err((error, batch)),
-        };
-        match self.reads.submit(&mut self.net, batch, Urgency::Now, within) {
-            Ok(handle) => Ok(Token { kind: TokenKind::Read, handle }),
-            Err((code, batch)) => Err((Error::new(code), batch)),
-        }
+        let within = self.transactions.within(transaction.handle)?;
+        let within = within.map(|transaction| Within { transaction, operation });
+        let handle = self.reads.submit(&mut self.net, batch, Urgency::Now, within)?;
+        Ok(Token { kind: TokenKind::Read, handle })
     }
 
     /// Takes a batch of reads that is complete; `None` while it is not.
@@ -419,13 +413,11 @@ impl Client {
     /// Begins operations that commit each by itself.
     ///
     /// # Errors
-    /// `Overloaded` if too many are under way; the batch comes back.
+    /// `Overloaded` if too many are under way.
     #[inline]
-    pub fn write(&mut self, batch: WriteBatch, urgency: Urgency) -> Result<Token, (Error, WriteBatch)> {
-        match self.writes.submit(&mut self.net, batch, urgency) {
-            Ok(handle) => Ok(Token { kind: TokenKind::Write, handle }),
-            Err((code, batch)) => Err((Error::new(code), batch)),
-        }
+    pub fn write(&mut self, batch: WriteBatch, urgency: Urgency) -> Result<Token> {
+        let handle = self.writes.submit(&mut self.net, batch, urgency)?;
+        Ok(Token { kind: TokenKind::Write, handle })
     }
 
     /// Takes a batch of writes that is complete; `None` while it is not.

@@ -47,8 +47,6 @@ pub struct Link {
     pub out: Vec<u8>,
     /// The driver can't take more at the moment.
     pub is_blocked: bool,
-    /// The data node hears of its clients by heartbeats only, whatever else they send.
-    pub heartbeat_sent: Micros,
     pub last_heard: Micros,
     is_urgent: bool,
     gathered: u32,

@@ -176,13 +176,13 @@ impl Reads {
         mut batch: ReadBatch,
         urgency: Urgency,
         within: Option<Within>,
-    ) -> Result<Handle, (ErrorCode, ReadBatch)> {
+    ) -> Result<Handle> {
         let count = batch.len() as u32;
         if count > KEYS_UNDER_WAY_MAX - self.keys_under_way {
-            return Err((ErrorCode::Overloaded, batch));
+            return Err(ErrorCode::Overloaded.into());
         }
         batch.become_waiting();
-        let handle = self.batches.insert(batch).map_err(|batch| (ErrorCode::Overloaded, batch))?;
+        let handle = self.batches.insert(batch).map_err(|_| ErrorCode::Overloaded)?;
         self.keys_under_way += count;
         let batch = &mut self.batches[handle];
         let shape_handle = batch.shape().handle;

@@ -27,7 +27,7 @@ enum State {
     Waiting { until: Micros },
     First { since: Micros },
     Further { since: Micros, missing: u16 },
-    Ready,
+    Ready { heartbeat_at: Micros },
 }
 
 struct Session {
@@ -99,7 +99,7 @@ impl Sessions {
                         lost.push((endpoint, Error::with_detail(ErrorCode::ClusterFailure, detail)));
                     }
                 }
-                State::Ready => {
+                State::Ready { .. } => {
                     if self.is_silent(net, endpoint) {
                         let detail = "the data node is silent";
                         lost.push((endpoint, Error::with_detail(ErrorCode::ConnectionLost, detail)));
@@ -110,34 +110,28 @@ impl Sessions {
         lost
     }
 
-    /// Sends the heartbeats that are due.
-    pub fn send_heartbeats(&self, net: &mut Net) {
-        for (link, node) in self.ready_links() {
-            if net.now - net.link(link).heartbeat_sent >= net.settings.heartbeat_interval {
-                net.link(link).heartbeat_sent = net.now;
-                let body = vinga_wire::membership::HeartbeatBody {
-                    epoch: net.epoch_seen.into(),
-                    view: net.view.into(),
-                };
-                let membership = Address::new(node, BlockNumber::Membership, 0);
-                net.frame(link, SignalNumber::HeartbeatRequest, membership).put(&body);
-                net.link(link).hurry();
+    /// Sends the heartbeats that are due. Data nodes count nothing else as a sign of life.
+    pub fn send_heartbeats(&mut self, net: &mut Net) {
+        for (endpoint, session) in self.list.iter_mut().enumerate() {
+            let State::Ready { heartbeat_at } = &mut session.state else { continue };
+            if net.now < *heartbeat_at {
+                continue;
             }
+            *heartbeat_at = net.now + net.settings.heartbeat_interval;
+            let body =
+                vinga_wire::membership::HeartbeatBody { epoch: net.epoch_seen.into(), view: net.view.into() };
+            let node = session.node.expect("it was greeted");
+            let membership = Address::new(node, BlockNumber::Membership, 0);
+            let link = LinkId::new(endpoint as u16, 0);
+            net.frame(link, SignalNumber::HeartbeatRequest, membership).put(&body);
+            net.link(link).hurry();
         }
-    }
-
-    fn ready_links(&self) -> impl Iterator<Item = (LinkId, NodeId)> {
-        self.list.iter().enumerate().flat_map(|(endpoint, session)| {
-            let opened = if session.state == State::Ready { session.opened } else { 0 };
-            let links = (0..CONNECTIONS_MAX).filter(move |c| opened & 1 << c != 0);
-            links.filter_map(move |c| Some((LinkId::new(endpoint as u16, c), session.node?)))
-        })
     }
 
     /// Whether nothing has come on any of an endpoint's connections. (Heartbeats are answered on one of them.)
     fn is_silent(&self, net: &Net, endpoint: u16) -> bool {
-        let own = self.ready_links().filter(|(link, _)| link.endpoint() == endpoint);
-        let heard = own.map(|(link, _)| net.links[link.index()].last_heard).max();
+        let links = (0..CONNECTIONS_MAX).map(|c| LinkId::new(endpoint, c));
+        let heard = links.map(|link| net.links[link.index()].last_heard).max();
         heard.is_some_and(|heard| net.now - heard > net.settings.silence_max)
     }
 
@@ -156,7 +150,7 @@ impl Sessions {
         let now = net.now;
         let place = net.link(link);
         place.is_open = true;
-        (place.heartbeat_sent, place.last_heard) = (now, now);
+        place.last_heard = now;
         place.hurry();
         let hello = HelloRequest {
             magic: MAGIC,
@@ -222,14 +216,14 @@ impl Sessions {
             _ => return Err(Error::with_detail(ErrorCode::BadHandshake, "a greeting was answered twice")),
         };
         if missing == 0 {
-            self.become_ready(endpoint);
+            self.become_ready(endpoint, net.now);
         }
         Ok(Greeted { is_ready: missing == 0, is_restarted })
     }
 
-    fn become_ready(&mut self, endpoint: u16) {
+    fn become_ready(&mut self, endpoint: u16, heartbeat_at: Micros) {
         let session = self.get_mut(endpoint);
-        session.state = State::Ready;
+        session.state = State::Ready { heartbeat_at };
         session.failures = 0;
         session.is_tried = true;
         session.error = None;
@@ -270,7 +264,7 @@ impl Sessions {
     pub fn rebuild_routes(&self, net: &mut Net) {
         let mut routes = core::mem::take(&mut net.routes);
         let link = |node: NodeId, connection: u16| {
-            let endpoint = self.list.iter().position(|s| s.node == Some(node) && s.state == State::Ready)?;
+            let endpoint = self.list.iter().position(|s| s.node == Some(node) && s.is_ready())?;
             let is_open = self.list[endpoint].opened & 1 << connection != 0;
             is_open.then(|| LinkId::new(endpoint as u16, connection))
         };
@@ -280,7 +274,7 @@ impl Sessions {
 
     /// A connected data node with a connection to it, for what any of them can do; the one with the lowest address.
     pub fn any(&self) -> Option<(NodeId, LinkId)> {
-        let ready = self.list.iter().position(|session| session.state == State::Ready)?;
+        let ready = self.list.iter().position(Session::is_ready)?;
         Some((self.list[ready].node?, LinkId::new(ready as u16, 0)))
     }
 
@@ -298,7 +292,7 @@ impl Sessions {
         if self.list.iter().any(|session| !session.is_tried) {
             return Readiness::Connecting;
         }
-        match self.list.iter().find(|session| session.state == State::Ready) {
+        match self.list.iter().find(|session| session.is_ready()) {
             Some(_) => Readiness::Ready,
             None => {
                 Readiness::Failed(self.list.iter().find_map(|session| session.error.clone()).unwrap_or_else(
@@ -315,17 +309,12 @@ impl Sessions {
 
     /// When [`Sessions::on_time`] or [`Sessions::send_heartbeats`] has something to do.
     pub fn next_deadline(&self, net: &Net) -> Option<Micros> {
-        let states = self.list.iter().filter_map(|session| match session.state {
-            State::Waiting { until } => Some(until),
-            State::First { since } | State::Further { since, .. } => {
-                Some(since + net.settings.greeting_timeout)
-            }
-            State::Ready => None,
+        let due = self.list.iter().map(|session| match session.state {
+            State::Waiting { until } => until,
+            State::First { since } | State::Further { since, .. } => since + net.settings.greeting_timeout,
+            State::Ready { heartbeat_at } => heartbeat_at,
         });
-        let heartbeats = self
-            .ready_links()
-            .map(|(link, _)| net.links[link.index()].heartbeat_sent + net.settings.heartbeat_interval);
-        states.chain(heartbeats).min()
+        due.min()
     }
 
     fn get(&self, endpoint: u16) -> &Session {
@@ -338,6 +327,10 @@ impl Sessions {
 }
 
 impl Session {
+    fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready { .. })
+    }
+
     fn open(&mut self, net: &mut Net, link: LinkId) {
         self.opened |= 1 << link.connection();
         net.commands.push_back(Command::Open(link));

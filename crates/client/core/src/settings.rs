@@ -15,8 +15,8 @@ pub struct Settings {
     pub node: u8,
     /// Greater than in any life of this API node before, from a clock.
     pub incarnation: Incarnation,
-    /// Each connection gets a heartbeat so often. A data node gives a client up after four of its own intervals (1.5 s
-    /// by default) without one.
+    /// How often a data node is told that this client is alive. It gives a client up after four of its own intervals
+    /// (of 1.5 s by default).
     pub heartbeat_interval: Micros,
     /// A data node that sends nothing for so long, heartbeats included, is given up.
     pub silence_max: Micros,

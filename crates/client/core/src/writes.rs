@@ -3,6 +3,7 @@
 //! Each is one train that starts and commits. When a connection is lost, those that were on their way are asked for
 //! once it is back; an operation that was cancelled is not.
 
+use crate::error::Result;
 use crate::net::{Net, TokenKind};
 use crate::reads::Urgency;
 use crate::request::{Head, write_question, write_train};
@@ -39,17 +40,12 @@ impl Writes {
     }
 
     /// Begins all operations of a batch.
-    pub fn submit(
-        &mut self,
-        net: &mut Net,
-        mut batch: WriteBatch,
-        urgency: Urgency,
-    ) -> Result<Handle, (ErrorCode, WriteBatch)> {
+    pub fn submit(&mut self, net: &mut Net, mut batch: WriteBatch, urgency: Urgency) -> Result<Handle> {
         if batch.len() as u32 > self.singles.capacity() - self.singles.used() {
-            return Err((ErrorCode::Overloaded, batch));
+            return Err(ErrorCode::Overloaded.into());
         }
         batch.become_waiting();
-        let handle = self.batches.insert(batch).map_err(|batch| (ErrorCode::Overloaded, batch))?;
+        let handle = self.batches.insert(batch).map_err(|_| ErrorCode::Overloaded)?;
         let batch = &mut self.batches[handle];
         for index in 0..batch.len() {
             let (operation, hash) = batch.operation(index);

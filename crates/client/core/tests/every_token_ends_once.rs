@@ -155,7 +155,9 @@ impl Run {
     }
 
     fn take_news(&mut self) {
-        for token in self.world.news() {
+        let mut news = Vec::new();
+        self.world.client.take_news(&mut news);
+        for token in news {
             // News of what was taken or cancelled before.
             let Some(work) = self.work.remove(&token) else { continue };
             assert_eq!(matches!(work, Work::Scan { .. }), token.kind() == TokenKind::Scan);
@@ -179,7 +181,10 @@ impl Run {
                 Ok(Some(row)) => assert_eq!(row, image(&self.table, *key, &text_of(*key))),
                 Ok(None) => {}
                 Err(code) => {
-                    assert!(matches!(code, ErrorCode::ConnectionLost | ErrorCode::ClusterFailure), "{code:?}")
+                    assert!(
+                        matches!(code, ErrorCode::ConnectionLost | ErrorCode::ClusterFailure),
+                        "{code:?}"
+                    );
                 }
             }
         }

@@ -16,6 +16,13 @@ fn world(seed: u64) -> World {
     World::new(Layout { connections: 3, answer_bytes: 100, ..Layout::default() }, seed)
 }
 
+/// Sends a train and waits until it is over.
+fn run(world: &mut World, transaction: Token, train: Train, end: TrainEnd) -> Train {
+    world.client.send(transaction, train, end);
+    world.settle();
+    world.client.take_train(transaction).expect("it is over")
+}
+
 #[test]
 fn many_rows_are_read_in_few_frames() {
     let mut world = world(1);
@@ -107,7 +114,7 @@ fn a_transaction_reads_writes_and_undoes() {
     let fails = train.push(&OperationSpec { error_is_local: true, ..delete }).unwrap();
     let inserted = image(&table, 50, "own");
     train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &inserted)).unwrap();
-    let mut train = world.run(transaction, train, TrainEnd::Open);
+    let mut train = run(&mut world, transaction, train, TrainEnd::Open);
     assert_eq!(train.standing().unwrap(), Standing::Open);
     assert_eq!(train.result(read).unwrap().unwrap(), image(&table, 3, &text_of(3)));
     assert_eq!(train.result(none), Ok(None));
@@ -132,13 +139,13 @@ fn a_transaction_reads_writes_and_undoes() {
     let savepoint = train.next_number();
     assert_eq!(savepoint, OperationNumber(5));
     train.push(&OperationSpec::new(&table, OperationKind::Delete, &key(3), &[])).unwrap();
-    let mut train = world.run(transaction, train, TrainEnd::Open);
+    let mut train = run(&mut world, transaction, train, TrainEnd::Open);
     train.clear();
     train.roll_back_to(savepoint);
     train.push(&OperationSpec::new(&table, OperationKind::Delete, &key(4), &[])).unwrap();
     train.roll_back_to(OperationNumber(6));
     train.push(&OperationSpec::new(&table, OperationKind::Delete, &key(5), &[])).unwrap();
-    let train = world.run(transaction, train, TrainEnd::Commit);
+    let train = run(&mut world, transaction, train, TrainEnd::Commit);
     assert!(matches!(train.standing().unwrap(), Standing::Committed(epoch) if epoch.0 > 100));
     let rows = world.node.rows("test.t");
     assert!(
@@ -146,7 +153,7 @@ fn a_transaction_reads_writes_and_undoes() {
     );
     assert!(!rows.contains_key(&key(5)[..]));
     // It is over, whatever is asked of it.
-    let train = world.run(transaction, Train::default(), TrainEnd::Commit);
+    let train = run(&mut world, transaction, Train::default(), TrainEnd::Commit);
     assert_eq!(train.standing().unwrap_err().code(), ErrorCode::NoSuchTransaction);
     world.client.cancel(transaction);
     assert!(world.client.is_at_rest() && world.node.is_at_rest());
@@ -164,12 +171,12 @@ fn the_first_error_rolls_back_and_names_its_operation() {
         let row = image(&table, key, "x");
         train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
     }
-    let train = world.run(transaction, train, TrainEnd::Commit);
+    let train = run(&mut world, transaction, train, TrainEnd::Commit);
     let error = train.standing().unwrap_err();
     assert_eq!((error.code(), error.operation()), (ErrorCode::DuplicateKey, Some(OperationNumber(2))));
     assert!(!error.is_retryable());
     assert_eq!(world.node.rows("test.t").len(), 1);
-    let train = world.run(transaction, train, TrainEnd::Commit);
+    let train = run(&mut world, transaction, train, TrainEnd::Commit);
     assert_eq!(train.standing().unwrap_err().code(), ErrorCode::TransactionAborted);
     world.client.cancel(transaction);
     assert!(world.client.is_at_rest());
@@ -190,7 +197,7 @@ fn long_trains_go_in_shares() {
             reads.push((key, train.push(&read).unwrap()));
         }
     }
-    let train = world.run(transaction, train, TrainEnd::Commit);
+    let train = run(&mut world, transaction, train, TrainEnd::Commit);
     assert!(matches!(train.standing().unwrap(), Standing::Committed(_)));
     for (key, read) in reads {
         assert_eq!(train.result(read).unwrap().unwrap(), image(&table, key, &text_of(key)));
@@ -293,7 +300,7 @@ fn a_scan_sees_own_changes_below_its_number() {
     train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
     let delete = OperationSpec::new(&table, OperationKind::Delete, &row[..8], &[]);
     train.push(&delete).unwrap();
-    let train = world.run(transaction, train, TrainEnd::Open);
+    let train = run(&mut world, transaction, train, TrainEnd::Open);
     for (number, count) in [(1, 3), (2, 4), (3, 3)] {
         let within = Some((transaction, OperationNumber(number)));
         let token = world.client.scan(&table, ScanSpec::default(), within).unwrap();
@@ -432,4 +439,21 @@ fn garbage_closes_the_connection() {
         world.settle();
         assert_eq!(world.client.take_read(token).unwrap().row(0), Ok(None));
     }
+}
+
+#[test]
+fn a_busy_client_says_that_it_is_alive() {
+    let mut world = world(14);
+    let table = world.create("test.t");
+    let shape = world.client.add_shape(&table, None, &[]).unwrap();
+    for _ in 0..1000 {
+        let mut batch = ReadBatch::new(shape);
+        batch.push(&1u64.to_le_bytes()).unwrap();
+        let token = world.client.read(batch, Urgency::Now).unwrap();
+        world.advance(5_000);
+        while world.step() {}
+        assert!(world.client.take_read(token).is_some());
+    }
+    let heartbeats = world.node.handled[&(SignalNumber::HeartbeatRequest as u16)];
+    assert!((9..=20).contains(&heartbeats), "{heartbeats} in five seconds");
 }

@@ -49,10 +49,27 @@ struct Life {
     ticket: u64,
     /// By index; `None` when not open.
     connections: Vec<Option<usize>>,
-    /// By coordinator: outcomes that are not confirmed, oldest first, and the number of the newest.
-    outcomes: Vec<(VecDeque<(u64, Option<u64>)>, u32)>,
+    /// By coordinator.
+    outcomes: Vec<Outcomes>,
     open: BTreeMap<u64, (u16, Changes)>,
     scans: BTreeMap<u32, Scan>,
+}
+
+/// Outcomes that one coordinator keeps for a client.
+#[derive(Default)]
+struct Outcomes {
+    /// Transactions and their epochs (`None`: rolled back) that are not confirmed, oldest first.
+    kept: VecDeque<(u64, Option<u64>)>,
+    /// The number of the newest.
+    newest: u32,
+}
+
+impl Outcomes {
+    fn push(&mut self, id: u64, epoch: Option<u64>) -> u32 {
+        self.kept.push_back((id, epoch));
+        self.newest += 1;
+        self.newest
+    }
 }
 
 struct Scan {
@@ -159,9 +176,7 @@ impl ScriptedNode {
         life.connections.iter_mut().for_each(|place| *place = None);
         life.scans.clear();
         for (id, (coordinator, _)) in std::mem::take(&mut life.open) {
-            let (outcomes, number) = &mut life.outcomes[usize::from(coordinator)];
-            outcomes.push_back((id, None));
-            *number += 1;
+            life.outcomes[usize::from(coordinator)].push(id, None);
         }
         closed
     }
@@ -184,7 +199,7 @@ impl ScriptedNode {
 
     /// Outcomes that no client has confirmed.
     pub fn unconfirmed(&self) -> usize {
-        self.lives.values().flat_map(|life| &life.outcomes).map(|(outcomes, _)| outcomes.len()).sum()
+        self.lives.values().flat_map(|life| &life.outcomes).map(|outcomes| outcomes.kept.len()).sum()
     }
 
     /// The committed rows of a table, by key.
@@ -329,7 +344,7 @@ impl ScriptedNode {
                     incarnation: hello.incarnation,
                     ticket: self.tickets << 8 | u64::from(self.incarnation),
                     connections: vec![None; count],
-                    outcomes: vec![(VecDeque::new(), 0); count],
+                    outcomes: (0..count).map(|_| Outcomes::default()).collect(),
                     open: BTreeMap::new(),
                     scans: BTreeMap::new(),
                 },
@@ -350,7 +365,7 @@ impl ScriptedNode {
         };
         self.connections.insert(connection, (api, hello.connection));
         self.send_on(connection, Address::NONE, driver, SignalNumber::HelloConfirm, |w| {
-            cold::write(w, &body)
+            cold::write(w, &body);
         });
         Some(())
     }
@@ -454,9 +469,9 @@ impl ScriptedNode {
 
     fn confirm_outcomes(&mut self, api: u8, coordinator: u16, seen: u32) {
         let Some(life) = self.lives.get_mut(&api) else { return };
-        let (outcomes, number) = &mut life.outcomes[usize::from(coordinator)];
-        while (number.wrapping_sub(seen) as usize) < outcomes.len() {
-            outcomes.pop_front();
+        let outcomes = &mut life.outcomes[usize::from(coordinator)];
+        while (outcomes.newest.wrapping_sub(seen) as usize) < outcomes.kept.len() {
+            outcomes.kept.pop_front();
         }
     }
 
@@ -536,10 +551,8 @@ impl ScriptedNode {
         let life = self.lives.get_mut(&api)?;
         match ended {
             Some(epoch) => {
-                let (outcomes, number) = &mut life.outcomes[usize::from(coordinator)];
-                outcomes.push_back((id, epoch));
-                *number += 1;
-                answer.outcome_number = U32::new(*number);
+                let number = life.outcomes[usize::from(coordinator)].push(id, epoch);
+                answer.outcome_number = U32::new(number);
             }
             None => {
                 life.open.insert(id, (coordinator, changes));
@@ -572,7 +585,7 @@ impl ScriptedNode {
     fn on_outcome_request(&mut self, api: u8, at: Address, frame: &Frame<'_>) -> Option<()> {
         let (question, _) = frame.head::<OutcomeRequest>()?;
         let id = question.transaction.get();
-        let (outcomes, newest) = &self.lives.get(&api)?.outcomes[usize::from(at.instance())];
+        let Outcomes { kept: outcomes, newest } = &self.lives.get(&api)?.outcomes[usize::from(at.instance())];
         let found = outcomes.iter().position(|(of, _)| *of == id);
         let (outcome, epoch, number) = match found.map(|index| (outcomes[index].1, index)) {
             Some((epoch, index)) => {

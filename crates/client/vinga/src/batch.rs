@@ -3,30 +3,6 @@
 //! A batch is filled, started, and comes back with its results to be looked at, cleared and filled again; once it has
 //! grown nothing is allocated for an operation. Several may be under way. A started batch is a *ticket*: a future, that can
 //! also be asked ([`ReadTicket::try_finish`]) or waited for on the calling thread ([`ReadTicket::wait`]).
-//!
-//! ```
-//! use vinga::{ReadBatch, Record, WriteBatch};
-//! # let node = vinga_testnode::start();
-//! # let cluster = vinga::blocking::Cluster::connect(&node.address())?;
-//! # let table = cluster.create_table(vinga::NewTable::new("test.t")
-//! #     .column("id", vinga::ColumnType::Integer { bytes: 8, signed: false })
-//! #     .column("n", vinga::ColumnType::Integer { bytes: 4, signed: true })
-//! #     .primary_key(&["id"]))?;
-//!
-//! let mut writes = WriteBatch::new();
-//! for id in 0..100u64 {
-//!     writes.insert(&table, &[("id", id), ("n", id * id)])?;
-//! }
-//! let writes = cluster.start_writes(writes)?.wait();
-//! assert!(writes.endings().all(|ending| ending.is_ok()));
-//!
-//! let mut reads = ReadBatch::new(&table);
-//! (0..100u64).try_for_each(|id| reads.push(id))?;
-//! let reads = cluster.start_reads(reads)?.wait();
-//! let row: Record = reads.row(7)?.expect("it was inserted");
-//! assert_eq!(row["n"], 49.into());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 use crate::pending::Pending;
 use crate::program::Update;
@@ -40,7 +16,34 @@ use vinga_client_core::value::Key;
 use vinga_client_core::{self as machine, Error, OperationSpec, Result, Token, Urgency};
 use vinga_wire::operation::OperationKind;
 
-/// Keys of one table to be read, and their rows.
+/// Keys of one table to be read, and their rows: memory that its owner uses again and again.
+///
+/// A batch is filled, started, and comes back with its results to be looked at, cleared and filled again; once it has
+/// grown, nothing is allocated for an operation. Several may be under way.
+///
+/// ```
+/// use vinga::{ReadBatch, Record, WriteBatch};
+/// # let node = vinga_testnode::start();
+/// # let cluster = vinga::blocking::Cluster::connect(&node.address())?;
+/// # let table = cluster.create_table(vinga::NewTable::new("test.t")
+/// #     .column("id", vinga::ColumnType::Integer { bytes: 8, signed: false })
+/// #     .column("n", vinga::ColumnType::Integer { bytes: 4, signed: true })
+/// #     .primary_key(&["id"]))?;
+///
+/// let mut writes = WriteBatch::new();
+/// for id in 0..100u64 {
+///     writes.insert(&table, &[("id", id), ("n", id * id)])?;
+/// }
+/// let writes = cluster.start_writes(writes)?.wait();
+/// assert!(writes.endings().all(|ending| ending.is_ok()));
+///
+/// let mut reads = ReadBatch::new(&table);
+/// (0..100u64).try_for_each(|id| reads.push(id))?;
+/// let reads = cluster.start_reads(reads)?.wait();
+/// let row: Record = reads.row(7)?.expect("it was inserted");
+/// assert_eq!(row["n"], 49.into());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ReadBatch<R = Record> {
     table: Table<R>,
     batch: machine::ReadBatch,
@@ -232,8 +235,7 @@ pub struct ReadTicket<R = Record> {
 impl<R> ReadTicket<R> {
     pub(crate) fn start(batch: ReadBatch<R>, urgency: Urgency) -> Result<Self> {
         let ReadBatch { table, batch } = batch;
-        let begun = table.handle().engine.submit(|client| client.read(batch, urgency));
-        let token = begun.map_err(|(error, _)| error)?;
+        let token = table.handle().engine.submit(|client| client.read(batch, urgency))?;
         Ok(ReadTicket { pending: Pending::new(table.handle(), token, take_read), table })
     }
 
@@ -271,8 +273,7 @@ impl WriteTicket {
         urgency: Urgency,
     ) -> Result<Self> {
         let WriteBatch { batch, scratch } = batch;
-        let begun = handle.engine.submit(|client| client.write(batch, urgency));
-        let token = begun.map_err(|(error, _)| error)?;
+        let token = handle.engine.submit(|client| client.write(batch, urgency))?;
         Ok(WriteTicket { pending: Pending::new(handle, token, take_write), scratch })
     }
 

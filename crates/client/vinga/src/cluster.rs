@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use vinga_base::{Incarnation, NodeId};
 use vinga_client_core::value::Key;
-use vinga_client_core::{Answer, Client, Error, OperationSpec, Request, Result, Settings, Token, Urgency};
+use vinga_client_core::{
+    Answer, Client, Error, Micros, OperationSpec, Request, Result, Settings, Token, Urgency,
+};
 use vinga_wire::ErrorCode;
 use vinga_wire::info::{InfoTable, InfoValue};
 use vinga_wire::operation::OperationKind;
@@ -24,6 +26,7 @@ use vinga_wire::operation::OperationKind;
 pub struct ConnectOptions {
     cluster: String,
     node: u8,
+    spin: Duration,
 }
 
 impl ConnectOptions {
@@ -46,6 +49,14 @@ impl ConnectOptions {
         self
     }
 
+    /// A thread that waits for an answer looks for it again and again for so long before it sleeps. That saves the time of
+    /// waking up where a processor can be spared for it; not at all by default.
+    #[must_use]
+    pub fn spin(mut self, time: Duration) -> Self {
+        self.spin = time;
+        self
+    }
+
     pub(crate) fn start(self, addresses: &str) -> Result<Handle> {
         let addresses: Vec<String> = addresses
             .split(',')
@@ -64,7 +75,7 @@ impl ConnectOptions {
             incarnation: Incarnation(now.as_secs() as u32),
             ..Settings::default()
         };
-        let engine = Engine::start(settings, addresses)
+        let engine = Engine::start(settings, addresses, Micros(self.spin.as_micros() as u64))
             .map_err(|error| bad(format!("the I/O thread can't be started: {error}")))?;
         Ok(Handle { engine })
     }
@@ -197,8 +208,7 @@ impl Cluster {
     pub async fn get<R: ReadRow>(&self, table: &Table<R>, key: impl Key) -> Result<Option<R>> {
         let mut batch = spare::read_batch(table.shape());
         batch.push_with(|out| table.write_key(&key, out))?;
-        let begun = table.handle().engine.submit(|client| client.read(batch, Urgency::Gather));
-        let token = begun.map_err(|(error, _)| error)?;
+        let token = table.handle().engine.submit(|client| client.read(batch, Urgency::Gather))?;
         let batch = Pending::new(table.handle(), token, take_read).await;
         let row = batch.row(0).map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose();
         spare::keep_read(batch);
@@ -218,8 +228,7 @@ impl Cluster {
         for key in keys {
             batch.push_with(|out| table.write_key(&key, out))?;
         }
-        let begun = table.handle().engine.submit(|client| client.read(batch, Urgency::Now));
-        let token = begun.map_err(|(error, _)| error)?;
+        let token = table.handle().engine.submit(|client| client.read(batch, Urgency::Now))?;
         let batch = Pending::new(table.handle(), token, take_read).await;
         let rows = batch
             .rows()
@@ -277,8 +286,7 @@ impl Cluster {
     }
 
     async fn write_one(&self, batch: vinga_client_core::WriteBatch) -> Result<()> {
-        let begun = self.handle.engine.submit(|client| client.write(batch, Urgency::Gather));
-        let token = begun.map_err(|(error, _)| error)?;
+        let token = self.handle.engine.submit(|client| client.write(batch, Urgency::Gather))?;
         let batch = Pending::new(&self.handle, token, take_write).await;
         let ending = batch.ending(0).map_err(Error::new);
         spare::keep_write(batch);

@@ -42,6 +42,8 @@ pub(crate) struct Engine {
     io_thread: OnceLock<Thread>,
     began: Instant,
     addresses: Vec<String>,
+    /// How long the reader looks again and again before it sleeps.
+    spin: Micros,
 }
 
 struct State {
@@ -86,7 +88,7 @@ const NO_PANIC: &str = "no thread has panicked while it held the client";
 
 impl Engine {
     /// An engine for data nodes at these addresses. It begins to connect at once.
-    pub fn start(mut settings: Settings, addresses: Vec<String>) -> io::Result<Arc<Self>> {
+    pub fn start(mut settings: Settings, addresses: Vec<String>, spin: Micros) -> io::Result<Arc<Self>> {
         let (alarm, alarmed) = UnixStream::pair()?;
         alarm.set_nonblocking(true)?;
         alarmed.set_nonblocking(true)?;
@@ -111,6 +113,7 @@ impl Engine {
             io_thread: OnceLock::new(),
             began: Instant::now(),
             addresses,
+            spin,
         });
         io_thread::start(&engine)?;
         Ok(engine)
@@ -147,14 +150,18 @@ impl Engine {
     ) -> Poll<T> {
         let mut state = self.lock();
         if let Some(result) = take(&mut state.client) {
-            state.waiters.remove(token);
+            let before = state.waiters.remove(token);
             if state.client.has_output() {
                 self.settle(state, &mut Vec::new());
+            } else {
+                drop(state);
             }
+            drop(before);
             return Poll::Ready(result);
         }
-        state.waiters.insert(token, waker, !waiting::is_blocking());
+        let before = state.waiters.insert(token, waker, !waiting::is_blocking());
         self.call_io_thread_if_needed(state);
+        drop(before);
         Poll::Pending
     }
 
@@ -166,10 +173,11 @@ impl Engine {
     /// Nobody waits for it any more.
     pub fn cancel(self: &Arc<Self>, token: Token) {
         let mut state = self.lock();
-        state.waiters.remove(token);
+        let waker = state.waiters.remove(token);
         state.client.cancel(token);
         state = self.write_out(state);
         self.call_io_thread_if_needed(state);
+        drop(waker);
     }
 
     /// Looks at the machine.

@@ -41,7 +41,7 @@ pub(crate) fn write_batch() -> WriteBatch {
 pub(crate) fn keep_read(batch: ReadBatch) {
     READS.with_borrow_mut(|kept| {
         if kept.len() < KEPT_MAX {
-            kept.push(batch)
+            kept.push(batch);
         }
     });
 }
@@ -49,16 +49,17 @@ pub(crate) fn keep_read(batch: ReadBatch) {
 pub(crate) fn keep_write(batch: WriteBatch) {
     WRITES.with_borrow_mut(|kept| {
         if kept.len() < KEPT_MAX {
-            kept.push(batch)
+            kept.push(batch);
         }
     });
 }
 
-/// Runs something with this thread's empty buffers.
+/// Runs something with this thread's empty buffers; what runs in it may begin other operations.
 pub(crate) fn with_scratch<T>(run: impl FnOnce(&mut Scratch) -> T) -> T {
-    SCRATCH.with_borrow_mut(|scratch| {
-        scratch.key.clear();
-        scratch.body.clear();
-        run(scratch)
-    })
+    let mut scratch = SCRATCH.take();
+    scratch.key.clear();
+    scratch.body.clear();
+    let result = run(&mut scratch);
+    SCRATCH.set(scratch);
+    result
 }

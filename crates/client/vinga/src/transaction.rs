@@ -129,7 +129,8 @@ impl Transaction {
         self.define(table, OperationKind::Delete)
     }
 
-    /// Defines: read a row. [`Transaction::row`] has it once it is executed.
+    /// Defines: read a row. [`Transaction::row`] has it once it is executed. A row that is to be locked must exist, or
+    /// the transaction be [lenient](Transaction::set_lenient).
     ///
     /// # Errors
     /// `BadKey`.
@@ -170,8 +171,7 @@ impl Transaction {
         let mut batch = spare::read_batch(table.shape());
         batch.push_with(|out| table.write_key(&key, out))?;
         let token = self.token;
-        let begun = self.handle.engine.submit(|client| client.read_within(token, number, batch));
-        let read = begun.map_err(|(error, _)| error)?;
+        let read = self.handle.engine.submit(|client| client.read_within(token, number, batch))?;
         let batch = Pending::new(&self.handle, read, crate::batch::take_read).await;
         let row = batch.row(0).map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose();
         spare::keep_read(batch);
@@ -188,9 +188,18 @@ impl Transaction {
         key: impl Key,
         lock: Lock,
     ) -> Result<Option<R>> {
-        let reading = self.define_read(table, key, lock)?;
+        // Where there is nothing to lock the operation fails; that alone is no reason to roll back.
+        let is_lenient = std::mem::replace(&mut self.is_lenient, true);
+        let reading = self.define_read(table, key, lock);
+        self.is_lenient = is_lenient;
+        let reading = reading?;
         self.execute().await?;
-        self.row(&reading)
+        let row = self.row(&reading);
+        if row.is_err() && !is_lenient {
+            self.train = None;
+            self.handle.engine.cancel(self.token);
+        }
+        row
     }
 
     /// Sends what was defined; the transaction stays open.
@@ -277,7 +286,10 @@ impl Transaction {
 /// The train to define operations in; results of an executed one are dropped.
 fn open<'a>(train: &'a mut Option<Train>, is_executed: &mut bool) -> Result<&'a mut Train> {
     let train = train.as_mut().ok_or_else(|| {
-        Error::with_detail(ErrorCode::TransactionAborted, "a future of it was dropped while it waited")
+        Error::with_detail(
+            ErrorCode::TransactionAborted,
+            "one of its reads failed, or a future of it was dropped while it waited",
+        )
     })?;
     if std::mem::take(is_executed) {
         train.clear();
@@ -287,9 +299,11 @@ fn open<'a>(train: &'a mut Option<Train>, is_executed: &mut bool) -> Result<&'a 
 
 fn row_of<R: ReadRow>(train: Option<&Train>, reading: &Reading<R>) -> Result<Option<R>> {
     let train = train.ok_or(ErrorCode::TransactionAborted)?;
-    let bytes =
-        train.result(reading.number).map_err(|code| Error::new(code).at_operation(Some(reading.number)))?;
-    bytes.map(|bytes| reading.table.read(bytes)).transpose()
+    match train.result(reading.number) {
+        Ok(bytes) => bytes.map(|bytes| reading.table.read(bytes)).transpose(),
+        Err(ErrorCode::NoSuchRow) => Ok(None),
+        Err(code) => Err(Error::new(code).at_operation(Some(reading.number))),
+    }
 }
 
 impl Drop for Transaction {

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 use vinga::value::{Date, Decimal};
 use vinga::{
-    ColumnType, ErrorCode, InfoTable, Lock, NewTable, ReadBatch, Record, Table, Update, Value, WriteBatch,
+    ColumnType, ConnectOptions, ErrorCode, InfoTable, Lock, NewTable, ReadBatch, Record, Table, Update,
+    Value, WriteBatch,
 };
 use vinga_testnode::{Layout, TestNode};
 
@@ -255,7 +256,8 @@ fn dictionary_and_information() {
     );
     let stale = cluster.table("test.t1").unwrap();
     cluster.drop_table("test.t1").unwrap();
-    assert_eq!(cluster.get(&stale, 1).unwrap_err().code(), ErrorCode::NoSuchTable);
+    let error = cluster.get(&stale, 1).unwrap_err();
+    assert!(matches!(error.code(), ErrorCode::NoSuchTable | ErrorCode::StaleTable), "{error}");
     let error = cluster.create_table(people()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::TableExists);
     let error = cluster.create_table(NewTable::new("x").column("id", BIGINT)).unwrap_err();
@@ -323,6 +325,25 @@ fn nobody_listens() {
     assert!(error.to_string().contains("can't connect to 127.0.0.1:1"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(3));
     assert!(Cluster::connect(" , ").is_err());
+}
+
+#[test]
+fn some_addresses_may_be_dead_or_the_same() {
+    let (node, first, table) = start();
+    first.insert(&table, &person(1)).unwrap();
+    let address = node.address();
+    for addresses in
+        [format!("127.0.0.1:1,{address}"), format!("{address}, 127.0.0.1:1"), format!("{address},{address}")]
+    {
+        let options = ConnectOptions::new().spin(Duration::from_micros(20));
+        let cluster = Cluster::connect_with(&addresses, options).unwrap();
+        assert_ne!(cluster.node(), first.node());
+        let table = cluster.table_of::<Person>("test.person").unwrap();
+        for _ in 0..100 {
+            assert_eq!(cluster.get(&table, 1).unwrap(), Some(person(1)));
+            thread::sleep(Duration::from_micros(500));
+        }
+    }
 }
 
 #[test]

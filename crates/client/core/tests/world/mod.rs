@@ -5,7 +5,7 @@ use vinga_base::ColumnId;
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 use vinga_client_core::{
     Answer, Client, Command, LinkId, Micros, OperationSpec, Readiness, Request, RowBuilder, Settings, Table,
-    Token, Train, TrainEnd, WriteBatch,
+    WriteBatch,
 };
 use vinga_testnode::{Layout, ScriptedNode};
 use vinga_wire::operation::OperationKind;
@@ -22,7 +22,6 @@ pub struct World {
     to_client: BTreeMap<LinkId, Vec<u8>>,
     /// While true connections can't be opened.
     pub is_cut: bool,
-    news: Vec<Token>,
 }
 
 impl World {
@@ -37,7 +36,6 @@ impl World {
             to_node: BTreeMap::new(),
             to_client: BTreeMap::new(),
             is_cut: false,
-            news: Vec::new(),
         };
         world.settle();
         assert_eq!(world.client.readiness(), Readiness::Ready);
@@ -187,11 +185,6 @@ impl World {
         }
     }
 
-    pub fn news(&mut self) -> Vec<Token> {
-        self.client.take_news(&mut self.news);
-        std::mem::take(&mut self.news)
-    }
-
     /// Sends a request and waits for its answer.
     pub fn ask(&mut self, request: &Request) -> vinga_client_core::Result<Answer> {
         let token = self.client.request(request)?;
@@ -217,13 +210,6 @@ impl World {
         self.settle();
         let batch = self.client.take_write(token).expect("all are answered");
         assert!(batch.endings().all(|ending| ending.is_ok()));
-    }
-
-    /// Sends a train and waits until it is over.
-    pub fn run(&mut self, transaction: Token, train: Train, end: TrainEnd) -> Train {
-        self.client.send(transaction, train, end);
-        self.settle();
-        self.client.take_train(transaction).expect("it is over")
     }
 }
 

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Instant;
 use vinga_client_core::{LinkId, Micros};
 use vinga_wire::frame::FRAME_BYTES_MAX;
 
@@ -20,6 +21,7 @@ pub struct Reader {
     version: u64,
     alarmed: UnixStream,
     wakers: Vec<Waker>,
+    found: Vec<PollFlags>,
 }
 
 struct Socket {
@@ -43,7 +45,7 @@ enum Event {
 
 impl Reader {
     pub fn new(alarmed: UnixStream) -> Self {
-        Reader { sockets: Vec::new(), version: 0, alarmed, wakers: Vec::new() }
+        Reader { sockets: Vec::new(), version: 0, alarmed, wakers: Vec::new(), found: Vec::new() }
     }
 
     /// Takes the present list of sockets over; those that are still open keep what has arrived.
@@ -71,26 +73,34 @@ impl Reader {
     }
 
     /// Sleeps until a socket has something or the time is over, then reads.
-    fn poll(&mut self, timeout: Micros) {
+    fn poll(&mut self, timeout: Micros, spin: Micros) {
         let mut events = Vec::with_capacity(self.sockets.len() + 1);
         events.push(PollFd::new(&self.alarmed, PollFlags::IN));
         for socket in &self.sockets {
             let wanted = if socket.wants_to_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             events.push(PollFd::new(&*socket.stream, wanted));
         }
-        let timeout =
-            Timespec { tv_sec: (timeout.0 / 1_000_000) as _, tv_nsec: (timeout.0 % 1_000_000 * 1000) as _ };
         // A signal that interrupts it is as good as a time-out.
-        if !matches!(poll(&mut events, Some(&timeout)), Ok(1..)) {
+        let mut ready = |timeout| matches!(poll(&mut events, Some(&timespec(timeout))), Ok(1..));
+        let spin = spin.min(timeout);
+        let mut is_ready = false;
+        if spin > Micros(0) {
+            let begin = Instant::now();
+            while !is_ready && begin.elapsed().as_micros() < u128::from(spin.0) {
+                is_ready = ready(Micros(0));
+            }
+        }
+        if !is_ready && !ready(timeout - spin) {
             return;
         }
-        let found: Vec<PollFlags> = events.iter().map(PollFd::revents).collect();
-        if !found[0].is_empty() {
+        self.found.clear();
+        self.found.extend(events.iter().map(PollFd::revents));
+        if !self.found[0].is_empty() {
             let mut alarms = [0; 64];
             // It is only there to be emptied.
             let _ = self.alarmed.read(&mut alarms);
         }
-        for (socket, found) in self.sockets.iter_mut().zip(&found[1..]) {
+        for (socket, found) in self.sockets.iter_mut().zip(&self.found[1..]) {
             if found.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
                 socket.read();
             } else if !found.is_empty() {
@@ -98,6 +108,10 @@ impl Reader {
             }
         }
     }
+}
+
+fn timespec(span: Micros) -> Timespec {
+    Timespec { tv_sec: (span.0 / 1_000_000) as _, tv_nsec: (span.0 % 1_000_000 * 1000) as _ }
 }
 
 impl Socket {
@@ -127,7 +141,7 @@ impl Engine {
         let timeout = state.sleep(self.now()).min(busy).min(longest);
         state.reader_sleeps = true;
         drop(state);
-        reader.poll(timeout);
+        reader.poll(timeout, self.spin);
         let mut state = self.lock();
         state.reader_sleeps = false;
         state.client.on_time(self.now());

@@ -24,48 +24,46 @@ struct Waiter {
 }
 
 impl Waiters {
-    /// Whoever this is will be woken at the next news of a token.
+    /// Whoever this is will be woken at the next news of a token. Returns the waker that was there before: dropping one
+    /// may drop a whole task, which may have to cancel something, so it must not happen under the lock.
     #[inline]
-    pub fn insert(&mut self, token: Token, waker: &Waker, is_foreign: bool) {
+    #[must_use]
+    pub fn insert(&mut self, token: Token, waker: &Waker, is_foreign: bool) -> Option<Waker> {
         let places = &mut self.places[token.kind() as usize];
         if places.len() <= token.index() {
             places.resize_with(token.index() + 1, || None);
         }
         let place = &mut places[token.index()];
+        self.foreign += usize::from(is_foreign);
         match place {
             Some(waiter) if waiter.token == token && waiter.waker.will_wake(waker) => {
-                self.foreign += usize::from(is_foreign);
                 self.foreign -= usize::from(waiter.is_foreign);
                 waiter.is_foreign = is_foreign;
+                None
             }
             _ => {
-                let before = place.replace(Waiter { token, waker: waker.clone(), is_foreign });
-                self.foreign += usize::from(is_foreign);
-                self.foreign -= usize::from(before.is_some_and(|before| before.is_foreign));
+                let before = place.replace(Waiter { token, waker: waker.clone(), is_foreign })?;
+                self.foreign -= usize::from(before.is_foreign);
+                Some(before.waker)
             }
         }
     }
 
-    /// Nobody waits for it any more.
+    /// Nobody waits for it any more. Returns the waker that was there, as [`Waiters::insert`] does.
     #[inline]
-    pub fn remove(&mut self, token: Token) {
-        let place = self.places[token.kind() as usize].get_mut(token.index());
-        if let Some(waiter) = place.and_then(|place| place.take_if(|waiter| waiter.token == token)) {
-            self.foreign -= usize::from(waiter.is_foreign);
-        }
+    #[must_use]
+    pub fn remove(&mut self, token: Token) -> Option<Waker> {
+        let place = self.places[token.kind() as usize].get_mut(token.index())?;
+        let waiter = place.take_if(|waiter| waiter.token == token)?;
+        self.foreign -= usize::from(waiter.is_foreign);
+        Some(waiter.waker)
     }
 
     /// Takes the wakers of all tokens of which the machine has news.
     pub fn take(&mut self, client: &mut Client, wakers: &mut Vec<Waker>) {
         let mut news = std::mem::take(&mut self.news);
         client.take_news(&mut news);
-        for token in news.drain(..) {
-            let place = self.places[token.kind() as usize].get_mut(token.index());
-            if let Some(waiter) = place.and_then(|place| place.take_if(|waiter| waiter.token == token)) {
-                self.foreign -= usize::from(waiter.is_foreign);
-                wakers.push(waiter.waker);
-            }
-        }
+        wakers.extend(news.drain(..).filter_map(|token| self.remove(token)));
         self.news = news;
     }
 
