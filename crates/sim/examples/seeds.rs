@@ -15,7 +15,7 @@ fn main() {
         let verbose = std::env::var_os("V").is_some();
         if report.violation.is_some() {
             failed += 1;
-            if verbose { println!("{report}"); } else { println!("seed {seed}: {}", report.violation.as_ref().unwrap().chars().take(300).collect::<String>()); }
+            if verbose { println!("{report}"); } else { println!("seed {seed}: {}", report.violation.as_ref().unwrap().chars().take(1500).collect::<String>()); }
         } else if verbose { println!("{report} [{} ms] {}", t.elapsed().as_millis(), report.profile); }
     }
     println!("{failed} failed of {}, {} ms", to - from, start.elapsed().as_millis());
