@@ -7,8 +7,10 @@
 use crate::DataManager;
 use crate::operation::{Change, State};
 use crate::prepare::{Answers, Executed};
+use alloc::vec::Vec;
 use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
+use vinga_base::{RowId, TransactionId};
 use vinga_fragment::chunk_store::CHUNK_BYTES_MAX;
 use vinga_fragment::lock_table::{LockMode, LockRef, Locker};
 use vinga_kernel::{Context, Mutation};
@@ -67,6 +69,41 @@ impl DataManager {
     pub(crate) fn lock_fresh(&mut self, handle: Handle, state: Handle) {
         let (_, locked) = self.take_lock(handle, state, LockMode::Exclusive);
         assert!(locked == Locked::Granted, "nobody else can have locked the row");
+    }
+
+    /// Whether an earlier operation of the same transaction waits for the row's lock: what it will change must be seen.
+    pub(crate) fn waits_for_own(&self, handle: Handle, row: RowId) -> bool {
+        let operation = &self.operations[handle];
+        let table = self.store.tables.current(operation.table);
+        let reference = self.store.reference(table, operation.partition, row);
+        if reference == 0 {
+            return false;
+        }
+        let state = Some(self.row_state_at(reference));
+        let mut next = operation.next;
+        while let Some(earlier) = next {
+            let earlier = &self.operations[earlier];
+            if matches!(earlier.state, State::Waiting { .. }) && earlier.row_state == state {
+                return true;
+            }
+            next = earlier.next;
+        }
+        false
+    }
+
+    /// An operation of a transaction need not wait any more: committed reads behind it may go on too.
+    fn run_readers_again(&mut self, id: TransactionId) {
+        let Some(transaction) = self.find_transaction(id) else { return };
+        let mut readers = Vec::new();
+        let mut next = self.transactions[transaction].operations;
+        while let Some(at) = next {
+            let record = &self.operations[at];
+            if record.kind == OperationKind::ReadCommitted && matches!(record.state, State::Waiting { .. }) {
+                readers.push(at);
+            }
+            next = record.next;
+        }
+        self.ready.extend(readers.into_iter().rev());
     }
 
     /// Keeps an operation until its lock is granted.
@@ -142,9 +179,13 @@ impl DataManager {
                 self.drop_operation(handle);
                 answers.refuse(number, code, is_local);
             }
-            Executed::Waiting => {}
+            Executed::Waiting => {
+                self.send_answers(cx, id, &actor, chain, &mut answers);
+                return;
+            }
         }
         self.send_answers(cx, id, &actor, chain, &mut answers);
+        self.run_readers_again(id);
     }
 
     /// Refuses an operation that waits for a lock.
@@ -157,6 +198,7 @@ impl DataManager {
         let mut answers = Answers::default();
         answers.refuse(number, code, is_local);
         self.send_answers(cx, id, &actor, chain, &mut answers);
+        self.run_readers_again(id);
     }
 
     /// Refuses what has waited too long.
