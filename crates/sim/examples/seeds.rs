@@ -6,7 +6,9 @@ fn main() {
     let to: u64 = args[2].parse().unwrap();
     let trace = args.get(3).is_some_and(|a| a == "trace");
     let mut options = Options::default();
-    if trace { options.trace = Some(|line| println!("{line}")); }
+    if trace {
+        options.trace = Some(|line| println!("{line}"));
+    }
     let mut failed = 0;
     let start = std::time::Instant::now();
     for seed in from..to {
@@ -15,8 +17,17 @@ fn main() {
         let verbose = std::env::var_os("V").is_some();
         if report.violation.is_some() {
             failed += 1;
-            if verbose { println!("{report}"); } else { println!("seed {seed}: {}", report.violation.as_ref().unwrap().chars().take(1500).collect::<String>()); }
-        } else if verbose { println!("{report} [{} ms] {}", t.elapsed().as_millis(), report.profile); }
+            if verbose {
+                println!("{report}");
+            } else {
+                println!(
+                    "seed {seed}: {}",
+                    report.violation.as_ref().unwrap().chars().take(300).collect::<String>()
+                );
+            }
+        } else if verbose {
+            println!("{report} [{} ms] {}", t.elapsed().as_millis(), report.profile);
+        }
     }
     println!("{failed} failed of {}, {} ms", to - from, start.elapsed().as_millis());
 }

@@ -104,7 +104,9 @@ impl World {
             };
             if api == 0 {
                 let tables = 0..self.shapes.len() as u16;
-                node.add_session(Box::new(Bootstrap { left: tables.map(TableRef).map(Step::Create).collect() }));
+                node.add_session(Box::new(Bootstrap {
+                    left: tables.map(TableRef).map(Step::Create).collect(),
+                }));
             }
             self.apis.push(node);
         }

@@ -99,7 +99,11 @@ impl World {
         };
         let hello: Option<HelloRequest> = cold::read(&frame);
         let hello = hello.expect("clients of ours begin with a greeting");
-        assert_eq!((hello.magic, hello.version), (MAGIC, PROTOCOL_VERSION), "clients of ours speak our protocol");
+        assert_eq!(
+            (hello.magic, hello.version),
+            (MAGIC, PROTOCOL_VERSION),
+            "clients of ours speak our protocol"
+        );
         let at = &mut self.connections[connection];
         at.side = Side::Waiting;
         at.incarnation = hello.incarnation;
@@ -156,7 +160,8 @@ impl World {
             topology: confirm.topology,
         };
         let mut bytes = Vec::new();
-        let (driver, client) = (self.threads[id.0].driver(), Address::new(NodeId(confirm.api), BlockNumber::Api, 0));
+        let (driver, client) =
+            (self.threads[id.0].driver(), Address::new(NodeId(confirm.api), BlockNumber::Api, 0));
         let number = SignalNumber::HelloConfirm;
         cold::write(&mut FrameWriter::begin(&mut bytes, number, 0, client, driver, 0), &hello);
         self.put_split(self.connections[connection].down, at, bytes);
@@ -171,7 +176,10 @@ impl World {
         let refusal = Refusal { request: 0, code: refuse.code, detail: refuse.detail.clone() };
         let mut bytes = Vec::new();
         let number = SignalNumber::HelloRefuse;
-        cold::write(&mut FrameWriter::begin(&mut bytes, number, 0, Address::NONE, Address::NONE, 0), &refusal);
+        cold::write(
+            &mut FrameWriter::begin(&mut bytes, number, 0, Address::NONE, Address::NONE, 0),
+            &refusal,
+        );
         let down = self.connections[connection].down;
         self.put(down, at, Payload::Bytes(bytes));
         self.put(down, at, Payload::End);
@@ -232,7 +240,8 @@ impl World {
             // Drivers of other nodes hear of it too; membership itself knows only those of its own node.
             let remote: Vec<usize> = (0..self.connections.len())
                 .filter(|&c| {
-                    let is_of = matches!(self.connections[c].side, Side::Open { api, .. } if api == order.api);
+                    let is_of =
+                        matches!(self.connections[c].side, Side::Open { api, .. } if api == order.api);
                     is_of && self.connections[c].link.node != PRESIDENT
                 })
                 .collect();

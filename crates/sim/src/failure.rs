@@ -96,12 +96,8 @@ impl World {
         }
         self.threads[id.0].failures_heard += 1;
         let node = self.failures[failure as usize].node;
-        let order = NodeFailedOrder {
-            node,
-            unused: [0; 3],
-            incarnation: U32::new(1),
-            view: U32::new(failure + 2),
-        };
+        let order =
+            NodeFailedOrder { node, unused: [0; 3], incarnation: U32::new(1), view: U32::new(failure + 2) };
         let thread = &mut self.threads[id.0];
         let receiver = Address::new(NodeId(thread.node), BlockNumber::Info, thread.index);
         let sender = thread.driver();

@@ -80,16 +80,7 @@ pub struct Piece {
 impl Pipe {
     /// A pipe that holds so many bytes.
     pub fn new(delay: Delay, room: usize) -> Self {
-        Pipe {
-            delay,
-            last_arrival: 0,
-            under_way: 0,
-            room,
-            put: 0,
-            taken: 0,
-            cut: None,
-            lost_from: None,
-        }
+        Pipe { delay, last_arrival: 0, under_way: 0, room, put: 0, taken: 0, cut: None, lost_from: None }
     }
 
     /// Bytes that may be put in.

@@ -211,8 +211,7 @@ impl Profile {
     pub fn of(seed: u64, without: &BTreeSet<Fault>) -> Self {
         let mut random = Rng::with_seed(seed ^ 0x70_726f_6669_6c65);
         let random = &mut random;
-        let mut faults: BTreeSet<Fault> =
-            Fault::ALL.into_iter().filter(|_| random.u8(..4) == 0).collect();
+        let mut faults: BTreeSet<Fault> = Fault::ALL.into_iter().filter(|_| random.u8(..4) == 0).collect();
         // Taken out at the end, so that all else stays as the seed has it.
         let without_nothing = faults.clone();
         faults.retain(|fault| !without.contains(fault));
@@ -277,9 +276,8 @@ impl Profile {
 
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = |faults: &BTreeSet<Fault>| {
-            faults.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(" ")
-        };
+        let names =
+            |faults: &BTreeSet<Fault>| faults.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(" ");
         write!(
             f,
             "{:?}, {} threads ({} with sockets) of {} data managers, {} connections a pair, {} API nodes of {} \

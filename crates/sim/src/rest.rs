@@ -43,7 +43,8 @@ impl World {
             }
             for data_manager in thread.executor.host().data_managers() {
                 if !data_manager.is_at_rest() {
-                    text += &format!("node {}: data manager: {}; ", thread.node, data_manager.describe_rest());
+                    text +=
+                        &format!("node {}: data manager: {}; ", thread.node, data_manager.describe_rest());
                 }
             }
             for coordinator in thread.executor.host().coordinators() {
@@ -73,7 +74,8 @@ impl World {
                 own.insert(place, Replica::new());
             }
             data_manager.inspect_rows(|row| {
-                let replica = own.get_mut(&(row.table, row.version, row.partition)).expect("it has a fragment");
+                let replica =
+                    own.get_mut(&(row.table, row.version, row.partition)).expect("it has a fragment");
                 replica.insert(row.row, (row.epoch.0, row.image));
             });
             for ((table, version, partition), replica) in own {
@@ -115,7 +117,9 @@ impl World {
         for (node, data_manager) in self.data_managers() {
             let owned = data_manager.pages_owned();
             if owned > 0 {
-                return Err(format!("all tables are dropped, but a data manager of node {node} holds {owned} pages"));
+                return Err(format!(
+                    "all tables are dropped, but a data manager of node {node} holds {owned} pages"
+                ));
             }
         }
         Ok(())

@@ -68,7 +68,9 @@ pub fn run_seed(seed: u64, options: &Options) -> Report {
     let (violation, summary) = match result {
         Ok(Ok(summary)) => (None, summary),
         Ok(Err(what)) => (Some(what), Summary::default()),
-        Err(payload) => (Some(format!("a node stopped: {}", panic_text(payload.as_ref()))), Summary::default()),
+        Err(payload) => {
+            (Some(format!("a node stopped: {}", panic_text(payload.as_ref()))), Summary::default())
+        }
     };
     let last = if violation.is_some() { world.last_signals() } else { Vec::new() };
     Report {
@@ -193,7 +195,11 @@ impl World {
             let trace: Vec<_> = thread.executor.trace().iter().collect();
             for entry in &trace[trace.len().saturating_sub(40)..] {
                 let order = entries.len();
-                entries.push((entry.tick.0, order, format!("{entry} [thread {}.{}]", thread.node, thread.index)));
+                entries.push((
+                    entry.tick.0,
+                    order,
+                    format!("{entry} [thread {}.{}]", thread.node, thread.index),
+                ));
             }
         }
         entries.sort();

@@ -184,8 +184,8 @@ impl World {
             self.forward_fence(id, fence, now + busy);
         }
         let thread = &mut self.threads[id.0];
-        let waits = thread.inboxes.values().any(|inbox| !inbox.payloads.is_empty())
-            || !thread.orders.is_empty();
+        let waits =
+            thread.inboxes.values().any(|inbox| !inbox.payloads.is_empty()) || !thread.orders.is_empty();
         let next = if more || waits { Some(now + busy) } else { thread.executor.next_due().map(|due| due.0) };
         if let Some(next) = next {
             self.wake_thread(id, next);
@@ -215,7 +215,12 @@ impl World {
                 match inbox.and_then(|inbox| inbox.payloads.pop_front()) {
                     Some(Payload::Bytes(bytes)) => self.feed_piece(id, pipe, bytes),
                     Some(Payload::Fence(failure)) => {
-                        self.threads[id.0].inboxes.get_mut(&pipe).expect("it came from there").partial.clear();
+                        self.threads[id.0]
+                            .inboxes
+                            .get_mut(&pipe)
+                            .expect("it came from there")
+                            .partial
+                            .clear();
                         let is_from_link = matches!(self.ends[pipe.0], End::Thread(_, Source::Link(_)));
                         fences.push(Fence { failure, is_from_link });
                     }

@@ -8,6 +8,7 @@ mod facts;
 mod folder;
 mod machine;
 mod settings;
+mod sim;
 mod up;
 
 use clap::{Args, Parser, Subcommand};
@@ -33,6 +34,8 @@ enum Command {
     Data(DataArguments),
     /// Asks a running cluster about itself; creates and drops tables
     Admin(admin::AdminArguments),
+    /// Simulates whole clusters, with faults, from seeds
+    Sim(sim::SimArguments),
     /// Shows a first session on real data: Debian's own package records
     Demo(ConnectArgument),
 }
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Command::Down(arguments) => run_down(&arguments),
         Command::Data(arguments) => run_data(arguments),
         Command::Admin(arguments) => admin::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments.connect),
     };
     match result {

@@ -112,7 +112,9 @@ impl Coordinator {
         let id = TransactionId(body.transaction.get());
         let Some(handle) = self.find_record(body.actor.record.get(), id) else { return Some(()) };
         match self.transactions[handle].state {
-            State::Preparing { .. } if body.from.get() != WHOLE_TRANSACTION => self.operations_answered(cx, handle, 1),
+            State::Preparing { .. } if body.from.get() != WHOLE_TRANSACTION => {
+                self.operations_answered(cx, handle, 1)
+            }
             State::RollingBack { outstanding } if body.from.get() == WHOLE_TRANSACTION => {
                 if self.participant_ended(handle, body.chain, body.instance.get()) {
                     self.transactions[handle].state = State::RollingBack { outstanding: outstanding - 1 };

@@ -3,8 +3,7 @@
 //! [`ScriptedNode`] is the node without the world: a test decides when which of its answers arrive, and when it breaks.
 //! [`start`] puts one behind a port of this machine.
 //!
-//! It knows no locks, no time-outs and no filters: of a filter program it only looks whether there is one, and refuses
-//! it. An update program is, for this node, the whole new row.
+//! It knows no locks and no time-outs.
 
 mod scripted_node;
 mod server;

@@ -3,7 +3,7 @@
 //! Answers wait in one queue for each sender (a data manager, a coordinator, the rest) and connection; within a queue
 //! they keep their order, between queues there is none: exactly what a client may rely on.
 
-use crate::store::{Changes, Store, partition, row, select};
+use crate::store::{Changes, Store, filter, partition, passes, row, select};
 use std::collections::{BTreeMap, VecDeque};
 use vinga_base::{NodeId, TransactionId};
 use vinga_wire::dictionary::{
@@ -58,6 +58,7 @@ struct Life {
 struct Scan {
     head: ScanOpenHead,
     columns: Option<Vec<u16>>,
+    filter: Vec<u8>,
     next: u32,
     given: u32,
 }
@@ -374,18 +375,18 @@ impl ScriptedNode {
     fn on_key_read(&mut self, api: u8, at: Address, frame: &Frame<'_>) -> Option<()> {
         let (head, mut rest) = frame.head::<KeyReadHead>()?;
         let columns = take_columns(head.columns.get(), &mut rest)?;
-        let (filter, mut rest) = rest.split_at_checked(usize::from(head.filter_bytes.get()))?;
+        let (program, mut rest) = rest.split_at_checked(usize::from(head.filter_bytes.get()))?;
         let count = head.count.get();
         let table = self.store.table(head.table.get(), head.version.get());
-        let table = if filter.is_empty() { table } else { Err(ErrorCode::BadProgram) };
+        let table = table.and_then(|table| Ok((table, filter(table, program)?)));
         let refusal = |code: ErrorCode| KeyReadRefusal {
             request: head.request,
             count: U16::new(count),
             code: U16::new(code as u16),
             map_version: U32::new(1),
         };
-        let table = match table {
-            Ok(table) => table,
+        let (table, filter) = match table {
+            Ok(found) => found,
             Err(code) => {
                 self.send(api, at, SignalNumber::KeyReadRefuse, |w| {
                     w.put(&refusal(code));
@@ -419,7 +420,8 @@ impl ScriptedNode {
             let (key, after) = rest.split_at_checked(size)?;
             rest = after;
             assert_eq!(partition(key, self.layout.data_managers), at.instance(), "a read at its owner");
-            let image = row(table, changes, head.operation.get(), key);
+            let image = row(table, changes, head.operation.get(), key)
+                .filter(|image| filter.as_ref().is_none_or(|filter| passes(table, filter, image)));
             let bytes = image.map(|image| select(table, image, columns.as_ref()));
             let last = answers.last_mut().expect("one at least");
             if last.2.len() > self.layout.answer_bytes {
@@ -597,10 +599,10 @@ impl ScriptedNode {
     fn on_scan_open(&mut self, api: u8, at: Address, frame: &Frame<'_>) -> Option<()> {
         let (head, mut rest) = frame.head::<ScanOpenHead>()?;
         let columns = take_columns(head.columns.get(), &mut rest)?;
+        let program = rest.get(..usize::from(head.filter_bytes.get()))?;
         assert_eq!(head.partition.get(), at.instance(), "each data manager has one partition");
-        let table = self.store.table(head.table.get(), head.version.get()).map(|_| ());
-        let table = if head.filter_bytes.get() == 0 { table } else { Err(ErrorCode::BadProgram) };
-        if let Err(code) = table {
+        let table = self.store.table(head.table.get(), head.version.get());
+        if let Err(code) = table.and_then(|table| filter(table, program)) {
             let body = ScanRefusal {
                 scan: head.scan,
                 next_row: head.from_row,
@@ -612,7 +614,8 @@ impl ScriptedNode {
             });
             return Some(());
         }
-        let scan = Scan { head: *head, columns, next: head.from_row.get(), given: 0 };
+        let scan =
+            Scan { head: *head, columns, filter: program.to_vec(), next: head.from_row.get(), given: 0 };
         self.lives.get_mut(&api)?.scans.insert(head.scan.get(), scan);
         self.scan_batch(api, at, head.scan.get());
         Some(())
@@ -625,6 +628,7 @@ impl ScriptedNode {
         let none = Changes::new();
         let changes = life.open.get(&scan.head.transaction.get()).map_or(&none, |(_, changes)| changes);
         let Ok(table) = self.store.table(scan.head.table.get(), scan.head.version.get()) else { return };
+        let filter = filter(table, &scan.filter).expect("checked when it was opened");
         let mut keys: Vec<&Vec<u8>> = table.rows.keys().collect();
         keys.extend(
             changes.iter().filter(|(n, ..)| *n < scan.head.operation.get()).map(|(_, _, key, _)| key),
@@ -644,7 +648,9 @@ impl ScriptedNode {
         {
             let Some(key) = keys.get(next as usize) else { break };
             next += 1;
-            if let Some(image) = row(table, changes, scan.head.operation.get(), key) {
+            let image = row(table, changes, scan.head.operation.get(), key)
+                .filter(|image| filter.as_ref().is_none_or(|filter| passes(table, filter, image)));
+            if let Some(image) = image {
                 let selected = select(table, image, scan.columns.as_ref());
                 bytes += selected.len();
                 given += 1;

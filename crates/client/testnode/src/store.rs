@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use vinga_base::hash::KeyHash;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::TableDefinition;
+use vinga_fragment::filter::{Program, codec};
+use vinga_fragment::update_program::{UpdateMistake, UpdateProgram};
 use vinga_wire::ErrorCode;
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::operation::{Operation, OperationKind};
@@ -95,18 +97,25 @@ impl Store {
     ) -> Result<Option<Option<Vec<u8>>>, ErrorCode> {
         let head = operation.head;
         let table = self.table(head.table.get(), head.version.get())?;
-        if !operation.filter.is_empty() {
-            return Err(ErrorCode::BadProgram);
-        }
+        let filter = filter(table, operation.filter)?;
         let key = Self::key(table, operation)?;
         let number = head.number.get();
         let present = row(table, changes, u32::MAX, &key);
+        if let (Some(filter), Some(image)) = (&filter, present)
+            && !passes(table, filter, image)
+        {
+            return Err(ErrorCode::ConditionFailed);
+        }
         let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
         if kind.is_read() {
             let columns: Vec<u16> = operation.selection.iter().map(|c| c.get()).collect();
             let all = head.columns.get() == vinga_wire::operation::ALL_COLUMNS;
             return Ok(Some(present.map(|image| select(table, image, (!all).then_some(&columns)))));
         }
+        let updated = match present {
+            Some(image) if kind == OperationKind::Update => Some(update(table, image, operation.body)?),
+            Some(_) | None => None,
+        };
         let exists = present.is_some();
         let mut change = |row: Option<&[u8]>| {
             changes.push((number, head.table.get(), key.clone(), row.map(<[u8]>::to_vec)));
@@ -116,7 +125,7 @@ impl Store {
             OperationKind::Insert if exists => Err(ErrorCode::DuplicateKey),
             OperationKind::Insert | OperationKind::Write => change(Some(operation.body)),
             OperationKind::Update | OperationKind::Delete if !exists => Err(ErrorCode::NoSuchRow),
-            OperationKind::Update => change(Some(operation.body)),
+            OperationKind::Update => change(updated.as_deref()),
             OperationKind::Delete => change(None),
             _ => Ok(None),
         }
@@ -132,6 +141,32 @@ pub fn row<'a>(table: &'a Table, changes: &'a Changes, below: u32, key: &[u8]) -
     match own {
         Some((_, _, _, row)) => row.as_deref(),
         None => table.rows.get(key).map(Vec::as_slice),
+    }
+}
+
+/// A filter, if there is one.
+pub fn filter(table: &Table, bytes: &[u8]) -> Result<Option<Program>, ErrorCode> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let expression = codec::decode(bytes).map_err(|_| ErrorCode::BadProgram)?;
+    Program::new(&expression, &table.layout).map(Some).map_err(|_| ErrorCode::BadProgram)
+}
+
+pub fn passes(table: &Table, filter: &Program, image: &[u8]) -> bool {
+    let (fixed, variable) = table.layout.split(image);
+    filter.matches(&table.layout, fixed, variable)
+}
+
+fn update(table: &Table, image: &[u8], program: &[u8]) -> Result<Vec<u8>, ErrorCode> {
+    let program = UpdateProgram::check(program, &table.layout).map_err(|_| ErrorCode::BadProgram)?;
+    let (fixed, variable) = table.layout.split(image);
+    let mut out = Vec::new();
+    match program.apply(&table.layout, fixed, variable, &mut out).map_err(|error| error.mistake) {
+        Ok(()) => Ok(out),
+        Err(UpdateMistake::ConditionFailed(_)) => Err(ErrorCode::ConditionFailed),
+        Err(UpdateMistake::Overflow(_)) => Err(ErrorCode::NumericOverflow),
+        Err(_) => Err(ErrorCode::BadProgram),
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Cluster {
 /// Each method is the blocking form of the method of the same name of [`crate::Cluster`].
 #[allow(clippy::missing_errors_doc, reason = "documented there")]
 impl Cluster {
-    /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 1186 if none is given.
+    /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 2202 if none is given.
     pub fn connect(addresses: &str) -> Result<Self> {
         Cluster::connect_with(addresses, ConnectOptions::new())
     }

@@ -91,7 +91,7 @@ pub struct InfoRows {
 }
 
 impl Cluster {
-    /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 1186 if none is given.
+    /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 2202 if none is given.
     ///
     /// # Errors
     /// Why none of them could be connected.

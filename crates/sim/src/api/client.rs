@@ -256,7 +256,11 @@ impl Client {
         };
         if understood.is_none() {
             let number = frame.header.number.get();
-            cx.violations.push(format!("{} sent API node {} a bad signal {number}", frame.sender(), self.node));
+            cx.violations.push(format!(
+                "{} sent API node {} a bad signal {number}",
+                frame.sender(),
+                self.node
+            ));
         }
     }
 
@@ -313,8 +317,12 @@ impl Client {
     fn link_to(&self, block: Address) -> Option<LinkKey> {
         let node = self.topology.nodes.iter().find(|node| node.node == block.node().0)?;
         let hosts = |index: usize| match block.block() {
-            Some(BlockNumber::DataManager) => node.connections[index].data_managers.contains(&block.instance()),
-            Some(BlockNumber::Coordinator) => node.connections[index].coordinators.contains(&block.instance()),
+            Some(BlockNumber::DataManager) => {
+                node.connections[index].data_managers.contains(&block.instance())
+            }
+            Some(BlockNumber::Coordinator) => {
+                node.connections[index].coordinators.contains(&block.instance())
+            }
             _ => false,
         };
         let index = (0..node.connections.len()).find(|&index| hosts(index)).unwrap_or(0);

@@ -81,14 +81,7 @@ impl Client {
         self.send_open(cx, session, link, owner, name);
     }
 
-    fn send_open(
-        &mut self,
-        cx: &Surroundings<'_>,
-        session: usize,
-        link: LinkKey,
-        owner: Address,
-        name: u32,
-    ) {
+    fn send_open(&mut self, cx: &Surroundings<'_>, session: usize, link: LinkKey, owner: Address, name: u32) {
         let state = &self.sessions[session];
         let OpenScan { scan, partition, .. } = state.scan.as_ref().expect("it is open");
         let shape = &cx.shapes[usize::from(scan.table.0)];
@@ -110,7 +103,8 @@ impl Client {
             columns: U16::new(if scan.selects { selection.len() as u16 } else { ALL_COLUMNS }),
             filter_bytes: U16::new(filter.len() as u16),
         };
-        let mut frame = self.frame(link, SignalNumber::ScanOpenRequest, owner, name).expect("the link is open");
+        let mut frame =
+            self.frame(link, SignalNumber::ScanOpenRequest, owner, name).expect("the link is open");
         frame.put(&head);
         for column in selection {
             frame.bytes(&column.0.to_le_bytes());

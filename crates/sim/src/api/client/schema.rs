@@ -15,8 +15,9 @@ impl Client {
 
     pub(super) fn send_create(&mut self, cx: &Surroundings<'_>, session: usize, table: TableRef) {
         let definition = cx.shapes[usize::from(table.0)].definition().clone();
-        self.send_schema(session, table, SignalNumber::CreateTableRequest, |request| {
-            CreateTableRequest { request, definition }
+        self.send_schema(session, table, SignalNumber::CreateTableRequest, |request| CreateTableRequest {
+            request,
+            definition,
         });
     }
 

@@ -1,0 +1,358 @@
+//! Everything that Vinga is judged by, in one go, and `summary.json` from it.
+//!
+//! 1. *spike*: building blocks alone, before anything else runs;
+//! 2. *start*: cold starts with default parameters;
+//! 3. *race*: one data node and one Redis server beside each other, both idle unless they are measured. Each repetition
+//!    measures Vinga (flexAsynch, lookups), then Redis (SET, GET, lookups), so that whatever changes on the machine
+//!    meanwhile meets both; ratios are made from these pairs. How much CPU the data node takes while Redis is measured is
+//!    recorded, because it would be taken from Redis;
+//! 4. *batches*: flexAsynch at batch sizes 1, 8 and 32;
+//! 5. *scan*; 6. *memory*, with a fresh node for each repetition.
+//!
+//! A part that fails is reported and the others go on; the run as a whole has then failed.
+
+use crate::cpu_time::CpuTime;
+use crate::failure::Result;
+use crate::figure::{Figure, table};
+use crate::flexasynch::{self, FlexAsynch, FlexAsynchOptions, Phase, Repetition};
+use crate::lookup::{self, Lookup, LookupOptions, LookupResult};
+use crate::machine::{Build, Machine};
+use crate::memory::{self, MemoryOptions};
+use crate::node::NodeProgram;
+use crate::progress::Progress;
+use crate::redis::{self, Redis, RedisOptions, RedisResult};
+use crate::report::{Report, json, write_json};
+use crate::scan::{self, ScanOptions};
+use crate::spike::{self, SpikeOptions};
+use crate::start::{self, StartOptions};
+use crate::summary;
+use crate::target::Target;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::Instant;
+
+/// The node of the race, the batches and the scans holds three tables of a million rows.
+const DATA_MEMORY_BYTES: u64 = 2 << 30;
+/// More CPU than this is not idle.
+const IDLE_PERCENT_MAX: f64 = 3.0;
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
+pub struct AllOptions {
+    /// Everything small: shows that it works; the figures are rough
+    #[arg(long)]
+    pub quick: bool,
+    /// Repetitions of each measurement
+    #[arg(short, long, visible_alias = "repetitions", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub loops: u32,
+    /// Definer threads of flexAsynch
+    #[arg(short, long, default_value_t = FlexAsynchOptions::default().threads)]
+    pub threads: u16,
+    /// Batches that each definer has under way
+    #[arg(long, default_value_t = FlexAsynchOptions::default().parallel)]
+    pub parallel: u16,
+    /// Only these parts
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    pub parts: Vec<Part>,
+}
+
+/// A part of the run. See the head of this file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the head of this file says it")]
+pub enum Part {
+    Spike,
+    Start,
+    Race,
+    Batches,
+    Scan,
+    Memory,
+}
+
+impl Part {
+    /// All, in the order in which they are run.
+    pub const ALL: [Part; 6] =
+        [Part::Spike, Part::Start, Part::Race, Part::Batches, Part::Scan, Part::Memory];
+}
+
+/// The options of every part.
+struct Plan {
+    spike: SpikeOptions,
+    start: StartOptions,
+    flexasynch: FlexAsynchOptions,
+    lookup: LookupOptions,
+    redis: RedisOptions,
+    batches: Vec<FlexAsynchOptions>,
+    scan: ScanOptions,
+    memory: MemoryOptions,
+}
+
+impl Plan {
+    fn new(options: &AllOptions) -> Self {
+        let AllOptions { quick, loops, threads, parallel, .. } = *options;
+        let pick = |small: u64, large: u64| if quick { small } else { large };
+        let flexasynch = FlexAsynchOptions {
+            rows: pick(200_000, 1_000_000),
+            threads,
+            parallel,
+            loops,
+            extra_reads: if quick { 0 } else { 2 },
+            ..FlexAsynchOptions::default()
+        };
+        // Fewer rows where they go more slowly: each phase takes about a second.
+        let batches = [(1, 10_000, 50_000), (8, 40_000, 250_000), (32, 100_000, 500_000)];
+        let batches = batches.map(|(batch, small, large)| FlexAsynchOptions {
+            batch,
+            rows: pick(small, large),
+            extra_reads: 0,
+            ..flexasynch.clone()
+        });
+        let lookups = pick(5_000, 40_000);
+        Plan {
+            spike: SpikeOptions { questions: vec!["signals".into(), "hop".into()], quick },
+            start: StartOptions { loops },
+            lookup: LookupOptions { rows: flexasynch.rows, lookups, loops },
+            redis: RedisOptions {
+                keys: flexasynch.rows,
+                requests: pick(300_000, 1_500_000),
+                pipeline: 128,
+                clients: 4,
+                data_bytes: 100,
+                lookups,
+                loops,
+            },
+            batches: batches.into(),
+            scan: ScanOptions { rows: flexasynch.rows, loops, scans: if quick { 2 } else { 5 } },
+            memory: MemoryOptions {
+                sizes: [6, 8, 10, 12].map(|n| n * pick(25_000, 1_000_000)).into(),
+                loops,
+            },
+            flexasynch,
+        }
+    }
+}
+
+/// What the parts need.
+pub struct Setting<'a> {
+    /// How to start a node.
+    pub node: &'a NodeProgram,
+    /// Where results go.
+    pub out: &'a Path,
+    /// Which sources were built.
+    pub sources: &'a str,
+}
+
+/// What both sides gave in the same repetition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Round {
+    flexasynch: Repetition,
+    lookup: LookupResult,
+    redis: Option<RedisResult>,
+    /// Share of a CPU that the data node used while Redis was measured.
+    node_busy_percent_meanwhile: Option<f64>,
+}
+
+/// Runs everything and writes `summary.json`; whether all parts have succeeded.
+///
+/// # Errors
+/// The summary can't be written.
+pub fn run<T: Target>(
+    connect: &dyn Fn(&str) -> Result<T>,
+    setting: &Setting<'_>,
+    options: &AllOptions,
+    progress: &mut Progress,
+) -> Result<bool> {
+    let begun = Instant::now();
+    progress.line(&format!("machine: {}", Machine::here().line()));
+    if !Build::this(setting.sources).optimised {
+        progress.line("this program was built without optimisation: the figures say little");
+    }
+    let plan = Plan::new(options);
+    let mut run = Run { connect, setting, plan: &plan, progress, figures: Vec::new(), is_complete: true };
+    for &part in &options.parts {
+        run.progress.line(&format!("{part:?}").to_lowercase());
+        if let Err(failure) = run.part(part) {
+            run.progress.line(&format!("  FAILED: {failure}"));
+            run.is_complete = false;
+        }
+        // After each part, so that what is there is not lost when somebody loses patience.
+        run.figures = summary::order(std::mem::take(&mut run.figures));
+        write_json(&setting.out.join("summary.json"), &run.figures)?;
+    }
+    let Run { figures, is_complete, .. } = run;
+    println!("{}", table(&figures));
+    println!("{} ({:.0} s)", setting.out.join("summary.json").display(), begun.elapsed().as_secs_f64());
+    let missing = summary::missing(&figures);
+    if options.parts == Part::ALL && !missing.is_empty() {
+        println!("not measured: {}", missing.join(", "));
+    }
+    Ok(is_complete)
+}
+
+struct Run<'a, T: Target> {
+    connect: &'a dyn Fn(&str) -> Result<T>,
+    setting: &'a Setting<'a>,
+    plan: &'a Plan,
+    progress: &'a mut Progress,
+    figures: Vec<Figure>,
+    is_complete: bool,
+}
+
+impl<T: Target> Run<'_, T> {
+    fn part(&mut self, part: Part) -> Result<()> {
+        match part {
+            Part::Spike => self.spike(),
+            Part::Start => self.start(),
+            Part::Race => self.race(),
+            Part::Batches => self.batches(),
+            Part::Scan => self.scan(),
+            Part::Memory => self.memory(),
+        }
+    }
+
+    fn report(
+        &mut self,
+        benchmark: &str,
+        command: &str,
+        options: &impl Serialize,
+        results: &impl Serialize,
+        figures: Vec<Figure>,
+    ) -> Result<()> {
+        let report = Report {
+            configuration: json(options),
+            figures: figures.clone(),
+            repetitions: json(results),
+            ..Report::new(benchmark, command, self.setting.sources)
+        };
+        report.write(self.setting.out)?;
+        self.figures.extend(figures);
+        Ok(())
+    }
+
+    fn spike(&mut self) -> Result<()> {
+        let options = &self.plan.spike;
+        let command = options.command();
+        let figures = spike::run(options, &command, self.progress);
+        self.report("spike", &command, options, &figures.clone(), figures)
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let options = &self.plan.start;
+        let node = NodeProgram { data_memory: None, ..self.setting.node.clone() };
+        let seconds = start::run(&node, options, self.progress)?;
+        let command = options.command();
+        self.report("start", &command, options, &seconds, start::figures(&command, &seconds))
+    }
+
+    fn race(&mut self) -> Result<()> {
+        let Plan { flexasynch, lookup, redis, .. } = self.plan;
+        let node = self.node(DATA_MEMORY_BYTES).start()?;
+        let target = (self.connect)(node.address())?;
+        let mut bench = FlexAsynch::open(&target, Some(node.pid()), flexasynch)?;
+        let mut lookups = Lookup::open(&target, Some(node.pid()), lookup)?;
+        let mut peer = match Redis::start(&self.setting.out.join("redis"), redis) {
+            Ok(redis) => Some(redis),
+            Err(failure) => {
+                self.progress.line(&format!("  without Redis: {failure}"));
+                None
+            }
+        };
+        let mut rounds = Vec::new();
+        for number in 0..=flexasynch.loops {
+            let name =
+                if number == 0 { "warm-up".to_owned() } else { format!("{number}/{}", flexasynch.loops) };
+            let flexasynch = bench.repetition(&name, self.progress)?;
+            let lookup = lookups.repetition()?;
+            self.progress.line(&format!("  {name:>7} {}", lookup::line(&lookup)));
+            let before = (CpuTime::of(node.pid())?, Instant::now());
+            let redis = peer.as_mut().map(Redis::repetition).transpose()?;
+            let used = CpuTime::of(node.pid())?.since(&before.0);
+            let busy = 100.0 * used.total_ns as f64 / before.1.elapsed().as_nanos() as f64;
+            let node_busy_percent_meanwhile = redis.is_some().then_some(busy);
+            if let Some(redis) = &redis {
+                self.progress.line(&format!("  {name:>7} {}", redis::line(redis)));
+                if busy > IDLE_PERCENT_MAX {
+                    self.progress
+                        .line(&format!("  the idle data node has used {busy:.1} % of a CPU meanwhile"));
+                }
+            }
+            if number > 0 {
+                rounds.push(Round { flexasynch, lookup, redis, node_busy_percent_meanwhile });
+            }
+        }
+        bench.close()?;
+        lookups.close()?;
+        drop(target);
+        node.stop()?;
+        let figures = race_figures(self.plan, &rounds);
+        self.report("race", "vinga bench all --parts race", &(flexasynch, lookup, redis), &rounds, figures)
+    }
+
+    fn batches(&mut self) -> Result<()> {
+        let node = self.node(DATA_MEMORY_BYTES).start()?;
+        let target = (self.connect)(node.address())?;
+        for options in &self.plan.batches {
+            self.progress.line(&format!("  batches of {}", options.batch));
+            let repetitions = flexasynch::run(&target, Some(node.pid()), options, self.progress)?;
+            let command = options.command();
+            let figures = flexasynch::figures(options, &command, &repetitions);
+            let name = format!("flexasynch-batch{}", options.batch);
+            self.report(&name, &command, options, &repetitions, figures)?;
+        }
+        drop(target);
+        node.stop()
+    }
+
+    fn scan(&mut self) -> Result<()> {
+        let options = &self.plan.scan;
+        let node = self.node(DATA_MEMORY_BYTES).start()?;
+        let target = (self.connect)(node.address())?;
+        let rounds = scan::run(&target, Some(node.pid()), options, self.progress)?;
+        drop(target);
+        node.stop()?;
+        let command = options.command();
+        self.report("scan", &command, options, &rounds, scan::figures(&command, &rounds))
+    }
+
+    fn memory(&mut self) -> Result<()> {
+        let options = &self.plan.memory;
+        let program = self.node(options.data_memory());
+        let repetitions = memory::run(self.connect, &program, options, self.progress)?;
+        let command = options.command();
+        self.report("memory", &command, options, &repetitions, memory::figures(&command, &repetitions))
+    }
+
+    fn node(&self, data_memory: u64) -> NodeProgram {
+        NodeProgram { data_memory: Some(data_memory), ..self.setting.node.clone() }
+    }
+}
+
+/// Vinga's figures, Redis' figures, and the ratios.
+fn race_figures(plan: &Plan, rounds: &[Round]) -> Vec<Figure> {
+    let repetitions: Vec<Repetition> = rounds.iter().map(|round| round.flexasynch.clone()).collect();
+    let lookups: Vec<LookupResult> = rounds.iter().map(|round| round.lookup.clone()).collect();
+    let mut figures = flexasynch::figures(&plan.flexasynch, &plan.flexasynch.command(), &repetitions);
+    figures.extend(lookup::figures(&plan.lookup.command(), &lookups));
+    let Some(peers) = rounds.iter().map(|round| round.redis.clone()).collect::<Option<Vec<RedisResult>>>()
+    else {
+        return figures;
+    };
+    figures.extend(redis::figures(&plan.redis.command(), &peers));
+    let command = "vinga bench all --parts race";
+    let samples = |value: &dyn Fn(&RedisResult) -> f64| -> Vec<f64> { peers.iter().map(value).collect() };
+    for phase in Phase::ALL {
+        let ours: Vec<f64> = repetitions.iter().map(|repetition| repetition.phase(phase).rate).collect();
+        let theirs = match phase {
+            Phase::Read => samples(&|redis| redis.get.test.rate),
+            Phase::Insert | Phase::Update | Phase::Delete => samples(&|redis| redis.set.test.rate),
+        };
+        let name = format!("{}.vs_redis", plan.flexasynch.figure_prefix(phase));
+        figures.push(Figure::from_pairs(name, command, &ours, &theirs));
+    }
+    let ours = |value: fn(&LookupResult) -> f64| -> Vec<f64> { lookups.iter().map(value).collect() };
+    let p50 = (ours(|lookup| lookup.latency.p50_us), samples(&|redis| redis.single.p50_us));
+    let p99 = (ours(|lookup| lookup.latency.p99_us), samples(&|redis| redis.single.p99_us));
+    figures.push(Figure::from_pairs("lookup.single.p50_vs_redis", command, &p50.0, &p50.1));
+    figures.push(Figure::from_pairs("lookup.single.p99_vs_redis", command, &p99.0, &p99.1));
+    figures
+}

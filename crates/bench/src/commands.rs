@@ -1,0 +1,230 @@
+//! The subcommands of `vinga bench`.
+
+use crate::all::{self, AllOptions, Setting};
+use crate::compare::{self, CompareOptions};
+use crate::failure::{Context, Failure, Result};
+use crate::figure::{Figure, table};
+use crate::flexasynch::{self, FlexAsynchOptions};
+use crate::lookup::{self, LookupOptions};
+use crate::machine::Machine;
+use crate::memory::{self, MemoryOptions};
+use crate::node::{Node, NodeProgram};
+use crate::process::bound_this_process;
+use crate::progress::Progress;
+use crate::redis::{self, RedisOptions};
+use crate::report::{Report, json};
+use crate::scan::{self, ScanOptions};
+use crate::spike::{self, SpikeOptions};
+use crate::start::{self, StartOptions};
+use crate::target::Target;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Address space of this process: histograms, batches, what the spike needs.
+const MEMORY_BYTES_MAX: u64 = 8 << 30;
+/// How long anything here may take.
+const LIFE_MAX: Duration = Duration::from_secs(3600);
+
+/// The subcommands.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum BenchCommand {
+    /// Small operations by primary key: insert, update, read, delete
+    Flexasynch(With<FlexAsynchOptions>),
+    /// One lookup at a time
+    Lookup(With<LookupOptions>),
+    /// Full scans, with filters that reject all rows and without
+    Scan(With<ScanOptions>),
+    /// Bytes of memory for a row
+    Memory(With<MemoryOptions>),
+    /// Cold start of a data node
+    Start(With<StartOptions>),
+    /// The building blocks alone
+    Spike(With<SpikeOptions>),
+    /// Redis, the peer
+    Redis(With<RedisOptions>),
+    /// Everything, in turn with Redis; writes summary.json
+    All(With<AllOptions>),
+    /// Deviations of two result files in percent
+    Compare(CompareOptions),
+}
+
+/// A benchmark's options, and where and what is measured.
+#[derive(Clone, Debug, clap::Args)]
+pub struct With<O: clap::Args> {
+    /// The benchmark's.
+    #[command(flatten)]
+    pub options: O,
+    /// Those of all.
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// Where and what is measured. Without `connect` a data node is started for the purpose and stopped afterwards.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Place {
+    /// Measure this running data node (host:port) instead of one that is started for the purpose
+    #[arg(long)]
+    pub connect: Option<String>,
+    /// Process id of that node, if it runs on this machine: its CPU time is measured
+    #[arg(long, requires = "connect")]
+    pub node_pid: Option<u32>,
+    /// A parameter for the node that is started, as a flag of `vinga data`; may be repeated
+    #[arg(long, allow_hyphen_values = true, conflicts_with = "connect")]
+    pub node_parameter: Vec<String>,
+    /// The binary that is started as a node; without it, this one
+    #[arg(long, conflicts_with = "connect")]
+    pub program: Option<PathBuf>,
+    /// Folder for results
+    #[arg(long, default_value = "target/bench")]
+    pub out: PathBuf,
+    /// Which sources were built, for the result: a commit
+    #[arg(long, default_value = "")]
+    pub sources: String,
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Runs a subcommand; `connect` makes a client of the node at an address. Whether everything is as it should be.
+///
+/// # Errors
+/// A sentence.
+pub fn run<T: Target>(command: &BenchCommand, connect: &dyn Fn(&str) -> Result<T>) -> Result<bool> {
+    if let BenchCommand::Compare(options) = command {
+        return compare::run(options);
+    }
+    bound_this_process(MEMORY_BYTES_MAX, Some(LIFE_MAX))?;
+    match command {
+        BenchCommand::Flexasynch(With { options, place }) => {
+            let rows = options.rows * (u64::from(options.value_bytes) + 100);
+            let mut bench = Bench::new(place, connect)?;
+            let (target, node) = bench.target(rows + (512 << 20))?;
+            let results = flexasynch::run(&target, node, options, &mut bench.progress)?;
+            println!("{}", flexasynch::summary(options, &results));
+            let command = options.command();
+            let figures = flexasynch::figures(options, &command, &results);
+            bench.report("flexasynch", &command, options, &results, figures)
+        }
+        BenchCommand::Lookup(With { options, place }) => {
+            let mut bench = Bench::new(place, connect)?;
+            let (target, node) = bench.target(options.rows * 200 + (512 << 20))?;
+            let results = lookup::run(&target, node, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("lookup", &command, options, &results, lookup::figures(&command, &results))
+        }
+        BenchCommand::Scan(With { options, place }) => {
+            let mut bench = Bench::new(place, connect)?;
+            let (target, node) = bench.target(options.rows * 200 + (512 << 20))?;
+            let results = scan::run(&target, node, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("scan", &command, options, &results, scan::figures(&command, &results))
+        }
+        BenchCommand::Memory(With { options, place }) => {
+            let mut bench = Bench::new(place, connect)?;
+            let program = bench.program(Some(options.data_memory()))?;
+            let results = memory::run(connect, &program, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("memory", &command, options, &results, memory::figures(&command, &results))
+        }
+        BenchCommand::Start(With { options, place }) => {
+            let mut bench = Bench::new(place, connect)?;
+            let program = bench.program(None)?;
+            let results = start::run(&program, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("start", &command, options, &results, start::figures(&command, &results))
+        }
+        BenchCommand::Spike(With { options, place }) => {
+            let mut bench = Bench::new(place, connect)?;
+            let command = options.command();
+            let figures = spike::run(options, &command, &mut bench.progress);
+            bench.finish("spike", &command, options, &figures.clone(), figures)
+        }
+        BenchCommand::Redis(With { options, place }) => {
+            let mut bench = Bench::new(place, connect)?;
+            let results = redis::run(&place.out.join("redis"), options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("redis", &command, options, &results, redis::figures(&command, &results))
+        }
+        BenchCommand::All(With { options, place }) => {
+            let mut bench = Bench::new(place, connect)?;
+            let program = bench.program(None)?;
+            let out = if options.quick { place.out.join("quick") } else { place.out.clone() };
+            let setting = Setting { node: &program, out: &out, sources: &place.sources };
+            all::run(connect, &setting, options, &mut bench.progress)
+        }
+        BenchCommand::Compare(options) => compare::run(options),
+    }
+}
+
+/// A benchmark that is being run.
+struct Bench<'a, T: Target> {
+    place: &'a Place,
+    connect: &'a dyn Fn(&str) -> Result<T>,
+    progress: Progress,
+    /// Ends when this is dropped.
+    node: Option<Node>,
+}
+
+impl<'a, T: Target> Bench<'a, T> {
+    fn new(place: &'a Place, connect: &'a dyn Fn(&str) -> Result<T>) -> Result<Self> {
+        let mut progress = if place.quiet { Progress::quiet() } else { Progress::new() };
+        progress.line(&format!("machine: {}", Machine::here().line()));
+        Ok(Bench { place, connect, progress, node: None })
+    }
+
+    /// A client, and the process id of the node that it is connected to.
+    fn target(&mut self, data_memory: u64) -> Result<(T, Option<u32>)> {
+        if let Some(address) = &self.place.connect {
+            return Ok(((self.connect)(address)?, self.place.node_pid));
+        }
+        let node = self.program(Some(data_memory))?.start()?;
+        let target = (self.connect)(node.address())?;
+        let pid = node.pid();
+        self.node = Some(node);
+        Ok((target, Some(pid)))
+    }
+
+    fn program(&self, data_memory: Option<u64>) -> Result<NodeProgram> {
+        if self.place.connect.is_some() {
+            return Err(Failure::new("this benchmark starts nodes of its own: it does not take --connect"));
+        }
+        let program = match &self.place.program {
+            Some(program) => program.clone(),
+            None => std::env::current_exe().context(|| "cannot find this program's file".into())?,
+        };
+        let folder = self.place.out.join(format!("node-{}", std::process::id()));
+        Ok(NodeProgram { program, folder, data_memory, parameters: self.place.node_parameter.clone() })
+    }
+
+    /// Shows the figures and writes the result file.
+    fn finish(
+        &self,
+        benchmark: &str,
+        command: &str,
+        options: &impl Serialize,
+        results: &impl Serialize,
+        figures: Vec<Figure>,
+    ) -> Result<bool> {
+        println!("{}", table(&figures));
+        self.report(benchmark, command, options, results, figures)
+    }
+
+    fn report(
+        &self,
+        benchmark: &str,
+        command: &str,
+        options: &impl Serialize,
+        results: &impl Serialize,
+        figures: Vec<Figure>,
+    ) -> Result<bool> {
+        let report = Report {
+            configuration: json(&(options, &self.place.node_parameter)),
+            figures,
+            repetitions: json(results),
+            ..Report::new(benchmark, command, &self.place.sources)
+        };
+        println!("{}", report.write(&self.place.out)?.display());
+        Ok(true)
+    }
+}

@@ -1,0 +1,45 @@
+//! Measures Vinga, and other databases beside it on the same machine.
+//!
+//! | module | what is measured |
+//! |---|---|
+//! | [`flexasynch`] | many small operations by primary key: rate, latency, CPU of the data node for each |
+//! | [`lookup`] | one lookup at a time |
+//! | [`scan`] | full scans, filtered and not |
+//! | [`memory`] | bytes of memory for a row |
+//! | [`start`] | cold start of a data node |
+//! | [`spike`] | building blocks alone |
+//! | [`redis`] | the peer |
+//! | [`all`] | all of these in turn, and `summary.json` |
+//! | [`compare`] | two results |
+//!
+//! [`commands`] has them as subcommands of `vinga bench`. A result is a [`report::Report`] with [`figure::Figure`]s.
+//! Benchmarks see a database through [`target::Target`]. Whatever is started for a measurement is bounded and does not
+//! outlive it ([`process`]).
+
+pub mod all;
+pub mod commands;
+pub mod compare;
+pub mod cpu_time;
+pub mod failure;
+pub mod figure;
+pub mod flexasynch;
+pub mod keys;
+pub mod latency;
+pub mod load;
+pub mod lookup;
+pub mod machine;
+pub mod memory;
+pub mod meter;
+pub mod node;
+pub mod process;
+pub mod progress;
+pub mod redis;
+pub mod report;
+pub mod scan;
+pub mod spike;
+pub mod start;
+pub mod summary;
+pub mod target;
+
+#[cfg(test)]
+mod fake_target;

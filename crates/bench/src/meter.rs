@@ -1,0 +1,109 @@
+//! What a piece of work costs: time, CPU of the data node, CPU of this process.
+
+use crate::cpu_time::{CpuClock, CpuTime, CpuUse, own_ns};
+use crate::failure::Result;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// Looks at the clocks before and after the work.
+#[derive(Debug)]
+pub struct Meter {
+    node: Option<(u32, CpuTime)>,
+    own_ns: u64,
+    begun: Instant,
+}
+
+/// What was spent.
+#[derive(Clone, Debug)]
+pub struct Spent {
+    /// From the start of the meter to its stop.
+    pub elapsed: Duration,
+    /// CPU time of the data node, if its process is known.
+    pub node: Option<CpuUse>,
+    /// CPU time of this process.
+    pub client_ns: u64,
+}
+
+impl Meter {
+    /// Begins. `node` is the data node's process id.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn start(node: Option<u32>) -> Result<Self> {
+        let node = node.map(|pid| Ok((pid, CpuTime::of(pid)?))).transpose()?;
+        Ok(Meter { node, own_ns: own_ns(), begun: Instant::now() })
+    }
+
+    /// Ends.
+    ///
+    /// # Errors
+    /// The process has gone.
+    pub fn stop(self) -> Result<Spent> {
+        let elapsed = self.begun.elapsed();
+        let client_ns = own_ns() - self.own_ns;
+        let node = self.node.map(|(pid, before)| Ok(CpuTime::of(pid)?.since(&before))).transpose()?;
+        Ok(Spent { elapsed, node, client_ns })
+    }
+}
+
+/// CPU time of the data node for an operation (or a row).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeCpu {
+    /// Of all threads.
+    pub ns_per_operation: f64,
+    /// How exact this is.
+    pub clock: CpuClock,
+    /// Of each thread that did anything, the busiest first.
+    pub threads: Vec<ThreadCpu>,
+}
+
+/// What one thread had to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadCpu {
+    /// The thread's name.
+    pub name: String,
+    /// CPU time for an operation.
+    pub ns_per_operation: f64,
+    /// Share of the time in which it ran.
+    pub busy_percent: f64,
+}
+
+impl NodeCpu {
+    /// Shares what was used in this time out among operations, of which there is at least one.
+    pub fn new(used: &CpuUse, operations: u64, elapsed: Duration) -> Self {
+        let for_each = |ns: u64| ns as f64 / operations.max(1) as f64;
+        let threads = used.threads.iter().map(|thread| ThreadCpu {
+            name: thread.name.clone(),
+            ns_per_operation: for_each(thread.ns),
+            busy_percent: 100.0 * thread.ns as f64 / elapsed.as_nanos().max(1) as f64,
+        });
+        NodeCpu { ns_per_operation: for_each(used.total_ns), clock: used.clock, threads: threads.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu_time::ThreadUse;
+
+    #[test]
+    fn cost_is_shared_out() {
+        let thread = |name: &str, ns| ThreadUse { name: name.into(), ns };
+        let used = CpuUse {
+            total_ns: 1_000_000,
+            threads: vec![thread("worker", 900_000), thread("main", 100_000)],
+            clock: CpuClock::Nanoseconds,
+        };
+        let cpu = NodeCpu::new(&used, 1000, Duration::from_millis(1));
+        assert_eq!(cpu.ns_per_operation, 1000.0);
+        assert_eq!((cpu.threads[0].ns_per_operation, cpu.threads[0].busy_percent), (900.0, 90.0));
+    }
+
+    #[test]
+    fn this_process_as_its_own_node() {
+        let meter = Meter::start(Some(std::process::id())).unwrap();
+        let spent = meter.stop().unwrap();
+        assert!(spent.node.is_some() && spent.elapsed < Duration::from_secs(5));
+        assert!(Meter::start(Some(u32::MAX)).is_err());
+    }
+}

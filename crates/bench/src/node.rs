@@ -1,0 +1,167 @@
+//! The data node that is measured: one that runs already, or one that is started for the purpose.
+//!
+//! A node that is started here has a folder of its own, a port that the system chooses, and limits ([`crate::process`]).
+//! It says where it can be reached, and with that that it is ready, in the file `vinga.address` of its folder.
+
+use crate::failure::{Context, Failure, Result};
+use crate::process::{Output, Process, Program};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a node may take to become ready.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// Between looks whether it is ready.
+const LOOK_INTERVAL: Duration = Duration::from_micros(200);
+/// Address space besides `DataMemory`: pools, buffers, stacks, the program.
+const OTHER_MEMORY_BYTES: u64 = 4 << 30;
+/// How long a node that is measured may live.
+const LIFE_MAX: Duration = Duration::from_secs(1800);
+
+/// How to start a node.
+#[derive(Clone, Debug)]
+pub struct NodeProgram {
+    /// The binary `vinga`.
+    pub program: PathBuf,
+    /// Its folder. What is in it is removed before each start.
+    pub folder: PathBuf,
+    /// Bytes of `DataMemory`; `None` for the node's default.
+    pub data_memory: Option<u64>,
+    /// More parameters, as flags.
+    pub parameters: Vec<String>,
+}
+
+/// A node that was started. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Node {
+    process: Process,
+    address: String,
+    ready_after: Duration,
+}
+
+impl NodeProgram {
+    /// Starts a node and waits until it is ready.
+    ///
+    /// # Errors
+    /// It can't be started, or ends, with the end of its log.
+    pub fn start(&self) -> Result<Node> {
+        let folder = &self.folder;
+        if folder.exists() {
+            fs::remove_dir_all(folder).context(|| format!("cannot empty {}", folder.display()))?;
+        }
+        fs::create_dir_all(folder).context(|| format!("cannot make {}", folder.display()))?;
+        let log = folder.join("vinga.log");
+        let output = File::create(&log).context(|| format!("cannot write {}", log.display()))?;
+        let begun = Instant::now();
+        let mut process = self.program().start(Output::File(output))?;
+        let address = folder.join("vinga.address");
+        while begun.elapsed() < START_PATIENCE {
+            // It is renamed to that name when it is complete.
+            if let Ok(text) = fs::read_to_string(&address) {
+                let ready_after = begun.elapsed();
+                return Ok(Node { process, address: text.trim().to_owned(), ready_after });
+            }
+            if let Some(status) = process.ended()? {
+                let tail = tail(&log, 20);
+                return Err(Failure::new(format!("the data node has stopped ({status}):\n{tail}")));
+            }
+            thread::sleep(LOOK_INTERVAL);
+        }
+        Err(Failure::new(format!("the data node is not ready after {} s", START_PATIENCE.as_secs())))
+    }
+
+    fn program(&self) -> Program {
+        let mut arguments: Vec<OsString> = ["data", "--port", "0", "--folder"].map(OsString::from).into();
+        arguments.push(self.folder.clone().into());
+        if let Some(bytes) = self.data_memory {
+            arguments.push(format!("--data-memory={bytes}").into());
+        }
+        arguments.extend(self.parameters.iter().map(OsString::from));
+        // By default a node has a quarter of the machine's memory.
+        let data_memory =
+            self.data_memory.unwrap_or_else(|| crate::machine::Machine::here().memory_bytes / 4);
+        Program {
+            name: "the data node",
+            path: self.program.clone(),
+            arguments,
+            memory_bytes_max: data_memory + OTHER_MEMORY_BYTES,
+            life_max: LIFE_MAX,
+        }
+    }
+}
+
+impl Node {
+    /// `host:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// From before the process was made until it was ready.
+    pub fn ready_after(&self) -> Duration {
+        self.ready_after
+    }
+
+    /// Stops it.
+    ///
+    /// # Errors
+    /// It does not stop.
+    pub fn stop(self) -> Result<()> {
+        self.process.end()
+    }
+}
+
+/// The last lines of a file.
+fn tail(path: &Path, lines: usize) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stand-in for the binary: a shell script that does what a node does for a starter.
+    fn stand_in(name: &str, script: &str) -> NodeProgram {
+        use std::os::unix::fs::PermissionsExt;
+        let place = std::env::temp_dir().join(format!("vinga-bench-{name}-{}", std::process::id()));
+        fs::create_dir_all(&place).unwrap();
+        let program = place.join("vinga");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        NodeProgram {
+            program,
+            folder: place.join("node"),
+            data_memory: Some(1 << 26),
+            parameters: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_node_is_ready_when_it_says_where_it_is() {
+        let script = "test \"$1 $2 $3 $4\" = 'data --port 0 --folder' || exit 1\n\
+                      test \"$6\" = --data-memory=67108864 || exit 2\n\
+                      echo 127.0.0.1:4711 > \"$5/new\"; mv \"$5/new\" \"$5/vinga.address\"; sleep 20";
+        let program = stand_in("ready", script);
+        let node = program.start().unwrap();
+        assert_eq!(node.address(), "127.0.0.1:4711");
+        assert!(node.ready_after() < Duration::from_secs(10));
+        node.stop().unwrap();
+        fs::remove_dir_all(program.program.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn one_that_stops_says_why() {
+        let program = stand_in("stops", "echo no memory; exit 7");
+        let failure = program.start().unwrap_err().to_string();
+        assert!(failure.contains("no memory") && failure.contains('7'), "{failure}");
+        fs::remove_dir_all(program.program.parent().unwrap()).unwrap();
+    }
+}

@@ -1,0 +1,292 @@
+//! Processes that a measurement starts: bounded in memory and time, and never left behind.
+//!
+//! A process gets a limit of its address space and a deadline. It ends when its [`Process`] is dropped, when the
+//! deadline has passed, when this process is told to stop (Ctrl-C, SIGTERM), and, through the kernel, when this
+//! process dies otherwise. Only processes that were started here are ever ended, each by its id; an id is forgotten
+//! in the same moment in which the process is collected, before the system can give it to somebody else.
+//!
+//! `setpriv` and `prlimit` (both of util-linux) replace themselves by the program, so the id is the program's own.
+//! The kernel's signal comes when the *thread* that started the process ends: start processes from one that outlives
+//! them.
+
+use crate::failure::{Context, Failure, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often deadlines and signals are looked at.
+const WATCH_INTERVAL: Duration = Duration::from_millis(50);
+/// How often an ending process is looked at.
+const END_INTERVAL: Duration = Duration::from_millis(2);
+/// How long a process may take to end when it is asked to.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// What it is, for messages.
+    pub name: &'static str,
+    /// The program's file, or its name in `PATH`.
+    pub path: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// The greatest size of its address space.
+    pub memory_bytes_max: u64,
+    /// How long it may live.
+    pub life_max: Duration,
+}
+
+/// Where a program's output goes.
+#[derive(Debug)]
+pub enum Output {
+    /// Both streams into this file.
+    File(File),
+    /// Standard output into memory, to be read when the program has ended; errors are shown.
+    Memory,
+}
+
+/// A running process. See the head of this file.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    name: &'static str,
+    pid: Pid,
+}
+
+struct Running {
+    pid: Pid,
+    name: &'static str,
+    deadline: Instant,
+}
+
+static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
+static DEADLINE: OnceLock<Instant> = OnceLock::new();
+
+fn running() -> MutexGuard<'static, Vec<Running>> {
+    // The list is a list at every moment, also when somebody who had it panicked.
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bounds this process as those that it starts: its address space, and its life if that is said. From now on Ctrl-C
+/// ends the others first.
+///
+/// # Errors
+/// The system refuses the limit.
+pub fn bound_this_process(memory_bytes_max: u64, life_max: Option<Duration>) -> Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::As).maximum;
+    let bytes = maximum.map_or(memory_bytes_max, |maximum| maximum.min(memory_bytes_max));
+    setrlimit(Resource::As, Rlimit { current: Some(bytes), maximum })
+        .context(|| "cannot limit the memory of this process".into())?;
+    if let Some(life_max) = life_max {
+        DEADLINE.get_or_init(|| Instant::now() + life_max);
+    }
+    watch();
+    Ok(())
+}
+
+/// Looks at signals and deadlines in a thread of its own, from now on.
+fn watch() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let mut signals =
+            signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).expect("these may be caught");
+        let look = move || {
+            loop {
+                if let Some(signal) = signals.pending().next() {
+                    leave(&format!("stopped by signal {signal}"), 128 + signal);
+                }
+                if DEADLINE.get().is_some_and(|deadline| Instant::now() >= *deadline) {
+                    leave("the whole measurement has taken too long", 1);
+                }
+                end_overdue();
+                thread::sleep(WATCH_INTERVAL);
+            }
+        };
+        thread::Builder::new().name("watch".into()).spawn(look).expect("one thread can be had");
+    });
+}
+
+fn end_overdue() {
+    let now = Instant::now();
+    for overdue in running().iter().filter(|running| now >= running.deadline) {
+        eprintln!("{} has run for too long; it is ended", overdue.name);
+        let _ = kill_process(overdue.pid, Signal::KILL);
+    }
+}
+
+/// Ends what runs and this process.
+fn leave(why: &str, code: i32) -> ! {
+    // Held to the end, so that nothing new is started.
+    let running = running();
+    eprintln!("\n{why}; ending what was started");
+    for running in running.iter() {
+        let _ = kill_process(running.pid, Signal::KILL);
+    }
+    std::process::exit(code)
+}
+
+impl Program {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub fn start(&self, output: Output) -> Result<Process> {
+        watch();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--", "prlimit"]);
+        command.arg(format!("--as={}", self.memory_bytes_max)).arg("--");
+        command.arg(&self.path).args(&self.arguments).stdin(Stdio::null());
+        match output {
+            Output::File(file) => {
+                let both = file.try_clone().context(|| "cannot share a log file".into())?;
+                command.stdout(both).stderr(file);
+            }
+            Output::Memory => {
+                command.stdout(Stdio::piped());
+            }
+        }
+        // Locked from before the start until it is listed: see `leave`.
+        let mut running = running();
+        let child =
+            command.spawn().context(|| format!("cannot start {} ({})", self.name, self.path.display()))?;
+        let pid = Pid::from_child(&child);
+        running.push(Running { pid, name: self.name, deadline: Instant::now() + self.life_max });
+        Ok(Process { child, name: self.name, pid })
+    }
+
+    /// Starts it, waits for its end and returns its standard output.
+    ///
+    /// # Errors
+    /// It can't be started, or ends with another status than 0.
+    pub fn run(&self) -> Result<String> {
+        let mut process = self.start(Output::Memory)?;
+        let mut text = String::new();
+        let mut pipe = process.child.stdout.take().expect("it was asked for");
+        std::io::Read::read_to_string(&mut pipe, &mut text)
+            .context(|| format!("cannot read what {} prints", self.name))?;
+        let status = process.wait_for_end(END_PATIENCE)?;
+        match status {
+            Some(status) if status.success() => Ok(text),
+            Some(status) => Err(Failure::new(format!("{} has failed ({status})", self.name))),
+            None => Err(Failure::new(format!("{} does not end", self.name))),
+        }
+    }
+}
+
+impl Process {
+    /// The process' id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it has ended; `None` while it runs.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        let mut running = running();
+        let status = self.child.try_wait().context(|| format!("cannot look after {}", self.name))?;
+        if status.is_some() {
+            running.retain(|running| running.pid != self.pid);
+        }
+        Ok(status)
+    }
+
+    /// Asks it to end, waits, and ends it the hard way if it does not listen.
+    ///
+    /// # Errors
+    /// The system does not say how it ended.
+    pub fn end(mut self) -> Result<()> {
+        self.end_in_place()
+    }
+
+    fn end_in_place(&mut self) -> Result<()> {
+        for signal in [Signal::TERM, Signal::KILL] {
+            if self.ended()?.is_some() {
+                return Ok(());
+            }
+            // It is ours until `ended` has collected it.
+            let _ = kill_process(self.pid, signal);
+            if self.wait_for_end(END_PATIENCE)?.is_some() {
+                return Ok(());
+            }
+        }
+        Err(Failure::new(format!("{} can't be ended", self.name)))
+    }
+
+    fn wait_for_end(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+        let begun = Instant::now();
+        while begun.elapsed() < patience {
+            if let Some(status) = self.ended()? {
+                return Ok(Some(status));
+            }
+            thread::sleep(END_INTERVAL);
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Err(failure) = self.end_in_place() {
+            eprintln!("{failure}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu_time::exists;
+
+    fn program(path: &str, arguments: &[&str]) -> Program {
+        Program {
+            name: "a test program",
+            path: path.into(),
+            arguments: arguments.iter().map(OsString::from).collect(),
+            memory_bytes_max: 1 << 30,
+            life_max: Duration::from_secs(20),
+        }
+    }
+
+    #[test]
+    fn a_program_runs_to_its_end() {
+        assert_eq!(program("echo", &["hello"]).run().unwrap(), "hello\n");
+        let failure = program("sh", &["-c", "exit 3"]).run().unwrap_err();
+        assert!(failure.to_string().contains("exit status: 3"), "{failure}");
+        assert!(program("/nowhere/at-all", &[]).run().is_err());
+    }
+
+    #[test]
+    fn its_memory_is_limited() {
+        let limit = program("sh", &["-c", "ulimit -v"]).run().unwrap();
+        assert_eq!(limit.trim().parse(), Ok((1 << 30) / 1024));
+    }
+
+    #[test]
+    fn it_is_not_left_behind() {
+        let process = program("sleep", &["20"]).start(Output::Memory).unwrap();
+        let pid = process.pid();
+        assert!(exists(pid).unwrap());
+        drop(process);
+        assert!(!exists(pid).unwrap());
+    }
+
+    #[test]
+    fn one_that_does_not_listen_is_ended_at_its_deadline() {
+        let deaf = Program {
+            life_max: Duration::from_millis(300),
+            ..program("sh", &["-c", "trap '' TERM; while :; do sleep 0.01; done"])
+        };
+        let mut process = deaf.start(Output::Memory).unwrap();
+        let status = process.wait_for_end(Duration::from_secs(10)).unwrap().expect("the deadline ends it");
+        assert!(!status.success());
+    }
+}

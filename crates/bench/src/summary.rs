@@ -1,0 +1,88 @@
+//! `summary.json`: the figures that Vinga is judged by, in one list.
+//!
+//! Names never change their meaning. Those of [`required`] are there after every complete run; the batches 1, 8 and 32
+//! of flexAsynch and the peers' own figures stand beside them.
+
+use crate::figure::Figure;
+use crate::flexasynch::Phase;
+
+/// Names and units of the figures without which a run is not complete.
+pub fn required() -> Vec<(String, &'static str)> {
+    let mut names = Vec::new();
+    for (name, unit) in [("rate", "1/s"), ("node_cpu", "ns"), ("vs_redis", "ratio")] {
+        names.extend(Phase::ALL.map(|phase| (format!("flexasynch.{}.{name}", phase.name()), unit)));
+    }
+    let others = [
+        ("lookup.single.p50_vs_redis", "ratio"),
+        ("lookup.single.p99_vs_redis", "ratio"),
+        ("scan.filter1", "ns"),
+        ("scan.filter5", "ns"),
+        ("scan.full", "ns"),
+        ("memory.bytes_per_row", "bytes"),
+        ("start.cold", "s"),
+        ("spike.signal_local", "ns"),
+        ("spike.hop_busy", "ns"),
+        ("spike.hop_asleep", "ns"),
+    ];
+    names.extend(others.map(|(name, unit)| (name.to_owned(), unit)));
+    names
+}
+
+/// The figures of a summary: the required ones first, in their order, then the others in theirs.
+pub fn order(mut figures: Vec<Figure>) -> Vec<Figure> {
+    let required = required();
+    let rank = |figure: &Figure| {
+        required.iter().position(|(name, _)| *name == figure.name).unwrap_or(required.len())
+    };
+    figures.sort_by_key(rank);
+    figures
+}
+
+/// What a list of figures lacks: names that are not there or have another unit.
+pub fn missing(figures: &[Figure]) -> Vec<String> {
+    let has =
+        |name: &str, unit: &str| figures.iter().any(|figure| figure.name == name && figure.unit == unit);
+    required().into_iter().filter(|(name, unit)| !has(name, unit)).map(|(name, _)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn the_form_of_a_summary() {
+        let figures: Vec<Figure> = required()
+            .into_iter()
+            .map(|(name, unit)| {
+                Figure::from_samples(name, unit, "vinga bench all", &[1.0, 2.0, 3.0, 4.0, 5.0])
+            })
+            .collect();
+        assert!(missing(&figures).is_empty());
+        let Value::Array(list) = serde_json::to_value(&figures).unwrap() else { panic!("a list") };
+        for entry in &list {
+            let Value::Object(entry) = entry else { panic!("of objects") };
+            let mut keys: Vec<&str> = entry.keys().map(String::as_str).collect();
+            keys.sort_unstable();
+            assert_eq!(keys, ["command", "max", "median", "min", "name", "repetitions", "unit"]);
+            assert_eq!(entry["repetitions"], 5);
+        }
+        assert!(list.iter().any(|entry| entry["name"] == "flexasynch.delete.vs_redis"));
+        assert_eq!(list.len(), 22);
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_order_is_fixed() {
+        let figure = |name: &str, unit| Figure::from_samples(name, unit, "c", &[1.0]);
+        let figures = vec![
+            figure("redis.get.rate", "1/s"),
+            figure("start.cold", "ms"),
+            figure("flexasynch.insert.rate", "1/s"),
+        ];
+        let missing = missing(&figures);
+        assert!(missing.contains(&"start.cold".to_owned()), "another unit");
+        assert!(!missing.contains(&"flexasynch.insert.rate".to_owned()));
+        let names: Vec<String> = order(figures).into_iter().map(|figure| figure.name).collect();
+        assert_eq!(names, ["flexasynch.insert.rate", "start.cold", "redis.get.rate"]);
+    }
+}

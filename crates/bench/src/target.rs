@@ -1,0 +1,145 @@
+//! What the benchmarks need of a database. There is one implementation for use, [`crate::vinga_target`], and one for
+//! tests.
+//!
+//! Operations go in batches. A definer thread has a [`Lane`] of its own; a lane has *slots*, each with a batch whose
+//! memory is used again and again:
+//!
+//! ```text
+//!   begin(slot) ── push, push, … ── start(slot) ── wait() gives the slot back ── outcome(slot, 0), (slot, 1), …
+//! ```
+//! Several slots of a lane are under way at the same time; they end in any order.
+
+use crate::failure::Result;
+
+/// An operation by primary key, committed by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A new row; fails if there is one.
+    Insert,
+    /// Another value for a row; fails if there is none.
+    Update,
+    /// A row, new or not.
+    Write,
+    /// A committed read of the whole row.
+    Read,
+    /// Removes a row; fails if there is none.
+    Delete,
+}
+
+/// What became of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// A change was committed.
+    Done,
+    /// A read has found this value.
+    Row(&'a [u8]),
+    /// A read has found no row.
+    NoRow,
+    /// It was not done.
+    Failed(String),
+}
+
+/// A table of the benchmarks. Each has a primary key `id` (8 bytes, unsigned).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableShape {
+    /// One more column, `value`, of so many bytes.
+    Value {
+        /// Size of the value.
+        bytes: u16,
+    },
+    /// Rows of 108 bytes with integers to compare; see [`crate::scan`].
+    Scan,
+}
+
+/// A filter that lets no row through, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanKind {
+    /// One comparison of an integer.
+    OneComparison,
+    /// An and/or tree of five comparisons of integers.
+    FiveComparisons,
+    /// No filter: all rows with all columns come back.
+    Everything,
+}
+
+/// A row of the information table on memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Whose memory it is.
+    pub block: String,
+    /// What it is used for.
+    pub purpose: String,
+    /// Bytes in use.
+    pub used_bytes: u64,
+}
+
+/// A database.
+pub trait Target: Sync {
+    /// A table that has been made.
+    type Table: Sync;
+    /// See the head of this file.
+    type Lane: Lane;
+
+    /// Makes a table, in place of one that there may be.
+    ///
+    /// # Errors
+    /// The database's.
+    fn create_table(&self, name: &str, shape: &TableShape) -> Result<Self::Table>;
+
+    /// Removes a table and all its rows.
+    ///
+    /// # Errors
+    /// The database's.
+    fn drop_table(&self, table: Self::Table) -> Result<()>;
+
+    /// A way for one thread's operations on a table, with so many slots for batches of so many operations.
+    ///
+    /// # Errors
+    /// The database's.
+    fn lane(&self, table: &Self::Table, slots: usize, batch: usize) -> Result<Self::Lane>;
+
+    /// Reads one row and waits for it; appends its value. Whether there was one.
+    ///
+    /// # Errors
+    /// The database's.
+    fn get(&self, table: &Self::Table, id: u64, value: &mut Vec<u8>) -> Result<bool>;
+
+    /// Scans a table; returns the number of rows that came back.
+    ///
+    /// # Errors
+    /// The database's.
+    fn scan(&self, table: &Self::Table, kind: ScanKind) -> Result<u64>;
+
+    /// Where the node's memory goes.
+    ///
+    /// # Errors
+    /// The database's.
+    fn memory(&self) -> Result<Vec<MemoryUse>>;
+}
+
+/// See the head of this file.
+pub trait Lane: Send {
+    /// Empties a slot for operations of this kind.
+    fn begin(&mut self, slot: usize, kind: Kind);
+
+    /// Adds an operation. `value` is what is written: the columns behind the key; empty for reads and deletes.
+    ///
+    /// # Errors
+    /// The operation is wrong.
+    fn push(&mut self, slot: usize, id: u64, value: &[u8]) -> Result<()>;
+
+    /// Sends the batch of a slot.
+    ///
+    /// # Errors
+    /// It can't be sent.
+    fn start(&mut self, slot: usize) -> Result<()>;
+
+    /// Waits until one of the batches under way is complete and returns its slot.
+    ///
+    /// # Errors
+    /// None is under way, or the connection is lost.
+    fn wait(&mut self) -> Result<usize>;
+
+    /// What became of an operation, by the order in which they were added. Valid until the slot is begun again.
+    fn outcome(&self, slot: usize, index: usize) -> Outcome<'_>;
+}

@@ -1,0 +1,202 @@
+//! The async face on a tiny executor that knows nothing of sockets.
+
+use futures_core::Stream;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+use vinga::{Cluster, ColumnType, ErrorCode, NewTable, Record, Table, Update, Value};
+use vinga_testnode::{Layout, TestNode};
+
+struct Unpark {
+    thread: Thread,
+    is_woken: AtomicBool,
+}
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+fn run<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let unpark = Arc::new(Unpark { thread: thread::current(), is_woken: AtomicBool::new(false) });
+    let waker = Waker::from(Arc::clone(&unpark));
+    let begin = Instant::now();
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        while !unpark.is_woken.swap(false, Ordering::Acquire) {
+            thread::park_timeout(Duration::from_secs(1));
+            assert!(begin.elapsed() < Duration::from_secs(20), "somebody wakes it");
+        }
+    }
+}
+
+/// Polls all of them until all are ready.
+async fn all<F: Future + Unpin>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut futures: Vec<(F, Option<F::Output>)> = futures.into_iter().map(|f| (f, None)).collect();
+    std::future::poll_fn(|context| {
+        for (future, output) in futures.iter_mut().filter(|(_, output)| output.is_none()) {
+            if let Poll::Ready(ready) = Pin::new(future).poll(context) {
+                *output = Some(ready);
+            }
+        }
+        if futures.iter().all(|(_, output)| output.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    futures.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+/// Polls a future once and drops it.
+fn begin_and_drop<F: Future>(future: F) {
+    let mut future = Box::pin(future);
+    let _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+}
+
+fn eventually(condition: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "it happens within some time");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+async fn start() -> (TestNode, Cluster, Table) {
+    let node = vinga_testnode::start_with(Layout { connections: 3, ..Layout::default() });
+    let cluster = Cluster::connect(&node.address()).await.unwrap();
+    let definition = NewTable::new("test.t")
+        .column("id", ColumnType::Integer { bytes: 8, signed: false })
+        .column("n", ColumnType::Integer { bytes: 4, signed: true })
+        .primary_key(&["id"]);
+    let table = cluster.create_table(definition).await.unwrap();
+    (node, cluster, table)
+}
+
+fn row(id: u64) -> Record {
+    Record::new([("id", Value::from(id)), ("n", ((id % 1000) as i32).into())])
+}
+
+fn assert_send<T: Send>(value: T) -> T {
+    value
+}
+
+#[test]
+fn everything_works_on_a_foreign_executor() {
+    run(async {
+        let (node, cluster, table) = start().await;
+        assert_send(cluster.insert(&table, &row(1))).await.unwrap();
+        assert_eq!(assert_send(cluster.get(&table, 1)).await.unwrap(), Some(row(1)));
+        let mut tx = cluster.begin().unwrap();
+        tx.update(&table, 1, &Update::new().add("n", 5)).unwrap();
+        assert_eq!(assert_send(tx.read(&table, 1)).await.unwrap().unwrap()["n"], 6i32.into());
+        assert_send(tx.commit()).await.unwrap();
+        let sum = cluster
+            .run(async |tx| {
+                let before = tx.read(&table, 1).await?.ok_or(ErrorCode::NoSuchRow)?;
+                tx.update(&table, 1, &Update::new().add("n", 1))?;
+                Ok(before["n"].clone())
+            })
+            .await
+            .unwrap();
+        assert_eq!(sum, 6i32.into());
+        assert_eq!(cluster.tables().await.unwrap(), ["test.t"]);
+        eventually(|| node.node().is_at_rest());
+    });
+}
+
+#[test]
+fn many_futures_travel_together() {
+    run(async {
+        let (node, cluster, table) = start().await;
+        let inserts = (0..500).map(|id| {
+            Box::pin({
+                let (cluster, table) = (&cluster, &table);
+                async move { cluster.insert(table, &row(id)).await }
+            })
+        });
+        assert!(all(inserts.collect()).await.iter().all(Result::is_ok));
+        let gets = (0..500).map(|id| Box::pin(cluster.get(&table, id)));
+        let rows = all(gets.collect()).await;
+        for (id, found) in (0..).zip(rows) {
+            assert_eq!(found.unwrap(), Some(row(id)));
+        }
+        let requests = node.node().handled[&40];
+        assert!(requests < 300, "500 rows were read with {requests} requests");
+    });
+}
+
+#[test]
+fn scans_are_streams() {
+    run(async {
+        let (_node, cluster, table) = start().await;
+        for id in 0..300 {
+            cluster.insert(&table, &row(id)).await.unwrap();
+        }
+        let mut scan = cluster.scan(&table).batch_rows(7).rows().unwrap();
+        let mut count = 0;
+        while let Some(row) = std::future::poll_fn(|cx| Pin::new(&mut scan).poll_next(cx)).await {
+            row.unwrap();
+            count += 1;
+        }
+        assert_eq!(count, 300);
+        let filter = table.column("n").unwrap().less_than(10);
+        let rows = assert_send(cluster.scan(&table).filter(filter).rows().unwrap().collect()).await;
+        assert_eq!(rows.unwrap().len(), 10);
+    });
+}
+
+#[test]
+fn dropped_futures_leave_nothing_behind() {
+    let (node, cluster, table) = run(start());
+    for id in 0..50 {
+        begin_and_drop(cluster.get(&table, id));
+        begin_and_drop(cluster.insert(&table, &row(id)));
+        let mut tx = cluster.begin().unwrap();
+        tx.insert(&table, &row(1000 + id)).unwrap();
+        begin_and_drop(tx.execute());
+        assert_eq!(run(tx.execute()).unwrap_err().code(), ErrorCode::TransactionAborted);
+        drop(tx);
+        let mut tx = cluster.begin().unwrap();
+        tx.insert(&table, &row(2000 + id)).unwrap();
+        begin_and_drop(tx.commit());
+        let mut scan = cluster.scan(&table).batch_rows(1).rows().unwrap();
+        begin_and_drop(scan.next());
+        drop(scan);
+        begin_and_drop(cluster.tables());
+    }
+    eventually(|| node.node().is_at_rest() && node.node().unconfirmed() == 0);
+    let rows = node.node().rows("test.t");
+    assert!((0..50).all(|id: u64| !rows.contains_key(&(1000 + id).to_le_bytes()[..])));
+    eventually(|| node.node().rows("test.t").len() == 100);
+}
+
+#[test]
+fn both_faces_share_a_cluster() {
+    let node = vinga_testnode::start();
+    let cluster = vinga::blocking::Cluster::connect(&node.address()).unwrap();
+    let definition = NewTable::new("test.t")
+        .column("id", ColumnType::Integer { bytes: 8, signed: false })
+        .column("n", ColumnType::Integer { bytes: 4, signed: true })
+        .primary_key(&["id"]);
+    let table = cluster.create_table(definition).unwrap();
+    cluster.insert(&table, &row(1)).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| (0..300).for_each(|_| assert!(cluster.get(&table, 1).unwrap().is_some())));
+            scope.spawn(|| {
+                run(async {
+                    for _ in 0..300 {
+                        assert!(cluster.as_async().get(&table, 1).await.unwrap().is_some());
+                    }
+                });
+            });
+        }
+    });
+}

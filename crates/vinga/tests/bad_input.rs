@@ -1,0 +1,326 @@
+//! Everything that a stranger, a careless client or a full machine can do to a data node: each gets a clear error, or its
+//! connection is closed with a logged reason; the node lives on and serves others meanwhile.
+
+#[allow(dead_code, reason = "each test uses its part of it")]
+mod support;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{Last, Node, Raw, greeting, read_to_close};
+use vinga::blocking::Cluster;
+use vinga::{ColumnType, ErrorCode, NewTable, Record, Table, Update, Value};
+use vinga_base::{Incarnation, NodeId, TransactionId};
+use vinga_wire::key_read::KeyReadHead;
+use vinga_wire::transaction::TransactionHead;
+use vinga_wire::{BlockNumber, SignalNumber, U16, U32, U64};
+
+fn row(id: u64, text: &str) -> Record {
+    Record::new([("id", Value::from(id)), ("v", Value::from(text))])
+}
+
+fn table(cluster: &Cluster, name: &str) -> Table {
+    cluster
+        .create_table(
+            NewTable::new(name)
+                .column("id", ColumnType::Integer { bytes: 8, signed: false })
+                .column("v", ColumnType::VarChar { bytes_max: 1000 })
+                .primary_key(&["id"]),
+        )
+        .expect("a table can be created")
+}
+
+/// A second client that reads all the time. What it saw is printed, not asserted: machines differ.
+struct Bystander {
+    stop: Arc<AtomicBool>,
+    reads: Arc<AtomicU64>,
+    thread: thread::JoinHandle<Duration>,
+}
+
+impl Bystander {
+    fn start(node: &Node) -> Self {
+        let cluster = Cluster::connect(&node.address).expect("the node admits us");
+        let table = table(&cluster, "test.bystander");
+        cluster.insert(&table, &row(1, "here")).expect("an insert succeeds");
+        let (stop, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopping, counting) = (stop.clone(), reads.clone());
+        let thread = thread::spawn(move || {
+            let mut longest = Duration::ZERO;
+            while !stopping.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                let found = cluster.get(&table, 1u64).expect("a read succeeds whatever others do");
+                assert_eq!(found, Some(row(1, "here")));
+                longest = longest.max(begun.elapsed());
+                counting.fetch_add(1, Ordering::Relaxed);
+            }
+            longest
+        });
+        Bystander { stop, reads, thread }
+    }
+
+    /// Runs `what` and tells how the bystander fared meanwhile.
+    fn during(&self, what: &str, work: impl FnOnce()) {
+        let rate = |span: Duration, before: u64| {
+            (self.reads.load(Ordering::Relaxed) - before) as f64 / span.as_secs_f64()
+        };
+        let (before, begun) = (self.reads.load(Ordering::Relaxed), Instant::now());
+        thread::sleep(Duration::from_millis(200));
+        let alone = rate(begun.elapsed(), before);
+        let (before, begun) = (self.reads.load(Ordering::Relaxed), Instant::now());
+        work();
+        let with = rate(begun.elapsed(), before);
+        println!("{what}: bystander {with:.0} reads/s, {alone:.0} alone");
+        assert!(self.reads.load(Ordering::Relaxed) > before, "the bystander goes on during: {what}");
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let longest = self.thread.join().expect("the bystander saw no error");
+        println!("longest read of the bystander: {longest:?}");
+    }
+}
+
+fn assert_refused(stream: &mut TcpStream, expected: ErrorCode, what: &str) {
+    match read_to_close(stream) {
+        Last::Refused(code) => assert_eq!(code, expected, "{what}"),
+        Last::Nothing => panic!("{what}: closed without a word"),
+    }
+}
+
+#[test]
+fn strangers_are_refused() {
+    let mut node = Node::start(&[]);
+    let bystander = Bystander::start(&node);
+    bystander.during("garbage", || {
+        let mut stream = node.connect();
+        let _ = stream.write_all(&[0xff; 4096]);
+        read_to_close(&mut stream);
+        let mut stream = node.connect();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("the node reads");
+        read_to_close(&mut stream);
+    });
+    bystander.during("bad greetings", || {
+        let say = |bytes: &[u8], code, what: &str| {
+            let mut stream = node.connect();
+            stream.write_all(bytes).expect("the node reads");
+            assert_refused(&mut stream, code, what);
+        };
+        say(&greeting(|hello| hello.magic = 1), ErrorCode::BadHandshake, "wrong magic");
+        say(&greeting(|hello| hello.version = 999), ErrorCode::WrongProtocol, "wrong version");
+        say(&greeting(|hello| hello.cluster = "elsewhere".into()), ErrorCode::WrongCluster, "wrong cluster");
+    });
+    bystander.during("half a greeting", || {
+        let mut stream = node.connect();
+        let whole = greeting(|_| ());
+        stream.write_all(&whole[..whole.len() / 2]).expect("the node reads");
+        read_to_close(&mut stream);
+    });
+    bystander.during("5,000 connections", || {
+        let streams: Vec<Option<TcpStream>> =
+            (0..5000).map(|_| TcpStream::connect(&node.address).ok()).collect();
+        let mut last = node.connect();
+        let _ = last.write_all(&greeting(|_| ()));
+        drop(streams);
+    });
+    bystander.end();
+    assert!(node.is_alive());
+    for reason in ["20004", "20001", "20002"] {
+        assert!(node.log().contains(reason), "the log names error {reason}:\n{}", node.log());
+    }
+}
+
+#[test]
+fn admitted_clients_that_break_rules_are_closed() {
+    let mut node = Node::start(&[]);
+    let bystander = Bystander::start(&node);
+    let closed = |what: &str, say: &dyn Fn(&mut Raw)| {
+        bystander.during(what, || {
+            let mut raw = Raw::greet(&node);
+            say(&mut raw);
+            read_to_close(&mut raw.stream);
+        });
+    };
+    closed("a signal of ours", &|raw| {
+        raw.send(SignalNumber::CommitRequest, BlockNumber::Coordinator, |_| ())
+    });
+    closed("a signal to nobody", &|raw| raw.send(SignalNumber::KeyReadRequest, BlockNumber::Api, |_| ()));
+    closed("an empty body", &|raw| raw.send(SignalNumber::KeyReadRequest, BlockNumber::DataManager, |_| ()));
+    closed("a lying length", &|raw| {
+        raw.stream
+            .write_all(&[0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+            .expect("read");
+    });
+    closed("an unknown signal", &|raw| {
+        let mut bytes = vec![0; 20];
+        bytes[0] = 20;
+        bytes[4..6].copy_from_slice(&60_000u16.to_le_bytes());
+        raw.stream.write_all(&bytes).expect("the node reads");
+    });
+    closed("somebody else's transaction", &|raw| {
+        let id = TransactionId::new(NodeId(200), Incarnation(7), 1);
+        raw.send(SignalNumber::TransactionRequest, BlockNumber::Coordinator, |w| {
+            w.put(&train(id, 0, 0));
+        });
+    });
+    closed("an absurd epoch", &|raw| {
+        let id = TransactionId::new(raw.own.node(), Incarnation(7), 1);
+        raw.send(SignalNumber::TransactionRequest, BlockNumber::Coordinator, |w| {
+            w.put(&train(id, 1 << 47, 0));
+        });
+    });
+    closed("a train that says it is longer than it is", &|raw| {
+        let id = TransactionId::new(raw.own.node(), Incarnation(7), 1);
+        raw.send(SignalNumber::TransactionRequest, BlockNumber::Coordinator, |w| {
+            w.put(&train(id, 0, 9));
+        });
+    });
+    bystander.end();
+    assert!(node.is_alive());
+    let log = node.log();
+    for reason in ["20006", "20007", "20008", "20009", "20011"] {
+        assert!(log.contains(reason), "the log names error {reason}:\n{log}");
+    }
+}
+
+fn train(id: TransactionId, epoch_seen: u64, count: u16) -> TransactionHead {
+    TransactionHead {
+        transaction: U64::new(id.0),
+        epoch_seen: U64::new(epoch_seen),
+        request: U32::new(1),
+        outcomes_seen: U32::ZERO,
+        rollback_from: U32::ZERO,
+        flags: U16::new(vinga_wire::transaction::FLAG_START | vinga_wire::transaction::FLAG_COMMIT),
+        count: U16::new(count),
+    }
+}
+
+#[test]
+fn a_client_that_never_reads_is_closed() {
+    let mut node = Node::start(&["SendBufferMemory=1M"]);
+    let bystander = Bystander::start(&node);
+    let cluster = Cluster::connect(&node.address).expect("the node admits us");
+    let long = table(&cluster, "test.long");
+    cluster.insert(&long, &row(1, &"x".repeat(1000))).expect("an insert succeeds");
+    let (id, version) = (long.core().id().0, long.core().version().0);
+    bystander.during("a client that never reads", || {
+        let mut raw = Raw::greet(&node);
+        raw.stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a time-out can be set");
+        let mut bytes = vec![];
+        let hash = vinga_base::hash::KeyHash::of(&1u64.to_le_bytes());
+        let instance = hash.map_bucket() % 8;
+        for request in 0..1000u32 {
+            let to = vinga_wire::Address::new(raw.node, BlockNumber::DataManager, instance as u16);
+            let mut w =
+                vinga_wire::FrameWriter::begin(&mut bytes, SignalNumber::KeyReadRequest, 1, to, raw.own, 0);
+            w.put(&KeyReadHead {
+                version: U64::new(version),
+                transaction: U64::ZERO,
+                request: U32::new(request * 100),
+                table: U32::new(id),
+                operation: U32::ZERO,
+                count: U16::new(100),
+                columns: U16::new(vinga_wire::operation::ALL_COLUMNS),
+                filter_bytes: U16::ZERO,
+                unused: U16::ZERO,
+            });
+            for _ in 0..100 {
+                w.bytes(&1u64.to_le_bytes());
+            }
+        }
+        // The node stops reading, then closes.
+        for _ in 0..100 {
+            if raw.stream.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        while !node.log().contains("20019") && !node.log().contains("20020") {
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    bystander.end();
+    assert!(node.is_alive());
+}
+
+#[test]
+fn bad_requests_get_clear_errors() {
+    let node = Node::start(&[]);
+    let cluster = Cluster::connect(&node.address).expect("the node admits us");
+    let t = table(&cluster, "test.t");
+    let code = |result: Result<(), vinga::Error>| result.expect_err("it is wrong").code();
+    cluster.insert(&t, &row(1, "one")).expect("an insert succeeds");
+    assert_eq!(code(cluster.insert(&t, &row(1, "again"))), ErrorCode::DuplicateKey);
+    assert_eq!(code(cluster.insert(&t, &row(2, &"x".repeat(1001)))), ErrorCode::BadRow);
+    assert_eq!(code(cluster.delete(&t, 9u64)), ErrorCode::NoSuchRow);
+    assert_eq!(code(cluster.update(&t, 9u64, &Update::new().set("v", "x"))), ErrorCode::NoSuchRow);
+    assert_eq!(code(cluster.update(&t, 1u64, &Update::new().set("nowhere", "x"))), ErrorCode::BadRow);
+    let wrong_type = Record::new([("id", Value::from("text")), ("v", Value::from("x"))]);
+    assert_eq!(code(cluster.insert(&t, &wrong_type)), ErrorCode::BadRow);
+    let null_key = Record::new([("id", Value::Null), ("v", Value::from("x"))]);
+    let error = cluster.insert(&t, &null_key).expect_err("a key is never NULL");
+    assert!(matches!(error.code(), ErrorCode::BadKey | ErrorCode::BadRow), "{error}");
+    let long_name = "n".repeat(10_000);
+    let new = NewTable::new(format!("test.{long_name}"))
+        .column("id", ColumnType::Integer { bytes: 8, signed: false })
+        .primary_key(&["id"]);
+    let error = cluster.create_table(new).err().expect("the name is too long");
+    assert_eq!(error.code(), ErrorCode::BadTableDefinition, "{error}");
+    assert!(error.to_string().contains("10000 characters; 1 to 64 are allowed"), "{error}");
+    assert_eq!(cluster.table("test.nowhere").err().map(|e| e.code()), Some(ErrorCode::NoSuchTable));
+    // Another client drops the table and makes it anew: the old handle must not write into the new table.
+    cluster.drop_table("test.t").expect("it is there");
+    let new = table(&cluster, "test.t");
+    assert_eq!(code(cluster.insert(&t, &row(5, "stale"))), ErrorCode::StaleTable);
+    assert_eq!(cluster.get(&new, 5u64).expect("a read succeeds"), None);
+}
+
+#[test]
+fn full_memory_refuses_and_recovers() {
+    let mut node = Node::start(&["DataMemory=16M"]);
+    let cluster = Cluster::connect(&node.address).expect("the node admits us");
+    let t = table(&cluster, "test.t");
+    let mut id = 0;
+    let error = loop {
+        match cluster.insert(&t, &row(id, &"x".repeat(900))) {
+            Ok(()) => id += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code(), ErrorCode::DataMemoryFull, "{error}");
+    assert!(error.to_string().contains("DataMemory"), "{error}");
+    assert!(id > 5000, "{id} rows");
+    for victim in 0..id {
+        cluster.delete(&t, victim).expect("a full node still deletes");
+    }
+    for again in 0..id {
+        cluster.insert(&t, &row(again, &"y".repeat(900))).expect("there is room again");
+    }
+    assert!(node.is_alive());
+}
+
+#[test]
+fn configuration_mistakes_are_named() {
+    let show = |parameters: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_vinga"));
+        command.args(["data", "--show"]);
+        for parameter in parameters {
+            command.args(["--set", parameter]);
+        }
+        let output = command.output().expect("the binary is there");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (good, _) = show(&["ThreadConfig=ldm={count=1},main={count=1}"]);
+    assert!(good);
+    for (parameter, piece) in [
+        ("ThreadConfig=ldm={count=3}", "ldm={count=3}"),
+        ("ThreadConfig=ldm={count=4,cpubind=0-1000}", "cpubind"),
+        ("ThreadConfig=nonsense", "nonsense"),
+        ("MaxNoOfConcurrentOps=5", "MaxNoOfConcurrentOps"),
+        ("DataMemory=lots", "lots"),
+    ] {
+        let (good, text) = show(&[parameter]);
+        assert!(!good && text.contains(piece), "{parameter}: {text}");
+    }
+}

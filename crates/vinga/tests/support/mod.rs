@@ -1,0 +1,158 @@
+//! A real data node process for tests, and a client that says whatever it likes.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use vinga_base::NodeId;
+use vinga_wire::frame::Frame;
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A running data node with its own folder; both go away with it.
+pub struct Node {
+    child: Child,
+    folder: PathBuf,
+    pub address: String,
+}
+
+impl Node {
+    /// Starts a node on a free port, with parameters as `NAME=VALUE`.
+    pub fn start(parameters: &[&str]) -> Self {
+        let unique = format!("vinga-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(unique);
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        let log = fs::File::create(folder.join("vinga.log")).expect("a file can be made");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
+        command.args(["data", "--port", "0", "--folder"]).arg(&folder);
+        for parameter in parameters {
+            command.args(["--set", parameter]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let mut child = command.spawn().expect("the binary is there");
+        let address = loop {
+            if let Ok(address) = fs::read_to_string(folder.join("vinga.address")) {
+                break address.trim().to_owned();
+            }
+            let ended = child.try_wait().expect("our child");
+            assert!(
+                ended.is_none(),
+                "the node has stopped: {}",
+                fs::read_to_string(folder.join("vinga.log")).unwrap_or_default()
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        Node { child, folder, address }
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("vinga.log")).unwrap_or_default()
+    }
+
+    /// Whether the process lives.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().expect("our child").is_none()
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).expect("the node listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out can be set");
+        stream
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A greeting, as `change` leaves it.
+pub fn greeting(change: impl FnOnce(&mut HelloRequest)) -> Vec<u8> {
+    let mut hello = HelloRequest {
+        magic: MAGIC,
+        version: PROTOCOL_VERSION,
+        cluster: String::new(),
+        node: 0,
+        incarnation: 7,
+        connection: 0,
+        ticket: 0,
+    };
+    change(&mut hello);
+    let mut bytes = vec![];
+    let nobody = Address::new(NodeId(0), BlockNumber::Api, 0);
+    cold::write(
+        &mut FrameWriter::begin(&mut bytes, SignalNumber::HelloRequest, 0, nobody, nobody, 0),
+        &hello,
+    );
+    bytes
+}
+
+/// What the node said before it closed the connection.
+pub enum Last {
+    Refused(ErrorCode),
+    Nothing,
+}
+
+/// Reads until the node closes the connection.
+pub fn read_to_close(stream: &mut TcpStream) -> Last {
+    let mut bytes = vec![];
+    // A reset is a close, too.
+    let _ = stream.read_to_end(&mut bytes);
+    let mut last = Last::Nothing;
+    let mut rest = bytes.as_slice();
+    while let Ok(Some(frame)) = Frame::first(rest) {
+        if frame.signal() == Some(SignalNumber::HelloRefuse) {
+            let refusal: Refusal = cold::read(&frame).expect("the node sends whole signals");
+            last = Last::Refused(ErrorCode::from_number(refusal.code).expect("a known error"));
+        }
+        rest = &rest[frame.length()..];
+    }
+    last
+}
+
+/// A connection that has been admitted and says whatever it likes.
+pub struct Raw {
+    pub stream: TcpStream,
+    pub own: Address,
+    pub node: NodeId,
+}
+
+impl Raw {
+    pub fn greet(node: &Node) -> Self {
+        let mut stream = node.connect();
+        stream.write_all(&greeting(|_| ())).expect("the node reads");
+        let mut bytes = vec![];
+        let mut piece = [0; 4096];
+        loop {
+            let n = stream.read(&mut piece).expect("the node answers");
+            assert!(n > 0, "the node answers a greeting");
+            bytes.extend_from_slice(&piece[..n]);
+            if let Some(frame) = Frame::first(&bytes).expect("the node sends frames") {
+                let confirm: HelloConfirm = cold::read(&frame).expect("a good greeting is confirmed");
+                let own = Address::new(NodeId(confirm.api), BlockNumber::Api, 0);
+                return Raw { stream, own, node: NodeId(confirm.node) };
+            }
+        }
+    }
+
+    pub fn send(
+        &mut self,
+        signal: SignalNumber,
+        block: BlockNumber,
+        body: impl FnOnce(&mut FrameWriter<'_>),
+    ) {
+        let to = Address::new(self.node, block, 0);
+        let mut bytes = vec![];
+        body(&mut FrameWriter::begin(&mut bytes, signal, 1, to, self.own, 0));
+        self.stream.write_all(&bytes).expect("the node reads");
+    }
+}

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Runs the simulator over seeds: 500 fresh ones, and some of them twice. SEEDS=n changes the number, FIRST=n the first.
+set -eu -o pipefail
+cd "$(dirname "$0")/.."
+
+seeds=${SEEDS:-500}
+first=${FIRST:-$((RANDOM * 32768 + RANDOM))}
+jobs=${CARGO_JOBS:-2}
+
+cargo build --profile sim --locked --jobs "$jobs" --bin vinga
+vinga=${CARGO_TARGET_DIR:-target}/sim/vinga
+
+echo "simulating seeds $first to $((first + seeds - 1))"
+half=$((seeds / 2))
+"$vinga" sim --seeds "$first..$((first + half))" &
+one=$!
+"$vinga" sim --seeds "$((first + half))..$((first + seeds))" &
+two=$!
+failed=0
+wait $one || failed=1
+wait $two || failed=1
+[ $failed = 0 ] || exit 1
+"$vinga" sim --seeds "$first..$((first + 20))" --twice

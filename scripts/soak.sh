@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Fresh seeds, fuzzers and sanitizers until told to stop; an argument bounds it in minutes.
+# What is not installed (nightly toolchain, cargo-fuzz) is said and left out.
+set -u -o pipefail
+cd "$(dirname "$0")/.."
+
+minutes=${1:-0}
+end=$((minutes > 0 ? $(date +%s) + minutes * 60 : 0))
+target=${CARGO_TARGET_DIR:-target}
+over() { [ "$end" != 0 ] && [ "$(date +%s)" -ge "$end" ]; }
+has_nightly() { command -v rustup >/dev/null && rustup toolchain list 2>/dev/null | grep -q nightly; }
+
+# The sanitizers see the crates with unsafe code.
+sanitize() {
+    has_nightly || { echo "no nightly toolchain: no sanitizers"; return 0; }
+    local host
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    echo "address sanitizer"
+    RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$target/address cargo +nightly test --target "$host" \
+        -p vinga-base -p vinga-fragment -p vinga-runtime --lib --tests || return 1
+    echo "thread sanitizer"
+    TSAN_OPTIONS="suppressions=$PWD/crates/edge/runtime/tests/thread_sanitizer.suppressions" \
+        RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=$target/thread cargo +nightly test --target "$host" \
+        -p vinga-runtime --test ring || return 1
+    echo "loom: every interleaving of ring and doorbell"
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$target/loom cargo test --release -p vinga-runtime --test loom || return 1
+}
+
+fuzz() {
+    has_nightly || { echo "no nightly toolchain: no fuzzers"; return 0; }
+    command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz || { echo "no cargo-fuzz: no fuzzers"; return 0; }
+    for one in frames filter_program update_program configuration; do
+        over && return 0
+        cargo +nightly fuzz run "$one" -- -max_total_time=60 -rss_limit_mb=4000 -print_final_stats=1 || return 1
+    done
+}
+
+sanitize || exit 1
+while ! over; do
+    SEEDS=500 scripts/simulate.sh || exit 1
+    over && break
+    fuzz || exit 1
+done
