@@ -262,13 +262,13 @@ impl DataManager {
                 | OperationKind::Delete => Err(ErrorCode::NoSuchRow),
             };
         };
+        if self.waits_for_own(handle, row) {
+            cx.probe("operation waits for an earlier one of its transaction");
+            self.wait(cx, handle, raw)?;
+            return Ok(Executed::Waiting);
+        }
         let mode = match kind {
             OperationKind::ReadCommitted => {
-                if self.waits_for_own(handle, row) {
-                    cx.probe("committed read waits for an own change that waits for a lock");
-                    self.wait(cx, handle, raw)?;
-                    return Ok(Executed::Waiting);
-                }
                 let viewer = self.viewer(handle);
                 let options = self.read_options(
                     self.store.tables.current(table_id),

@@ -71,7 +71,8 @@ impl DataManager {
         assert!(locked == Locked::Granted, "nobody else can have locked the row");
     }
 
-    /// Whether an earlier operation of the same transaction waits for the row's lock: what it will change must be seen.
+    /// Whether an earlier operation of the same transaction waits for the row's lock: what it will do must be seen. Then
+    /// this one waits too, not for a lock but for that operation.
     pub(crate) fn waits_for_own(&self, handle: Handle, row: RowId) -> bool {
         let operation = &self.operations[handle];
         let table = self.store.tables.current(operation.table);
@@ -91,19 +92,19 @@ impl DataManager {
         false
     }
 
-    /// An operation of a transaction need not wait any more: committed reads behind it may go on too.
-    fn run_readers_again(&mut self, id: TransactionId) {
+    /// An operation of a transaction need not wait any more: those that wait for it may go on.
+    fn run_followers(&mut self, id: TransactionId) {
         let Some(transaction) = self.find_transaction(id) else { return };
-        let mut readers = Vec::new();
+        let mut followers = Vec::new();
         let mut next = self.transactions[transaction].operations;
         while let Some(at) = next {
             let record = &self.operations[at];
-            if record.kind == OperationKind::ReadCommitted && matches!(record.state, State::Waiting { .. }) {
-                readers.push(at);
+            if record.lock.is_none() && matches!(record.state, State::Waiting { .. }) {
+                followers.push(at);
             }
             next = record.next;
         }
-        self.ready.extend(readers.into_iter().rev());
+        self.ready.extend(followers.into_iter().rev());
     }
 
     /// Keeps an operation until its lock is granted.
@@ -155,9 +156,12 @@ impl DataManager {
     }
 
     fn run_again(&mut self, cx: &mut Context<'_>, handle: Handle) {
-        // It may have been aborted since.
+        // It may have been aborted since, or have run, or wait for a lock by now.
         let Some(record) = self.operations.get(handle) else { return };
         let State::Waiting { request, .. } = record.state else { return };
+        if record.lock.is_some_and(|entry| self.locks.entry(entry).is_some_and(|(_, granted)| !granted)) {
+            return;
+        }
         let (number, is_local, chain) = (record.number, record.error_is_local, record.chain);
         let transaction = record.transaction;
         let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
@@ -185,7 +189,7 @@ impl DataManager {
             }
         }
         self.send_answers(cx, id, &actor, chain, &mut answers);
-        self.run_readers_again(id);
+        self.run_followers(id);
     }
 
     /// Refuses an operation that waits for a lock.
@@ -198,7 +202,7 @@ impl DataManager {
         let mut answers = Answers::default();
         answers.refuse(number, code, is_local);
         self.send_answers(cx, id, &actor, chain, &mut answers);
-        self.run_readers_again(id);
+        self.run_followers(id);
     }
 
     /// Refuses what has waited too long.
