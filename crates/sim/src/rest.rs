@@ -27,6 +27,7 @@ impl World {
     pub(crate) fn is_at_rest(&self) -> bool {
         let live = || self.threads.iter().filter(|thread| thread.is_alive);
         self.clients_are_idle()
+            && live().all(|thread| thread.failures_heard as usize == self.failures.len())
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
             && live().all(|thread| {
                 thread.executor.host().coordinators().iter().all(|c| c.unconfirmed_outcomes() == 0)

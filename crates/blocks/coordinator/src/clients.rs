@@ -1,8 +1,9 @@
 //! API nodes as a coordinator knows them, and the outcomes that they have not confirmed.
 //!
-//! Every final answer to an API node is numbered; the outcome is kept in a list until the API node says that it has
-//! seen all up to some number. So an API node that lost a connection can ask, and learns the truth as long as this
-//! coordinator's node lives. (If that node dies too, the heir answers from the markers at the data managers.)
+//! Every commit that an API node is told of is numbered; the outcome is kept in a list until the API node says that it
+//! has seen all up to some number. So an API node that lost a connection can ask, and learns the truth as long as this
+//! coordinator's node lives. Of a transaction that was rolled back nothing is kept: what is not in the list, and not
+//! under way, was not committed. (If that node dies too, the heir answers from the markers at the data managers.)
 
 use crate::Coordinator;
 use crate::transaction::Place;
@@ -12,12 +13,11 @@ use vinga_kernel::{Context, Mutation};
 use vinga_wire::transaction::{Outcome, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U32, U64};
 
-/// How a transaction ended.
+/// A transaction that was committed.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
     pub id: TransactionId,
-    /// The commit epoch; `None` if it was rolled back.
-    pub epoch: Option<Epoch>,
+    pub epoch: Epoch,
     /// Where a marker is left.
     pub marker: Option<Place>,
 }
@@ -124,8 +124,7 @@ impl Coordinator {
             Some((ended, client.outcome_number.wrapping_sub(newest_first as u32)))
         });
         let (outcome, epoch, number) = match found {
-            Some((Ended { epoch: Some(epoch), .. }, number)) => (Outcome::Committed, epoch, number),
-            Some((Ended { epoch: None, .. }, number)) => (Outcome::RolledBack, Epoch(0), number),
+            Some((Ended { epoch, .. }, number)) => (Outcome::Committed, epoch, number),
             None => (Outcome::NotFound, Epoch(0), 0),
         };
         send_outcome(cx, asker, request, id, outcome, epoch, number);

@@ -161,16 +161,14 @@ impl Coordinator {
             .first_change
             .map(|(_, place)| place)
             .filter(|place| !place.chain.is_only(self.settings.node));
-        let number = self.keep_outcome(cx, Ended { id: transaction.id, epoch: Some(epoch), marker });
+        let number = self.keep_outcome(cx, Ended { id: transaction.id, epoch, marker });
         self.statistics.committed += 1;
         self.finish(cx, handle, Outcome::Committed, number);
     }
 
     pub(crate) fn finish_rolled_back(&mut self, cx: &mut Context<'_>, handle: Handle) {
-        let id = self.transactions[handle].id;
-        let number = self.keep_outcome(cx, Ended { id, epoch: None, marker: None });
         self.statistics.rolled_back += 1;
-        self.finish(cx, handle, Outcome::RolledBack, number);
+        self.finish(cx, handle, Outcome::RolledBack, 0);
     }
 
     /// Tells the API node and forgets the transaction.

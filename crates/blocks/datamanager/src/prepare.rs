@@ -262,6 +262,11 @@ impl DataManager {
                 | OperationKind::Delete => Err(ErrorCode::NoSuchRow),
             };
         };
+        if self.waits_for_own(handle, row) {
+            cx.probe("operation waits for an earlier one of its transaction");
+            self.wait(cx, handle, raw)?;
+            return Ok(Executed::Waiting);
+        }
         let mode = match kind {
             OperationKind::ReadCommitted => {
                 let viewer = self.viewer(handle);

@@ -7,8 +7,10 @@
 use crate::DataManager;
 use crate::operation::{Change, State};
 use crate::prepare::{Answers, Executed};
+use alloc::vec::Vec;
 use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
+use vinga_base::{RowId, TransactionId};
 use vinga_fragment::chunk_store::CHUNK_BYTES_MAX;
 use vinga_fragment::lock_table::{LockMode, LockRef, Locker};
 use vinga_kernel::{Context, Mutation};
@@ -69,6 +71,42 @@ impl DataManager {
         assert!(locked == Locked::Granted, "nobody else can have locked the row");
     }
 
+    /// Whether an earlier operation of the same transaction waits for the row's lock: what it will do must be seen. Then
+    /// this one waits too, not for a lock but for that operation.
+    pub(crate) fn waits_for_own(&self, handle: Handle, row: RowId) -> bool {
+        let operation = &self.operations[handle];
+        let table = self.store.tables.current(operation.table);
+        let reference = self.store.reference(table, operation.partition, row);
+        if reference == 0 {
+            return false;
+        }
+        let state = Some(self.row_state_at(reference));
+        let mut next = operation.next;
+        while let Some(earlier) = next {
+            let earlier = &self.operations[earlier];
+            if matches!(earlier.state, State::Waiting { .. }) && earlier.row_state == state {
+                return true;
+            }
+            next = earlier.next;
+        }
+        false
+    }
+
+    /// An operation of a transaction need not wait any more: those that wait for it may go on.
+    fn run_followers(&mut self, id: TransactionId) {
+        let Some(transaction) = self.find_transaction(id) else { return };
+        let mut followers = Vec::new();
+        let mut next = self.transactions[transaction].operations;
+        while let Some(at) = next {
+            let record = &self.operations[at];
+            if record.lock.is_none() && matches!(record.state, State::Waiting { .. }) {
+                followers.push(at);
+            }
+            next = record.next;
+        }
+        self.ready.extend(followers.into_iter().rev());
+    }
+
     /// Keeps an operation until its lock is granted.
     pub(crate) fn wait(&mut self, cx: &mut Context<'_>, handle: Handle, raw: &[u8]) -> Result<(), ErrorCode> {
         if raw.len() > CHUNK_BYTES_MAX {
@@ -118,9 +156,12 @@ impl DataManager {
     }
 
     fn run_again(&mut self, cx: &mut Context<'_>, handle: Handle) {
-        // It may have been aborted since.
+        // It may have been aborted since, or have run, or wait for a lock by now.
         let Some(record) = self.operations.get(handle) else { return };
         let State::Waiting { request, .. } = record.state else { return };
+        if record.lock.is_some_and(|entry| self.locks.entry(entry).is_some_and(|(_, granted)| !granted)) {
+            return;
+        }
         let (number, is_local, chain) = (record.number, record.error_is_local, record.chain);
         let transaction = record.transaction;
         let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
@@ -142,9 +183,13 @@ impl DataManager {
                 self.drop_operation(handle);
                 answers.refuse(number, code, is_local);
             }
-            Executed::Waiting => {}
+            Executed::Waiting => {
+                self.send_answers(cx, id, &actor, chain, &mut answers);
+                return;
+            }
         }
         self.send_answers(cx, id, &actor, chain, &mut answers);
+        self.run_followers(id);
     }
 
     /// Refuses an operation that waits for a lock.
@@ -157,6 +202,7 @@ impl DataManager {
         let mut answers = Answers::default();
         answers.refuse(number, code, is_local);
         self.send_answers(cx, id, &actor, chain, &mut answers);
+        self.run_followers(id);
     }
 
     /// Refuses what has waited too long.

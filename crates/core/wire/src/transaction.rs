@@ -10,9 +10,9 @@
 //! | `OutcomesSeenOrder` | API node | coordinator | outcomes up to a number are known, forget them |
 //!
 //! A transaction begins with a train that has [`FLAG_START`] and ends with [`FLAG_COMMIT`] or [`FLAG_ROLLBACK`]; a train
-//! may be all of it. There is one train of a transaction under way at a time. Every final answer (committed or rolled
-//! back) is numbered per API node and coordinator; the API node tells with each later train, or when idle with
-//! `OutcomesSeenOrder`, up to which number it has seen them all. What was not confirmed can be asked for.
+//! may be all of it. There is one train of a transaction under way at a time. Every commit is numbered per API node and
+//! coordinator; the API node tells with each later train, or when idle with `OutcomesSeenOrder`, up to which number it
+//! has seen them all. What was not confirmed can be asked for; what is not found then was rolled back.
 //!
 //! ```text
 //!   TransactionRequest:    TransactionHead, then `count` operations (operation.rs)
@@ -93,7 +93,7 @@ pub struct TransactionAnswer {
     pub epoch: U64,
     /// The API node's tag of the train.
     pub request: U32,
-    /// Number of this outcome; 0 if the transaction is open.
+    /// Number of this commit; 0 if the transaction is not committed.
     pub outcome_number: U32,
     /// Operation that caused the rollback; 0 if none did.
     pub failed_operation: U32,

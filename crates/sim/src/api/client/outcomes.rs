@@ -66,6 +66,8 @@ impl Client {
 
     /// The connections are lost: of what was to be committed the end is not known, everything else is rolled back.
     pub(super) fn lose_transactions(&mut self, cx: &mut Surroundings<'_>) {
+        // What was told last may have been lost as well.
+        self.seen.values_mut().for_each(|seen| seen.told = 0);
         for session in 0..self.sessions.len() {
             let Some(transaction) = &mut self.sessions[session].transaction else { continue };
             if transaction.is_in_doubt {
