@@ -19,6 +19,7 @@
 //! | `-a` attributes, `-s` their size in words | one column, `--value-bytes` |
 //! | `-r` extra read loops | `-r`, `--extra-reads`; also `--extra-updates` |
 //! | `-write` | `--write`: upserts in the phases insert and update |
+//! | `-con` connections | `--con`, `--connections`, shared by the definers |
 //! | `-c` operations of a transaction | always 1 |
 //! | `-temp` tables without logging | always, as long as there are no disks |
 //! | `-new` definers and executors | always |
@@ -65,6 +66,9 @@ pub struct FlexAsynchOptions {
     /// Batches that each definer has under way
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub parallel: u16,
+    /// Connections that the definers share
+    #[arg(long, visible_alias = "con", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub connections: u16,
     /// Repetitions of the four phases
     #[arg(short, long, visible_alias = "repetitions", default_value_t = 5)]
     pub loops: u32,
@@ -93,6 +97,7 @@ impl Default for FlexAsynchOptions {
             threads: 1,
             batch: 128,
             parallel: 4,
+            connections: 1,
             loops: 5,
             warm_up: 1,
             extra_reads: 0,
@@ -106,10 +111,10 @@ impl Default for FlexAsynchOptions {
 impl FlexAsynchOptions {
     /// The options as a command line.
     pub fn command(&self) -> String {
-        let FlexAsynchOptions { rows, value_bytes, threads, batch, parallel, loops, .. } = self;
+        let FlexAsynchOptions { rows, value_bytes, threads, batch, parallel, connections, loops, .. } = self;
         let mut line = format!(
             "vinga bench flexasynch --rows {rows} --value-bytes {value_bytes} --threads {threads} --batch {batch} \
-             --parallel {parallel} --loops {loops} --warm-up {}",
+             --parallel {parallel} --connections {connections} --loops {loops} --warm-up {}",
             self.warm_up
         );
         for (name, value) in [("--extra-reads", self.extra_reads), ("--extra-updates", self.extra_updates)] {
@@ -270,8 +275,10 @@ impl<'a, T: Target> FlexAsynch<'a, T> {
         let table =
             target.create_table("bench.flexasynch", &TableShape::Value { bytes: options.value_bytes })?;
         let (slots, batch) = (usize::from(options.parallel), options.batch as usize);
-        let lanes: Result<Vec<T::Lane>> =
-            (0..options.threads).map(|_| target.lane(&table, slots, batch)).collect();
+        let connection = |definer| usize::from(definer % options.connections);
+        let lanes: Result<Vec<T::Lane>> = (0..options.threads)
+            .map(|definer| target.lane(&table, connection(definer), slots, batch))
+            .collect();
         Ok(FlexAsynch { target, table, lanes: lanes?, node, options, visits: 0 })
     }
 
