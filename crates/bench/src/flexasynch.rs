@@ -45,6 +45,8 @@ use std::time::{Duration, Instant};
 
 /// Between samples of the series.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// What others may take of a CPU without a remark.
+const DISTURBANCE_PERCENT_MIN: f64 = 10.0;
 /// Between looks at how far the definers are.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -209,6 +211,8 @@ pub struct PhaseResult {
     pub node_cpu: Option<NodeCpu>,
     /// CPU time of this process for an operation, definers and executors together, in nanoseconds.
     pub client_cpu_ns: f64,
+    /// See [`crate::meter::Spent`].
+    pub others_percent: Option<f64>,
 }
 
 /// A piece of a series.
@@ -387,6 +391,7 @@ impl<'a, T: Target> FlexAsynch<'a, T> {
             series,
             node_cpu: spent.node.map(|used| NodeCpu::new(&used, operations, elapsed)),
             client_cpu_ns: spent.client_ns as f64 / operations.max(1) as f64,
+            others_percent: spent.others_percent,
         })
     }
 }
@@ -456,12 +461,13 @@ impl PhaseResult {
         let LatencySummary { p50_us, p99_us, .. } = self.latency;
         let node = self.node_cpu.as_ref().map_or("-".to_owned(), |cpu| readable(cpu.ns_per_operation));
         format!(
-            "{:6} {:>11}/s   p50 {:>7} µs   p99 {:>7} µs   CPU: node {node:>5} ns, client {:>5} ns",
+            "{:6} {:>11}/s   p50 {:>7} µs   p99 {:>7} µs   CPU: node {node:>5} ns, client {:>5} ns{}",
             self.phase.name(),
             readable(self.rate),
             readable(p50_us),
             readable(p99_us),
             readable(self.client_cpu_ns),
+            disturbance(self.others_percent),
         )
     }
 }
@@ -484,6 +490,14 @@ pub fn figures(options: &FlexAsynchOptions, command: &str, repetitions: &[Repeti
         add("p99", "us", &|result| Some(result.latency.p99_us));
     }
     figures
+}
+
+/// A remark if others took so much CPU that the figures suffer.
+fn disturbance(others_percent: Option<f64>) -> String {
+    match others_percent {
+        Some(percent) if percent > DISTURBANCE_PERCENT_MIN => format!("   (others: {percent:.0} % of a CPU)"),
+        Some(_) | None => String::new(),
+    }
 }
 
 /// What a person reads at the end.
