@@ -17,6 +17,7 @@ use crate::scan::{self, ScanOptions};
 use crate::spike::{self, SpikeOptions};
 use crate::start::{self, StartOptions};
 use crate::target::Target;
+use crate::vinga_target::VingaTarget;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,9 +70,9 @@ pub struct Place {
     /// Process id of that node, if it runs on this machine: its CPU time is measured
     #[arg(long, requires = "connect")]
     pub node_pid: Option<u32>,
-    /// A parameter for the node that is started, as a flag of `vinga data`; may be repeated
-    #[arg(long, allow_hyphen_values = true, conflicts_with = "connect")]
-    pub node_parameter: Vec<String>,
+    /// A parameter for the node that is started (may be given several times)
+    #[arg(long = "set", value_name = "NAME=VALUE", conflicts_with = "connect")]
+    pub parameters: Vec<String>,
     /// The binary that is started as a node; without it, this one
     #[arg(long, conflicts_with = "connect")]
     pub program: Option<PathBuf>,
@@ -86,11 +87,12 @@ pub struct Place {
     pub quiet: bool,
 }
 
-/// Runs a subcommand; `connect` makes a client of the node at an address. Whether everything is as it should be.
+/// Runs a subcommand. Whether everything is as it should be.
 ///
 /// # Errors
 /// A sentence.
-pub fn run<T: Target>(command: &BenchCommand, connect: &dyn Fn(&str) -> Result<T>) -> Result<bool> {
+pub fn run(command: &BenchCommand) -> Result<bool> {
+    let connect: &dyn Fn(&str) -> Result<VingaTarget> = &VingaTarget::connect;
     if let BenchCommand::Compare(options) = command {
         return compare::run(options);
     }
@@ -194,7 +196,7 @@ impl<'a, T: Target> Bench<'a, T> {
             None => std::env::current_exe().context(|| "cannot find this program's file".into())?,
         };
         let folder = self.place.out.join(format!("node-{}", std::process::id()));
-        Ok(NodeProgram { program, folder, data_memory, parameters: self.place.node_parameter.clone() })
+        Ok(NodeProgram { program, folder, data_memory, parameters: self.place.parameters.clone() })
     }
 
     /// Shows the figures and writes the result file.
@@ -219,7 +221,7 @@ impl<'a, T: Target> Bench<'a, T> {
         figures: Vec<Figure>,
     ) -> Result<bool> {
         let report = Report {
-            configuration: json(&(options, &self.place.node_parameter)),
+            configuration: json(&(options, &self.place.parameters)),
             figures,
             repetitions: json(results),
             ..Report::new(benchmark, command, &self.place.sources)

@@ -129,6 +129,17 @@ pub fn exists(pid: u32) -> io::Result<bool> {
     fs::exists(format!("/proc/{pid}/stat"))
 }
 
+/// CPU time that the whole machine has used so far, in nanoseconds (steps of 10 ms), with what the hypervisor has taken
+/// for others.
+///
+/// # Errors
+/// `/proc` can't be read.
+pub fn machine_ns() -> Result<u64> {
+    let text = fs::read_to_string("/proc/stat").context(|| "cannot read CPU times in /proc/stat".into())?;
+    let ticks = parse_machine_ticks(&text).ok_or_else(|| Failure::new("cannot understand /proc/stat"))?;
+    Ok(ticks * TICK_NS)
+}
+
 #[derive(Debug, PartialEq)]
 struct Stat {
     name: String,
@@ -148,6 +159,14 @@ fn parse_stat(text: &str) -> Option<Stat> {
 /// `RUNNING WAITING SLICES`, the first two in nanoseconds.
 fn parse_schedstat(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The line `cpu USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL …`, without idle and waiting.
+fn parse_machine_ticks(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: Vec<u64> =
+        line.split_ascii_whitespace().map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
+    Some(ticks.get(..8)?.iter().sum::<u64>() - ticks[3] - ticks[4])
 }
 
 /// The line `VmRSS: 1234 kB`.
@@ -178,6 +197,14 @@ mod tests {
         assert_eq!(parse_schedstat("\n"), None);
         assert_eq!(parse_resident_bytes("VmPeak:\t 9 kB\nVmRSS:\t  1234 kB\n"), Some(1234 * 1024));
         assert_eq!(parse_resident_bytes("VmPeak:\t 9 kB\n"), None);
+    }
+
+    #[test]
+    fn the_machine() {
+        let text = "cpu  100 20 30 4000 500 6 7 8 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n";
+        assert_eq!(parse_machine_ticks(text), Some(100 + 20 + 30 + 6 + 7 + 8));
+        assert_eq!(parse_machine_ticks("cpu  1 2\n"), None);
+        assert!(machine_ns().unwrap() > 0);
     }
 
     #[test]

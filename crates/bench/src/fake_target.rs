@@ -60,7 +60,7 @@ impl Target for FakeTarget {
         Ok(())
     }
 
-    fn lane(&self, table: &FakeTable, slots: usize, _batch: usize) -> Result<FakeLane> {
+    fn lane(&self, table: &FakeTable, _connection: usize, slots: usize, _batch: usize) -> Result<FakeLane> {
         Ok(FakeLane {
             table: table.clone(),
             done: self.done.clone(),

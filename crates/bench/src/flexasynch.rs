@@ -19,6 +19,7 @@
 //! | `-a` attributes, `-s` their size in words | one column, `--value-bytes` |
 //! | `-r` extra read loops | `-r`, `--extra-reads`; also `--extra-updates` |
 //! | `-write` | `--write`: upserts in the phases insert and update |
+//! | `-con` connections | `--con`, `--connections`, shared by the definers |
 //! | `-c` operations of a transaction | always 1 |
 //! | `-temp` tables without logging | always, as long as there are no disks |
 //! | `-new` definers and executors | always |
@@ -44,6 +45,8 @@ use std::time::{Duration, Instant};
 
 /// Between samples of the series.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// What others may take of a CPU without a remark.
+const DISTURBANCE_PERCENT_MIN: f64 = 10.0;
 /// Between looks at how far the definers are.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -65,6 +68,9 @@ pub struct FlexAsynchOptions {
     /// Batches that each definer has under way
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub parallel: u16,
+    /// Connections that the definers share
+    #[arg(long, visible_alias = "con", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub connections: u16,
     /// Repetitions of the four phases
     #[arg(short, long, visible_alias = "repetitions", default_value_t = 5)]
     pub loops: u32,
@@ -93,6 +99,7 @@ impl Default for FlexAsynchOptions {
             threads: 1,
             batch: 128,
             parallel: 4,
+            connections: 1,
             loops: 5,
             warm_up: 1,
             extra_reads: 0,
@@ -106,10 +113,10 @@ impl Default for FlexAsynchOptions {
 impl FlexAsynchOptions {
     /// The options as a command line.
     pub fn command(&self) -> String {
-        let FlexAsynchOptions { rows, value_bytes, threads, batch, parallel, loops, .. } = self;
+        let FlexAsynchOptions { rows, value_bytes, threads, batch, parallel, connections, loops, .. } = self;
         let mut line = format!(
             "vinga bench flexasynch --rows {rows} --value-bytes {value_bytes} --threads {threads} --batch {batch} \
-             --parallel {parallel} --loops {loops} --warm-up {}",
+             --parallel {parallel} --connections {connections} --loops {loops} --warm-up {}",
             self.warm_up
         );
         for (name, value) in [("--extra-reads", self.extra_reads), ("--extra-updates", self.extra_updates)] {
@@ -204,6 +211,8 @@ pub struct PhaseResult {
     pub node_cpu: Option<NodeCpu>,
     /// CPU time of this process for an operation, definers and executors together, in nanoseconds.
     pub client_cpu_ns: f64,
+    /// See [`crate::meter::Spent`].
+    pub others_percent: Option<f64>,
 }
 
 /// A piece of a series.
@@ -270,8 +279,10 @@ impl<'a, T: Target> FlexAsynch<'a, T> {
         let table =
             target.create_table("bench.flexasynch", &TableShape::Value { bytes: options.value_bytes })?;
         let (slots, batch) = (usize::from(options.parallel), options.batch as usize);
-        let lanes: Result<Vec<T::Lane>> =
-            (0..options.threads).map(|_| target.lane(&table, slots, batch)).collect();
+        let connection = |definer| usize::from(definer % options.connections);
+        let lanes: Result<Vec<T::Lane>> = (0..options.threads)
+            .map(|definer| target.lane(&table, connection(definer), slots, batch))
+            .collect();
         Ok(FlexAsynch { target, table, lanes: lanes?, node, options, visits: 0 })
     }
 
@@ -380,6 +391,7 @@ impl<'a, T: Target> FlexAsynch<'a, T> {
             series,
             node_cpu: spent.node.map(|used| NodeCpu::new(&used, operations, elapsed)),
             client_cpu_ns: spent.client_ns as f64 / operations.max(1) as f64,
+            others_percent: spent.others_percent,
         })
     }
 }
@@ -449,12 +461,13 @@ impl PhaseResult {
         let LatencySummary { p50_us, p99_us, .. } = self.latency;
         let node = self.node_cpu.as_ref().map_or("-".to_owned(), |cpu| readable(cpu.ns_per_operation));
         format!(
-            "{:6} {:>11}/s   p50 {:>7} µs   p99 {:>7} µs   CPU: node {node:>5} ns, client {:>5} ns",
+            "{:6} {:>11}/s   p50 {:>7} µs   p99 {:>7} µs   CPU: node {node:>5} ns, client {:>5} ns{}",
             self.phase.name(),
             readable(self.rate),
             readable(p50_us),
             readable(p99_us),
             readable(self.client_cpu_ns),
+            disturbance(self.others_percent),
         )
     }
 }
@@ -477,6 +490,14 @@ pub fn figures(options: &FlexAsynchOptions, command: &str, repetitions: &[Repeti
         add("p99", "us", &|result| Some(result.latency.p99_us));
     }
     figures
+}
+
+/// A remark if others took so much CPU that the figures suffer.
+fn disturbance(others_percent: Option<f64>) -> String {
+    match others_percent {
+        Some(percent) if percent > DISTURBANCE_PERCENT_MIN => format!("   (others: {percent:.0} % of a CPU)"),
+        Some(_) | None => String::new(),
+    }
 }
 
 /// What a person reads at the end.

@@ -40,6 +40,7 @@ pub mod spike;
 pub mod start;
 pub mod summary;
 pub mod target;
+pub mod vinga_target;
 
 #[cfg(test)]
 mod fake_target;

@@ -17,7 +17,7 @@ pub fn load<T: Target>(
     rows: Range<u64>,
     mut make: impl FnMut(u64, &mut Vec<u8>),
 ) -> Result<()> {
-    let mut lane = target.lane(table, SLOTS, BATCH)?;
+    let mut lane = target.lane(table, 0, SLOTS, BATCH)?;
     let mut counts = [0; SLOTS];
     let mut free: Vec<usize> = (0..SLOTS).collect();
     let mut value = Vec::new();

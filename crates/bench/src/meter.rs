@@ -1,6 +1,6 @@
-//! What a piece of work costs: time, CPU of the data node, CPU of this process.
+//! What a piece of work costs: time, CPU of the data node, CPU of this process; and what others took meanwhile.
 
-use crate::cpu_time::{CpuClock, CpuTime, CpuUse, own_ns};
+use crate::cpu_time::{CpuClock, CpuTime, CpuUse, machine_ns, own_ns};
 use crate::failure::Result;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 pub struct Meter {
     node: Option<(u32, CpuTime)>,
     own_ns: u64,
+    machine_ns: u64,
     begun: Instant,
 }
 
@@ -22,6 +23,9 @@ pub struct Spent {
     pub node: Option<CpuUse>,
     /// CPU time of this process.
     pub client_ns: u64,
+    /// How much of a CPU other processes and the hypervisor's other guests used meanwhile: without them it might have
+    /// been faster. Known only if the data node's process is.
+    pub others_percent: Option<f64>,
 }
 
 impl Meter {
@@ -31,7 +35,7 @@ impl Meter {
     /// There is no such process.
     pub fn start(node: Option<u32>) -> Result<Self> {
         let node = node.map(|pid| Ok((pid, CpuTime::of(pid)?))).transpose()?;
-        Ok(Meter { node, own_ns: own_ns(), begun: Instant::now() })
+        Ok(Meter { node, own_ns: own_ns(), machine_ns: machine_ns()?, begun: Instant::now() })
     }
 
     /// Ends.
@@ -42,7 +46,12 @@ impl Meter {
         let elapsed = self.begun.elapsed();
         let client_ns = own_ns() - self.own_ns;
         let node = self.node.map(|(pid, before)| Ok(CpuTime::of(pid)?.since(&before))).transpose()?;
-        Ok(Spent { elapsed, node, client_ns })
+        let all = (machine_ns()? - self.machine_ns) as f64;
+        let others_percent = node.as_ref().map(|node: &CpuUse| {
+            let others = all - (node.total_ns + client_ns) as f64;
+            (100.0 * others / elapsed.as_nanos().max(1) as f64).max(0.0)
+        });
+        Ok(Spent { elapsed, node, client_ns, others_percent })
     }
 }
 

@@ -29,7 +29,7 @@ pub struct NodeProgram {
     pub folder: PathBuf,
     /// Bytes of `DataMemory`; `None` for the node's default.
     pub data_memory: Option<u64>,
-    /// More parameters, as flags.
+    /// More parameters, each as `NAME=VALUE`.
     pub parameters: Vec<String>,
 }
 
@@ -76,9 +76,11 @@ impl NodeProgram {
         let mut arguments: Vec<OsString> = ["data", "--port", "0", "--folder"].map(OsString::from).into();
         arguments.push(self.folder.clone().into());
         if let Some(bytes) = self.data_memory {
-            arguments.push(format!("--data-memory={bytes}").into());
+            arguments.extend(["--set".into(), format!("DataMemory={bytes}").into()]);
         }
-        arguments.extend(self.parameters.iter().map(OsString::from));
+        for parameter in &self.parameters {
+            arguments.extend(["--set".into(), parameter.into()]);
+        }
         // By default a node has a quarter of the machine's memory.
         let data_memory =
             self.data_memory.unwrap_or_else(|| crate::machine::Machine::here().memory_bytes / 4);
@@ -147,7 +149,7 @@ mod tests {
     #[test]
     fn a_node_is_ready_when_it_says_where_it_is() {
         let script = "test \"$1 $2 $3 $4\" = 'data --port 0 --folder' || exit 1\n\
-                      test \"$6\" = --data-memory=67108864 || exit 2\n\
+                      test \"$6 $7\" = '--set DataMemory=67108864' || exit 2\n\
                       echo 127.0.0.1:4711 > \"$5/new\"; mv \"$5/new\" \"$5/vinga.address\"; sleep 20";
         let program = stand_in("ready", script);
         let node = program.start().unwrap();

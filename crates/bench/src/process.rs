@@ -1,13 +1,12 @@
 //! Processes that a measurement starts: bounded in memory and time, and never left behind.
 //!
 //! A process gets a limit of its address space and a deadline. It ends when its [`Process`] is dropped, when the
-//! deadline has passed, when this process is told to stop (Ctrl-C, SIGTERM), and, through the kernel, when this
-//! process dies otherwise. Only processes that were started here are ever ended, each by its id; an id is forgotten
-//! in the same moment in which the process is collected, before the system can give it to somebody else.
+//! deadline has passed, and, through the kernel, when this process dies, by Ctrl-C or whatever else. Only processes
+//! that were started here are ever ended, each by its id; an id is forgotten in the same moment in which the process
+//! is collected, before the system can give it to somebody else.
 //!
 //! `setpriv` and `prlimit` (both of util-linux) replace themselves by the program, so the id is the program's own.
-//! The kernel's signal comes when the *thread* that started the process ends: start processes from one that outlives
-//! them.
+//! The kernel ends a process when the *thread* that started it ends: start processes from one that outlives them.
 
 use crate::failure::{Context, Failure, Result};
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often deadlines and signals are looked at.
+/// How often deadlines are looked at.
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// How often an ending process is looked at.
 const END_INTERVAL: Duration = Duration::from_millis(2);
@@ -72,8 +71,7 @@ fn running() -> MutexGuard<'static, Vec<Running>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bounds this process as those that it starts: its address space, and its life if that is said. From now on Ctrl-C
-/// ends the others first.
+/// Bounds this process as those that it starts: its address space, and its life if that is said.
 ///
 /// # Errors
 /// The system refuses the limit.
@@ -90,20 +88,14 @@ pub fn bound_this_process(memory_bytes_max: u64, life_max: Option<Duration>) -> 
     Ok(())
 }
 
-/// Looks at signals and deadlines in a thread of its own, from now on.
+/// Looks at deadlines in a thread of its own, from now on.
 fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        let mut signals =
-            signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).expect("these may be caught");
-        let look = move || {
+        let look = || {
             loop {
-                if let Some(signal) = signals.pending().next() {
-                    leave(&format!("stopped by signal {signal}"), 128 + signal);
-                }
                 if DEADLINE.get().is_some_and(|deadline| Instant::now() >= *deadline) {
-                    leave("the whole measurement has taken too long", 1);
+                    leave("the whole measurement has taken too long");
                 }
                 end_overdue();
                 thread::sleep(WATCH_INTERVAL);
@@ -122,14 +114,14 @@ fn end_overdue() {
 }
 
 /// Ends what runs and this process.
-fn leave(why: &str, code: i32) -> ! {
+fn leave(why: &str) -> ! {
     // Held to the end, so that nothing new is started.
     let running = running();
     eprintln!("\n{why}; ending what was started");
     for running in running.iter() {
         let _ = kill_process(running.pid, Signal::KILL);
     }
-    std::process::exit(code)
+    std::process::exit(1)
 }
 
 impl Program {
@@ -277,6 +269,22 @@ mod tests {
         assert!(exists(pid).unwrap());
         drop(process);
         assert!(!exists(pid).unwrap());
+    }
+
+    #[test]
+    fn it_dies_with_who_started_it() {
+        let starter = thread::spawn(|| {
+            let process = program("sleep", &["20"]).start(Output::Memory).unwrap();
+            // `setpriv` has to come as far as the program before this thread ends.
+            let name = format!("/proc/{}/comm", process.pid());
+            while std::fs::read_to_string(&name).unwrap() != "sleep\n" {
+                thread::sleep(END_INTERVAL);
+            }
+            process
+        });
+        let mut process = starter.join().unwrap();
+        let status = process.wait_for_end(Duration::from_secs(10)).unwrap().expect("the kernel ends it");
+        assert!(!status.success());
     }
 
     #[test]

@@ -92,11 +92,12 @@ pub trait Target: Sync {
     /// The database's.
     fn drop_table(&self, table: Self::Table) -> Result<()>;
 
-    /// A way for one thread's operations on a table, with so many slots for batches of so many operations.
+    /// A way for one thread's operations on a table, over the connection of this number, with so many slots for batches
+    /// of so many operations.
     ///
     /// # Errors
     /// The database's.
-    fn lane(&self, table: &Self::Table, slots: usize, batch: usize) -> Result<Self::Lane>;
+    fn lane(&self, table: &Self::Table, connection: usize, slots: usize, batch: usize) -> Result<Self::Lane>;
 
     /// Reads one row and waits for it; appends its value. Whether there was one.
     ///

@@ -15,6 +15,7 @@ use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use up::Started;
+use vinga_bench::commands::BenchCommand;
 
 /// A distributed, in-memory, transactional database.
 #[derive(Parser)]
@@ -38,6 +39,9 @@ enum Command {
     Sim(sim::SimArguments),
     /// Shows a first session on real data: Debian's own package records
     Demo(ConnectArgument),
+    /// Measures speed and memory, also of Redis beside it
+    #[command(subcommand)]
+    Bench(BenchCommand),
 }
 
 #[derive(Args)]
@@ -103,6 +107,11 @@ fn main() -> ExitCode {
         Command::Admin(arguments) => admin::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments.connect),
+        Command::Bench(command) => match vinga_bench::commands::run(&command) {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::FAILURE,
+            Err(failure) => Err(failure.to_string()),
+        },
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
