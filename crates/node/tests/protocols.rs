@@ -44,6 +44,12 @@ impl Cluster {
         self.told()
     }
 
+    /// The API node has seen all outcomes.
+    fn forget_all_outcomes(&mut self) {
+        let seen = self.outcomes();
+        self.forget_outcomes(seen);
+    }
+
     fn forget_outcomes(&mut self, seen: u32) {
         let owner = TransactionId::new(API.node(), vinga_base::Incarnation(1), 1);
         self.send(SignalNumber::OutcomesSeenOrder, TC, |w| {
@@ -100,7 +106,7 @@ fn a_transaction_with_one_backup() {
         c.node(node).data_managers().iter().map(vinga_datamanager::DataManager::markers).sum::<usize>()
     };
     assert_eq!((markers(&c, 1), markers(&c, 2)), (2, 2));
-    c.forget_outcomes(2);
+    c.forget_all_outcomes();
     assert_eq!((markers(&c, 1), markers(&c, 2)), (0, 0));
     assert!(c.is_at_rest());
     check_golden("one-backup.txt", &c.story());
@@ -118,7 +124,7 @@ fn a_chain_of_three_rolls_back() {
     c.train(id, FLAG_COMMIT, 3, &strict(&[Op::Insert(row(1, 0))]));
     assert_eq!(c.told(), [refused(3, ErrorCode::DuplicateKey, 3)]);
     assert_eq!(c.read(&[1, 2], None), [Some(row(1, 10)), None]);
-    c.forget_outcomes(2);
+    c.forget_all_outcomes();
     assert!(c.is_at_rest());
     check_golden("three-replicas-roll-back.txt", &c.story());
 }
@@ -150,7 +156,7 @@ fn own_changes_are_seen_by_number() {
     c.train(id, FLAG_COMMIT, 6, &[]);
     assert_eq!(c.told(), [committed(6)]);
     assert_eq!(c.scan(None, 2), Ok(vec![row(1, 111), row(2, 22), row(3, 3)]));
-    c.forget_outcomes(2);
+    c.forget_all_outcomes();
     assert!(c.is_at_rest());
 }
 
@@ -174,7 +180,7 @@ fn partial_rollback_undoes_later_operations_and_keeps_locks() {
     c.train(id, FLAG_COMMIT, 9, &[]);
     assert_eq!(c.told(), [committed(9), committed(1)]);
     assert_eq!(c.read(&[1, 2], None), [Some(row(1, 1016)), Some(row(2, 222))]);
-    c.forget_outcomes(4);
+    c.forget_all_outcomes();
     assert!(c.is_at_rest());
 }
 
@@ -290,13 +296,13 @@ fn outcomes_are_kept_until_they_are_confirmed() {
         c.told()
     };
     assert_eq!(ask(&mut c, id), [Told::Outcome(1)]);
-    assert_eq!(ask(&mut c, failed), [Told::Outcome(2)]);
-    c.forget_outcomes(1);
-    assert_eq!(ask(&mut c, id), [Told::Outcome(3)]);
-    assert_eq!(ask(&mut c, failed), [Told::Outcome(2)]);
+    // Of a transaction that was rolled back nothing is kept: not found is not committed.
+    assert_eq!(ask(&mut c, failed), [Told::Outcome(3)]);
     // A number that was never given out confirms nothing.
     c.forget_outcomes(7);
-    assert_eq!(ask(&mut c, failed), [Told::Outcome(2)]);
+    assert_eq!(ask(&mut c, id), [Told::Outcome(1)]);
+    c.forget_outcomes(1);
+    assert_eq!(ask(&mut c, id), [Told::Outcome(3)]);
     assert_eq!(c.settings(1).node.0, 1);
 }
 
@@ -319,7 +325,7 @@ fn a_backup_takes_over_what_was_committed_and_what_was_prepared() {
     c.kill(3);
     let all: Vec<Option<Row>> = keys.iter().map(|&key| Some(row(key, 1))).collect();
     assert_eq!(c.read(&keys, None), all);
-    c.forget_outcomes(10);
+    c.forget_all_outcomes();
     assert!(c.is_at_rest());
 }
 
@@ -347,8 +353,7 @@ fn full_pools_refuse_and_recover() {
         match c.at_once(&[Op::Insert(Row(key, 0, Some("x".repeat(40))))]).pop() {
             Some(Told::Confirm { .. }) => {
                 key += 1;
-                let seen = c.outcomes();
-                c.forget_outcomes(seen);
+                c.forget_all_outcomes();
             }
             Some(Told::Refuse { code: ErrorCode::DataMemoryFull, .. }) => break,
             other => panic!("{other:?}"),
@@ -357,8 +362,7 @@ fn full_pools_refuse_and_recover() {
     assert!(key > 5000);
     for victim in 1000..key {
         assert_eq!(c.at_once(&[Op::Delete(victim)]), [committed(1)]);
-        let seen = c.outcomes();
-        c.forget_outcomes(seen);
+        c.forget_all_outcomes();
     }
     assert_eq!(c.at_once(&[Op::Insert(row(2, 2))]), [committed(1)]);
 }
