@@ -113,7 +113,7 @@ impl Coordinator {
         let Some(handle) = self.find_record(body.actor.record.get(), id) else { return Some(()) };
         match self.transactions[handle].state {
             State::Preparing { .. } if body.from.get() != WHOLE_TRANSACTION => {
-                self.operations_answered(cx, handle, 1)
+                self.operations_answered(cx, handle, 1);
             }
             State::RollingBack { outstanding } if body.from.get() == WHOLE_TRANSACTION => {
                 if self.participant_ended(handle, body.chain, body.instance.get()) {
