@@ -113,10 +113,12 @@ impl Blocks {
         Address::new(self.node, block, instance as u16)
     }
 
-    /// A data node is out of the view: all blocks of the thread are told, then it enters the new view.
+    /// A data node is out of the view: the thread enters the new view, then all its blocks are told. What they send then
+    /// is of the new view: its receivers must have heard of the failure before they handle it.
     fn on_node_failed_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         let (order, _) = frame.head::<NodeFailedOrder>().expect("only membership sends it");
         let node = NodeId(order.node);
+        cx.enter_view(View(order.view.get()));
         for i in 0..self.data_managers.len() {
             let own = self.address(BlockNumber::DataManager, usize::from(self.first_data_manager) + i);
             self.data_managers[i].on_node_failed(&mut cx.for_block(own), node);
@@ -131,7 +133,6 @@ impl Blocks {
             main.distribution.handle(&mut cx.for_block(of(BlockNumber::Distribution)), frame);
             main.dictionary.handle(&mut cx.for_block(of(BlockNumber::Dictionary)), frame);
         }
-        cx.enter_view(View(order.view.get()));
     }
 }
 

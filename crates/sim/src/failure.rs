@@ -106,7 +106,8 @@ impl World {
         FrameWriter::begin(&mut frame, number, failure as u8 + 2, receiver, sender, 0).put(&order);
         thread.order(frame);
         self.wake_thread(id, self.now());
-        self.note(|| format!("a thread hears that data node {node} is dead"));
+        let (own, index) = (self.threads[id.0].node, self.threads[id.0].index);
+        self.note(|| format!("thread {own}.{index} hears that data node {node} is dead"));
     }
 }
 

@@ -4,6 +4,7 @@ use crate::agenda::Time;
 use crate::profile::{Fault, Profile};
 use crate::world::{Stage, World};
 use std::any::Any;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -257,7 +258,11 @@ fn catch_quietly() {
         let usual = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             if IS_RUNNING.with_borrow(|is_running| *is_running) {
-                let place = info.location().map(|location| format!(" ({location})")).unwrap_or_default();
+                let mut place = info.location().map(|location| format!(" ({location})")).unwrap_or_default();
+                let backtrace = Backtrace::capture();
+                if backtrace.status() == BacktraceStatus::Captured {
+                    place += &format!("\n{backtrace}");
+                }
                 PANIC_PLACE.set(place);
             } else {
                 usual(info);

@@ -17,7 +17,7 @@ use vinga_kernel::{Context, Mutation};
 use vinga_wire::commit::{
     Actor, Chain, OPERATION_HOLDS, PREPARED_COMMITTED, PrepareHead, PreparedHead, PreparedOperation,
 };
-use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, FLAG_FORWARDED, Operation, OperationHead, OperationKind};
+use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationHead, OperationKind};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U16, U32, U64};
 
 impl DataManager {
@@ -76,7 +76,7 @@ impl DataManager {
             number: U32::new(record.number),
             row: U32::new(record.row.0),
             kind: kind as u8,
-            flags: FLAG_FORWARDED | if record.error_is_local { FLAG_ERROR_IS_LOCAL } else { 0 },
+            flags: FLAG_FORWARDED,
             key_bytes: U16::new(key.len() as u16),
             body_bytes: U16::new(body_bytes as u16),
             columns: U16::ZERO,
@@ -106,9 +106,10 @@ impl DataManager {
                     self.forward_with(cx, handle, operation.key, epoch);
                 }
                 Ok(_) => answers.confirm(number, OPERATION_HOLDS),
+                // Replicas before this one hold the operation: only the end of the whole transaction undoes it there.
                 Err(code) => {
-                    let is_local = operation.head.flags & FLAG_ERROR_IS_LOCAL != 0;
-                    answers.refuse(number, code, is_local);
+                    cx.probe("backup refuses what the primary has prepared");
+                    answers.refuse(number, code, false);
                 }
             }
         }
@@ -157,8 +158,7 @@ impl DataManager {
         if self.rows.used() == self.rows.capacity() {
             return Err(ErrorCode::OutOfOperations);
         }
-        let is_local = operation.head.flags & FLAG_ERROR_IS_LOCAL != 0;
-        let handle = self.make_record(head, kind, number, is_local)?;
+        let handle = self.make_record(head, kind, number, false)?;
         self.operations[handle].table = table_id;
         self.operations[handle].partition = partition;
         let change = match self.make_change(handle, kind, row, hash, operation) {
