@@ -3,8 +3,8 @@
 use futures_core::Stream;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -205,9 +205,9 @@ fn both_faces_share_a_cluster() {
 }
 
 /// As executors do that keep a task alive by its waker: with the last waker goes the task, and what it waits for.
-struct Task {
-    future: std::sync::Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
-}
+struct Task(#[allow(dead_code, reason = "it is only to be dropped")] Mutex<TaskFuture>);
+
+type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {}
@@ -220,24 +220,22 @@ fn a_task_may_die_with_its_waker() {
         let (cluster, table) = (cluster.clone(), table.clone());
         async move { drop(cluster.get(&table, id).await) }
     };
-    let task = |inner: Option<Pin<Box<dyn Future<Output = ()> + Send>>>| {
-        Waker::from(Arc::new(Task { future: std::sync::Mutex::new(inner) }))
-    };
+    let task = |inner: TaskFuture| Waker::from(Arc::new(Task(Mutex::new(inner))));
     // One that waits for something else ...
     let mut inner = Box::pin(get(1));
     let _ = inner.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     // ... is only kept by the waker of another, which is replaced, dropped with its future, or woken.
     let mut outer = Box::pin(get(2));
-    if outer.as_mut().poll(&mut Context::from_waker(&task(Some(inner)))).is_pending() {
+    if outer.as_mut().poll(&mut Context::from_waker(&task(inner))).is_pending() {
         let mut inner = Box::pin(get(3));
         let _ = inner.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        let _ = outer.as_mut().poll(&mut Context::from_waker(&task(Some(inner))));
+        let _ = outer.as_mut().poll(&mut Context::from_waker(&task(inner)));
     }
     drop(outer);
     let mut inner = Box::pin(get(4));
     let _ = inner.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     let mut outer = Box::pin(get(5));
-    let _ = outer.as_mut().poll(&mut Context::from_waker(&task(Some(inner))));
+    let _ = outer.as_mut().poll(&mut Context::from_waker(&task(inner)));
     run(get(6));
     eventually(|| node.node().is_at_rest());
 }
