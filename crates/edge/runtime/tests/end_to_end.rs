@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use support::{Client, greeting, hello, number, settings, start, wait_until};
 use vinga_runtime::node_process::NodeProcess;
+use vinga_runtime::statistics::{Phase, ThreadStatistics};
 use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::handshake::HelloRequest;
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
@@ -123,7 +124,7 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
         assert!(waiting < 8_000_000, "{waiting} bytes wait");
         assert!(begin.elapsed() < Duration::from_secs(10), "it is let go");
     }
-    assert!(slowest < Duration::from_millis(500), "{slowest:?}");
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
     assert_eq!(records.gone(), [(slow.api.0, 1)]);
     // One that reads in the end gets everything.
     let mut late = Client::connect(node.address()).unwrap();
@@ -151,7 +152,7 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
     }
     slow.stream.write_all(&train).unwrap();
     wait_until("it is let go", || !records.gone().is_empty());
-    assert!(begin.elapsed() < Duration::from_secs(2));
+    assert!(begin.elapsed() < Duration::from_secs(4));
     assert_alive(&node);
     node.stop();
 }
@@ -166,14 +167,33 @@ fn a_reader_that_keeps_up_is_never_kept_waiting() {
     }
     let begin = Instant::now();
     client.stream.write_all(&train).unwrap();
-    for _ in 0..50 {
-        let waited = Instant::now();
-        client.receive_many(100);
-        // A thread that had gone to sleep over held-back requests would wake a second later.
-        assert!(waited.elapsed() < Duration::from_millis(800), "{:?}", waited.elapsed());
-    }
+    receive_awake(&mut client, &node, 5_000);
     println!("500 MB in {:?}", begin.elapsed());
     node.stop();
+}
+
+/// Receives so many answers, in order, and makes sure that no thread sleeps over what it still has to do: it would for
+/// a second.
+fn receive_awake(client: &mut Client, node: &NodeProcess, count: u32) {
+    client.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let (mut trace, mut asleep) = (0, 0);
+    while trace < count {
+        match client.receive() {
+            Ok(answer) => {
+                let (_, frame) = answer.expect("the node goes on");
+                assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
+                (trace, asleep) = (trace + 1, 0);
+            }
+            // On a busy machine this may take long, but then the node is not asleep.
+            Err(_) => {
+                let is_idle = |thread: &ThreadStatistics| {
+                    thread.phase() == Phase::Sleeping && thread.bytes_waiting.get() == 0
+                };
+                asleep += u32::from(node.statistics().iter().all(|thread| is_idle(thread)));
+                assert!(asleep < 5, "the node sleeps before answer {trace}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -188,13 +208,8 @@ fn full_rings_keep_nobody_waiting() {
             let size = sizes[(trace * 31 + round) as usize % sizes.len()];
             client.request(&mut train, SignalNumber::ScanOpenRequest, 1, trace, &number(size));
         }
-        let waited = Instant::now();
         client.stream.write_all(&train).unwrap();
-        for trace in 0..100 {
-            let (_, frame) = client.receive().unwrap().unwrap();
-            assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
-        }
-        assert!(waited.elapsed() < Duration::from_millis(800), "{:?}", waited.elapsed());
+        receive_awake(&mut client, &node, 100);
     }
     node.stop();
 }
@@ -391,13 +406,15 @@ fn flood(address: SocketAddr, count: usize) -> (usize, usize) {
 
 #[test]
 fn a_stopping_node_says_so() {
-    let (node, _) = start(settings(2));
+    let mut settings = settings(2);
+    settings.limits.farewell = Duration::from_secs(20);
+    let (node, _) = start(settings);
     let mut client = Client::connect(node.address()).unwrap();
     client.echo(1, 1, b"x");
     let address = node.address();
     let begin = Instant::now();
     node.stop();
-    assert!(begin.elapsed() < Duration::from_secs(1), "nothing waited: {:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(5), "nothing waited: {:?}", begin.elapsed());
     assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
     assert!(TcpStream::connect(address).is_err());
 }
@@ -407,7 +424,7 @@ fn it_starts_at_once_and_not_twice() {
     let begin = Instant::now();
     let (node, _) = start(settings(4));
     Client::connect(node.address()).unwrap().echo(0, 1, b"x");
-    assert!(begin.elapsed() < Duration::from_millis(200), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     let mut again = settings(1);
     again.listen = node.address();
     let refused = NodeProcess::start(again, |_, _| support::EchoHost::new(Default::default()));

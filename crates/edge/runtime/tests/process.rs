@@ -46,7 +46,7 @@ fn run_node(folder: &Path) {
         setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
     }
     let mut settings = settings(2);
-    settings.limits.watchdog = Duration::from_millis(120);
+    settings.limits.watchdog = Duration::from_millis(300);
     let ready = |node: &node_process::NodeProcess| println!("ready on {}", node.address());
     let records = Arc::new(Records::default());
     node_process::run(settings, move |_, _| EchoHost::new(records.clone()), ready).unwrap();
@@ -133,11 +133,11 @@ fn a_bad_access_is_reported() {
 fn a_stuck_thread_is_reported_and_then_stops_the_node() {
     let (code, report, log) = crash_by("stuck", SignalNumber::OutcomeRequest);
     assert_eq!(code, Some(EXIT_CRASHED), "{report}");
-    let stuck = "error watchdog: thread worker1 has made no progress for 120 ms: thread worker1";
+    let stuck = "error watchdog: thread worker1 has made no progress for 300 ms: thread worker1";
     assert!(log.contains(stuck), "{log}");
     assert!(log.contains("handling what came from other threads"), "{log}");
     assert!(log.contains("OutcomeRequest (32 bytes, trace 4711)"), "{log}");
-    assert!(report.contains("the watchdog stops the node: thread worker1 is stuck for 360 ms"), "{report}");
+    assert!(report.contains("the watchdog stops the node: thread worker1 is stuck for 900 ms"), "{report}");
     assert_reported(&report);
 }
 
