@@ -199,22 +199,21 @@ mod tests {
         assert_eq!(region.base().align_offset(HUGE_PAGE_BYTES), 0);
     }
 
-    #[test]
-    fn a_large_region_is_mapped_at_once() {
-        let begin = std::time::Instant::now();
-        let region = MappedRegion::new((2usize << 30).div_ceil(PAGE_BYTES) as u32, false).unwrap();
-        assert!(begin.elapsed().as_millis() < 50, "nothing of it is touched");
-        drop(region);
-    }
-
-    #[test]
-    fn touched_pages_are_there() {
-        let region = MappedRegion::new(128, true).unwrap();
+    /// How many of the region's 4 KiB pages are backed by memory.
+    fn present(region: &MappedRegion) -> usize {
         let mut present = vec![0u8; region.bytes() / 4096];
         // SAFETY: the range is mapped, and the vector has a byte for each of its 4096 bytes.
         let result = unsafe { libc::mincore(region.base().cast(), region.bytes(), present.as_mut_ptr()) };
         assert_eq!(result, 0);
-        assert!(present.iter().all(|page| page & 1 == 1));
+        present.iter().filter(|&&page| page & 1 == 1).count()
+    }
+
+    #[test]
+    fn memory_is_touched_on_demand_or_at_once() {
+        let large = MappedRegion::new((2usize << 30).div_ceil(PAGE_BYTES) as u32, false).unwrap();
+        assert_eq!(present(&large), 0);
+        let touched = MappedRegion::new(128, true).unwrap();
+        assert_eq!(present(&touched), touched.bytes() / 4096);
     }
 
     #[test]
