@@ -41,11 +41,12 @@ const QUIET_NANOS: u64 = 20_000_000;
 
 /// A thread that runs turns. See the head of this file.
 pub(crate) struct Worker<H> {
+    /// Goes before the executor whose trace it knows, whatever happens.
+    registered: Registered,
     index: u16,
     executor: Box<Executor<H>>,
     switchboard: Arc<Switchboard>,
     limits: Limits,
-    registered: Registered,
     statistics: Arc<ThreadStatistics>,
     clock: Clock,
     sockets: Sockets,
@@ -106,8 +107,8 @@ impl<H: Host> Worker<H> {
 
     /// Runs turns until the node stops.
     pub fn run(mut self) {
-        // SAFETY: the executor is boxed, so its trace stays in its place until the call of `clear_trace` below, and
-        // only this thread changes it.
+        // SAFETY: the executor is boxed, so its trace stays in its place until the call of `clear_trace` below, or until
+        // `registered` has been dropped; and only this thread changes it.
         unsafe { self.registered.set_trace(self.executor.trace()) };
         let mut has_more = true;
         let mut ended = self.clock.nanos();
@@ -130,6 +131,7 @@ impl<H: Host> Worker<H> {
     /// One turn; says whether there is more to do at once.
     fn turn(&mut self, now: u64) -> bool {
         self.statistics.turns.add(1);
+        self.statistics.enter(Phase::Rings);
         self.realtime.turn(now);
         self.executor.begin_turn(Clock::tick(now));
 
@@ -149,7 +151,7 @@ impl<H: Host> Worker<H> {
         self.rings.drain(word, executor, switchboard, statistics);
         statistics.enter(Phase::Timers);
         let has_long_work = self.finish_turn();
-        self.obey_orders();
+        let has_obeyed = self.obey_orders();
 
         let (outbox, switchboard, statistics) =
             (self.executor.outbox(), &*self.switchboard, &*self.statistics);
@@ -162,7 +164,8 @@ impl<H: Host> Worker<H> {
         if self.executor.has_log() {
             crate::log::write_entries(&self.executor.take_log());
         }
-        has_long_work || self.rings.has_left() || can_be_served
+        // What followed from orders has not had its turn of timers and long work yet.
+        has_long_work || has_obeyed || self.rings.has_left() || can_be_served
     }
 
     /// Timers and a slice of long work, which is made longer or shorter as slices turn out.
@@ -292,8 +295,9 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// Does what blocks, and the drivers of other threads, want of this driver.
-    fn obey_orders(&mut self) {
+    /// Does what blocks, and the drivers of other threads, want of this driver; says whether there was anything.
+    fn obey_orders(&mut self) -> bool {
+        let mut has_obeyed = false;
         while !self.executor.outbox().lane(LaneId::DRIVER).is_empty() {
             let mut orders = mem::take(&mut self.orders);
             mem::swap(&mut orders, self.executor.outbox().lane_mut(LaneId::DRIVER));
@@ -302,7 +306,9 @@ impl<H: Host> Worker<H> {
             }
             orders.clear();
             self.orders = orders;
+            has_obeyed = true;
         }
+        has_obeyed
     }
 
     fn obey(&mut self, frame: &Frame<'_>) {
