@@ -15,6 +15,7 @@ use crate::cpu_time::CpuTime;
 use crate::failure::Result;
 use crate::figure::{Figure, table};
 use crate::flexasynch::{self, FlexAsynch, FlexAsynchOptions, Phase, Repetition};
+use crate::goals;
 use crate::lookup::{self, Lookup, LookupOptions, LookupResult};
 use crate::machine::{Build, Machine};
 use crate::memory::{self, MemoryOptions};
@@ -35,6 +36,8 @@ use std::time::Instant;
 const DATA_MEMORY_BYTES: u64 = 2 << 30;
 /// More CPU than this is not idle.
 const IDLE_PERCENT_MAX: f64 = 3.0;
+/// More CPU than this for others makes the figures doubtful.
+const DISTURBANCE_PERCENT_MAX: f64 = 15.0;
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
@@ -96,7 +99,8 @@ impl Plan {
             threads,
             parallel,
             loops,
-            extra_reads: if quick { 0 } else { 2 },
+            extra_reads: if quick { 0 } else { 4 },
+            extra_updates: u32::from(!quick),
             ..FlexAsynchOptions::default()
         };
         // Fewer rows where they go more slowly: each phase takes about a second.
@@ -105,16 +109,17 @@ impl Plan {
             batch,
             rows: pick(small, large),
             extra_reads: 0,
+            extra_updates: 0,
             ..flexasynch.clone()
         });
-        let lookups = pick(5_000, 40_000);
+        let lookups = pick(5_000, 100_000);
         Plan {
             spike: SpikeOptions { questions: vec!["signals".into(), "hop".into()], quick },
             start: StartOptions { loops },
             lookup: LookupOptions { rows: flexasynch.rows, lookups, loops },
             redis: RedisOptions {
                 keys: flexasynch.rows,
-                requests: pick(300_000, 1_500_000),
+                requests: pick(300_000, 3_000_000),
                 pipeline: 128,
                 clients: 4,
                 data_bytes: 100,
@@ -168,7 +173,15 @@ pub fn run<T: Target>(
         progress.line("this program was built without optimisation: the figures say little");
     }
     let plan = Plan::new(options);
-    let mut run = Run { connect, setting, plan: &plan, progress, figures: Vec::new(), is_complete: true };
+    let mut run = Run {
+        connect,
+        setting,
+        plan: &plan,
+        progress,
+        figures: Vec::new(),
+        is_complete: true,
+        disturbance_percent: 0.0,
+    };
     for &part in &options.parts {
         run.progress.line(&format!("{part:?}").to_lowercase());
         if let Err(failure) = run.part(part) {
@@ -179,8 +192,17 @@ pub fn run<T: Target>(
         run.figures = summary::order(std::mem::take(&mut run.figures));
         write_json(&setting.out.join("summary.json"), &run.figures)?;
     }
-    let Run { figures, is_complete, .. } = run;
+    let Run { figures, is_complete, disturbance_percent, .. } = run;
     println!("{}", table(&figures));
+    if disturbance_percent > DISTURBANCE_PERCENT_MAX {
+        println!(
+            "others have used up to {disturbance_percent:.0} % of a CPU meanwhile: measure again on a quiet machine"
+        );
+    }
+    let missed = goals::missed(&figures);
+    if !missed.is_empty() {
+        println!("below their bounds: {}", missed.join(", "));
+    }
     println!("{} ({:.0} s)", setting.out.join("summary.json").display(), begun.elapsed().as_secs_f64());
     let missing = summary::missing(&figures);
     if options.parts == Part::ALL && !missing.is_empty() {
@@ -196,6 +218,8 @@ struct Run<'a, T: Target> {
     progress: &'a mut Progress,
     figures: Vec<Figure>,
     is_complete: bool,
+    /// The most that others used of a CPU in a phase of flexAsynch.
+    disturbance_percent: f64,
 }
 
 impl<T: Target> Run<'_, T> {
@@ -284,6 +308,7 @@ impl<T: Target> Run<'_, T> {
         lookups.close()?;
         drop(target);
         node.stop()?;
+        rounds.iter().for_each(|round| self.note_disturbance(std::slice::from_ref(&round.flexasynch)));
         let figures = race_figures(self.plan, &rounds);
         self.report("race", "vinga bench all --parts race", &(flexasynch, lookup, redis), &rounds, figures)
     }
@@ -294,6 +319,7 @@ impl<T: Target> Run<'_, T> {
         for options in &self.plan.batches {
             self.progress.line(&format!("  batches of {}", options.batch));
             let repetitions = flexasynch::run(&target, Some(node.pid()), options, self.progress)?;
+            self.note_disturbance(&repetitions);
             let command = options.command();
             let figures = flexasynch::figures(options, &command, &repetitions);
             let name = format!("flexasynch-batch{}", options.batch);
@@ -320,6 +346,12 @@ impl<T: Target> Run<'_, T> {
         let repetitions = memory::run(self.connect, &program, options, self.progress)?;
         let command = options.command();
         self.report("memory", &command, options, &repetitions, memory::figures(&command, &repetitions))
+    }
+
+    fn note_disturbance(&mut self, repetitions: &[Repetition]) {
+        let phases = repetitions.iter().flat_map(|repetition| &repetition.phases);
+        let worst = phases.filter_map(|phase| phase.others_percent).fold(0.0, f64::max);
+        self.disturbance_percent = self.disturbance_percent.max(worst);
     }
 
     fn node(&self, data_memory: u64) -> NodeProgram {

@@ -5,6 +5,7 @@ use crate::compare::{self, CompareOptions};
 use crate::failure::{Context, Failure, Result};
 use crate::figure::{Figure, table};
 use crate::flexasynch::{self, FlexAsynchOptions};
+use crate::goals;
 use crate::lookup::{self, LookupOptions};
 use crate::machine::Machine;
 use crate::memory::{self, MemoryOptions};
@@ -12,7 +13,7 @@ use crate::node::{Node, NodeProgram};
 use crate::process::bound_this_process;
 use crate::progress::Progress;
 use crate::redis::{self, RedisOptions};
-use crate::report::{Report, json};
+use crate::report::{Report, json, read_figures};
 use crate::scan::{self, ScanOptions};
 use crate::spike::{self, SpikeOptions};
 use crate::start::{self, StartOptions};
@@ -48,6 +49,11 @@ pub enum BenchCommand {
     All(With<AllOptions>),
     /// Deviations of two result files in percent
     Compare(CompareOptions),
+    /// A result file as a table in Markdown, with what the figures are to reach
+    Show {
+        /// The file: of one benchmark, or a summary
+        file: PathBuf,
+    },
 }
 
 /// A benchmark's options, and where and what is measured.
@@ -93,9 +99,6 @@ pub struct Place {
 /// A sentence.
 pub fn run(command: &BenchCommand) -> Result<bool> {
     let connect: &dyn Fn(&str) -> Result<VingaTarget> = &VingaTarget::connect;
-    if let BenchCommand::Compare(options) = command {
-        return compare::run(options);
-    }
     bound_this_process(MEMORY_BYTES_MAX, Some(LIFE_MAX))?;
     match command {
         BenchCommand::Flexasynch(With { options, place }) => {
@@ -156,6 +159,10 @@ pub fn run(command: &BenchCommand) -> Result<bool> {
             all::run(connect, &setting, options, &mut bench.progress)
         }
         BenchCommand::Compare(options) => compare::run(options),
+        BenchCommand::Show { file } => {
+            print!("{}", goals::markdown(&read_figures(file)?));
+            Ok(true)
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`redis`] | the peer |
 //! | [`all`] | all of these in turn, and `summary.json` |
 //! | [`compare`] | two results |
+//! | [`goals`] | what the figures are to reach |
 //!
 //! [`commands`] has them as subcommands of `vinga bench`. A result is a [`report::Report`] with [`figure::Figure`]s.
 //! Benchmarks see a database through [`target::Target`]. Whatever is started for a measurement is bounded and does not
@@ -23,6 +24,7 @@ pub mod cpu_time;
 pub mod failure;
 pub mod figure;
 pub mod flexasynch;
+pub mod goals;
 pub mod keys;
 pub mod latency;
 pub mod load;

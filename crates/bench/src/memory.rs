@@ -123,7 +123,8 @@ fn repetition<T: Target>(
 /// Uses summed up by purpose, in the order of their first appearance.
 fn purposes(uses: &[MemoryUse]) -> Vec<(String, u64)> {
     let mut sums: Vec<(String, u64)> = Vec::new();
-    for MemoryUse { purpose, used_bytes, .. } in uses {
+    // What concerns the process as a whole is looked up in `/proc`, where the node finds it too.
+    for MemoryUse { purpose, used_bytes, .. } in uses.iter().filter(|u| !u.purpose.starts_with("process")) {
         match sums.iter_mut().find(|(known, _)| known == purpose) {
             Some((_, sum)) => *sum += used_bytes,
             None => sums.push((purpose.clone(), *used_bytes)),

@@ -1,0 +1,123 @@
+//! What the figures are to reach: a bound that holds, and an aim beyond it.
+
+use crate::figure::{Better, Figure, readable};
+use crate::flexasynch::Phase;
+
+/// See the head of this file. Whether more or less is good follows from the figure ([`Figure::better`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Goal {
+    /// The figure's name.
+    pub name: String,
+    /// At least or at most this.
+    pub bound: f64,
+    /// Better this.
+    pub aim: Option<f64>,
+}
+
+/// All goals.
+pub fn goals() -> Vec<Goal> {
+    let goal = |name: &str, bound, aim| Goal { name: name.to_owned(), bound, aim };
+    let mut goals = Vec::new();
+    for phase in Phase::ALL {
+        let is_read = phase == Phase::Read;
+        let pick = |read, write| if is_read { read } else { write };
+        let name = |figure| format!("flexasynch.{}.{figure}", phase.name());
+        goals.push(goal(&name("rate"), pick(2e6, 1e6), Some(pick(4e6, 2e6))));
+        goals.push(goal(&name("node_cpu"), pick(250.0, 600.0), Some(pick(150.0, 400.0))));
+        goals.push(goal(&name("vs_redis"), pick(2.5, 1.5), None));
+    }
+    goals.extend([
+        goal("lookup.single.p50_vs_redis", 1.2, None),
+        goal("lookup.single.p99_vs_redis", 1.2, None),
+        goal("scan.filter1", 50.0, Some(15.0)),
+        goal("scan.filter5", 100.0, Some(40.0)),
+        goal("scan.full", 300.0, None),
+        goal("memory.bytes_per_row", 139.0, Some(130.0)),
+        goal("start.cold", 0.5, None),
+    ]);
+    goals
+}
+
+impl Goal {
+    /// Whether a median is as good as a bound or an aim.
+    fn is_reached(figure: &Figure, value: f64) -> bool {
+        match figure.better() {
+            Better::More => figure.median >= value,
+            Better::Less => figure.median <= value,
+        }
+    }
+
+    /// What has become of it.
+    fn verdict(&self, figure: &Figure) -> &'static str {
+        match self.aim {
+            Some(aim) if Self::is_reached(figure, aim) => "aim",
+            Some(_) | None if Self::is_reached(figure, self.bound) => "yes",
+            Some(_) | None => "**no**",
+        }
+    }
+}
+
+/// Names of the figures that miss their bound.
+pub fn missed(figures: &[Figure]) -> Vec<String> {
+    let missed = goals().into_iter().filter(|goal| {
+        figures.iter().any(|figure| figure.name == goal.name && !Goal::is_reached(figure, goal.bound))
+    });
+    missed.map(|goal| goal.name).collect()
+}
+
+/// Figures and what they are to reach, as a table in Markdown.
+pub fn markdown(figures: &[Figure]) -> String {
+    let goals = goals();
+    let mut text = String::from(
+        "| figure | median | least – most | unit | n | bound | aim | reached |\n|---|---:|---:|---|---:|---:|---:|---|\n",
+    );
+    for figure in figures {
+        let Figure { name, median, min, max, unit, repetitions, .. } = figure;
+        let [median, min, max] = [median, min, max].map(|value| readable(*value));
+        text += &format!("| `{name}` | {median} | {min} – {max} | {unit} | {repetitions} |");
+        match goals.iter().find(|goal| goal.name == *name) {
+            Some(goal) => {
+                let sign = if figure.better() == Better::More { "≥" } else { "≤" };
+                let aim = goal.aim.map_or_else(String::new, readable);
+                text += &format!(" {sign} {} | {aim} | {} |\n", readable(goal.bound), goal.verdict(figure));
+            }
+            None => text += " | | |\n",
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::required;
+
+    #[test]
+    fn each_goal_is_of_a_figure_of_the_summary() {
+        let names: Vec<String> = required().into_iter().map(|(name, _)| name).collect();
+        for Goal { name, .. } in goals() {
+            assert!(names.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn verdicts() {
+        let figure = |name: &str, unit, median| Figure::from_samples(name, unit, "c", &[median]);
+        let figures = [
+            figure("flexasynch.read.rate", "1/s", 4.5e6),
+            figure("flexasynch.update.rate", "1/s", 1.5e6),
+            figure("scan.filter1", "ns", 51.0),
+            figure("scan.full", "ns", 20.0),
+            figure("redis.get.rate", "1/s", 1.0),
+        ];
+        assert_eq!(missed(&figures), ["scan.filter1"]);
+        let text = markdown(&figures);
+        let verdicts: Vec<&str> =
+            text.lines().skip(2).map(|line| line.rsplit('|').nth(1).unwrap_or("").trim()).collect();
+        assert_eq!(verdicts, ["aim", "yes", "**no**", "yes", ""]);
+        assert!(
+            text.contains("| ≥ 2,000,000 | 4,000,000 |") && text.contains("| ≤ 50.00 | 15.00 |"),
+            "{text}"
+        );
+    }
+}

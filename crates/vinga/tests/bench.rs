@@ -1,0 +1,107 @@
+//! The benchmarks against real data nodes, small: that they run and what they leave, not how fast it is.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+/// A folder for results, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        Folder(env::temp_dir().join(format!("vinga-test-bench-{name}-{}", std::process::id())))
+    }
+
+    /// Runs `vinga bench` with results into this folder.
+    fn bench(&self, arguments: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
+        command.arg("bench").args(arguments.split(' ')).arg("--out").arg(&self.0);
+        command.output().expect("the binary runs")
+    }
+
+    fn result(&self, name: &str) -> serde_json::Value {
+        let path = self.0.join(name);
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        serde_json::from_str(&text).expect("results are JSON")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn assert_success(output: &Output) {
+    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
+}
+
+/// Processes whose command line has this text.
+fn processes_with(text: &str) -> usize {
+    let lines = fs::read_dir("/proc").expect("there is /proc").flatten();
+    let lines = lines.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
+}
+
+#[test]
+fn flexasynch_with_several_definers_and_connections() {
+    let folder = Folder::new("flexasynch");
+    let small = "flexasynch --rows 3000 --loops 2 --threads 3 --con 2 --batch 32 --extra-updates 1";
+    assert_success(&folder.bench(small));
+    let result = folder.result("flexasynch.json");
+    let names = |value: &serde_json::Value| -> Vec<String> {
+        let list = value["figures"].as_array().expect("a list of figures");
+        list.iter().map(|figure| figure["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert!(names(&result).contains(&"flexasynch.delete.batch32.node_cpu".to_owned()), "{result}");
+    let update = &result["repetitions"][1]["phases"][1];
+    assert_eq!((&update["phase"], &update["operations"]), (&"update".into(), &6000.into()));
+    assert_success(&folder.bench("flexasynch --rows 2000 --loops 1 --value-bytes 8 --write --batch 1"));
+    assert_eq!(processes_with(&folder.0.display().to_string()), 0, "its node has stopped");
+}
+
+#[test]
+fn lookups_scans_and_memory() {
+    let folder = Folder::new("others");
+    assert_success(&folder.bench("lookup --rows 1000 --lookups 500 --loops 1"));
+    // A scan whose filter lets a row through, or one without that does not, fails.
+    assert_success(&folder.bench("scan --rows 5000 --loops 1 --scans 1"));
+    assert_success(&folder.bench("memory --sizes 100000,150000 --loops 1"));
+    let figures = folder.result("memory.json")["figures"].clone();
+    let bytes = figures[0]["median"].as_f64().expect("a number");
+    assert!((100.0..160.0).contains(&bytes), "{bytes} bytes a row");
+    assert_success(&folder.bench("start --loops 2"));
+}
+
+#[test]
+fn everything_ends_with_a_summary() {
+    let folder = Folder::new("all");
+    assert_success(&folder.bench("all --quick --loops 1 --parts start,scan"));
+    let summary = folder.result("quick/summary.json");
+    let names: Vec<&str> =
+        summary.as_array().expect("a list").iter().filter_map(|figure| figure["name"].as_str()).collect();
+    assert_eq!(names[..4], ["scan.filter1", "scan.filter5", "scan.full", "start.cold"]);
+    let path = |name: &str| folder.0.join("quick").join(name).display().to_string();
+    let compare = |a: &str, b: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
+        command.args(["bench", "compare", &path(a), &path(b)]).output().expect("the binary runs")
+    };
+    let same = compare("summary.json", "scan.json");
+    assert_success(&same);
+    assert!(String::from_utf8_lossy(&same.stdout).contains("+0.0 %"));
+}
+
+#[test]
+fn mistakes_are_sentences() {
+    let folder = Folder::new("mistakes");
+    let said = |arguments: &str| {
+        let output = folder.bench(arguments);
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(said("flexasynch --connect 127.0.0.1:1").contains("127.0.0.1:1"));
+    assert!(said("flexasynch --set NoSuchParameter=1").contains("NoSuchParameter"));
+    assert!(said("memory --connect 127.0.0.1:1").contains("--connect"));
+    assert!(!Path::new(&folder.0).join("flexasynch.json").exists());
+}
