@@ -1,1 +1,52 @@
-//! Deliberate bugs.
+//! Deliberate bugs: shows that the checks notice when a rule of the protocols is broken.
+//!
+//! Each [`Mutation`] breaks one rule; seeds are run until one notices. That works only in builds with the feature
+//! `mutations`; in others the blocks keep all rules.
+
+use crate::run::{Options, run_seed};
+use std::fmt;
+pub use vinga_kernel::Mutation;
+
+/// Whether this build can break rules.
+pub const IS_BUILT_IN: bool = cfg!(feature = "mutations");
+
+/// A broken rule, and how it was noticed.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The rule.
+    pub mutation: Mutation,
+    /// The seeds that were needed, and what the last of them noticed; `None` if nobody noticed.
+    pub noticed: Option<(u64, String)>,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.noticed {
+            Some((seeds, what)) => {
+                let first: String = what.lines().next().unwrap_or_default().chars().take(110).collect();
+                write!(f, "{:<32} {seeds:>5} seeds: {first}", self.mutation.name())
+            }
+            None => write!(f, "{:<32} not noticed", self.mutation.name()),
+        }
+    }
+}
+
+/// Breaks one rule and runs seeds from `from` on, at most `seeds_max`, until one notices.
+pub fn hunt(mutation: Mutation, from: u64, seeds_max: u64) -> Verdict {
+    let options = Options { mutation: Some(mutation), ..Options::default() };
+    let noticed = (0..seeds_max).find_map(|count| {
+        let report = run_seed(from + count, &options);
+        report.violation.map(|what| (count + 1, what))
+    });
+    Verdict { mutation, noticed }
+}
+
+/// Breaks one rule after the other; `on_verdict` is told of each.
+pub fn hunt_all(from: u64, seeds_max: u64, mut on_verdict: impl FnMut(&Verdict)) -> Vec<Verdict> {
+    let verdicts = Mutation::ALL.iter().map(|&mutation| {
+        let verdict = hunt(mutation, from, seeds_max);
+        on_verdict(&verdict);
+        verdict
+    });
+    verdicts.collect()
+}

@@ -109,6 +109,28 @@ fn fulfils(operation: &OperationRecord, row: Value) -> bool {
     expected && operation.operation.condition.is_none_or(|condition| condition.holds(row))
 }
 
+/// The pieces that matter to what a transaction made of a row. When a partial rollback has undone all of its changes so
+/// far, what came before does not: an insert that is undone lets go of the row, which others may change then.
+fn effective(pieces: Vec<Piece<'_>>) -> Vec<Piece<'_>> {
+    let mut kept = Vec::new();
+    let mut changes: Vec<u32> = Vec::new();
+    for piece in pieces {
+        kept.push(piece);
+        match piece {
+            Piece::Operation(operation) if is_effective(operation) => changes.push(operation.operation.number),
+            Piece::RollbackTo(from) => {
+                let had_some = !changes.is_empty();
+                changes.retain(|number| *number < from);
+                if had_some && changes.is_empty() {
+                    kept.clear();
+                }
+            }
+            Piece::Operation(_) | Piece::OwnRead(..) => {}
+        }
+    }
+    if changes.is_empty() { Vec::new() } else { kept }
+}
+
 /// What an operation does to a version: its result and the version after it; or the error that it gives.
 fn execute(operation: &OperationRecord, row: Option<Value>) -> Result<Option<Value>, ErrorCode> {
     let Some(row) = row else {
@@ -289,8 +311,8 @@ impl<'a> Actions<'a> {
             let is_committed = matches!(transaction.fate, Fate::Committed(_)) || is_proven;
             let may_be = matches!(transaction.fate, Fate::Open | Fate::Unknown);
             let Some(start) = transaction.commit_sent.filter(|_| is_committed || may_be) else { continue };
-            let changes = pieces.iter().any(|p| matches!(p, Piece::Operation(o) if is_effective(o)));
-            if changes {
+            let pieces = effective(pieces);
+            if !pieces.is_empty() {
                 let end = match transaction.fate {
                     Fate::Committed(_) => transaction.ended.expect("its end is known"),
                     Fate::Open | Fate::Unknown | Fate::RolledBack { .. } => self.end,
@@ -324,13 +346,23 @@ impl<'a> Actions<'a> {
                     {
                         self.add_sight(Some(index), row, operation.sent, answered, what);
                     }
-                    if is_effective(operation) {
+                    if may_be_seen(operation) {
                         changed.push(operation.operation.number);
                     }
                 }
             }
         }
     }
+}
+
+/// Whether later operations of its own transaction may have seen what an operation did: also if it failed afterwards,
+/// at a backup.
+fn may_be_seen(operation: &OperationRecord) -> bool {
+    let is_refused_for_its_row = match operation.result {
+        OperationResult::Failed(code) => is_about_row(code),
+        OperationResult::Unknown | OperationResult::Done | OperationResult::Row(_) => false,
+    };
+    operation.operation.kind.is_change() && !is_refused_for_its_row
 }
 
 /// What the result of an operation says about its row as others know it.
