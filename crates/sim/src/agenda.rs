@@ -21,6 +21,12 @@ struct Entry<E> {
     event: E,
 }
 
+impl<E> Default for Agenda<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<E> Agenda<E> {
     /// An empty agenda at time 0.
     pub fn new() -> Self {
@@ -39,7 +45,7 @@ impl<E> Agenda<E> {
     }
 
     /// Takes the next event and moves the clock to its time.
-    pub fn next(&mut self) -> Option<E> {
+    pub fn take_next(&mut self) -> Option<E> {
         let Entry { at, event, .. } = self.entries.pop()?;
         self.now = at;
         Some(event)
@@ -82,9 +88,9 @@ mod tests {
         for (at, event) in [(5, 'c'), (3, 'a'), (5, 'd'), (3, 'b')] {
             agenda.enter(at, event);
         }
-        let order: String = std::iter::from_fn(|| agenda.next()).collect();
+        let order: String = std::iter::from_fn(|| agenda.take_next()).collect();
         assert_eq!((order.as_str(), agenda.now()), ("abcd", 5));
         agenda.enter(1, 'e');
-        assert_eq!((agenda.next(), agenda.now()), (Some('e'), 5));
+        assert_eq!((agenda.take_next(), agenda.now()), (Some('e'), 5));
     }
 }

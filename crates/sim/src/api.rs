@@ -178,7 +178,7 @@ impl World {
                 break;
             }
         }
-        self.with_client(api, |client, cx| client.on_time(cx));
+        self.with_client(api, Client::on_time);
         self.pump(api);
     }
 
@@ -350,7 +350,7 @@ impl World {
     /// An API node dies. What its sessions had under way nobody knows any more.
     pub(crate) fn kill_api(&mut self, api: usize) {
         self.note(|| format!("API node {api} dies"));
-        self.with_client(api, |client, cx| client.die(cx));
+        self.with_client(api, Client::die);
         let node = &mut self.apis[api];
         node.is_alive = false;
         node.backlog.clear();

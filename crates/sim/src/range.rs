@@ -131,8 +131,7 @@ fn run_as_planned(seed: u64, plan: &Plan) -> Report {
 pub fn minimise(failed: &Report, options: &Options) -> Report {
     let mut simplest = failed.clone();
     let mut options = Options { trace: None, ..options.clone() };
-    let present: Vec<Fault> =
-        Profile::of(failed.seed, &options.without).faults.into_iter().collect();
+    let present: Vec<Fault> = Profile::of(failed.seed, &options.without).faults.into_iter().collect();
     for fault in present {
         options.without.insert(fault);
         let report = run_seed(failed.seed, &options);

@@ -14,6 +14,9 @@ use vinga_workloads::workload::Contents;
 /// A row's bytes and epoch in one replica.
 type Replica = BTreeMap<RowId, (u64, Vec<u8>)>;
 
+/// A partition of a table: id, version, number.
+type Partition = (u32, u64, PartitionId);
+
 impl World {
     /// The data managers of all live nodes.
     fn data_managers(&self) -> impl Iterator<Item = (u8, &DataManager)> {
@@ -67,10 +70,10 @@ impl World {
     /// # Errors
     /// The first difference.
     pub(crate) fn contents(&self) -> Result<Contents, String> {
-        let mut replicas: BTreeMap<(u32, u64, PartitionId), Vec<(u8, bool, Replica)>> = BTreeMap::new();
+        let mut replicas: BTreeMap<Partition, Vec<(u8, bool, Replica)>> = BTreeMap::new();
         for (node, data_manager) in self.data_managers() {
             data_manager.inspect_indexes().map_err(|what| format!("node {node}: {what}"))?;
-            let mut own: BTreeMap<(u32, u64, PartitionId), Replica> = BTreeMap::new();
+            let mut own: BTreeMap<Partition, Replica> = BTreeMap::new();
             for place in data_manager.inspect_fragments() {
                 own.insert(place, Replica::new());
             }

@@ -291,7 +291,7 @@ impl World {
 
     /// Lets the next thing happen. False if nothing will ever happen again, which can't be: threads have timers.
     pub fn step(&mut self) -> bool {
-        let Some(event) = self.agenda.next() else { return false };
+        let Some(event) = self.agenda.take_next() else { return false };
         match event {
             Event::Turn(thread) => self.on_turn(thread),
             Event::Arrive(pipe, payload) => {

@@ -139,11 +139,6 @@ impl Client {
         }
     }
 
-    /// Which life it is in.
-    pub fn incarnation(&self) -> Incarnation {
-        self.incarnation
-    }
-
     /// The next life of the same client on the same machine, which remembers nothing.
     pub fn successor(&self) -> Client {
         let incarnation = Incarnation(self.incarnation.0 + 1);

@@ -117,7 +117,9 @@ fn effective(pieces: Vec<Piece<'_>>) -> Vec<Piece<'_>> {
     for piece in pieces {
         kept.push(piece);
         match piece {
-            Piece::Operation(operation) if is_effective(operation) => changes.push(operation.operation.number),
+            Piece::Operation(operation) if is_effective(operation) => {
+                changes.push(operation.operation.number);
+            }
             Piece::RollbackTo(from) => {
                 let had_some = !changes.is_empty();
                 changes.retain(|number| *number < from);

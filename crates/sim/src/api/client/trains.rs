@@ -112,7 +112,7 @@ impl Client {
             all.iter().copied().find(|&coordinator| self.link_to(coordinator) == Some(link))
         });
         let any = || all.get(self.transactions as usize % all.len().max(1)).copied();
-        beside.filter(|_| self.transactions % 4 != 0).or_else(any)
+        beside.filter(|_| !self.transactions.is_multiple_of(4)).or_else(any)
     }
 
     /// A transaction that the session has left open goes by a time-out.
