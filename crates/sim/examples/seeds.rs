@@ -22,7 +22,7 @@ fn main() {
             } else {
                 println!(
                     "seed {seed}: {}",
-                    report.violation.as_ref().unwrap().chars().take(1500).collect::<String>()
+                    report.violation.as_ref().unwrap().chars().take(600).collect::<String>()
                 );
             }
         } else if verbose {
