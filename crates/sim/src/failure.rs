@@ -46,7 +46,8 @@ impl World {
         }
         self.failures.push(Failure { node, fences: BTreeMap::new() });
         let failure = self.failures.len() as u32 - 1;
-        let detected = self.now() + self.random.u64(200..30_000);
+        let slow = if self.random.bool() { 30_000 } else { 1_000 };
+        let detected = self.now() + self.random.u64(200..slow);
         self.agenda.enter(detected, Event::NoticeFailure(failure));
     }
 

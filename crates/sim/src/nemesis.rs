@@ -7,6 +7,7 @@ use crate::thread::ThreadId;
 use crate::topology::PRESIDENT;
 use crate::world::{Event, Stage, World};
 use fastrand::Rng;
+use vinga_wire::SignalNumber;
 
 /// Its own generator, so that the chances of the world stay the same when a kind of fault is turned off.
 pub struct Nemesis {
@@ -15,12 +16,36 @@ pub struct Nemesis {
     pub until: Time,
     /// What it may still do of the kinds that can't be done often.
     api_deaths_left: u32,
+    /// A data node dies at a certain moment of a protocol.
+    crash_point: Option<CrashPoint>,
 }
+
+/// A moment at which a data node dies: when such a signal leaves a data node for another.
+#[derive(Clone, Copy, Debug)]
+struct CrashPoint {
+    signal: SignalNumber,
+    /// So many of them still pass.
+    passing: u32,
+    /// Whether the sender dies, or the receiver.
+    sender_dies: bool,
+}
+
+/// The signals that crash points wait for.
+const CRASH_SIGNALS: [SignalNumber; 7] = [
+    SignalNumber::PrepareRequest,
+    SignalNumber::PrepareConfirm,
+    SignalNumber::CommitRequest,
+    SignalNumber::CommitConfirm,
+    SignalNumber::AbortRequest,
+    SignalNumber::AbortConfirm,
+    SignalNumber::CompleteOrder,
+];
 
 impl Nemesis {
     /// For a seed.
     pub fn new(seed: u64) -> Self {
-        Nemesis { random: Rng::with_seed(seed ^ 0x6e65_6d65), until: 0, api_deaths_left: 6 }
+        let random = Rng::with_seed(seed ^ 0x6e65_6d65);
+        Nemesis { random, until: 0, api_deaths_left: 6, crash_point: None }
     }
 }
 
@@ -41,6 +66,35 @@ impl World {
     pub(crate) fn begin_faults(&mut self) {
         self.nemesis.until = self.now() + self.profile.fault_time;
         self.plan_strike();
+        self.plan_crash();
+    }
+
+    fn plan_crash(&mut self) {
+        let random = &mut self.nemesis.random;
+        let crash_point = CrashPoint {
+            signal: CRASH_SIGNALS[random.usize(..CRASH_SIGNALS.len())],
+            passing: random.u32(..60),
+            sender_dies: random.bool(),
+        };
+        self.nemesis.crash_point = self.profile.faults.contains(&Fault::CrashPoint).then_some(crash_point);
+    }
+
+    /// A signal leaves a data node for another: whether somebody dies of it.
+    pub(crate) fn meets_crash_point(&mut self, signal: Option<SignalNumber>, from: u8, to: u8) -> Option<u8> {
+        let point = self.nemesis.crash_point.as_mut()?;
+        if signal != Some(point.signal) || self.stage != Stage::Running {
+            return None;
+        }
+        let victim = if point.sender_dies { from } else { to };
+        if victim == PRESIDENT {
+            return None;
+        }
+        if point.passing > 0 {
+            point.passing -= 1;
+            return None;
+        }
+        self.nemesis.crash_point = None;
+        self.victims().contains(&victim).then_some(victim)
     }
 
     fn plan_strike(&mut self) {
@@ -86,7 +140,8 @@ impl World {
                 self.apis[api].stalled_until = self.now() + span;
             }
             Fault::SlowReader => self.apis[api].slow_until = self.now() + span,
-            Fault::SlowRings
+            Fault::CrashPoint
+            | Fault::SlowRings
             | Fault::SlowLinks
             | Fault::SlowClients
             | Fault::SmallPools
@@ -97,21 +152,31 @@ impl World {
         }
     }
 
-    /// Kills a data node that the cluster can do without: no coordinator is on it, and its group keeps another.
-    fn strike_node(&mut self) {
+    /// Data nodes that the cluster can do without: no coordinator is on them, and their groups keep another.
+    fn victims(&self) -> Vec<u8> {
         let groups = self.profile.groups.list();
-        let candidates: Vec<u8> = (1..=groups.len() as u8)
+        (1..=groups.len() as u8)
             .filter(|&node| node != PRESIDENT && self.is_alive(node))
             .filter(|&node| {
                 let group = groups[usize::from(node - 1)];
                 let members = (1..=groups.len() as u8).filter(|&n| groups[usize::from(n - 1)] == group);
                 members.filter(|&member| self.is_alive(member)).count() > 1
             })
-            .collect();
-        if !candidates.is_empty() {
-            let node = candidates[self.nemesis.random.usize(..candidates.len())];
+            .collect()
+    }
+
+    fn strike_node(&mut self) {
+        let victims = self.victims();
+        if !victims.is_empty() {
+            let node = victims[self.nemesis.random.usize(..victims.len())];
             self.kill_node(node);
         }
+    }
+
+    /// A data node dies at a crash point; another one may follow it later.
+    pub(crate) fn crash(&mut self, node: u8) {
+        self.kill_node(node);
+        self.plan_crash();
     }
 
     /// Cuts the link between two data nodes for a while, one way or both ways.

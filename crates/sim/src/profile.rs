@@ -33,6 +33,8 @@ pub enum Groups {
 pub enum Fault {
     /// Data nodes without coordinators die.
     KillNode,
+    /// A data node dies at a certain moment of a protocol.
+    CrashPoint,
     /// A thread does not run for a while.
     StallThread,
     /// A node does not run for a while.
@@ -67,8 +69,9 @@ pub enum Fault {
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 16] = [
+    pub const ALL: [Fault; 17] = [
         Fault::KillNode,
+        Fault::CrashPoint,
         Fault::StallThread,
         Fault::StallNode,
         Fault::SlowRings,
@@ -90,6 +93,7 @@ impl Fault {
     pub fn name(self) -> &'static str {
         match self {
             Fault::KillNode => "kill-node",
+            Fault::CrashPoint => "crash-point",
             Fault::StallThread => "stall-thread",
             Fault::StallNode => "stall-node",
             Fault::SlowRings => "slow-rings",

@@ -290,6 +290,9 @@ impl Client {
             let (id, end) = (record.id, under_way.end);
             cx.violations.push(format!("train of {id:#x} that was to {end:?} ended {fate:?}"));
         }
+        if matches!(fate, Fate::RolledBack { error: Some(ErrorCode::InternalError), .. }) {
+            cx.violations.push(format!("transaction {:#x} met an internal error", record.id));
+        }
         for (number, place) in &under_way.operations {
             let Event::Operation(record) = &mut record.events[*place] else { continue };
             let failed = errors.iter().find(|(n, _)| n == number).map(|(_, code)| *code);
