@@ -46,7 +46,7 @@ pub struct AllOptions {
     #[arg(long)]
     pub quick: bool,
     /// Repetitions of each measurement
-    #[arg(short, long, visible_alias = "repetitions", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, visible_alias = "repetitions", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub loops: u32,
     /// Definer threads of flexAsynch
     #[arg(short, long, default_value_t = FlexAsynchOptions::default().threads)]
