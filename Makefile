@@ -25,13 +25,20 @@ build: tools
 up: build
 	$(VINGA) up
 	$(VINGA) demo
+	$(VINGA) bench flexasynch --connect 127.0.0.1:2202 --rows 200000 --repetitions 1
+	@echo
+	@echo "The data node goes on running: try '$(VINGA) admin threads'; '$(VINGA) down' stops it."
 
 down:
 	$(VINGA) down
 
 test: lint unit simulate
 
+# Debian's own toolchain comes without formatter and linter: there they are left out.
 lint: tools
+	if ! cargo clippy --version >/dev/null 2>&1 || ! cargo fmt --version >/dev/null 2>&1; then
+		echo "no rustfmt or clippy here: not linted"; exit 0
+	fi
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --jobs $(CARGO_JOBS) -- -D warnings
 
@@ -42,7 +49,7 @@ simulate: tools
 	scripts/simulate.sh
 
 bench: build
-	scripts/bench.sh
+	scripts/bench.sh $(ARGS)
 
 soak: tools
 	scripts/soak.sh $(MINUTES)

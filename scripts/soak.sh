@@ -17,11 +17,11 @@ sanitize() {
     host=$(rustc -vV | sed -n 's/^host: //p')
     echo "address sanitizer"
     RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$target/address cargo +nightly test --target "$host" \
-        -p vinga-base -p vinga-fragment -p vinga-runtime --lib --tests || return 1
+        -p vinga-base -p vinga-fragment -p vinga-runtime --lib --test ring || return 1
     echo "thread sanitizer"
     TSAN_OPTIONS="suppressions=$PWD/crates/edge/runtime/tests/thread_sanitizer.suppressions" \
-        RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=$target/thread cargo +nightly test --target "$host" \
-        -p vinga-runtime --test ring || return 1
+        RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR=$target/thread cargo +nightly test --target "$host" \
+        -p vinga-runtime --lib --test ring --test end_to_end || return 1
     echo "loom: every interleaving of ring and doorbell"
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$target/loom cargo test --release -p vinga-runtime --test loom || return 1
 }

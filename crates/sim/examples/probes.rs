@@ -12,6 +12,10 @@ fn main() {
     });
     print!("{tally}");
     for failure in &tally.failures {
-        println!("seed {}: {}", failure.seed, failure.violation.as_ref().unwrap().chars().take(400).collect::<String>());
+        println!(
+            "seed {}: {}",
+            failure.seed,
+            failure.violation.as_ref().unwrap().chars().take(400).collect::<String>()
+        );
     }
 }

@@ -242,30 +242,33 @@ impl Engine {
     }
 
     /// Reads, or waits for whoever reads, until `done` says so once.
+    ///
+    /// Whoever leaves hands over: a thread that has read, and one that was parked, too, as it may have been handed the role
+    /// in the moment in which its own operation was done.
     fn read_until(self: &Arc<Self>, done: impl Fn() -> bool) {
-        while !done() {
+        let mut is_done = done();
+        if is_done {
+            return;
+        }
+        while !is_done {
             if let Some(mut reader) = self.try_read() {
-                loop {
+                while !is_done {
                     self.read_turn(&mut reader, LONGEST_SLEEP);
-                    if done() {
-                        break;
-                    }
+                    is_done = done();
                 }
-                drop(reader);
-                return self.hand_over();
+                continue;
             }
             let place = self.lock().parking.enter();
             // If the role was given up just before, nobody will wake this thread for it.
             let is_free = self.try_read().is_some();
-            let is_done = done();
+            is_done = done();
             if !is_free && !is_done {
                 thread::park_timeout(Duration::from_millis(100));
+                is_done = done();
             }
             self.lock().parking.leave(place);
-            if is_done {
-                return;
-            }
         }
+        self.hand_over();
     }
 
     fn try_read(&self) -> Option<MutexGuard<'_, Reader>> {

@@ -252,7 +252,7 @@ impl<H: Host> Executor<H> {
         let ahead = frame.header.view.wrapping_sub(self.shared.view.0 as u8) as i8;
         ahead > 0
             && frame.signal() != Some(SignalNumber::NodeFailedOrder)
-            && frame.sender().block() != Some(BlockNumber::Api)
+            && !matches!(frame.sender().block(), Some(BlockNumber::Api | BlockNumber::Driver))
     }
 
     /// Puts parked frames in front of everything that is in the local lane: they are older.
