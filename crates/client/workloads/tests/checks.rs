@@ -224,7 +224,8 @@ fn scans_meet_what_is_there() {
 
 #[test]
 fn who_waits_for_a_lock_waits_for_somebody() {
-    let mut waiter = write(1, 200, (1000, 1600), Fate::RolledBack { error: Some(ErrorCode::LockTimeout), operation: 1 });
+    let mut waiter =
+        write(1, 200, (1000, 1600), Fate::RolledBack { error: Some(ErrorCode::LockTimeout), operation: 1 });
     let result = OperationResult::Failed(ErrorCode::LockTimeout);
     waiter.events[0] = operation(1, OperationKind::Write, 1, Body::Row(value(200)), (1000, 1600), result);
     let verdict_of = |holders: &[(u64, u64)]| {
