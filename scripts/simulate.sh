@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Runs the simulator over seeds: 500 fresh ones, and some of them twice. SEEDS=n changes the number, FIRST=n the first.
+# Runs the simulator over seeds, the same 500 each time, and some of them twice. SEEDS=n changes the number, FIRST=n the
+# first; FIRST=fresh takes seeds that were most likely never run.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
 seeds=${SEEDS:-500}
-first=${FIRST:-$((RANDOM * 32768 + RANDOM))}
+first=${FIRST:-1}
+[ "$first" != fresh ] || first=$((RANDOM * 32768 + RANDOM))
 jobs=${CARGO_JOBS:-2}
 
 cargo build --profile sim --locked --jobs "$jobs" --bin vinga

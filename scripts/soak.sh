@@ -37,7 +37,7 @@ fuzz() {
 
 sanitize || exit 1
 while ! over; do
-    SEEDS=500 scripts/simulate.sh || exit 1
+    FIRST=fresh SEEDS=500 scripts/simulate.sh || exit 1
     over && break
     fuzz || exit 1
 done

@@ -171,7 +171,7 @@ struct Bench<'a, T: Target> {
     place: &'a Place,
     connect: &'a dyn Fn(&str) -> Result<T>,
     progress: Progress,
-    /// Ends when this is dropped.
+    /// The one that was started for the purpose.
     node: Option<Node>,
 }
 
@@ -206,9 +206,9 @@ impl<'a, T: Target> Bench<'a, T> {
         Ok(NodeProgram { program, folder, data_memory, parameters: self.place.parameters.clone() })
     }
 
-    /// Shows the figures and writes the result file.
+    /// Shows the figures, writes the result file and stops the node.
     fn finish(
-        &self,
+        &mut self,
         benchmark: &str,
         command: &str,
         options: &impl Serialize,
@@ -220,7 +220,7 @@ impl<'a, T: Target> Bench<'a, T> {
     }
 
     fn report(
-        &self,
+        &mut self,
         benchmark: &str,
         command: &str,
         options: &impl Serialize,
@@ -234,6 +234,7 @@ impl<'a, T: Target> Bench<'a, T> {
             ..Report::new(benchmark, command, &self.place.sources)
         };
         println!("{}", report.write(&self.place.out)?.display());
+        self.node.take().map_or(Ok(()), Node::stop)?;
         Ok(true)
     }
 }

@@ -37,6 +37,7 @@ pub struct NodeProgram {
 #[derive(Debug)]
 pub struct Node {
     process: Process,
+    folder: PathBuf,
     address: String,
     ready_after: Duration,
 }
@@ -61,7 +62,8 @@ impl NodeProgram {
             // It is renamed to that name when it is complete.
             if let Ok(text) = fs::read_to_string(&address) {
                 let ready_after = begun.elapsed();
-                return Ok(Node { process, address: text.trim().to_owned(), ready_after });
+                let (folder, address) = (folder.clone(), text.trim().to_owned());
+                return Ok(Node { process, folder, address, ready_after });
             }
             if let Some(status) = process.ended()? {
                 let tail = tail(&log, 20);
@@ -110,12 +112,15 @@ impl Node {
         self.ready_after
     }
 
-    /// Stops it.
+    /// Stops it and removes its folder. One that is only dropped leaves its folder: something went wrong, and the log is
+    /// in it.
     ///
     /// # Errors
     /// It does not stop.
     pub fn stop(self) -> Result<()> {
-        self.process.end()
+        self.process.end()?;
+        let folder = self.folder;
+        fs::remove_dir_all(&folder).context(|| format!("cannot remove {}", folder.display()))
     }
 }
 
@@ -156,6 +161,7 @@ mod tests {
         assert_eq!(node.address(), "127.0.0.1:4711");
         assert!(node.ready_after() < Duration::from_secs(10));
         node.stop().unwrap();
+        assert!(!program.folder.exists());
         fs::remove_dir_all(program.program.parent().unwrap()).unwrap();
     }
 
