@@ -61,16 +61,17 @@ pub fn check(actions: &[Action<'_>]) -> Result<(), String> {
             let explained = explain(&sorted, &furthest.1, furthest.2);
             return Err(format!("more than {STATES_MAX} orders were tried: {explained}"));
         }
-        // Answers come about in the order of commits: what was answered first is put on top of the stack, below it the
-        // others, at the bottom what may not have happened at all.
-        let mut next: Vec<(Time, usize, Option<Value>)> = candidates(&sorted, &done)
+        // What was decided first is put on top of the stack. If nobody knows that: answers come about in the order of
+        // decisions, and what may not have happened at all is tried last.
+        let mut next: Vec<((u64, Time), usize, Option<Value>)> = candidates(&sorted, &done)
             .filter(|&at| !sorted[at].is_sight())
             .filter_map(|at| {
                 let end = if sorted[at].is_certain { sorted[at].end } else { Time::MAX };
-                Some((end, at, sorted[at].apply(state)?))
+                let rank = (sorted[at].decided.unwrap_or(u64::MAX), end);
+                Some((rank, at, sorted[at].apply(state)?))
             })
             .collect();
-        next.sort_by_key(|&(end, at, _)| core::cmp::Reverse((end, at)));
+        next.sort_by_key(|&(rank, at, _)| core::cmp::Reverse((rank, at)));
         for (_, at, after) in next {
             let mut done = done.clone();
             done.insert(at);
