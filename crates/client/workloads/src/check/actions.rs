@@ -306,6 +306,10 @@ impl<'a> Actions<'a> {
         let mut by_row: BTreeMap<RowName, Vec<Piece<'a>>> = BTreeMap::new();
         for event in &transaction.events {
             match event {
+                // The number of the read counts, whichever row an unlock names.
+                Event::Operation(operation) if operation.operation.kind == OperationKind::Unlock => {
+                    by_row.values_mut().for_each(|pieces| pieces.push(Piece::Operation(operation)));
+                }
                 Event::Operation(operation) => {
                     by_row.entry(operation.row()).or_default().push(Piece::Operation(operation));
                 }
