@@ -14,6 +14,7 @@
 pub mod agenda;
 mod api;
 mod connection;
+mod decisions;
 mod failure;
 pub mod mutations;
 mod nemesis;

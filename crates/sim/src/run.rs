@@ -129,7 +129,7 @@ impl World {
         self.run_until("tables can't be described", ENDING_MAX, World::sessions_have_ended)?;
         self.run_until("something is left of transactions", self.rest_max(), World::is_at_rest)?;
         let contents = self.contents()?;
-        let summary = check::check(&self.history, &contents, self.now())?;
+        let summary = check::check(&self.history, &contents, self.now(), self.profile.lock_timeout)?;
         for running in &self.running {
             running.workload.check(&contents, &self.history)?;
         }

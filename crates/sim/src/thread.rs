@@ -178,7 +178,9 @@ impl World {
         let more = self.threads[id.0].executor.finish_turn();
         let busy = self.random.u64(1..=self.profile.turn);
         self.threads[id.0].busy_until = now + busy;
-        self.tell_trace(id, handled_before);
+        let handled = (self.threads[id.0].executor.handled() - handled_before) as usize;
+        self.tell_trace(id, handled);
+        self.see_handled(id, handled);
         self.drain(id, now + busy);
         for fence in fences {
             self.forward_fence(id, fence, now + busy);
@@ -371,12 +373,10 @@ impl World {
     }
 
     /// Prints the signals that a thread has handled in its turn.
-    fn tell_trace(&mut self, id: ThreadId, handled_before: u64) {
+    fn tell_trace(&mut self, id: ThreadId, count: usize) {
         let Some(trace) = self.trace else { return };
         let thread = &self.threads[id.0];
-        let count = (thread.executor.handled() - handled_before) as usize;
-        let entries: Vec<_> = thread.executor.trace().iter().collect();
-        for entry in &entries[entries.len().saturating_sub(count)..] {
+        for entry in thread.executor.trace().last(count) {
             trace(&format!("{entry} [thread {}.{}]", thread.node, thread.index));
         }
     }

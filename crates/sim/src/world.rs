@@ -7,6 +7,7 @@
 use crate::agenda::{Agenda, Time};
 use crate::api::ApiNode;
 use crate::connection::Connection;
+use crate::decisions::Decisions;
 use crate::failure::Failure;
 use crate::nemesis::Nemesis;
 use crate::pipe::{Delay, Payload, Piece, Pipe, PipeId};
@@ -122,6 +123,7 @@ pub struct World {
     pub(crate) names: BTreeMap<u64, TableRef>,
     /// What was asked and answered.
     pub history: History,
+    pub(crate) decisions: Decisions,
     /// What can't be true, in the order in which it was noticed.
     pub violations: Vec<String>,
     /// A hash of everything that has happened.
@@ -156,6 +158,7 @@ impl World {
             sessions_made: 0,
             names: BTreeMap::new(),
             history: History::default(),
+            decisions: Decisions::default(),
             violations: Vec::new(),
             hash: seed,
             trace,

@@ -7,7 +7,7 @@ use crate::{CHECK_INTERVAL, Coordinator};
 use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::{Incarnation, NodeId, TransactionId};
-use vinga_kernel::Context;
+use vinga_kernel::{Context, Mutation};
 use vinga_wire::commit::{AbortBody, CommitBody, WHOLE_TRANSACTION};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
@@ -22,7 +22,9 @@ impl Coordinator {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let owner = owner_of(body);
         match self.clients.get_mut(owner) {
-            Some(client) if client.open > 0 => client.closing = Some(frame.sender()),
+            Some(client) if client.open > 0 && !cx.is_mutated(Mutation::ApiFailureKeepsLocks) => {
+                client.closing = Some(frame.sender());
+            }
             Some(_) | None => {
                 cx.frame(SignalNumber::ApiConnectionClosedConfirm, frame.sender()).put(body);
                 return Some(());

@@ -66,11 +66,12 @@ impl Outcomes {
         &self.coordinators[usize::from(index.0)]
     }
 
-    /// No coordinator of this endpoint can be reached now.
+    /// No coordinator of this endpoint can be reached now. What it was told last may have been lost with the connection.
     pub fn unlink(&mut self, endpoint: u16) {
         for coordinator in &mut self.coordinators {
             if coordinator.is_reached_by(endpoint) {
                 coordinator.link = None;
+                coordinator.told = 0;
             }
         }
     }
@@ -142,5 +143,11 @@ mod tests {
         outcomes.unlink(0);
         outcomes.note(one, 9);
         assert_eq!(outcomes.take_idle(IDLE + IDLE).count(), 0, "nobody can be told");
+        outcomes.coordinator(Address(7), LinkId(1));
+        assert_eq!(outcomes.take_idle(IDLE + IDLE).next(), Some((LinkId(1), Address(7), 9)));
+        outcomes.unlink(0);
+        outcomes.coordinator(Address(7), LinkId(1));
+        let later = IDLE + IDLE + IDLE;
+        assert_eq!(outcomes.take_idle(later).next(), Some((LinkId(1), Address(7), 9)), "it may have been lost");
     }
 }

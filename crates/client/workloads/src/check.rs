@@ -3,13 +3,15 @@
 //! - [`atomic`]: what is seen was written by a transaction that committed, or may have;
 //! - [`linear`]: for each row there is an order of all that was done and seen which fits the answers and the times;
 //! - [`scans`]: a scan meets what is there all the time exactly once, and of its own transaction what it may;
-//! - [`epochs`]: no transaction has an older epoch than one that it follows.
+//! - [`epochs`]: no transaction has an older epoch than one that it follows;
+//! - [`waits`]: who waited for a lock until the time-out was in somebody's way.
 
 pub mod actions;
 pub mod atomic;
 pub mod epochs;
 pub mod linear;
 pub mod scans;
+pub mod waits;
 
 use crate::history::{History, RowName, Time};
 use crate::workload::Contents;
@@ -28,11 +30,16 @@ pub struct Summary {
     pub unknown: usize,
 }
 
-/// Checks a whole history against the rows that are left at its end.
+/// Checks a whole history against the rows that are left at its end. `lock_timeout` is that of the data nodes.
 ///
 /// # Errors
 /// The first thing that can't be true.
-pub fn check(history: &History, contents: &Contents, end: Time) -> Result<Summary, String> {
+pub fn check(
+    history: &History,
+    contents: &Contents,
+    end: Time,
+    lock_timeout: Time,
+) -> Result<Summary, String> {
     let writers = atomic::Writers::new(history)?;
     let proven = atomic::check(history, contents, &writers)?;
     let mut actions = Actions::new(history, &writers, &proven, end);
@@ -45,6 +52,7 @@ pub fn check(history: &History, contents: &Contents, end: Time) -> Result<Summar
     }
     scans::check(history, &writers, &actions)?;
     epochs::check(history, contents, &writers, &proven)?;
+    waits::check(history, end, lock_timeout)?;
     Ok(summary)
 }
 

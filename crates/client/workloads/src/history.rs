@@ -2,6 +2,7 @@
 
 use crate::shape::Value;
 use crate::step::{Body, Condition, Fate, Operation, Scan, TableRef};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_wire::ErrorCode;
 
@@ -28,6 +29,9 @@ pub struct History {
     pub reads: Vec<KeyRead>,
     /// Scans outside and inside of transactions.
     pub scans: Vec<ScanRecord>,
+    /// Numbers that ascend in the order in which transactions were decided, by [`Transaction::id`], as far as the runner
+    /// could look inside. They shorten searches; nothing is proven by them.
+    pub decided: BTreeMap<u64, u64>,
 }
 
 /// One transaction.

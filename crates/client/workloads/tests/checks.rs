@@ -71,7 +71,7 @@ fn contents(rows: &[(u64, u64, u64)]) -> Contents {
 const COMMITTED: Fate = Fate::Committed(Epoch(5));
 
 fn verdict(history: &History, contents: &Contents) -> String {
-    match check::check(history, contents, 10_000) {
+    match check::check(history, contents, 10_000, 500) {
         Ok(_) => "true".to_string(),
         Err(what) => what.lines().next().unwrap().to_string(),
     }
@@ -220,4 +220,21 @@ fn scans_meet_what_is_there() {
     assert!(verdict_of(scan(&[(1, 100), (1, 100)], None)).contains("2 times"));
     assert_eq!(verdict_of(scan(&[(1, 100), (2, 300)], Some(2))), "true");
     assert!(verdict_of(scan(&[(1, 100), (3, 301)], Some(2))).contains("opened before operation 2"));
+}
+
+#[test]
+fn who_waits_for_a_lock_waits_for_somebody() {
+    let mut waiter =
+        write(1, 200, (1000, 1600), Fate::RolledBack { error: Some(ErrorCode::LockTimeout), operation: 1 });
+    let result = OperationResult::Failed(ErrorCode::LockTimeout);
+    waiter.events[0] = operation(1, OperationKind::Write, 1, Body::Row(value(200)), (1000, 1600), result);
+    let verdict_of = |holders: &[(u64, u64)]| {
+        let mut transactions = vec![waiter.clone()];
+        transactions.extend((300..).zip(holders).map(|(v, &times)| write(1, v, times, COMMITTED)));
+        let last = holders.len() as u64 + 299;
+        verdict(&History { transactions, ..History::default() }, &contents(&[(1, last, 5)]))
+    };
+    assert_eq!(verdict_of(&[(900, 1550)]), "true");
+    assert_eq!(verdict_of(&[(900, 1200), (1190, 1550)]), "true", "one after the other");
+    assert!(verdict_of(&[(900, 1200), (1300, 1590)]).contains("nobody held it for more than 290"));
 }

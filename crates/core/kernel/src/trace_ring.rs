@@ -59,8 +59,13 @@ impl TraceRing {
 
     /// The entries, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &TraceEntry> {
-        let oldest = self.next.saturating_sub(TRACE_ENTRIES);
-        (oldest..self.next).map(|i| &self.entries[i % TRACE_ENTRIES])
+        self.last(TRACE_ENTRIES)
+    }
+
+    /// The last `count` entries, or all if there are fewer; oldest first.
+    pub fn last(&self, count: usize) -> impl Iterator<Item = &TraceEntry> {
+        let first = self.next.saturating_sub(count.min(TRACE_ENTRIES));
+        (first..self.next).map(|i| &self.entries[i % TRACE_ENTRIES])
     }
 }
 

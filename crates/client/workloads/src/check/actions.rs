@@ -28,6 +28,8 @@ pub struct Action<'a> {
     pub what: What<'a>,
     /// The transaction, by its place in the history, if it is one's.
     pub transaction: Option<usize>,
+    /// [`History::decided`] of a change, if that is known.
+    pub decided: Option<u64>,
 }
 
 /// What was done or seen.
@@ -246,7 +248,8 @@ impl<'a> Actions<'a> {
     pub fn new(history: &'a History, writers: &Writers, proven: &BTreeSet<usize>, end: Time) -> Self {
         let mut actions = Actions { by_row: BTreeMap::new(), end };
         for (index, transaction) in history.transactions.iter().enumerate() {
-            actions.add_transaction(index, transaction, proven.contains(&index));
+            let decided = history.decided.get(&transaction.id).copied();
+            actions.add_transaction(index, transaction, proven.contains(&index), decided);
         }
         for read in &history.reads {
             actions.add_sight(None, read.row, read.sent, read.answered, What::Saw(read.seen, read.condition));
@@ -271,7 +274,7 @@ impl<'a> Actions<'a> {
             if contents.versions.get(&row.table) == Some(&row.version) {
                 let seen = contents.rows.get(&(row.table, row.key)).map(|&(value, _)| value);
                 let what = What::Saw(seen, None);
-                actions.push(Action { start, end, is_certain: true, what, transaction: None });
+                actions.push(Action { start, end, is_certain: true, what, transaction: None, decided: None });
             }
         }
     }
@@ -289,14 +292,24 @@ impl<'a> Actions<'a> {
         end: Time,
         what: What<'a>,
     ) {
-        let action = Action { start, end, is_certain: true, what, transaction };
+        let action = Action { start, end, is_certain: true, what, transaction, decided: None };
         self.by_row.entry(row).or_default().push(action);
     }
 
-    fn add_transaction(&mut self, index: usize, transaction: &'a Transaction, is_proven: bool) {
+    fn add_transaction(
+        &mut self,
+        index: usize,
+        transaction: &'a Transaction,
+        is_proven: bool,
+        decided: Option<u64>,
+    ) {
         let mut by_row: BTreeMap<RowName, Vec<Piece<'a>>> = BTreeMap::new();
         for event in &transaction.events {
             match event {
+                // The number of the read counts, whichever row an unlock names.
+                Event::Operation(operation) if operation.operation.kind == OperationKind::Unlock => {
+                    by_row.values_mut().for_each(|pieces| pieces.push(Piece::Operation(operation)));
+                }
                 Event::Operation(operation) => {
                     by_row.entry(operation.row()).or_default().push(Piece::Operation(operation));
                 }
@@ -325,6 +338,7 @@ impl<'a> Actions<'a> {
                     is_certain: is_committed,
                     what: What::Changed(pieces),
                     transaction: Some(index),
+                    decided,
                 });
             }
         }

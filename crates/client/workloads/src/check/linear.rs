@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// States that are looked at, at most: histories are made so that far fewer are met.
-const STATES_MAX: usize = 2_000_000;
+const STATES_MAX: usize = 200_000;
 
 /// Which actions are done: all below `all`, and those in the list.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -58,14 +58,20 @@ pub fn check(actions: &[Action<'_>]) -> Result<(), String> {
             continue;
         }
         if visited.len() > STATES_MAX {
-            return Err(format!("more than {STATES_MAX} orders of {} actions", sorted.len()));
+            let explained = explain(&sorted, &furthest.1, furthest.2);
+            return Err(format!("more than {STATES_MAX} orders were tried: {explained}"));
         }
-        // What is certain is tried last, so that it stands on top of the stack.
-        let mut next: Vec<(bool, usize, Option<Value>)> = candidates(&sorted, &done)
+        // What was decided first is put on top of the stack. If nobody knows that: answers come about in the order of
+        // decisions, and what may not have happened at all is tried last.
+        let mut next: Vec<((u64, Time), usize, Option<Value>)> = candidates(&sorted, &done)
             .filter(|&at| !sorted[at].is_sight())
-            .filter_map(|at| Some((sorted[at].is_certain, at, sorted[at].apply(state)?)))
+            .filter_map(|at| {
+                let end = if sorted[at].is_certain { sorted[at].end } else { Time::MAX };
+                let rank = (sorted[at].decided.unwrap_or(u64::MAX), end);
+                Some((rank, at, sorted[at].apply(state)?))
+            })
             .collect();
-        next.sort_by_key(|&(is_certain, at, _)| (is_certain, core::cmp::Reverse(at)));
+        next.sort_by_key(|&(rank, at, _)| core::cmp::Reverse((rank, at)));
         for (_, at, after) in next {
             let mut done = done.clone();
             done.insert(at);

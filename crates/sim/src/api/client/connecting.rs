@@ -177,6 +177,7 @@ impl Client {
                 Call::Schema { session, .. } => self.fail(session, ErrorCode::ConnectionLost),
             }
         }
+        self.lost.extend(self.topology.nodes.iter().map(|node| node.node));
         self.lose_transactions(cx);
         self.lose_scans();
     }

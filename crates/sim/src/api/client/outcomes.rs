@@ -69,6 +69,7 @@ impl Client {
         // What was told last may have been lost as well.
         self.seen.values_mut().for_each(|seen| seen.told = 0);
         for session in 0..self.sessions.len() {
+            self.finish_train(cx, session);
             let Some(transaction) = &mut self.sessions[session].transaction else { continue };
             if transaction.is_in_doubt {
                 // The answer to a question may be lost too: it is asked again.

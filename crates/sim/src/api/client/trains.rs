@@ -254,8 +254,8 @@ impl Client {
     }
 
     /// Ends the train if all that belongs to it has come, or if what is missing can't come any more.
-    fn finish_train(&mut self, cx: &mut Surroundings<'_>, session: usize) {
-        let transaction = self.sessions[session].transaction.as_mut().expect("the caller has it");
+    pub(super) fn finish_train(&mut self, cx: &mut Surroundings<'_>, session: usize) {
+        let Some(transaction) = &mut self.sessions[session].transaction else { return };
         let Some(under_way) = &transaction.train else { return };
         let Some((answer, _)) = &under_way.answer else { return };
         let outcome = Outcome::from_number(answer.outcome).expect("coordinators send outcomes");
@@ -330,9 +330,7 @@ impl Client {
     /// A data node is gone, and with it perhaps rows that it had sent.
     pub(super) fn answer_without_rows(&mut self, cx: &mut Surroundings<'_>) {
         for session in 0..self.sessions.len() {
-            if self.sessions[session].transaction.is_some() {
-                self.finish_train(cx, session);
-            }
+            self.finish_train(cx, session);
         }
     }
 }

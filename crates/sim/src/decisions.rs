@@ -1,0 +1,50 @@
+//! In which order transactions were decided, as one sees it who looks into the nodes.
+//!
+//! A transaction is decided when its first `CommitRequest` is handled; in the short form, which has none, when its last
+//! `PrepareRequest` is, unless that is refused. Transactions that lock the same row are decided in the order in which they had it, so a search
+//! for an order that fits the answers finds one at once if it tries this one first. It is a hint: the checks believe only
+//! what clients were told.
+
+use crate::thread::ThreadId;
+use crate::world::World;
+use std::collections::BTreeSet;
+use vinga_wire::{Header, SignalNumber};
+use zerocopy::FromBytes;
+
+/// What was seen of decisions.
+#[derive(Default)]
+pub struct Decisions {
+    /// Ascends with everything that is noted.
+    count: u64,
+    /// Transactions of which a `CommitRequest` was handled. Others may have been decided in the short form.
+    committed: BTreeSet<u64>,
+}
+
+impl World {
+    /// A thread has handled this many signals in its turn.
+    pub(crate) fn see_handled(&mut self, id: ThreadId, count: usize) {
+        let (decisions, decided) = (&mut self.decisions, &mut self.history.decided);
+        for entry in self.threads[id.0].executor.trace().last(count) {
+            let (header, body) = Header::ref_from_prefix(&entry.bytes).expect("an entry holds a header");
+            // All these bodies begin with the transaction.
+            let Some(transaction) = body.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)) else {
+                continue;
+            };
+            let is_committed = decisions.committed.contains(&transaction);
+            match SignalNumber::from_number(header.number.get()) {
+                Some(SignalNumber::CommitRequest | SignalNumber::PrepareRequest) if is_committed => continue,
+                Some(SignalNumber::CommitRequest) => {
+                    decisions.committed.insert(transaction);
+                }
+                Some(SignalNumber::PrepareRequest) => {}
+                Some(SignalNumber::PrepareRefuse | SignalNumber::AbortRequest) if !is_committed => {
+                    decided.remove(&transaction);
+                    continue;
+                }
+                _ => continue,
+            }
+            decisions.count += 1;
+            decided.insert(transaction, decisions.count);
+        }
+    }
+}
