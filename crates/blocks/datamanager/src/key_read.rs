@@ -6,7 +6,8 @@
 //! Nothing is allocated and no record is made.
 
 use crate::DataManager;
-use crate::rows::Viewer;
+use crate::rows::{Version, Viewer};
+use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::{ColumnId, PartitionId, TransactionId};
 use vinga_fragment::filter::{Program, codec};
@@ -46,6 +47,15 @@ impl<'a> Request<'a> {
             keys,
         })
     }
+}
+
+/// How the keys of a request are looked up, and what is sent of their rows.
+struct Lookup<'a> {
+    table: &'a Table,
+    viewer: Viewer,
+    filter: Option<Program>,
+    /// `None`: all columns.
+    selection: Option<&'a [ColumnId]>,
 }
 
 /// Takes the next key off the front of the keys of a request.
@@ -92,44 +102,52 @@ impl DataManager {
     pub(crate) fn on_key_read_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let request = Request::read(frame)?;
         let head = request.head;
-        let refuse = |cx: &mut Context<'_>, from: u16, code: ErrorCode, map_version: u32| {
-            cx.frame(SignalNumber::KeyReadRefuse, frame.sender()).put(&KeyReadRefusal {
-                request: U32::new(head.request.get().wrapping_add(u32::from(from))),
-                count: U16::new(head.count.get() - from),
-                code: U16::new(code as u16),
-                map_version: U32::new(map_version),
-            });
-        };
         let viewer =
             Viewer { transaction: TransactionId(head.transaction.get()), before: head.operation.get() };
         if viewer.transaction != TransactionId::NONE && viewer.transaction.api() != frame.sender().node() {
             cx.reject(frame, ErrorCode::NotYourTransaction);
             return Some(());
         }
-        let table = match self.store.tables.get(cx, head.table.get(), head.version.get()) {
-            Ok(table) => table,
-            Err(code) => {
-                refuse(cx, 0, code, 0);
-                return Some(());
-            }
-        };
-        let filter = match self.read_options(table, request.selection, request.filter) {
+        let table = self.store.tables.get(cx, head.table.get(), head.version.get());
+        let filter = table.and_then(|table| self.read_options(table, request.selection, request.filter));
+        let filter = match filter {
             Ok(filter) => filter,
             Err(code) => {
-                refuse(cx, 0, code, 0);
+                refuse(cx, frame, head, 0, code, 0);
                 return Some(());
             }
         };
         self.statistics.key_reads += u64::from(head.count.get());
-        let mut selection = core::mem::take(&mut self.scratch.selection);
-        selection.clear();
-        selection.extend(request.selection.iter().map(|column| ColumnId(column.get())));
-        let table = self.store.tables.current(head.table.get());
-        let wants_all = head.columns.get() == ALL_COLUMNS;
-        let mut keys = request.keys;
+        let mut columns = core::mem::take(&mut self.scratch.selection);
+        columns.clear();
+        columns.extend(request.selection.iter().map(|column| ColumnId(column.get())));
+        let lookup = Lookup {
+            table: self.store.tables.current(head.table.get()),
+            viewer,
+            filter,
+            selection: (head.columns.get() != ALL_COLUMNS).then_some(&columns),
+        };
+        let answered = self.answer_keys(cx, frame, head, &lookup, request.keys);
+        self.scratch.selection = columns;
+        if let Err((done, code)) = answered {
+            refuse(cx, frame, head, done, code, self.map.version());
+        }
+        Some(())
+    }
+
+    /// Answers a request's keys in as many frames as it takes. If one can't be answered: the number of those before
+    /// it that were, and why.
+    #[inline]
+    fn answer_keys(
+        &self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+        head: &KeyReadHead,
+        lookup: &Lookup<'_>,
+        mut keys: &[u8],
+    ) -> Result<(), (u16, ErrorCode)> {
         let mut done = 0;
-        let mut failure = None;
-        'frames: while done < head.count.get() {
+        while done < head.count.get() {
             let mut writer = cx.frame(SignalNumber::KeyReadConfirm, frame.sender());
             writer.put(&KeyReadAnswer {
                 epoch: U64::new(self.epoch.0),
@@ -139,74 +157,61 @@ impl DataManager {
             });
             let first = done;
             while done < head.count.get() && writer.length() < ANSWER_BYTES_SOFT {
-                let mut group: [(&[u8], KeyHash, PartitionId); GROUP] =
-                    [(&[], KeyHash(0), PartitionId(0)); GROUP];
-                let count = usize::from(head.count.get() - done).min(GROUP);
-                let mut wrong = None;
-                for place in &mut group[..count] {
-                    let Some(key) = take_key(table, &mut keys) else {
-                        wrong = Some(ErrorCode::BadKey);
-                        break;
-                    };
-                    if let Err(code) = self.check_owned(table, key) {
-                        wrong = Some(code);
-                        break;
-                    }
-                    let hash = KeyHash::of(key);
-                    let partition = self.map.partition(hash);
-                    *place = (key, hash, partition);
-                    if !self.answers_reads_of(table, partition) {
-                        wrong = Some(ErrorCode::Moved);
-                        break;
-                    }
-                    if count > 1 {
-                        table.fragment(partition).prefetch_index(&self.store.pages, hash);
-                    }
-                }
-                if let Some(code) = wrong {
-                    failure = Some(code);
+                let count = (head.count.get() - done).min(GROUP as u16);
+                if let Err(code) = self.answer_group(lookup, &mut keys, usize::from(count), writer.buffer()) {
                     finish_answer(writer, first, done);
-                    break 'frames;
+                    return Err((done, code));
                 }
-                if count > 1 {
-                    for &(_, hash, partition) in &group[..count] {
-                        table.fragment(partition).prefetch_row(&self.store.pages, hash);
-                    }
-                }
-                for &(key, hash, partition) in &group[..count] {
-                    let row =
-                        table.fragment(partition).find(&self.store.pages, &self.store.chunks, hash, key);
-                    let version =
-                        row.and_then(|row| self.visible(table, partition, row, viewer)).filter(|v| {
-                            filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
-                        });
-                    let out = writer.buffer();
-                    match version {
-                        None => out.extend_from_slice(&NO_ROW.to_le_bytes()),
-                        Some(version) if wants_all => {
-                            let length = (version.fixed.len() + version.variable.len()) as u16;
-                            out.extend_from_slice(&length.to_le_bytes());
-                            out.extend_from_slice(version.fixed);
-                            out.extend_from_slice(version.variable);
-                        }
-                        Some(version) => {
-                            let at = out.len();
-                            out.extend_from_slice(&[0; 2]);
-                            table.layout.write_selection(&selection, version.fixed, version.variable, out);
-                            let length = (out.len() - at - 2) as u16;
-                            out[at..at + 2].copy_from_slice(&length.to_le_bytes());
-                        }
-                    }
-                }
-                done += count as u16;
+                done += count;
             }
             finish_answer(writer, first, done);
         }
-        self.scratch.selection = selection;
-        if let Some(code) = failure {
-            refuse(cx, done, code, self.map.version());
+        Ok(())
+    }
+
+    /// Looks the next keys up, at most [`GROUP`], and appends what was found; nothing if one of them can't be answered.
+    #[inline]
+    fn answer_group(
+        &self,
+        lookup: &Lookup<'_>,
+        keys: &mut &[u8],
+        count: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ErrorCode> {
+        let table = lookup.table;
+        let mut group: [(&[u8], KeyHash, PartitionId); GROUP] = [(&[], KeyHash(0), PartitionId(0)); GROUP];
+        for place in &mut group[..count] {
+            let key = take_key(table, keys).ok_or(ErrorCode::BadKey)?;
+            self.check_owned(table, key)?;
+            let hash = KeyHash::of(key);
+            let partition = self.map.partition(hash);
+            if !self.answers_reads_of(table, partition) {
+                return Err(ErrorCode::Moved);
+            }
+            *place = (key, hash, partition);
+            if count > 1 {
+                table.fragment(partition).prefetch_index(&self.store.pages, hash);
+            }
         }
-        Some(())
+        if count > 1 {
+            for &(_, hash, partition) in &group[..count] {
+                table.fragment(partition).prefetch_row(&self.store.pages, hash);
+            }
+        }
+        for &(key, hash, partition) in &group[..count] {
+            let row = table.fragment(partition).find(&self.store.pages, &self.store.chunks, hash, key);
+            let version = row.and_then(|row| self.visible(table, partition, row, lookup.viewer));
+            let passes = |v: &Version<'_>| {
+                lookup.filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
+            };
+            match version.filter(passes) {
+                None => out.extend_from_slice(&NO_ROW.to_le_bytes()),
+                Some(version) => {
+                    version.write_with_length(&table.layout, lookup.selection, out);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Checks a request's selected columns and filter against the table.
@@ -253,6 +258,24 @@ impl DataManager {
         (place.instance == self.settings.instance && place.chain.primary() == self.settings.node)
             .then_some(place.chain)
     }
+}
+
+/// Refuses the keys of a request from one on.
+#[cold]
+fn refuse(
+    cx: &mut Context<'_>,
+    frame: &Frame<'_>,
+    head: &KeyReadHead,
+    from: u16,
+    code: ErrorCode,
+    map_version: u32,
+) {
+    cx.frame(SignalNumber::KeyReadRefuse, frame.sender()).put(&KeyReadRefusal {
+        request: U32::new(head.request.get().wrapping_add(u32::from(from))),
+        count: U16::new(head.count.get() - from),
+        code: U16::new(code as u16),
+        map_version: U32::new(map_version),
+    });
 }
 
 /// Sets the number of rows of an answer, or takes an empty one back.

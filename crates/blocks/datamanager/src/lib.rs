@@ -37,6 +37,7 @@ mod operation;
 mod prepare;
 mod rows;
 mod scan;
+mod scan_slice;
 mod tables;
 mod waiting;
 

@@ -478,12 +478,9 @@ pub fn send_row(
     writer.put(&head);
     let Some(version) = found else { return };
     let begin = writer.length();
-    if operation.head.columns.get() == ALL_COLUMNS {
-        writer.bytes(version.fixed).bytes(version.variable);
-    } else {
-        let columns: Vec<ColumnId> = operation.selection.iter().map(|c| ColumnId(c.get())).collect();
-        table.layout.write_selection(&columns, version.fixed, version.variable, writer.buffer());
-    }
+    let columns: Vec<ColumnId> = operation.selection.iter().map(|c| ColumnId(c.get())).collect();
+    let selection = (operation.head.columns.get() != ALL_COLUMNS).then_some(columns.as_slice());
+    version.write(&table.layout, selection, writer.buffer());
     let row_bytes = U16::new((writer.length() - begin) as u16);
     let at = vinga_wire::frame::HEADER_BYTES + core::mem::offset_of!(TransactionRow, row_bytes);
     writer.patch(at, &row_bytes);

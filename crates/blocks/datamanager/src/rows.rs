@@ -3,8 +3,10 @@
 use crate::operation::{Change, OperationRecord, State};
 use crate::tables::Table;
 use crate::{DataManager, Store};
+use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
-use vinga_base::{PartitionId, RowId, TransactionId};
+use vinga_base::row_layout::RowLayout;
+use vinga_base::{ColumnId, PartitionId, RowId, TransactionId};
 use vinga_fragment::lock_table::LockRef;
 use vinga_fragment::row::{OperationRef, RowFlags};
 use vinga_fragment::row_version::RowVersion;
@@ -29,6 +31,42 @@ pub struct RowState {
 pub struct Version<'a> {
     pub fixed: &'a [u8],
     pub variable: &'a [u8],
+}
+
+impl Version<'_> {
+    /// Appends all of it, or the selected columns.
+    #[inline]
+    pub fn write(&self, layout: &RowLayout, selection: Option<&[ColumnId]>, out: &mut Vec<u8>) {
+        match selection {
+            None => {
+                out.extend_from_slice(self.fixed);
+                out.extend_from_slice(self.variable);
+            }
+            Some(columns) => layout.write_selection(columns, self.fixed, self.variable, out),
+        }
+    }
+
+    /// The same behind its length (u16), which is returned.
+    #[inline]
+    pub fn write_with_length(
+        &self,
+        layout: &RowLayout,
+        selection: Option<&[ColumnId]>,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        if selection.is_none() {
+            let length = self.fixed.len() + self.variable.len();
+            out.extend_from_slice(&(length as u16).to_le_bytes());
+            self.write(layout, None, out);
+            return length;
+        }
+        let at = out.len();
+        out.extend_from_slice(&[0; 2]);
+        self.write(layout, selection, out);
+        let length = out.len() - at - 2;
+        out[at..at + 2].copy_from_slice(&(length as u16).to_le_bytes());
+        length
+    }
 }
 
 /// Whose own changes count, and which of them: those with lower numbers.

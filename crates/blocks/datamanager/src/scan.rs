@@ -1,26 +1,21 @@
-//! Scans of a fragment's committed rows, in slices.
+//! Scans of a fragment's committed rows: which are open, and when each goes on.
 //!
-//! A scan goes page by page. Of each page it takes the live slots; those without operations are filtered together,
-//! column by column ([`Program::select`]), those with operations one by one on the version that the scan may see. What
-//! passes is copied into the answer. The position is a row id, so nothing needs to be kept or locked between slices: a
-//! row that is deleted meanwhile is simply not met, one that is inserted behind the position neither.
-//!
-//! A scan runs until its batch is full, then waits for `ScanNextRequest`. While so much waits to be sent to the API
-//! node that its lane is congested, the scan pauses.
+//! A scan works in slices ([`crate::scan_slice`]) until its batch is full, then waits for `ScanNextRequest`. Its
+//! position is a row id, so nothing needs to be kept or locked between slices: a row that is deleted meanwhile is simply
+//! not met, one that is inserted behind the position neither. While so much waits to be sent to the API node that its
+//! lane is congested, the scan pauses.
 
 use crate::rows::{Viewer, scan_viewer};
-use crate::{DataManager, PoolUsage, Store};
+use crate::{DataManager, PoolUsage};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::{ColumnId, NodeId, PartitionId, RowId, TransactionId};
-use vinga_fragment::filter::{Program, RowBlock, VariableSource};
-use vinga_fragment::page_view::{PageView, SLOT_WORDS_MAX};
+use vinga_fragment::filter::Program;
 use vinga_kernel::{Context, Tick};
-use vinga_wire::key_read::ANSWER_BYTES_SOFT;
 use vinga_wire::operation::{ALL_COLUMNS, selection_from};
-use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
+use vinga_wire::scan::{ScanBody, ScanOpenHead, ScanRefusal};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32};
 
 /// Bytes that a batch may ask for, at most.
 const BATCH_BYTES_MAX: u32 = 1 << 20;
@@ -36,30 +31,37 @@ enum Phase {
 }
 
 /// One open scan.
-struct Scan {
-    api: Address,
-    name: u32,
-    table: u32,
-    partition: PartitionId,
-    viewer: Viewer,
-    filter: Option<Program>,
+pub(crate) struct Scan {
+    pub api: Address,
+    pub name: u32,
+    pub table: u32,
+    pub partition: PartitionId,
+    pub viewer: Viewer,
+    pub filter: Option<Program>,
     /// `None`: all columns.
-    selection: Option<Vec<ColumnId>>,
+    pub selection: Option<Vec<ColumnId>>,
     batch_rows: u16,
     batch_bytes: u32,
-    /// Rows that the scan may still return, if limited.
-    limit: Option<u32>,
-    /// The first row that was not looked at.
-    position: RowId,
-    /// What is left of the batch.
-    rows_left: u16,
-    bytes_left: u32,
+    pub progress: Progress,
     phase: Phase,
+}
+
+/// How far a scan has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// The first row that was not looked at.
+    pub position: RowId,
+    /// Rows that the scan may still return, if limited.
+    pub limit: Option<u32>,
+    /// Rows that the batch has room for.
+    pub rows_left: u16,
+    /// Bytes that the batch has room for.
+    pub bytes_left: u32,
 }
 
 /// All open scans.
 pub struct Scans {
-    pool: Pool<Scan>,
+    pub(crate) pool: Pool<Scan>,
     by_name: BTreeMap<(NodeId, u32), Handle>,
     /// Where the next slice begins, so that all scans get their turn.
     turn: usize,
@@ -105,7 +107,8 @@ impl Scans {
 }
 
 /// How a slice of a scan ended.
-enum Sliced {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sliced {
     /// The units are used up.
     More,
     /// The batch is full.
@@ -172,10 +175,12 @@ impl DataManager {
             selection,
             batch_rows: head.batch_rows.get(),
             batch_bytes,
-            limit: Some(head.limit.get()).filter(|&limit| limit != 0),
-            position: RowId(head.from_row.get()),
-            rows_left: head.batch_rows.get(),
-            bytes_left: batch_bytes,
+            progress: Progress {
+                position: RowId(head.from_row.get()),
+                limit: Some(head.limit.get()).filter(|&limit| limit != 0),
+                rows_left: head.batch_rows.get(),
+                bytes_left: batch_bytes,
+            },
             phase: Phase::Running,
         };
         let name = (api.node(), scan.name);
@@ -194,8 +199,8 @@ impl DataManager {
         let scan = &mut self.scans.pool[handle];
         if let Phase::Idle { .. } = scan.phase {
             scan.phase = Phase::Running;
-            scan.rows_left = scan.batch_rows;
-            scan.bytes_left = scan.batch_bytes;
+            scan.progress.rows_left = scan.batch_rows;
+            scan.progress.bytes_left = scan.batch_bytes;
             self.run_scan(cx, handle);
         }
         Some(())
@@ -246,135 +251,6 @@ impl DataManager {
         }
     }
 
-    /// Looks at some rows and sends those that pass.
-    fn scan_slice(&mut self, cx: &mut Context<'_>, handle: Handle) -> Sliced {
-        let mut units = cx.slice_units();
-        let mut position = self.scans.pool[handle].position;
-        let mut rows_left = self.scans.pool[handle].rows_left;
-        let mut bytes_left = self.scans.pool[handle].bytes_left;
-        let mut limit = self.scans.pool[handle].limit;
-        let scan = &self.scans.pool[handle];
-        let table = self.store.tables.current(scan.table);
-        let fragment = table.fragment(scan.partition);
-        let api = scan.api;
-        let mut sliced = Sliced::More;
-        let mut looked_at = 0;
-        let mut writer = cx.frame(SignalNumber::ScanConfirm, api);
-        writer.put(&ScanAnswer {
-            epoch: U64::new(self.epoch.0),
-            scan: U32::new(scan.name),
-            next_row: U32::ZERO,
-            count: U16::ZERO,
-            flags: U16::ZERO,
-        });
-        let mut count = 0u16;
-        'pages: loop {
-            let page = position.page();
-            if page >= fragment.rows().page_count() {
-                sliced = Sliced::End;
-                break;
-            }
-            let Some(view) = fragment.rows().page(&self.store.pages, page) else {
-                position = RowId::new(page + 1, 0);
-                continue;
-            };
-            let slots = view.slots() as u32;
-            let mut busy = [0; SLOT_WORDS_MAX];
-            view.read_busy(&mut busy);
-            let mut chosen = [0; SLOT_WORDS_MAX];
-            let chosen = &mut chosen[..view.live().len()];
-            for ((chosen, live), busy) in chosen.iter_mut().zip(view.live()).zip(&busy) {
-                *chosen = live & !busy;
-            }
-            if let Some(filter) = &scan.filter {
-                let variable = Variable { view, store: &self.store };
-                let (stride, count) = (view.stride(), view.slots());
-                let block =
-                    RowBlock::new(&table.layout, view.bytes(), view.fixed_at(), stride, count, &variable);
-                filter.select(&block, chosen);
-            }
-            looked_at += slots;
-            units = units.saturating_sub(slots);
-            for (chosen, busy) in chosen.iter_mut().zip(&busy) {
-                *chosen |= busy;
-            }
-            for slot in ones_from(chosen, position.slot()) {
-                let row = RowId::new(page, slot);
-                let version = if busy[slot as usize / 64] & 1 << (slot % 64) != 0 {
-                    self.visible(table, scan.partition, row, scan.viewer).filter(|v| {
-                        scan.filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
-                    })
-                } else {
-                    Some(self.store.slot(table, scan.partition, row))
-                };
-                let Some(version) = version else { continue };
-                let out = writer.buffer();
-                let at = out.len();
-                out.extend_from_slice(&[0; 2]);
-                match &scan.selection {
-                    None => {
-                        out.extend_from_slice(version.fixed);
-                        out.extend_from_slice(version.variable);
-                    }
-                    Some(columns) => {
-                        table.layout.write_selection(columns, version.fixed, version.variable, out);
-                    }
-                }
-                let length = out.len() - at - 2;
-                out[at..at + 2].copy_from_slice(&(length as u16).to_le_bytes());
-                count += 1;
-                rows_left -= 1;
-                bytes_left = bytes_left.saturating_sub(length as u32);
-                if let Some(limit) = &mut limit {
-                    *limit -= 1;
-                }
-                let next = next_row(row, slots);
-                if limit == Some(0) {
-                    position = next;
-                    sliced = Sliced::End;
-                    break 'pages;
-                }
-                if rows_left == 0 || bytes_left == 0 {
-                    position = next;
-                    sliced = Sliced::BatchFull;
-                    break 'pages;
-                }
-                if writer.length() >= ANSWER_BYTES_SOFT {
-                    position = next;
-                    break 'pages;
-                }
-            }
-            position = RowId::new(page + 1, 0);
-            if units == 0 {
-                break;
-            }
-        }
-        // The last rows of the fragment may just have filled the batch: then there is nothing to be asked for.
-        if matches!(sliced, Sliced::BatchFull) && position.page() >= fragment.rows().page_count() {
-            sliced = Sliced::End;
-        }
-        let flags = match sliced {
-            Sliced::More => 0,
-            Sliced::BatchFull => SCAN_BATCH_END,
-            Sliced::End => SCAN_BATCH_END | SCAN_END,
-        };
-        if count == 0 && flags == 0 {
-            writer.cancel();
-        } else {
-            let body = vinga_wire::frame::HEADER_BYTES;
-            writer.patch(body + core::mem::offset_of!(ScanAnswer, next_row), &U32::new(position.0));
-            writer.patch(body + core::mem::offset_of!(ScanAnswer, count), &U16::new(count));
-            writer.patch(body + core::mem::offset_of!(ScanAnswer, flags), &U16::new(flags));
-        }
-        self.statistics.scanned_rows += u64::from(looked_at);
-        let scan = &mut self.scans.pool[handle];
-        scan.position = position;
-        scan.rows_left = rows_left;
-        scan.bytes_left = bytes_left;
-        scan.limit = limit;
-        sliced
-    }
-
     /// Closes scans of a table that is going away.
     pub(crate) fn close_scans_of_table(&mut self, cx: &mut Context<'_>, table: u32) {
         self.close_scans_where(cx, ErrorCode::StaleTable, |scan| scan.table == table);
@@ -401,47 +277,12 @@ impl DataManager {
             .pool
             .iter()
             .filter(|(_, scan)| condition(scan))
-            .map(|(_, scan)| (scan.api, scan.name, scan.position))
+            .map(|(_, scan)| (scan.api, scan.name, scan.progress.position))
             .collect();
         for (api, name, position) in chosen {
             refuse(cx, api, name, position.0, code);
             self.scans.remove((api.node(), name));
         }
-    }
-}
-
-/// The variable parts of a page's rows.
-struct Variable<'a> {
-    view: PageView<'a>,
-    store: &'a Store,
-}
-
-impl VariableSource for Variable<'_> {
-    fn variable(&self, slot: usize) -> &[u8] {
-        let chunk = self.view.row(slot).variable();
-        chunk.map_or(&[], |chunk| self.store.chunks.bytes(&self.store.pages, chunk))
-    }
-}
-
-/// The places of the ones of a bitmap, from a place on, ascending.
-fn ones_from(words: &[u64], from: u32) -> impl Iterator<Item = u32> + '_ {
-    let first = from as usize / 64;
-    words.iter().enumerate().skip(first).flat_map(move |(word, &bits)| {
-        let mut bits = if word == first { bits & (!0 << (from % 64)) } else { bits };
-        core::iter::from_fn(move || {
-            let bit = bits.trailing_zeros();
-            bits &= bits.wrapping_sub(1);
-            (bit < 64).then_some(word as u32 * 64 + bit)
-        })
-    })
-}
-
-/// The row id behind a row, in a page of so many slots.
-fn next_row(row: RowId, slots: u32) -> RowId {
-    if row.slot() + 1 < slots {
-        RowId::new(row.page(), row.slot() + 1)
-    } else {
-        RowId::new(row.page() + 1, 0)
     }
 }
 

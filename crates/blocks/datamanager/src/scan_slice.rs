@@ -1,0 +1,202 @@
+//! One slice of a scan: some pages of rows, looked at and answered.
+//!
+//! Of each page the live slots are taken; those without operations are filtered together, column by column
+//! ([`Program::select`](vinga_fragment::filter::Program::select)), those with operations one by one on the version that
+//! the scan may see. What passes is copied into the answer.
+
+use crate::scan::{Progress, Scan, Sliced};
+use crate::tables::Table;
+use crate::{DataManager, Store};
+use vinga_base::RowId;
+use vinga_base::pool::Handle;
+use vinga_fragment::filter::{RowBlock, VariableSource};
+use vinga_fragment::page_view::{PageView, SLOT_WORDS_MAX};
+use vinga_kernel::Context;
+use vinga_wire::frame::HEADER_BYTES;
+use vinga_wire::key_read::ANSWER_BYTES_SOFT;
+use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer};
+use vinga_wire::{FrameWriter, SignalNumber, U16, U32, U64};
+
+/// The answer of a slice.
+struct Answer<'a> {
+    writer: FrameWriter<'a>,
+    rows: u16,
+}
+
+impl<'a> Answer<'a> {
+    fn begin(cx: &'a mut Context<'_>, scan: &Scan, epoch: u64) -> Self {
+        let mut writer = cx.frame(SignalNumber::ScanConfirm, scan.api);
+        writer.put(&ScanAnswer {
+            epoch: U64::new(epoch),
+            scan: U32::new(scan.name),
+            next_row: U32::ZERO,
+            count: U16::ZERO,
+            flags: U16::ZERO,
+        });
+        Answer { writer, rows: 0 }
+    }
+
+    /// Sends it, unless it would say nothing.
+    fn end(mut self, sliced: Sliced, next: RowId) {
+        let flags = match sliced {
+            Sliced::More if self.rows == 0 => return self.writer.cancel(),
+            Sliced::More => 0,
+            Sliced::BatchFull => SCAN_BATCH_END,
+            Sliced::End => SCAN_BATCH_END | SCAN_END,
+        };
+        let mut patch_u16 = |at: usize, value: u16| self.writer.patch(HEADER_BYTES + at, &U16::new(value));
+        patch_u16(core::mem::offset_of!(ScanAnswer, count), self.rows);
+        patch_u16(core::mem::offset_of!(ScanAnswer, flags), flags);
+        self.writer.patch(HEADER_BYTES + core::mem::offset_of!(ScanAnswer, next_row), &U32::new(next.0));
+    }
+}
+
+/// Slots of a page, as bitmaps.
+struct Slots {
+    /// Rows that operations name: the version to be seen may be another than the slot's.
+    busy: [u64; SLOT_WORDS_MAX],
+    /// Rows to be sent, as far as the filter could tell: all busy ones and, of the others, those that pass.
+    chosen: [u64; SLOT_WORDS_MAX],
+    words: usize,
+}
+
+impl DataManager {
+    /// Looks at some rows and sends those that pass.
+    pub(crate) fn scan_slice(&mut self, cx: &mut Context<'_>, handle: Handle) -> Sliced {
+        let mut units = cx.slice_units();
+        let scan = &self.scans.pool[handle];
+        let table = self.store.tables.current(scan.table);
+        let rows = table.fragment(scan.partition).rows();
+        let mut progress = scan.progress;
+        let mut answer = Answer::begin(cx, scan, self.epoch.0);
+        let mut looked_at = 0;
+        let mut sliced = loop {
+            let page = progress.position.page();
+            if page >= rows.page_count() {
+                break Sliced::End;
+            }
+            if let Some(view) = rows.page(&self.store.pages, page) {
+                let slots = view.slots() as u32;
+                looked_at += slots;
+                units = units.saturating_sub(slots);
+                if let Some(sliced) = self.scan_page(scan, table, view, &mut progress, &mut answer) {
+                    break sliced;
+                }
+            }
+            progress.position = RowId::new(page + 1, 0);
+            if units == 0 {
+                break Sliced::More;
+            }
+        };
+        // The last rows of the fragment may just have filled the batch: then there is nothing to be asked for.
+        if sliced == Sliced::BatchFull && progress.position.page() >= rows.page_count() {
+            sliced = Sliced::End;
+        }
+        answer.end(sliced, progress.position);
+        self.statistics.scanned_rows += u64::from(looked_at);
+        self.scans.pool[handle].progress = progress;
+        sliced
+    }
+
+    /// Sends the rows of a page from the position on. `None` at the page's end; otherwise how the slice ended, and the
+    /// position is behind the last row.
+    #[inline]
+    fn scan_page(
+        &self,
+        scan: &Scan,
+        table: &Table,
+        view: PageView<'_>,
+        progress: &mut Progress,
+        answer: &mut Answer<'_>,
+    ) -> Option<Sliced> {
+        let slots = self.choose_slots(scan, table, view);
+        let page = progress.position.page();
+        for slot in ones_from(&slots.chosen[..slots.words], progress.position.slot()) {
+            let row = RowId::new(page, slot);
+            let version = if slots.busy[slot as usize / 64] & 1 << (slot % 64) != 0 {
+                self.visible(table, scan.partition, row, scan.viewer).filter(|v| {
+                    scan.filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
+                })
+            } else {
+                Some(self.store.slot(table, scan.partition, row))
+            };
+            let Some(version) = version else { continue };
+            let selection = scan.selection.as_deref();
+            let length = version.write_with_length(&table.layout, selection, answer.writer.buffer());
+            answer.rows += 1;
+            progress.rows_left -= 1;
+            progress.bytes_left = progress.bytes_left.saturating_sub(length as u32);
+            if let Some(limit) = &mut progress.limit {
+                *limit -= 1;
+            }
+            let sliced = if progress.limit == Some(0) {
+                Sliced::End
+            } else if progress.rows_left == 0 || progress.bytes_left == 0 {
+                Sliced::BatchFull
+            } else if answer.writer.length() >= ANSWER_BYTES_SOFT {
+                Sliced::More
+            } else {
+                continue;
+            };
+            progress.position = next_row(row, view.slots() as u32);
+            return Some(sliced);
+        }
+        None
+    }
+
+    #[inline]
+    fn choose_slots(&self, scan: &Scan, table: &Table, view: PageView<'_>) -> Slots {
+        let words = view.live().len();
+        let mut slots = Slots { busy: [0; SLOT_WORDS_MAX], chosen: [0; SLOT_WORDS_MAX], words };
+        view.read_busy(&mut slots.busy);
+        let chosen = &mut slots.chosen[..words];
+        for ((chosen, live), busy) in chosen.iter_mut().zip(view.live()).zip(&slots.busy) {
+            *chosen = live & !busy;
+        }
+        if let Some(filter) = &scan.filter {
+            let variable = Variable { view, store: &self.store };
+            let (stride, count) = (view.stride(), view.slots());
+            let block = RowBlock::new(&table.layout, view.bytes(), view.fixed_at(), stride, count, &variable);
+            filter.select(&block, chosen);
+        }
+        for (chosen, busy) in chosen.iter_mut().zip(&slots.busy) {
+            *chosen |= busy;
+        }
+        slots
+    }
+}
+
+/// The variable parts of a page's rows.
+struct Variable<'a> {
+    view: PageView<'a>,
+    store: &'a Store,
+}
+
+impl VariableSource for Variable<'_> {
+    fn variable(&self, slot: usize) -> &[u8] {
+        let chunk = self.view.row(slot).variable();
+        chunk.map_or(&[], |chunk| self.store.chunks.bytes(&self.store.pages, chunk))
+    }
+}
+
+/// The places of the ones of a bitmap, from a place on, ascending.
+fn ones_from(words: &[u64], from: u32) -> impl Iterator<Item = u32> + '_ {
+    let first = from as usize / 64;
+    words.iter().enumerate().skip(first).flat_map(move |(word, &bits)| {
+        let mut bits = if word == first { bits & (!0 << (from % 64)) } else { bits };
+        core::iter::from_fn(move || {
+            let bit = bits.trailing_zeros();
+            bits &= bits.wrapping_sub(1);
+            (bit < 64).then_some(word as u32 * 64 + bit)
+        })
+    })
+}
+
+/// The row id behind a row, in a page of so many slots.
+fn next_row(row: RowId, slots: u32) -> RowId {
+    if row.slot() + 1 < slots {
+        RowId::new(row.page(), row.slot() + 1)
+    } else {
+        RowId::new(row.page() + 1, 0)
+    }
+}
