@@ -25,7 +25,8 @@ build: tools
 up: build
 	$(VINGA) up
 	$(VINGA) demo
-	$(VINGA) bench flexasynch --connect 127.0.0.1:2202 --rows 200000 --repetitions 1
+	$(VINGA) bench flexasynch --connect 127.0.0.1:2202 --node-pid "$$(cat vinga-cluster/node-1/vinga.pid)" \
+		--rows 200000 --repetitions 1
 	@echo
 	@echo "The data node goes on running: try '$(VINGA) admin threads'; '$(VINGA) down' stops it."
 
