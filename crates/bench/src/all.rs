@@ -7,7 +7,8 @@
 //!    meanwhile meets both; ratios are made from these pairs. How much CPU the data node takes while Redis is measured is
 //!    recorded, because it would be taken from Redis;
 //! 4. *batches*: flexAsynch at batch sizes 1, 8 and 32;
-//! 5. *scan*; 6. *memory*, with a fresh node for each repetition.
+//! 5. *scan*; 6. *memory*, with a fresh node for each repetition;
+//! 7. *hostile*: a client that behaves beside others that do not.
 //!
 //! A part that fails is reported and the others go on; the run as a whole has then failed.
 
@@ -16,6 +17,7 @@ use crate::failure::Result;
 use crate::figure::{Figure, table};
 use crate::flexasynch::{self, FlexAsynch, FlexAsynchOptions, Phase, Repetition};
 use crate::goals;
+use crate::hostile::{self, HostileOptions};
 use crate::lookup::{self, Lookup, LookupOptions, LookupResult};
 use crate::machine::{Build, Machine};
 use crate::memory::{self, MemoryOptions};
@@ -70,12 +72,13 @@ pub enum Part {
     Batches,
     Scan,
     Memory,
+    Hostile,
 }
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Part; 6] =
-        [Part::Spike, Part::Start, Part::Race, Part::Batches, Part::Scan, Part::Memory];
+    pub const ALL: [Part; 7] =
+        [Part::Spike, Part::Start, Part::Race, Part::Batches, Part::Scan, Part::Memory, Part::Hostile];
 }
 
 /// The options of every part.
@@ -88,6 +91,7 @@ struct Plan {
     batches: Vec<FlexAsynchOptions>,
     scan: ScanOptions,
     memory: MemoryOptions,
+    hostile: HostileOptions,
 }
 
 impl Plan {
@@ -132,6 +136,7 @@ impl Plan {
                 sizes: [6, 8, 10, 12].map(|n| n * pick(25_000, 1_000_000)).into(),
                 loops,
             },
+            hostile: HostileOptions { loops: if quick { 1 } else { 3 }, seconds: if quick { 1 } else { 2 } },
             flexasynch,
         }
     }
@@ -231,6 +236,7 @@ impl<T: Target> Run<'_, T> {
             Part::Batches => self.batches(),
             Part::Scan => self.scan(),
             Part::Memory => self.memory(),
+            Part::Hostile => self.hostile(),
         }
     }
 
@@ -346,6 +352,14 @@ impl<T: Target> Run<'_, T> {
         let repetitions = memory::run(self.connect, &program, options, self.progress)?;
         let command = options.command();
         self.report("memory", &command, options, &repetitions, memory::figures(&command, &repetitions))
+    }
+
+    fn hostile(&mut self) -> Result<()> {
+        let options = &self.plan.hostile;
+        let program = self.node(hostile::DATA_MEMORY_BYTES);
+        let results = hostile::run(&program, options, self.progress)?;
+        let command = options.command();
+        self.report("hostile", &command, options, &results, hostile::figures(&command, &results))
     }
 
     fn note_disturbance(&mut self, repetitions: &[Repetition]) {

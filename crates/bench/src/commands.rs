@@ -6,6 +6,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::figure::{Figure, table};
 use crate::flexasynch::{self, FlexAsynchOptions};
 use crate::goals;
+use crate::hostile::{self, HostileOptions};
 use crate::lookup::{self, LookupOptions};
 use crate::machine::Machine;
 use crate::memory::{self, MemoryOptions};
@@ -41,6 +42,8 @@ pub enum BenchCommand {
     Memory(With<MemoryOptions>),
     /// Cold start of a data node
     Start(With<StartOptions>),
+    /// A client that behaves, beside garbage, greed and broken rules
+    Hostile(With<HostileOptions>),
     /// The building blocks alone
     Spike(With<SpikeOptions>),
     /// Redis, the peer
@@ -138,6 +141,13 @@ pub fn run(command: &BenchCommand) -> Result<bool> {
             let results = start::run(&program, options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("start", &command, options, &results, start::figures(&command, &results))
+        }
+        BenchCommand::Hostile(With { options, place }) => {
+            let mut bench = Bench::new(place, connect)?;
+            let program = bench.program(Some(hostile::DATA_MEMORY_BYTES))?;
+            let results = hostile::run(&program, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("hostile", &command, options, &results, hostile::figures(&command, &results))
         }
         BenchCommand::Spike(With { options, place }) => {
             let mut bench = Bench::new(place, connect)?;

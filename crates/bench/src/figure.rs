@@ -66,7 +66,9 @@ impl Figure {
     pub fn better(&self) -> Better {
         match self.unit.as_str() {
             "1/s" => Better::More,
-            "ratio" if self.name.starts_with("flexasynch.") => Better::More,
+            "ratio" if self.name.starts_with("flexasynch.") || self.name.starts_with("hostile.") => {
+                Better::More
+            }
             _ => Better::Less,
         }
     }

@@ -7,6 +7,7 @@
 //! | [`scan`] | full scans, filtered and not |
 //! | [`memory`] | bytes of memory for a row |
 //! | [`start`] | cold start of a data node |
+//! | [`hostile`] | a client that behaves beside one that does not |
 //! | [`spike`] | building blocks alone |
 //! | [`redis`] | the peer |
 //! | [`all`] | all of these in turn, and `summary.json` |
@@ -25,6 +26,7 @@ pub mod failure;
 pub mod figure;
 pub mod flexasynch;
 pub mod goals;
+pub mod hostile;
 pub mod keys;
 pub mod latency;
 pub mod load;

@@ -1,0 +1,205 @@
+//! How a client that behaves fares beside one that does not.
+//!
+//! A *bystander* reads one row again and again. One [attack](attacks) after the other is made for some seconds, as fast as a
+//! thread can. Of each it is measured how much of its rate the bystander keeps meanwhile, the longest time that one read
+//! took, and what the rate is within two seconds after the end. At last no pool of the data node may hold more than
+//! before, and the node must live.
+//!
+//! Attacker, bystander and data node share the CPUs, so what the bystander loses is in part what the attacker's own work
+//! takes from it.
+
+mod attacks;
+mod bystander;
+pub mod raw;
+
+use crate::failure::{Context, Failure, Result};
+use crate::figure::Figure;
+use crate::node::NodeProgram;
+use crate::progress::Progress;
+use attacks::{ATTACKS, Attack, LONG_BYTES, Noise, Site};
+use bystander::Bystander;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use vinga::blocking::Cluster;
+use vinga::{ColumnType, InfoTable, InfoValue, NewTable, Record, Value};
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
+pub struct HostileOptions {
+    /// Repetitions
+    #[arg(short, long, visible_alias = "repetitions", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub loops: u32,
+    /// Seconds of each attack
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub seconds: u64,
+}
+
+impl HostileOptions {
+    /// The options as a command line.
+    pub fn command(&self) -> String {
+        format!("vinga bench hostile --loops {} --seconds {}", self.loops, self.seconds)
+    }
+}
+
+/// What one attack did to the bystander.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttackResult {
+    /// Its name.
+    pub attack: String,
+    /// Rounds of it.
+    pub rounds: u64,
+    /// The bystander's reads a second before.
+    pub rate_before: f64,
+    /// Its rate meanwhile, as a share of that.
+    pub rate_kept: f64,
+    /// Its best rate over half a second within two seconds after the end, as a share of that.
+    pub rate_after: f64,
+    /// The longest read meanwhile and afterwards, in seconds.
+    pub longest_read: f64,
+}
+
+/// Memory of the node: little, so that it can be filled.
+pub const DATA_MEMORY_BYTES: u64 = 64 << 20;
+/// How long the node may take to free what attackers held: grace times, time-outs.
+const REST_PATIENCE: Duration = Duration::from_secs(15);
+/// Of how long each rate is taken.
+const WINDOW: Duration = Duration::from_millis(500);
+
+/// Runs all repetitions on a node that is started for the purpose.
+///
+/// # Errors
+/// The node has not stood it.
+pub fn run(
+    program: &NodeProgram,
+    options: &HostileOptions,
+    progress: &mut Progress,
+) -> Result<Vec<Vec<AttackResult>>> {
+    let node = program.start()?;
+    let address = node.address().to_owned();
+    let bystander = Bystander::start(&address)?;
+    let site = site(&address)?;
+    let before = pools(&site.cluster)?;
+    let mut results = Vec::new();
+    for number in 1..=options.loops {
+        let mut round = Vec::new();
+        for attack in ATTACKS {
+            let result = measure(&site, &bystander, attack, options)?;
+            progress.line(&format!("  {number}/{} {}", options.loops, line(&result)));
+            round.push(result);
+        }
+        results.push(round);
+    }
+    bystander.stop()?;
+    wait_for_rest(&site.cluster, &before)?;
+    drop(site);
+    node.stop()?;
+    Ok(results)
+}
+
+fn site(address: &str) -> Result<Site> {
+    let failed = || "cannot prepare the table".to_owned();
+    let cluster = Cluster::connect(address).context(failed)?;
+    let table = cluster
+        .create_table(
+            NewTable::new("bench.hostile")
+                .column("id", ColumnType::Integer { bytes: 8, signed: false })
+                .column("v", ColumnType::VarChar { bytes_max: 25_000 })
+                .primary_key(&["id"]),
+        )
+        .context(failed)?;
+    let row = Record::new([("id", Value::from(1u64)), ("v", Value::from("x".repeat(LONG_BYTES)))]);
+    cluster.insert(&table, &row).context(failed)?;
+    Ok(Site { address: address.to_owned(), cluster, table })
+}
+
+fn measure(
+    site: &Site,
+    bystander: &Bystander,
+    &(name, attack): &Attack,
+    options: &HostileOptions,
+) -> Result<AttackResult> {
+    let rate_before = bystander.rate(WINDOW * 2)?;
+    bystander.take_longest();
+    let stop = AtomicBool::new(false);
+    let (rounds, rate) = thread::scope(|scope| {
+        let attacker = scope.spawn(|| {
+            let (mut rounds, mut noise) = (0, Noise(7));
+            while !stop.load(Ordering::Relaxed) {
+                attack(site, &mut noise)?;
+                rounds += 1;
+            }
+            Ok::<u64, Failure>(rounds)
+        });
+        let rate = bystander.rate(Duration::from_secs(options.seconds));
+        stop.store(true, Ordering::Relaxed);
+        let rounds = attacker.join().expect("attacks do not panic");
+        Ok::<_, Failure>((rounds.context(|| format!("attack '{name}'"))?, rate?))
+    })?;
+    let mut rate_after: f64 = 0.0;
+    for _ in 0..4 {
+        rate_after = rate_after.max(bystander.rate(WINDOW)?);
+    }
+    Ok(AttackResult {
+        attack: name.to_owned(),
+        rounds,
+        rate_before,
+        rate_kept: rate / rate_before,
+        rate_after: rate_after / rate_before,
+        longest_read: bystander.take_longest().as_secs_f64(),
+    })
+}
+
+/// What each pool holds: block, pool, used.
+fn pools(cluster: &Cluster) -> Result<Vec<(String, String, u64)>> {
+    let rows =
+        cluster.info(InfoTable::Pools).context(|| "the node does not say what its pools hold".into())?;
+    let pool = |row: &Vec<InfoValue>| match &row[..] {
+        [InfoValue::Text(block), InfoValue::Text(pool), InfoValue::Number(used), ..] => {
+            Ok((block.clone(), pool.clone(), *used))
+        }
+        _ => Err(Failure::new("the list of pools has another form")),
+    };
+    rows.rows.iter().map(pool).collect()
+}
+
+fn wait_for_rest(cluster: &Cluster, before: &[(String, String, u64)]) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let now = pools(cluster)?;
+        let more = now.iter().zip(before).find(|(now, before)| now.2 > before.2);
+        let Some((now, before)) = more else { return Ok(()) };
+        if begun.elapsed() > REST_PATIENCE {
+            let (block, pool, used) = now;
+            return Err(Failure::new(format!(
+                "{block}: pool '{pool}' holds {used}, before it was {}",
+                before.2
+            )));
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn line(result: &AttackResult) -> String {
+    let AttackResult { attack, rounds, rate_before, rate_kept, rate_after, longest_read } = result;
+    format!(
+        "{attack:<22} {rounds:>7} rounds   bystander {rate_before:>7.0}/s   kept {:>4.0} %   afterwards {:>4.0} %   longest read {:>5.1} ms",
+        rate_kept * 100.0,
+        rate_after * 100.0,
+        longest_read * 1e3,
+    )
+}
+
+/// The figures of a run: of each repetition the attack that was worst for the bystander.
+pub fn figures(command: &str, results: &[Vec<AttackResult>]) -> Vec<Figure> {
+    let worst = |value: fn(&AttackResult) -> f64, choose: fn(f64, f64) -> f64| -> Vec<f64> {
+        let of_round = |round: &Vec<AttackResult>| round.iter().map(value).reduce(choose);
+        results.iter().map(|round| of_round(round).expect("there are attacks")).collect()
+    };
+    vec![
+        Figure::from_samples("hostile.rate_kept", "ratio", command, &worst(|r| r.rate_kept, f64::min)),
+        Figure::from_samples("hostile.rate_after", "ratio", command, &worst(|r| r.rate_after, f64::min)),
+        Figure::from_samples("hostile.longest_read", "s", command, &worst(|r| r.longest_read, f64::max)),
+    ]
+}

@@ -1,0 +1,140 @@
+//! A client that says whatever it likes.
+
+use crate::failure::{Context, Failure, Result};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+use vinga_base::NodeId;
+use vinga_base::hash::KeyHash;
+use vinga_wire::frame::Frame;
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, PartitionPlace};
+use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, cold};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection of which nothing is known yet.
+///
+/// # Errors
+/// The system's.
+pub fn connect(address: &str) -> Result<TcpStream> {
+    let stream = TcpStream::connect(address).context(|| format!("cannot connect to {address}"))?;
+    stream.set_read_timeout(Some(PATIENCE)).context(|| "cannot set a time-out".into())?;
+    stream.set_write_timeout(Some(PATIENCE)).context(|| "cannot set a time-out".into())?;
+    Ok(stream)
+}
+
+/// A greeting, as `change` leaves it.
+pub fn greeting(change: impl FnOnce(&mut HelloRequest)) -> Vec<u8> {
+    let mut hello = HelloRequest {
+        magic: MAGIC,
+        version: PROTOCOL_VERSION,
+        cluster: String::new(),
+        node: 0,
+        incarnation: 7,
+        connection: 0,
+        ticket: 0,
+    };
+    change(&mut hello);
+    let mut bytes = vec![];
+    let nobody = Address::new(NodeId(0), BlockNumber::Api, 0);
+    cold::write(
+        &mut FrameWriter::begin(&mut bytes, SignalNumber::HelloRequest, 0, nobody, nobody, 0),
+        &hello,
+    );
+    bytes
+}
+
+/// Reads until the node closes the connection. A reset is a close, too; what has not come after a while does not come.
+pub fn read_to_close(stream: &mut TcpStream) {
+    let mut piece = [0; 4096];
+    while matches!(stream.read(&mut piece), Ok(n) if n > 0) {}
+}
+
+/// A connection that has been admitted.
+pub struct Raw {
+    /// The socket.
+    pub stream: TcpStream,
+    /// The address that the node gave.
+    pub own: Address,
+    /// The data node.
+    pub node: NodeId,
+    /// Which data manager owns which partition.
+    partitions: Vec<PartitionPlace>,
+    /// What came and was not looked at.
+    received: Vec<u8>,
+}
+
+impl Raw {
+    /// Connects and is admitted.
+    ///
+    /// # Errors
+    /// It is refused, which is what happens when all node ids are taken.
+    pub fn greet(address: &str) -> Result<Self> {
+        let nobody = Address::new(NodeId(0), BlockNumber::Api, 0);
+        let stream = connect(address)?;
+        let (partitions, received) = (Vec::new(), Vec::new());
+        let mut raw = Raw { stream, own: nobody, node: NodeId(0), partitions, received };
+        raw.say(&greeting(|_| ()))?;
+        raw.receive(|frame| {
+            let confirm: HelloConfirm = cold::read(frame).ok_or_else(|| Failure::new("not admitted"))?;
+            Ok(confirm)
+        })
+        .map(|confirm| Raw {
+            own: Address::new(NodeId(confirm.api), BlockNumber::Api, 0),
+            node: NodeId(confirm.node),
+            partitions: confirm.topology.partitions,
+            ..raw
+        })
+    }
+
+    /// The partition of a key, and the data manager that owns it.
+    pub fn place_of(&self, key: &[u8]) -> (u16, u16) {
+        let partition = KeyHash::of(key).map_bucket() as usize % self.partitions.len();
+        (partition as u16, self.partitions[partition].instance)
+    }
+
+    /// Sends bytes.
+    ///
+    /// # Errors
+    /// The connection is gone, or nobody reads.
+    pub fn say(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stream.write_all(bytes).context(|| "the node does not read".into())
+    }
+
+    /// Appends a frame to a block's instance.
+    pub fn frame(
+        &self,
+        out: &mut Vec<u8>,
+        signal: SignalNumber,
+        (block, instance): (BlockNumber, u16),
+        body: impl FnOnce(&mut FrameWriter<'_>),
+    ) {
+        let to = Address::new(self.node, block, instance);
+        body(&mut FrameWriter::begin(out, signal, 1, to, self.own, 0));
+    }
+
+    /// Waits for a frame.
+    ///
+    /// # Errors
+    /// The connection is gone, or nothing comes.
+    pub fn receive<T>(&mut self, read: impl FnOnce(&Frame<'_>) -> Result<T>) -> Result<T> {
+        let mut piece = [0; 16 << 10];
+        loop {
+            match Frame::first(&self.received) {
+                Ok(Some(frame)) => {
+                    let (length, result) = (frame.length(), read(&frame));
+                    self.received.drain(..length);
+                    return result;
+                }
+                Ok(None) => {}
+                Err(_) => return Err(Failure::new("the node does not send frames")),
+            }
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(Failure::new("the node has closed the connection")),
+                Ok(n) => self.received.extend_from_slice(&piece[..n]),
+                Err(error) => return Err(Failure::new(format!("no answer: {error}"))),
+            }
+        }
+    }
+}
