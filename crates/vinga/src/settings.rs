@@ -149,5 +149,6 @@ fn thread(plan: &ThreadPlan) -> edge::ThreadPlan {
         },
         spin_micros: u32::from(plan.spin_us),
         owns_sockets: plan.owns_sockets,
+        sends: plan.sends,
     }
 }

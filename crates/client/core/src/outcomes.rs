@@ -148,6 +148,10 @@ mod tests {
         outcomes.unlink(0);
         outcomes.coordinator(Address(7), LinkId(1));
         let later = IDLE + IDLE + IDLE;
-        assert_eq!(outcomes.take_idle(later).next(), Some((LinkId(1), Address(7), 9)), "it may have been lost");
+        assert_eq!(
+            outcomes.take_idle(later).next(),
+            Some((LinkId(1), Address(7), 9)),
+            "it may have been lost"
+        );
     }
 }

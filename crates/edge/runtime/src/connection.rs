@@ -8,16 +8,19 @@
 //! [`Limits::pause_bytes`], the connection is *held back*: nothing of it is handled or read until they have left. What
 //! piles up nevertheless (one request may ask for much, and other threads answer later) has two bounds: an honest
 //! client gets below [`Limits::send_buffer_bytes`] within a second or two; nobody gets above [`BURST_FACTOR`] times as
-//! much. And whoever takes nothing at all for [`Limits::slow_reader`] is let go too.
+//! much. (With a relay to a send thread, what it holds comes on top: [`crate::relay`].) And whoever takes nothing at all for [`Limits::slow_reader`] is let go too.
 
 use crate::input::Input;
-use crate::lane_progress::LaneProgress;
+use crate::output::Output;
+use crate::poller::Poller;
+use crate::relay::Entrance;
 use crate::settings::Limits;
 use crate::statistics::ThreadStatistics;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::mem;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Origin, Outbox, Rejected};
 use vinga_wire::ErrorCode;
@@ -30,9 +33,6 @@ const SLICE_BYTES: RangeInclusive<usize> = 512..=8 * 1024;
 
 /// How many times the bound on what waits may be exceeded for a moment.
 const BURST_FACTOR: usize = 4;
-
-/// Reads that empty a socket before it is closed.
-const DISCARDED_READS_MAX: usize = 64;
 
 /// Why a connection can't go on.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub(crate) struct Connection {
     pub api: NodeId,
     pub lane: LaneId,
     pub peer: SocketAddr,
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     input: Input,
     output: Output,
     /// There may be something to read.
@@ -82,13 +82,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection of which `early` was read already.
+    /// A connection of which `early` was read already, whose bytes go by `lane` and, if there is one, by `relay`.
     pub fn new(
-        stream: TcpStream,
+        stream: Arc<TcpStream>,
         peer: SocketAddr,
         api: NodeId,
-        lane: LaneId,
         early: &[u8],
+        lane: LaneId,
+        relay: Option<Entrance>,
         nanos: u64,
     ) -> Self {
         Connection {
@@ -97,7 +98,7 @@ impl Connection {
             peer,
             stream,
             input: Input::new(early),
-            output: Output { progress: LaneProgress::default(), is_full: false, has_moved: false },
+            output: Output::new(relay),
             is_readable: true,
             is_ending: false,
             slice_bytes: *SLICE_BYTES.start(),
@@ -112,7 +113,9 @@ impl Connection {
     pub fn note_events(&mut self, is_readable: bool, is_ending: bool, is_writable: bool) {
         self.is_readable |= is_readable | is_ending;
         self.is_ending |= is_ending;
-        self.output.is_full &= !is_writable;
+        if is_writable {
+            self.output.note_writable();
+        }
     }
 
     /// Whether there may be requests to handle.
@@ -124,13 +127,18 @@ impl Connection {
     /// connection is held back.
     pub fn can_be_served(&self, outbox: &Outbox, threads: u16, limits: &Limits) -> bool {
         self.has_input()
-            && self.bytes_waiting(outbox) <= limits.pause_bytes
+            && self.lane_waiting(outbox) <= limits.pause_bytes
             && !has_long_lane(outbox, threads, limits)
     }
 
-    /// Bytes of answers that wait.
+    /// Bytes of answers that wait here.
+    fn lane_waiting(&self, outbox: &Outbox) -> usize {
+        self.output.waiting(outbox.lane(self.lane))
+    }
+
+    /// Bytes of answers that wait, here and on the way to a send thread.
     pub fn bytes_waiting(&self, outbox: &Outbox) -> usize {
-        self.output.progress.waiting(outbox.lane(self.lane)).len()
+        self.lane_waiting(outbox) + self.output.under_way()
     }
 
     /// Handles what was held back, then reads once and handles that. `buffer` has [`READ_BYTES`].
@@ -142,16 +150,16 @@ impl Connection {
         limits: &Limits,
         statistics: &ThreadStatistics,
     ) -> Result<(), Broken> {
-        let (api, lane, stream, output) = (self.api, self.lane, &self.stream, &mut self.output);
+        let (api, lane, stream, output) = (self.api, self.lane, &*self.stream, &mut self.output);
         let slice_bytes = &mut self.slice_bytes;
         let mut handle = |run: &[u8]| -> Result<usize, Broken> {
             let mut handled = 0;
             loop {
-                let before = output.progress.waiting(executor.outbox().lane(lane)).len();
+                let before = output.waiting(executor.outbox().lane(lane));
                 let taken = executor.feed(slice_of(&run[handled..], *slice_bytes), Origin::Api(api))?;
                 handled += taken;
                 let outbox = executor.outbox();
-                let waiting = output.progress.waiting(outbox.lane(lane)).len();
+                let waiting = output.waiting(outbox.lane(lane));
                 *slice_bytes = next_slice(*slice_bytes, waiting - before, limits);
                 if taken == 0 || handled == run.len() {
                     return Ok(handled);
@@ -159,7 +167,7 @@ impl Connection {
                 if waiting > limits.pause_bytes {
                     output.write(stream, outbox.lane_mut(lane), statistics)?;
                 }
-                let waiting = output.progress.waiting(outbox.lane(lane)).len();
+                let waiting = output.waiting(outbox.lane(lane));
                 if waiting > limits.pause_bytes || has_long_lane(outbox, threads, limits) {
                     return Ok(handled);
                 }
@@ -170,7 +178,7 @@ impl Connection {
             return Ok(());
         }
         statistics.reads.add(1);
-        let read = match (&self.stream).read(buffer) {
+        let read = match (&*self.stream).read(buffer) {
             Ok(0) => return Err(Broken::Ended),
             Ok(read) => read,
             Err(why) if why.kind() == ErrorKind::WouldBlock => {
@@ -185,7 +193,7 @@ impl Connection {
         self.input.take_in(&buffer[..read], &mut handle)
     }
 
-    /// Writes what waits, as far as the socket takes it.
+    /// Writes what waits, as far as the socket, or the relay to a send thread, takes it.
     pub fn flush(
         &mut self,
         outbox: &mut Outbox,
@@ -196,10 +204,8 @@ impl Connection {
         if lane.is_empty() || self.is_broken {
             return Ok(());
         }
-        if !self.output.is_full {
-            self.output.write(&self.stream, lane, statistics)?;
-        }
-        if self.output.progress.waiting(lane).len() / BURST_FACTOR > limits.send_buffer_bytes {
+        self.output.flush(&self.stream, lane, statistics)?;
+        if self.output.waiting(lane) / BURST_FACTOR > limits.send_buffer_bytes {
             return Err(Broken::Rule(ErrorCode::SlowReader, 0));
         }
         Ok(())
@@ -207,9 +213,9 @@ impl Connection {
 
     /// To be called about once a second: whether the other side takes what waits for it.
     pub fn check_reader(&mut self, outbox: &Outbox, limits: &Limits, nanos: u64) -> Result<(), Broken> {
+        self.output.check()?;
         let waiting = self.bytes_waiting(outbox);
-        if self.output.has_moved || waiting == 0 {
-            self.output.has_moved = false;
+        if self.output.take_moved() || waiting == 0 {
             self.moved_nanos = nanos;
         }
         let is_over = waiting > limits.send_buffer_bytes;
@@ -221,60 +227,21 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes what still can be written, says that nothing more will come, and forgets what waits. The lane is empty
-    /// then and may serve another connection.
-    pub fn close(mut self, outbox: &mut Outbox, statistics: &ThreadStatistics) {
-        let lane = outbox.lane_mut(self.lane);
-        if !lane.is_empty() {
-            let _ = self.output.write(&self.stream, lane, statistics);
-        }
-        self.output.progress.forget(lane);
-        let _ = self.stream.shutdown(Shutdown::Write);
-        // A socket that is closed with unread bytes resets the connection, and what was sent last may be lost.
-        let mut rest = [0; 4096];
-        for _ in 0..DISCARDED_READS_MAX {
-            match (&self.stream).read(&mut rest) {
-                Ok(1..) => {}
-                Ok(0) | Err(_) => break,
-            }
-        }
+    /// The send thread that must be told of bytes that it has got since the last call.
+    pub fn take_unannounced(&mut self) -> Option<u16> {
+        self.output.take_unannounced()
     }
-}
 
-/// The side of a connection that writes.
-struct Output {
-    progress: LaneProgress,
-    /// The socket did not take all that it was last given, and has not reported since that it takes more.
-    is_full: bool,
-    /// Something was written since this was last looked at.
-    has_moved: bool,
-}
-
-impl Output {
-    fn write(
-        &mut self,
-        stream: &TcpStream,
-        lane: &mut Vec<u8>,
-        statistics: &ThreadStatistics,
-    ) -> io::Result<()> {
-        let mut stream = stream;
-        while !lane.is_empty() {
-            statistics.writes.add(1);
-            match stream.write(self.progress.waiting(lane)) {
-                Ok(count) => {
-                    self.has_moved |= count > 0;
-                    statistics.bytes_written.add(count as u64);
-                    self.progress.advance(lane, count);
-                }
-                Err(why) if why.kind() == ErrorKind::WouldBlock => {
-                    self.is_full = true;
-                    break;
-                }
-                Err(why) if why.kind() == ErrorKind::Interrupted => {}
-                Err(why) => return Err(why),
-            }
+    /// Takes it out of the poller and has what can be written leave; says which send thread has the rest to do, if
+    /// there is one. The lane is empty then and may serve another connection.
+    pub fn close(self, outbox: &mut Outbox, poller: &Poller, statistics: &ThreadStatistics) -> Option<u16> {
+        let sender = self.output.sender();
+        if sender.is_some() {
+            // The send thread keeps the socket open for a moment. (Otherwise closing takes it out.)
+            poller.remove(&*self.stream);
         }
-        Ok(())
+        self.output.close(&self.stream, outbox.lane_mut(self.lane), statistics);
+        sender
     }
 }
 

@@ -12,6 +12,8 @@
 //!                                 v                        v
 //!                             epoll: API nodes          epoll: API nodes
 //! ```
+//! A send thread is a worker that owns no connection and writes those of others: see `relay`.
+//!
 //! In a steady state a worker allocates nothing and makes three system calls for each batch that it is sent: it waits,
 //! reads, writes. Nothing is shared between workers but what stands in [`ring`], [`parker`] and `switchboard`.
 //!
@@ -55,11 +57,17 @@ pub mod log;
 pub mod memory;
 #[cfg(not(loom))]
 pub mod node_process;
+#[cfg(not(loom))]
+mod outlets;
+#[cfg(not(loom))]
+mod output;
 pub mod parker;
 #[cfg(not(loom))]
 mod poller;
 #[cfg(not(loom))]
 mod realtime;
+#[cfg(not(loom))]
+mod relay;
 pub mod ring;
 #[cfg(not(loom))]
 mod rings;

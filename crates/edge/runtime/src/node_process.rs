@@ -38,6 +38,8 @@ pub struct NodeProcess {
     address: SocketAddr,
     switchboard: Arc<Switchboard>,
     threads: Vec<JoinHandle<()>>,
+    /// Those of the threads that write for others.
+    senders: Vec<u16>,
     listener: JoinHandle<()>,
     /// Dropping it ends the watchdog.
     watched: Sender<()>,
@@ -109,6 +111,7 @@ impl NodeProcess {
             result.map_err(out_of("descriptors"))?;
         }
 
+        let senders = (0..threads.len() as u16).filter(|&thread| settings.is_send_thread(thread)).collect();
         let listener = Listener::new(socket, switchboard.clone(), settings.clone(), descriptors);
         let listener = listener.map_err(out_of("descriptors"))?;
         let listener = spawn_helper("listener", &settings.helpers, move || listener.run())?;
@@ -118,7 +121,7 @@ impl NodeProcess {
             watchdog::run(&statistics, interval, &stopped);
         })?;
         log::info!(target: WHO, "data node {} is ready on {address}, {} threads", settings.node, threads.len());
-        Ok(NodeProcess { address, switchboard, threads, listener, watched, watchdog })
+        Ok(NodeProcess { address, switchboard, threads, senders, listener, watched, watchdog })
     }
 
     /// Where the node listens.
@@ -136,10 +139,16 @@ impl NodeProcess {
         log::info!(target: WHO, "the node stops");
         self.switchboard.listener.post(ListenerMail::Stop);
         join(self.listener);
-        for desk in &self.switchboard.threads {
-            desk.post(Mail::Stop);
+        // Those that write for others are the last to go.
+        let mut threads: Vec<(u16, JoinHandle<()>)> = (0..).zip(self.threads).collect();
+        for are_senders in [false, true] {
+            let is_due = |(index, _): &(u16, _)| self.senders.contains(index) == are_senders;
+            let due: Vec<_> = threads.extract_if(.., |thread| is_due(thread)).collect();
+            for (index, _) in &due {
+                self.switchboard.threads[usize::from(*index)].post(Mail::Stop);
+            }
+            due.into_iter().for_each(|(_, thread)| join(thread));
         }
-        self.threads.into_iter().for_each(join);
         drop(self.watched);
         join(self.watchdog);
         log::info!(target: WHO, "the node has stopped");
@@ -163,7 +172,9 @@ fn run_worker<H: Host>(
     let seed = settings.seed.wrapping_add(u64::from(index));
     let executor = Executor::new(settings.node, host, outbox, seed, Clock::tick(clock.nanos()));
     let limits = settings.limits.clone();
-    let parts = WorkerParts { index, plan, executor, switchboard, limits, registered, realtime, clock };
+    let senders = settings.senders_for(index);
+    let parts =
+        WorkerParts { index, plan, senders, executor, switchboard, limits, registered, realtime, clock };
     match Worker::new(parts) {
         Ok(worker) => {
             // If nobody waits for it, another thread could not start, and the process ends.
@@ -209,6 +220,12 @@ fn check(settings: &NodeSettings) {
     let threads = settings.threads.len();
     assert!((1..=usize::from(THREADS_MAX)).contains(&threads), "{threads} threads can't run a node");
     assert!(!settings.socket_threads().is_empty(), "a thread must own sockets");
+    let is_written =
+        |&owner: &u16| settings.threads[usize::from(owner)].sends || !settings.senders_for(owner).is_empty();
+    assert!(
+        settings.socket_threads().iter().all(is_written),
+        "who owns sockets and does not write needs send threads"
+    );
     let is_thread = |&(_, thread): &(BlockNumber, u16)| usize::from(thread) < threads;
     assert!(settings.instances.iter().all(is_thread), "block instances sit on threads that there are");
 }

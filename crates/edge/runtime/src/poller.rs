@@ -35,6 +35,8 @@ pub(crate) enum Interest {
     Read,
     /// Something has come, or it takes more.
     ReadWrite,
+    /// It takes more, or is at its end.
+    Write,
 }
 
 /// See the head of this file.
@@ -61,13 +63,15 @@ impl Poller {
             Interest::Accept => EventFlags::IN,
             Interest::Read => edge,
             Interest::ReadWrite => edge | EventFlags::OUT,
+            Interest::Write => EventFlags::OUT | EventFlags::ET,
         };
         Ok(epoll::add(&self.0, socket, EventData::new_u64(token), flags)?)
     }
 
     /// Does not wait for a socket any more, which goes on without this poller.
     pub fn remove(&self, socket: impl AsFd) {
-        epoll::delete(&self.0, socket).expect("a socket that was added can be removed");
+        // It can only fail for one that could not be added.
+        let _ = epoll::delete(&self.0, socket);
     }
 
     /// Waits until something has been reported, at most so long (the system rounds up to milliseconds). Says whether

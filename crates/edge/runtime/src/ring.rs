@@ -23,6 +23,9 @@
 //! frame that is made when first needed. The producer fills it only when the ring is empty, and puts nothing into the
 //! ring until the consumer has emptied it; so order is kept and no memory changes hands.
 //!
+//! *Taking bytes.* Who passes bytes on that need not be whole frames, such as a socket, may take any part of a run: the
+//! published head is then rounded down to a multiple of 4, and the side slot is given back when all of it was taken.
+//!
 //! *Want of space.* What does not fit stays where it was. A producer that will sleep with something left calls
 //! [`Producer::want_space`] and tries again before it does: it sets the lowest bit of the head. The consumer publishes
 //! each new head by a swap, and if that takes the bit away, it wakes the producer. Both are read-modify-write
@@ -72,7 +75,10 @@ pub fn ring(capacity: usize) -> (Producer, Consumer) {
         bytes: SharedBytes::new(capacity),
         side: OnceLock::new(),
     });
-    (Producer { shared: shared.clone(), tail: 0, head: 0, side_in_use: false }, Consumer { shared, head: 0 })
+    (
+        Producer { shared: shared.clone(), tail: 0, head: 0, side_in_use: false },
+        Consumer { shared, at: 0, side_taken: 0, front: Front::Nothing },
+    )
 }
 
 /// The sending end.
@@ -174,49 +180,105 @@ pub struct Taken {
 /// The receiving end.
 pub struct Consumer {
     shared: Arc<Shared>,
-    head: usize,
+    /// The first byte that was not taken. The published head is this, rounded down to where a frame may begin.
+    at: usize,
+    /// Bytes of the frame in the side slot that were taken already.
+    side_taken: usize,
+    /// What was last looked at: where the next bytes to take are.
+    front: Front,
+}
+
+/// Where bytes can be taken.
+#[derive(Clone, Copy)]
+enum Front {
+    Nothing,
+    /// The run from `at` to here. Behind a run up to the mark it goes on at 0.
+    Run {
+        end: usize,
+        is_wrapped: bool,
+    },
+    /// The rest of this many bytes in the side slot.
+    Side {
+        length: usize,
+    },
 }
 
 impl Consumer {
     /// Hands one contiguous run of whole frames to `handle` and then gives its space back. The ring is empty when
     /// nothing was taken.
     pub fn take(&mut self, handle: impl FnOnce(&[u8])) -> Taken {
+        let run = self.peek();
+        let bytes = run.len();
+        if bytes == 0 {
+            return Taken { bytes, producer_waits: false };
+        }
+        handle(run);
+        Taken { bytes, producer_waits: self.release(bytes) }
+    }
+
+    /// The next bytes, as many as lie in one piece; none if the ring is empty. For who takes bytes and not frames, such
+    /// as a socket: what of them was taken is said to [`Consumer::release`].
+    pub fn peek(&mut self) -> &[u8] {
+        self.front = self.find_front();
+        match self.front {
+            Front::Nothing => &[],
+            // SAFETY: from the head to the tail that was read with acquire all bytes are the consumer's, until it
+            // publishes a head behind them, which takes `&mut self`.
+            Front::Run { end, .. } => unsafe { self.shared.bytes.read(self.at, end) },
+            Front::Side { length } => {
+                let side = self.shared.side.get().expect("a slot with a length was made");
+                // SAFETY: a length that was read with acquire makes the slot the consumer's until it has set it to 0,
+                // which takes `&mut self`.
+                unsafe { side.read(self.side_taken, length) }
+            }
+        }
+    }
+
+    /// Gives the space of the first `count` bytes back that were last peeked at; says whether the producer waits for
+    /// it and must be woken.
+    pub fn release(&mut self, count: usize) -> bool {
+        match self.front {
+            Front::Nothing => assert!(count == 0, "bytes can be released that are there"),
+            Front::Run { end, is_wrapped } => {
+                self.at += count;
+                assert!(self.at <= end, "bytes can be released that are there");
+                if self.at == end && is_wrapped {
+                    self.at = 0;
+                    self.front = Front::Nothing;
+                }
+            }
+            Front::Side { length } => {
+                self.side_taken += count;
+                assert!(self.side_taken <= length, "bytes can be released that are there");
+                if self.side_taken < length {
+                    return false;
+                }
+                self.side_taken = 0;
+                self.front = Front::Nothing;
+                // The head stays, but its swap is where a waiting producer is noticed.
+                self.shared.producer.0.side_length.store(0, Ordering::Release);
+            }
+        }
+        self.shared.head.0.swap((self.at & !3) as u32, Ordering::AcqRel) & WANTED != 0
+    }
+
+    fn find_front(&mut self) -> Front {
         let line = &self.shared.producer.0;
         let tail = line.tail.load(Ordering::Acquire) as usize;
-        if tail == self.head {
-            return self.take_side(handle);
+        if tail == self.at {
+            return match line.side_length.load(Ordering::Acquire) as usize {
+                0 => Front::Nothing,
+                length => Front::Side { length },
+            };
         }
-        let (begin, end, next) = if self.head < tail {
-            (self.head, tail, tail)
-        } else {
-            match line.mark.load(Ordering::Relaxed) as usize {
-                mark if mark == self.head => (0, tail, tail),
-                mark => (self.head, mark, 0),
+        if self.at > tail {
+            let mark = line.mark.load(Ordering::Relaxed) as usize;
+            if mark != self.at {
+                return Front::Run { end: mark, is_wrapped: true };
             }
-        };
-        // SAFETY: from the head to the tail that was read with acquire all bytes are the consumer's, until it
-        // publishes a head behind them.
-        handle(unsafe { self.shared.bytes.read(begin, end) });
-        self.head = next;
-        Taken { bytes: end - begin, producer_waits: self.publish_head() }
-    }
-
-    fn take_side(&mut self, handle: impl FnOnce(&[u8])) -> Taken {
-        let line = &self.shared.producer.0;
-        let length = line.side_length.load(Ordering::Acquire) as usize;
-        if length == 0 {
-            return Taken { bytes: 0, producer_waits: false };
+            self.at = 0;
         }
-        let side = self.shared.side.get().expect("a slot with a length was made");
-        // SAFETY: a length that was read with acquire makes the slot the consumer's until it has set it to 0.
-        handle(unsafe { side.read(0, length) });
-        line.side_length.store(0, Ordering::Release);
-        // The head stays, but its swap is where a waiting producer is noticed.
-        Taken { bytes: length, producer_waits: self.publish_head() }
-    }
-
-    fn publish_head(&self) -> bool {
-        self.shared.head.0.swap(self.head as u32, Ordering::AcqRel) & WANTED != 0
+        Front::Run { end: tail, is_wrapped: false }
     }
 }
 

@@ -67,7 +67,7 @@ impl Rings {
                     assert!(handled == Ok(frames.len()), "a thread of this node sends whole frames");
                 });
                 if taken.producer_waits {
-                    wake(switchboard, from, self.own, statistics);
+                    switchboard.wake(from, self.own, statistics);
                 }
                 is_empty = taken.bytes == 0;
                 if is_empty {
@@ -109,15 +109,9 @@ impl Rings {
             if taken > 0 {
                 outgoing.progress.advance(lane, taken);
                 statistics.bytes_to_threads.add(taken as u64);
-                wake(switchboard, to, self.own, statistics);
+                switchboard.wake(to, self.own, statistics);
             }
         }
         left
-    }
-}
-
-fn wake(switchboard: &Switchboard, thread: u16, own: u16, statistics: &ThreadStatistics) {
-    if switchboard.threads[usize::from(thread)].doorbell.ring(thread_bit(own)) {
-        statistics.wakes.add(1);
     }
 }

@@ -46,8 +46,11 @@ pub struct ThreadPlan {
     pub priority: Option<u8>,
     /// Microseconds for which it polls before it sleeps, while that pays.
     pub spin_micros: u32,
-    /// Whether it may serve connections.
+    /// Whether it owns connections, that is, reads them.
     pub owns_sockets: bool,
+    /// Whether it writes to sockets. A thread that owns connections then writes them itself; one that owns none is a
+    /// *send thread*, which writes the connections of owners that do not.
+    pub sends: bool,
 }
 
 /// Bounds on what a node takes from strangers, and how long it waits for them.
@@ -95,5 +98,63 @@ impl NodeSettings {
     pub fn socket_threads(&self) -> Vec<u16> {
         let owners = (0u16..).zip(&self.threads).filter(|(_, plan)| plan.owns_sockets);
         owners.map(|(index, _)| index).take(usize::from(CONNECTIONS_MAX)).collect()
+    }
+
+    /// Whether this thread writes connections that others own.
+    pub fn is_send_thread(&self, thread: u16) -> bool {
+        let plan = &self.threads[usize::from(thread)];
+        plan.sends && !plan.owns_sockets
+    }
+
+    /// The send threads that write the connections of `owner`; none if it does that itself or owns none. They take turns by node id:
+    /// the connection of API node n is written by the one at n modulo their number. Each owner begins with another one,
+    /// so that the connections of one API node are spread, too.
+    pub fn senders_for(&self, owner: u16) -> Vec<u16> {
+        let plan = &self.threads[usize::from(owner)];
+        if plan.sends || !plan.owns_sockets {
+            return Vec::new();
+        }
+        let mut senders: Vec<u16> =
+            (0..self.threads.len() as u16).filter(|&thread| self.is_send_thread(thread)).collect();
+        let place = self.socket_threads().iter().position(|&thread| thread == owner).unwrap_or(0);
+        let turn = place % senders.len().max(1);
+        senders.rotate_left(turn);
+        senders
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn send_threads_share_the_connections_of_those_who_do_not_write() {
+        let plan = |owns_sockets, sends| ThreadPlan { owns_sockets, sends, ..ThreadPlan::default() };
+        let settings = NodeSettings {
+            node: NodeId(1),
+            incarnation: Incarnation(1),
+            cluster_incarnation: 1,
+            cluster: String::new(),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            threads: vec![
+                plan(true, false),
+                plan(true, true),
+                plan(false, true),
+                plan(true, false),
+                plan(false, true),
+                plan(false, false),
+                plan(false, true),
+            ],
+            helpers: ThreadPlan::default(),
+            instances: Vec::new(),
+            seed: 1,
+            limits: Limits::default(),
+        };
+        assert_eq!(settings.socket_threads(), [0, 1, 3]);
+        assert_eq!(settings.senders_for(0), [2, 4, 6]);
+        assert_eq!(settings.senders_for(1), []);
+        assert_eq!(settings.senders_for(3), [6, 2, 4]);
+        assert_eq!(settings.senders_for(5), []);
+        assert!(settings.is_send_thread(4) && !settings.is_send_thread(5));
     }
 }

@@ -3,13 +3,13 @@
 use crate::connection::{Broken, Connection, READ_BYTES};
 use crate::lane_progress::LANE_BYTES;
 use crate::log::RateLimit;
-use crate::parker::Alarm;
 use crate::poller::{Interest, Poller, Ready};
+use crate::relay::relay;
 use crate::settings::Limits;
 use crate::statistics::ThreadStatistics;
-use crate::switchboard::{Adoption, Switchboard};
+use crate::switchboard::{Adoption, Mail, Switchboard};
 use log::Level;
-use std::io;
+use std::sync::Arc;
 use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Outbox};
 use vinga_wire::handshake::Refusal;
@@ -18,14 +18,16 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, col
 /// Lines a second about connections that break.
 const LINES_PER_SECOND: u32 = 10;
 
-const NODE_IDS: usize = 256;
+/// Sockets have the node ids of their API nodes as names with the poller: these are so many.
+pub(crate) const NODE_IDS: usize = 256;
 
 /// Who speaks in the log.
 const WHO: &str = "sockets";
 
 /// The connections of one thread. See the head of this file.
 pub(crate) struct Sockets {
-    poller: Poller,
+    /// The send threads that write for this one; see [`NodeSettings::senders_for`](crate::settings::NodeSettings).
+    senders: Vec<u16>,
     buffer: Box<[u8]>,
     threads: u16,
     connections: Vec<Connection>,
@@ -39,10 +41,10 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Without any connection yet, for a thread of a node with so many threads.
-    pub fn new(alarm: &Alarm, threads: u16) -> io::Result<Self> {
-        Ok(Sockets {
-            poller: Poller::new(alarm)?,
+    /// Without any connection yet, for a thread of a node with so many threads, of which `senders` write for it.
+    pub fn new(threads: u16, senders: Vec<u16>) -> Self {
+        Sockets {
+            senders,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             threads,
             connections: Vec::new(),
@@ -50,7 +52,7 @@ impl Sockets {
             lanes: [None; NODE_IDS],
             queue: Vec::with_capacity(NODE_IDS),
             lines: RateLimit::new(LINES_PER_SECOND),
-        })
+        }
     }
 
     /// Whether there is no connection.
@@ -58,20 +60,17 @@ impl Sockets {
         self.connections.is_empty()
     }
 
-    /// Waits until a socket or the alarm has something to report, at most so long; says whether one had.
-    pub fn wait(&mut self, nanos_max: u64, statistics: &ThreadStatistics) -> bool {
-        statistics.waits.add(1);
-        let Sockets { poller, connections, places, queue, .. } = self;
-        poller.wait(nanos_max, |Ready { token, is_readable, is_ending, is_writable }| {
-            // A connection that was closed since is not there any more.
-            let Some(place) = places[token as usize] else { return };
-            let connection = &mut connections[usize::from(place)];
-            connection.note_events(is_readable, is_ending, is_writable);
-            if connection.has_input() && !connection.is_queued {
-                connection.is_queued = true;
-                queue.push(connection.api);
-            }
-        })
+    /// Notes what a socket has reported, of which the name is below [`NODE_IDS`].
+    #[inline]
+    pub fn note(&mut self, ready: Ready) {
+        // A connection that was closed since is not there any more.
+        let Some(place) = self.places[ready.token as usize] else { return };
+        let connection = &mut self.connections[usize::from(place)];
+        connection.note_events(ready.is_readable, ready.is_ending, ready.is_writable);
+        if connection.has_input() && !connection.is_queued {
+            connection.is_queued = true;
+            self.queue.push(connection.api);
+        }
     }
 
     /// Begins to serve a connection and to send by it what is for its API node.
@@ -79,18 +78,28 @@ impl Sockets {
         &mut self,
         adoption: Adoption,
         executor: &mut Executor<H>,
+        poller: &Poller,
         switchboard: &Switchboard,
         nanos: u64,
     ) {
-        let Adoption { stream, peer, api, welcome, early } = adoption;
+        let api = adoption.api;
         let id = usize::from(api.0);
         assert!(self.places[id].is_none(), "an API node has one connection to a thread");
         let outbox = executor.outbox();
         let lane = *self.lanes[id].get_or_insert_with(|| outbox.open_lane(LANE_BYTES));
-        outbox.lane_mut(lane).extend_from_slice(&welcome);
+        outbox.lane_mut(lane).extend_from_slice(&adoption.welcome);
         outbox.routes.set_node(api, Some(lane));
-        let added = self.poller.add(&stream, u64::from(api.0), Interest::ReadWrite);
-        let mut connection = Connection::new(stream, peer, api, lane, &early, nanos);
+        let stream = Arc::new(adoption.stream);
+        let (relay, interest) = match self.senders.get(id % self.senders.len().max(1)) {
+            None => (None, Interest::ReadWrite),
+            Some(&sender) => {
+                let (entrance, outlet) = relay(outbox.routes.own_thread(), sender, api, stream.clone());
+                switchboard.threads[usize::from(sender)].post(Mail::OpenOutlet(Box::new(outlet)));
+                (Some(entrance), Interest::Read)
+            }
+        };
+        let added = poller.add(&*stream, u64::from(api.0), interest);
+        let mut connection = Connection::new(stream, adoption.peer, api, &adoption.early, lane, relay, nanos);
         connection.is_queued = true;
         self.places[id] = Some(self.connections.len() as u16);
         self.connections.push(connection);
@@ -150,18 +159,25 @@ impl Sockets {
         statistics: &ThreadStatistics,
     ) -> usize {
         let mut left = 0;
+        let mut to_wake = 0u128;
         for place in 0..self.connections.len() {
             let connection = &mut self.connections[place];
             let flushed = connection.flush(outbox, limits, statistics);
             left += connection.bytes_waiting(outbox);
+            to_wake |= connection.take_unannounced().map_or(0, |sender| 1 << sender);
             if let Err(why) = flushed {
                 self.give_up(place, why, switchboard);
             }
         }
+        while to_wake != 0 {
+            let own = outbox.routes.own_thread();
+            switchboard.wake(to_wake.trailing_zeros() as u16, own, statistics);
+            to_wake &= to_wake - 1;
+        }
         left
     }
 
-    /// Gives up connections whose other side takes nothing; to be called about once a second.
+    /// Gives up connections whose other side takes nothing, or whose send thread has failed; to be called about once a second.
     pub fn check_readers(&mut self, outbox: &Outbox, switchboard: &Switchboard, limits: &Limits, nanos: u64) {
         for place in 0..self.connections.len() {
             if let Err(why) = self.connections[place].check_reader(outbox, limits, nanos) {
@@ -212,6 +228,8 @@ impl Sockets {
         api: NodeId,
         reason: Option<ErrorCode>,
         outbox: &mut Outbox,
+        poller: &Poller,
+        switchboard: &Switchboard,
         statistics: &ThreadStatistics,
     ) -> bool {
         let Some(place) = self.places[usize::from(api.0)].take() else { return false };
@@ -228,7 +246,10 @@ impl Sockets {
             let detail = code.sentence().into();
             cold::write(&mut writer, &Refusal { request: 0, code: code as u16, detail });
         }
-        connection.close(outbox, statistics);
+        if let Some(sender) = connection.close(outbox, poller, statistics) {
+            let owner = outbox.routes.own_thread();
+            switchboard.threads[usize::from(sender)].post(Mail::CloseOutlet { owner, api });
+        }
         true
     }
 

@@ -6,7 +6,8 @@
 
 use crate::api_nodes::ApiNodes;
 use crate::listener::ListenerMail;
-use crate::parker::{Doorbell, MAIL};
+use crate::parker::{Doorbell, MAIL, thread_bit};
+use crate::relay::Outlet;
 use crate::ring::Consumer;
 use crate::statistics::ThreadStatistics;
 use std::io;
@@ -28,6 +29,10 @@ pub(crate) enum Mail {
     Route { api: NodeId, thread: u16 },
     /// Close the connection to an API node, if there is one, and forget the way to it. What to tell it, if anything.
     Close { api: NodeId, reason: Option<ErrorCode> },
+    /// Write this connection for its owner.
+    OpenOutlet(Box<Outlet>),
+    /// The owner of a connection has put the last bytes into its relay.
+    CloseOutlet { owner: u16, api: NodeId },
     /// The node stops: say farewell to all connections and end.
     Stop,
 }
@@ -92,6 +97,14 @@ impl Switchboard {
     /// The address of a thread's driver.
     pub fn driver(&self, thread: u16) -> Address {
         Address::new(self.node, BlockNumber::Driver, thread)
+    }
+
+    /// Tells a thread that `own` has put something into a ring to it, or made space in one from it.
+    #[inline]
+    pub fn wake(&self, thread: u16, own: u16, statistics: &ThreadStatistics) {
+        if self.threads[usize::from(thread)].doorbell.ring(thread_bit(own)) {
+            statistics.wakes.add(1);
+        }
     }
 
     /// Hands the first connection of an API node to the thread that shall serve it, and tells the other threads the

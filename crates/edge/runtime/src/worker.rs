@@ -15,12 +15,14 @@ use crate::clock::Clock;
 use crate::lane_progress::LANE_BYTES;
 use crate::last_signals::Registered;
 use crate::listener::ListenerMail;
+use crate::outlets::Outlets;
 use crate::parker::MAIL;
+use crate::poller::Poller;
 use crate::realtime::Realtime;
 use crate::rings::Rings;
 use crate::settings::{Limits, ThreadPlan};
 use crate::slice_pacer::SlicePacer;
-use crate::sockets::Sockets;
+use crate::sockets::{NODE_IDS, Sockets};
 use crate::spinning::Spinning;
 use crate::statistics::{Phase, ThreadStatistics};
 use crate::switchboard::{Desk, Mail, Switchboard};
@@ -49,7 +51,11 @@ pub(crate) struct Worker<H> {
     limits: Limits,
     statistics: Arc<ThreadStatistics>,
     clock: Clock,
+    poller: Poller,
+    /// The connections that it owns.
     sockets: Sockets,
+    /// Those that it writes for others.
+    outlets: Outlets,
     rings: Rings,
     spinning: Spinning,
     pacer: SlicePacer,
@@ -67,6 +73,8 @@ pub(crate) struct Worker<H> {
 pub(crate) struct WorkerParts<H> {
     pub index: u16,
     pub plan: ThreadPlan,
+    /// The send threads that write the connections that this thread owns; none if it does that itself.
+    pub senders: Vec<u16>,
     pub executor: Executor<H>,
     pub switchboard: Arc<Switchboard>,
     pub limits: Limits,
@@ -81,14 +89,25 @@ impl<H: Host> Worker<H> {
     /// # Errors
     /// The system has no file descriptor left.
     pub fn new(parts: WorkerParts<H>) -> io::Result<Self> {
-        let WorkerParts { index, plan, mut executor, switchboard, limits, registered, realtime, clock } =
-            parts;
+        let WorkerParts {
+            index,
+            plan,
+            senders,
+            mut executor,
+            switchboard,
+            limits,
+            registered,
+            realtime,
+            clock,
+        } = parts;
         let threads = switchboard.threads.len() as u16;
         executor.outbox().lane_mut(LaneId::LOCAL).reserve(LANE_BYTES);
         Ok(Worker {
             index,
             executor: Box::new(executor),
-            sockets: Sockets::new(switchboard.threads[usize::from(index)].doorbell.alarm(), threads)?,
+            poller: Poller::new(switchboard.threads[usize::from(index)].doorbell.alarm())?,
+            sockets: Sockets::new(threads, senders),
+            outlets: Outlets::new(index, NODE_IDS as u64),
             rings: Rings::new(index, threads),
             spinning: Spinning::new(plan.spin_micros),
             pacer: SlicePacer::default(),
@@ -158,6 +177,9 @@ impl<H: Host> Worker<H> {
         statistics.enter(Phase::Sending);
         let to_threads = self.rings.flush(outbox, switchboard, statistics);
         let to_sockets = self.sockets.flush(outbox, switchboard, &self.limits, statistics);
+        if !self.outlets.is_empty() {
+            self.outlets.serve(word, switchboard, statistics);
+        }
         statistics.bytes_waiting.set((to_threads + to_sockets) as u64);
         let can_be_served = self.stops_since.is_none() && self.sockets.can_be_served(outbox, &self.limits);
         statistics.signals.set(self.executor.handled());
@@ -165,7 +187,7 @@ impl<H: Host> Worker<H> {
             crate::log::write_entries(&self.executor.take_log());
         }
         // What followed from orders has not had its turn of timers and long work yet.
-        has_long_work || has_obeyed || self.rings.has_left() || can_be_served
+        has_long_work || has_obeyed || self.rings.has_left() || can_be_served || self.outlets.has_left()
     }
 
     /// Timers and a slice of long work, which is made longer or shorter as slices turn out.
@@ -185,10 +207,10 @@ impl<H: Host> Worker<H> {
 
     /// There is more to do: only looks whether sockets have something too.
     fn look(&mut self, now: u64) -> u64 {
-        if self.sockets.is_empty() {
+        if !self.polls() {
             return now;
         }
-        self.sockets.wait(0, &self.statistics);
+        self.poll(0);
         self.clock.nanos()
     }
 
@@ -215,7 +237,7 @@ impl<H: Host> Worker<H> {
         }
         self.statistics.enter(Phase::Sleeping);
         self.statistics.sleeps.add(1);
-        self.sockets.wait(wake_at - now, &self.statistics);
+        self.poll(wake_at - now);
         self.desk().doorbell.end_sleep();
         let woken = self.clock.nanos();
         self.statistics.sleep_nanos.add(woken - now);
@@ -230,13 +252,28 @@ impl<H: Host> Worker<H> {
         let mut now = begin;
         while now < until {
             let has_rung = self.desk().doorbell.has_rung();
-            if has_rung || !self.sockets.is_empty() && self.sockets.wait(0, &self.statistics) {
+            if has_rung || self.polls() && self.poll(0) {
                 break;
             }
             std::hint::spin_loop();
             now = self.clock.nanos();
         }
         now
+    }
+
+    /// Whether a socket may have something to report.
+    fn polls(&self) -> bool {
+        !self.sockets.is_empty() || !self.outlets.is_empty()
+    }
+
+    /// Waits until a socket or the doorbell has something to report, at most so long; says whether one had.
+    fn poll(&mut self, nanos_max: u64) -> bool {
+        self.statistics.waits.add(1);
+        let (sockets, outlets) = (&mut self.sockets, &mut self.outlets);
+        self.poller.wait(nanos_max, |ready| match ready.token < NODE_IDS as u64 {
+            true => sockets.note(ready),
+            false => outlets.note(ready),
+        })
     }
 
     fn take_stock(&mut self, now: u64) {
@@ -252,12 +289,18 @@ impl<H: Host> Worker<H> {
             Mail::Ring { from, consumer } => self.rings.connect(from, consumer),
             Mail::Frames(frames) => self.feed_own(&frames),
             Mail::Adopt(adoption) => {
-                self.sockets.adopt(*adoption, &mut self.executor, &self.switchboard, now);
+                self.sockets.adopt(*adoption, &mut self.executor, &self.poller, &self.switchboard, now);
             }
             Mail::Route { api, thread } => {
                 self.executor.outbox().routes.set_node(api, Some(LaneId::thread(thread)));
             }
             Mail::Close { api, reason } => self.close(api, reason),
+            Mail::OpenOutlet(outlet) => {
+                self.outlets.open(*outlet, &self.poller, &self.switchboard, &self.statistics);
+            }
+            Mail::CloseOutlet { owner, api } => {
+                self.outlets.close(owner, api, &self.poller, &self.statistics);
+            }
             Mail::Stop => self.stops_since = Some(now),
         }
     }
@@ -279,7 +322,8 @@ impl<H: Host> Worker<H> {
     fn disconnect(&mut self, api: NodeId, reason: Option<ErrorCode>) -> bool {
         let outbox = self.executor.outbox();
         outbox.routes.set_node(api, None);
-        let had_connection = self.sockets.close(api, reason, outbox, &self.statistics);
+        let had_connection =
+            self.sockets.close(api, reason, outbox, &self.poller, &self.switchboard, &self.statistics);
         if had_connection {
             self.statistics.connections_closed.add(1);
         }

@@ -5,7 +5,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-use support::{Client, greeting, hello, number, settings, start, wait_until};
+use support::{Client, both_ways, greeting, hello, number, settings, start, wait_until};
 use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::statistics::{Phase, ThreadStatistics};
 use vinga_wire::frame::FRAME_BYTES_MAX;
@@ -21,155 +21,210 @@ fn assert_alive(node: &NodeProcess) {
 
 #[test]
 fn an_echo_in_pieces_and_in_trains() {
-    let (node, _) = start(settings(1));
-    let mut client = Client::connect(node.address()).unwrap();
-    client.echo(0, 1, b"one");
-    // A train of requests, cut at every possible place.
-    let mut train = Vec::new();
-    for trace in 0..5 {
-        client.request(&mut train, SignalNumber::KeyReadRequest, 0, trace, &vec![9; trace as usize * 7]);
-    }
-    for cut in 0..train.len() {
-        let (front, back) = train.split_at(cut);
-        client.stream.write_all(front).unwrap();
-        if cut % 16 == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        client.stream.write_all(back).unwrap();
+    for settings in both_ways(1) {
+        let (node, _) = start(settings);
+        let mut client = Client::connect(node.address()).unwrap();
+        client.echo(0, 1, b"one");
+        // A train of requests, cut at every possible place.
+        let mut train = Vec::new();
         for trace in 0..5 {
+            client.request(&mut train, SignalNumber::KeyReadRequest, 0, trace, &vec![9; trace as usize * 7]);
+        }
+        for cut in 0..train.len() {
+            let (front, back) = train.split_at(cut);
+            client.stream.write_all(front).unwrap();
+            if cut % 16 == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            client.stream.write_all(back).unwrap();
+            for trace in 0..5 {
+                let (_, frame) = client.receive().unwrap().unwrap();
+                assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
+            }
+        }
+        // The largest frame there is, and a long train behind it.
+        let mut train = Vec::new();
+        client.request(&mut train, SignalNumber::KeyReadRequest, 0, 7, &vec![1; FRAME_BYTES_MAX - 20]);
+        for trace in 0..20_000 {
+            client.request(&mut train, SignalNumber::KeyReadRequest, 0, trace, &[2; 40]);
+        }
+        let mut writer = client.stream.try_clone().unwrap();
+        let writing = std::thread::spawn(move || writer.write_all(&train).unwrap());
+        let (_, frame) = client.receive().unwrap().unwrap();
+        assert_eq!(frame.len(), FRAME_BYTES_MAX);
+        for trace in 0..20_000 {
             let (_, frame) = client.receive().unwrap().unwrap();
             assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
         }
+        writing.join().unwrap();
+        node.stop();
     }
-    // The largest frame there is, and a long train behind it.
-    let mut train = Vec::new();
-    client.request(&mut train, SignalNumber::KeyReadRequest, 0, 7, &vec![1; FRAME_BYTES_MAX - 20]);
-    for trace in 0..20_000 {
-        client.request(&mut train, SignalNumber::KeyReadRequest, 0, trace, &[2; 40]);
-    }
-    let mut writer = client.stream.try_clone().unwrap();
-    let writing = std::thread::spawn(move || writer.write_all(&train).unwrap());
-    let (_, frame) = client.receive().unwrap().unwrap();
-    assert_eq!(frame.len(), FRAME_BYTES_MAX);
-    for trace in 0..20_000 {
-        let (_, frame) = client.receive().unwrap().unwrap();
-        assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
-    }
-    writing.join().unwrap();
-    node.stop();
 }
 
 #[test]
 fn two_threads_serve_one_client() {
-    let (node, records) = start(settings(2));
-    let mut first = Client::connect(node.address()).unwrap();
-    // Before there is a second connection, answers of the other thread come by the first.
-    for trace in 0..100 {
-        first.echo(1, trace, b"by a ring there and back");
+    for settings in both_ways(2) {
+        let (node, records) = start(settings);
+        let mut first = Client::connect(node.address()).unwrap();
+        // Before there is a second connection, answers of the other thread come by the first.
+        for trace in 0..100 {
+            first.echo(1, trace, b"by a ring there and back");
+        }
+        let mut second = first.join(node.address(), 1).unwrap();
+        assert_eq!(second.api, first.api);
+        second.echo(1, 1, b"without a ring");
+        second.send(SignalNumber::KeyReadRequest, 0, 2, b"there").unwrap();
+        let (_, answer) = first.receive().unwrap().unwrap();
+        assert_eq!(Frame::first(&answer).unwrap().unwrap().header.trace.get(), 2);
+        // A signal between blocks of two threads, as large as can be.
+        let mut body = number(1).to_vec();
+        body.resize(100 * 1024, 5);
+        for trace in 0..50 {
+            first.send(SignalNumber::ScanNextRequest, 0, trace, &body).unwrap();
+        }
+        for trace in 0..50 {
+            let (_, answer) = second.receive().unwrap().unwrap();
+            let frame = Frame::first(&answer).unwrap().unwrap();
+            assert_eq!((frame.header.trace.get(), frame.body.len()), (trace, body.len() - 4));
+        }
+        // If one connection breaks, all are closed, and Membership is told once.
+        drop(first);
+        assert_eq!(second.last_words(), None);
+        wait_until("Membership hears of it", || !records.gone().is_empty());
+        assert_eq!(records.gone(), [(second.api.0, 1)]);
+        assert_eq!(
+            Client::connect(node.address()).unwrap().join(node.address(), 5).err(),
+            Some(ErrorCode::BadHandshake)
+        );
+        assert_alive(&node);
+        node.stop();
     }
-    let mut second = first.join(node.address(), 1).unwrap();
-    assert_eq!(second.api, first.api);
-    second.echo(1, 1, b"without a ring");
-    second.send(SignalNumber::KeyReadRequest, 0, 2, b"there").unwrap();
-    let (_, answer) = first.receive().unwrap().unwrap();
-    assert_eq!(Frame::first(&answer).unwrap().unwrap().header.trace.get(), 2);
-    // A signal between blocks of two threads, as large as can be.
-    let mut body = number(1).to_vec();
-    body.resize(100 * 1024, 5);
-    for trace in 0..50 {
-        first.send(SignalNumber::ScanNextRequest, 0, trace, &body).unwrap();
-    }
-    for trace in 0..50 {
-        let (_, answer) = second.receive().unwrap().unwrap();
-        let frame = Frame::first(&answer).unwrap().unwrap();
-        assert_eq!((frame.header.trace.get(), frame.body.len()), (trace, body.len() - 4));
-    }
-    // If one connection breaks, all are closed, and Membership is told once.
-    drop(first);
-    assert_eq!(second.last_words(), None);
-    wait_until("Membership hears of it", || !records.gone().is_empty());
-    assert_eq!(records.gone(), [(second.api.0, 1)]);
-    assert_eq!(
-        Client::connect(node.address()).unwrap().join(node.address(), 5).err(),
-        Some(ErrorCode::BadHandshake)
-    );
-    assert_alive(&node);
-    node.stop();
 }
 
 #[test]
 fn a_slow_reader_is_held_back_and_then_let_go() {
-    let mut settings = settings(2);
-    settings.limits.slow_reader = Duration::from_secs(2);
-    let (node, records) = start(settings);
-    let mut slow = Client::connect(node.address()).unwrap();
-    let mut other = Client::connect(node.address()).unwrap();
-    // It asks for 2 GB and reads nothing. Its requests pile up in its own socket, not in the node.
-    slow.stream.set_nonblocking(true).unwrap();
-    let mut train = Vec::new();
-    for trace in 0..20_000 {
-        slow.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
-    }
-    let begin = Instant::now();
-    let mut written = 0;
-    let mut slowest = Duration::ZERO;
-    while records.gone().is_empty() {
-        if written < train.len() {
-            written += slow.stream.write(&train[written..]).unwrap_or(0);
+    for mut settings in both_ways(2) {
+        settings.limits.slow_reader = Duration::from_secs(2);
+        let (node, records) = start(settings);
+        let mut slow = Client::connect(node.address()).unwrap();
+        let mut other = Client::connect(node.address()).unwrap();
+        // It asks for 2 GB and reads nothing. Its requests pile up in its own socket, not in the node.
+        slow.stream.set_nonblocking(true).unwrap();
+        let mut train = Vec::new();
+        for trace in 0..20_000 {
+            slow.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
         }
-        let asked = Instant::now();
-        other.echo(0, 1, b"meanwhile");
-        slowest = slowest.max(asked.elapsed());
-        let waiting: u64 = node.statistics().iter().map(|thread| thread.bytes_waiting.get()).sum();
-        assert!(waiting < 8_000_000, "{waiting} bytes wait");
-        assert!(begin.elapsed() < Duration::from_secs(10), "it is let go");
+        let begin = Instant::now();
+        let mut written = 0;
+        let mut slowest = Duration::ZERO;
+        while records.gone().is_empty() {
+            if written < train.len() {
+                written += slow.stream.write(&train[written..]).unwrap_or(0);
+            }
+            let asked = Instant::now();
+            other.echo(0, 1, b"meanwhile");
+            slowest = slowest.max(asked.elapsed());
+            let waiting: u64 = node.statistics().iter().map(|thread| thread.bytes_waiting.get()).sum();
+            assert!(waiting < 8_000_000, "{waiting} bytes wait");
+            assert!(begin.elapsed() < Duration::from_secs(10), "it is let go");
+        }
+        assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+        assert_eq!(records.gone(), [(slow.api.0, 1)]);
+        // One that reads in the end gets everything.
+        let mut late = Client::connect(node.address()).unwrap();
+        let mut train = Vec::new();
+        for trace in 0..400 {
+            late.request(
+                &mut train,
+                SignalNumber::ScanOpenRequest,
+                trace as u16 % 2,
+                trace,
+                &number(100_000),
+            );
+        }
+        late.stream.write_all(&train).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        late.receive_many(400);
+        node.stop();
     }
-    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
-    assert_eq!(records.gone(), [(slow.api.0, 1)]);
-    // One that reads in the end gets everything.
-    let mut late = Client::connect(node.address()).unwrap();
-    let mut train = Vec::new();
-    for trace in 0..400 {
-        late.request(&mut train, SignalNumber::ScanOpenRequest, trace as u16 % 2, trace, &number(100_000));
+}
+
+#[test]
+fn send_threads_share_what_owners_do_not_write() {
+    let [_, settings] = both_ways(2);
+    let (node, _) = start(settings);
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(node.address()).unwrap()).collect();
+    for trace in 0..500 {
+        for client in &mut clients {
+            client.echo((trace % 2) as u16, trace, &[4; 1000]);
+        }
     }
-    late.stream.write_all(&train).unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    late.receive_many(400);
+    let figures = node.statistics();
+    let written: Vec<u64> = figures.iter().map(|thread| thread.bytes_written.get()).collect();
+    assert_eq!(written[..2], [0, 0], "the owners do not write");
+    let expected = 2 * 500 * 1020;
+    assert!(written[2..].iter().all(|&bytes| (expected..expected + 10_000).contains(&bytes)), "{written:?}");
+    assert_eq!(figures[2..].iter().map(|thread| thread.bytes_read.get()).sum::<u64>(), 0);
+    // One that breaks off in the middle of much is forgotten by both, and its node id is used again.
+    for round in 0..50 {
+        let mut client = clients.pop().unwrap();
+        let mut train = Vec::new();
+        for trace in 0..20 {
+            client.request(&mut train, SignalNumber::ScanOpenRequest, round % 2, trace, &number(100_000));
+        }
+        client.stream.write_all(&train).unwrap();
+        client.receive_many(usize::from(round) % 4);
+        let api = client.api;
+        drop(client);
+        let again = || Client::connect(node.address()).unwrap();
+        let mut next = again();
+        while next.api != api && clients.len() < 40 {
+            clients.push(std::mem::replace(&mut next, again()));
+        }
+        next.echo(round % 2, 7, b"nothing of what the last one asked for");
+        clients.push(next);
+    }
+    let others = clients.len();
+    drop(clients);
+    println!("{others} connections at the end");
     node.stop();
 }
 
 #[test]
 fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
-    let mut settings = settings(2);
-    settings.limits.send_buffer_bytes = 5_000_000;
-    let (node, records) = start(settings);
-    let mut slow = Client::connect(node.address()).unwrap();
-    let begin = Instant::now();
-    let mut train = Vec::new();
-    for trace in 0..500 {
-        // Answered by another thread, so that holding back requests comes too late.
-        slow.request(&mut train, SignalNumber::ScanOpenRequest, 1, trace, &number(100_000));
+    for mut settings in both_ways(2) {
+        settings.limits.send_buffer_bytes = 5_000_000;
+        let (node, records) = start(settings);
+        let mut slow = Client::connect(node.address()).unwrap();
+        let begin = Instant::now();
+        let mut train = Vec::new();
+        for trace in 0..500 {
+            // Answered by another thread, so that holding back requests comes too late.
+            slow.request(&mut train, SignalNumber::ScanOpenRequest, 1, trace, &number(100_000));
+        }
+        slow.stream.write_all(&train).unwrap();
+        wait_until("it is let go", || !records.gone().is_empty());
+        assert!(begin.elapsed() < Duration::from_secs(4));
+        assert_alive(&node);
+        node.stop();
     }
-    slow.stream.write_all(&train).unwrap();
-    wait_until("it is let go", || !records.gone().is_empty());
-    assert!(begin.elapsed() < Duration::from_secs(4));
-    assert_alive(&node);
-    node.stop();
 }
 
 #[test]
 fn a_reader_that_keeps_up_is_never_kept_waiting() {
-    let (node, _) = start(settings(1));
-    let mut client = Client::connect(node.address()).unwrap();
-    let mut train = Vec::new();
-    for trace in 0..5_000 {
-        client.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
+    for settings in both_ways(1) {
+        let (node, _) = start(settings);
+        let mut client = Client::connect(node.address()).unwrap();
+        let mut train = Vec::new();
+        for trace in 0..5_000 {
+            client.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
+        }
+        let begin = Instant::now();
+        client.stream.write_all(&train).unwrap();
+        receive_awake(&mut client, &node, 5_000);
+        println!("500 MB in {:?}", begin.elapsed());
+        node.stop();
     }
-    let begin = Instant::now();
-    client.stream.write_all(&train).unwrap();
-    receive_awake(&mut client, &node, 5_000);
-    println!("500 MB in {:?}", begin.elapsed());
-    node.stop();
 }
 
 /// Receives so many answers, in order, and makes sure that no thread sleeps over what it still has to do: it would for
@@ -198,139 +253,150 @@ fn receive_awake(client: &mut Client, node: &NodeProcess, count: u32) {
 
 #[test]
 fn full_rings_keep_nobody_waiting() {
-    let (node, _) = start(settings(2));
-    let mut client = Client::connect(node.address()).unwrap();
-    // Answers come by the ring from the other thread: small ones, large ones, ones that do not fit the ring at all.
-    let sizes = [10, 100, 1_000, 10_000, 30_000, 60_000, 120_000];
-    for round in 0..60 {
-        let mut train = Vec::new();
-        for trace in 0..100 {
-            let size = sizes[(trace * 31 + round) as usize % sizes.len()];
-            client.request(&mut train, SignalNumber::ScanOpenRequest, 1, trace, &number(size));
+    for settings in both_ways(2) {
+        let (node, _) = start(settings);
+        let mut client = Client::connect(node.address()).unwrap();
+        // Answers come by the ring from the other thread: small ones, large ones, ones that do not fit the ring at all.
+        let sizes = [10, 100, 1_000, 10_000, 30_000, 60_000, 120_000];
+        for round in 0..60 {
+            let mut train = Vec::new();
+            for trace in 0..100 {
+                let size = sizes[(trace * 31 + round) as usize % sizes.len()];
+                client.request(&mut train, SignalNumber::ScanOpenRequest, 1, trace, &number(size));
+            }
+            client.stream.write_all(&train).unwrap();
+            receive_awake(&mut client, &node, 100);
         }
-        client.stream.write_all(&train).unwrap();
-        receive_awake(&mut client, &node, 100);
+        node.stop();
     }
-    node.stop();
 }
 
 #[test]
 fn garbage_is_refused_with_a_reason() {
-    let mut settings = settings(1);
-    settings.limits.greeting = Duration::from_millis(300);
-    let (node, records) = start(settings);
-    let answer = |bytes: &[u8]| {
-        let mut stream = TcpStream::connect(node.address()).unwrap();
-        stream.write_all(bytes).unwrap();
-        let mut all = Vec::new();
-        stream.read_to_end(&mut all).unwrap();
-        let frame = Frame::first(&all).unwrap().unwrap();
-        assert_eq!(frame.signal(), Some(SignalNumber::HelloRefuse));
-        let refusal: vinga_wire::handshake::Refusal = vinga_wire::cold::read(&frame).unwrap();
-        ErrorCode::from_number(refusal.code).unwrap()
-    };
-    assert_eq!(answer(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), ErrorCode::BadHandshake);
-    assert_eq!(answer(&[0; 100]), ErrorCode::BadHandshake);
-    assert_eq!(answer(&vec![0xff; 100_000]), ErrorCode::BadHandshake);
-    assert_eq!(answer(&greeting(&hello())[..30]), ErrorCode::HandshakeTimeout);
-    assert_eq!(answer(b""), ErrorCode::HandshakeTimeout);
-    assert_eq!(answer(&greeting(&HelloRequest { version: 2, ..hello() })), ErrorCode::WrongProtocol);
-    assert_eq!(answer(&greeting(&HelloRequest { cluster: "x".into(), ..hello() })), ErrorCode::WrongCluster);
+    for mut settings in both_ways(1) {
+        settings.limits.greeting = Duration::from_millis(300);
+        let (node, records) = start(settings);
+        let answer = |bytes: &[u8]| {
+            let mut stream = TcpStream::connect(node.address()).unwrap();
+            stream.write_all(bytes).unwrap();
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).unwrap();
+            let frame = Frame::first(&all).unwrap().unwrap();
+            assert_eq!(frame.signal(), Some(SignalNumber::HelloRefuse));
+            let refusal: vinga_wire::handshake::Refusal = vinga_wire::cold::read(&frame).unwrap();
+            ErrorCode::from_number(refusal.code).unwrap()
+        };
+        assert_eq!(answer(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), ErrorCode::BadHandshake);
+        assert_eq!(answer(&[0; 100]), ErrorCode::BadHandshake);
+        assert_eq!(answer(&vec![0xff; 100_000]), ErrorCode::BadHandshake);
+        assert_eq!(answer(&greeting(&hello())[..30]), ErrorCode::HandshakeTimeout);
+        assert_eq!(answer(b""), ErrorCode::HandshakeTimeout);
+        assert_eq!(answer(&greeting(&HelloRequest { version: 2, ..hello() })), ErrorCode::WrongProtocol);
+        assert_eq!(
+            answer(&greeting(&HelloRequest { cluster: "x".into(), ..hello() })),
+            ErrorCode::WrongCluster
+        );
 
-    let connect = || Client::connect(node.address()).unwrap();
-    let mut client = connect();
-    client.stream.write_all(&[0xff; 1000]).unwrap();
-    assert_eq!(client.last_words(), Some(ErrorCode::MalformedFrame));
-    let mut client = connect();
-    client.send(SignalNumber::CommitRequest, 0, 1, b"").unwrap();
-    assert_eq!(client.last_words(), Some(ErrorCode::UnexpectedSignal));
-    let mut client = connect();
-    client.send(SignalNumber::KeyReadRequest, 77, 1, b"").unwrap();
-    assert_eq!(client.last_words(), Some(ErrorCode::UnexpectedSignal));
-    let mut client = connect();
-    client.send(SignalNumber::ScanCloseOrder, 0, 1, b"").unwrap();
-    assert_eq!(client.last_words(), Some(ErrorCode::NoSuchScan));
-    // Half a frame, then nothing: the node only waits.
-    let mut half = connect();
-    half.stream.write_all(&[100, 0, 0, 0, 1]).unwrap();
-    wait_until("all are gone", || records.gone().len() == 4);
-    assert_alive(&node);
-    drop(half);
-    wait_until("all are gone", || records.gone().len() == 6);
-    node.stop();
+        let connect = || Client::connect(node.address()).unwrap();
+        let mut client = connect();
+        client.stream.write_all(&[0xff; 1000]).unwrap();
+        assert_eq!(client.last_words(), Some(ErrorCode::MalformedFrame));
+        let mut client = connect();
+        client.send(SignalNumber::CommitRequest, 0, 1, b"").unwrap();
+        assert_eq!(client.last_words(), Some(ErrorCode::UnexpectedSignal));
+        let mut client = connect();
+        client.send(SignalNumber::KeyReadRequest, 77, 1, b"").unwrap();
+        assert_eq!(client.last_words(), Some(ErrorCode::UnexpectedSignal));
+        let mut client = connect();
+        client.send(SignalNumber::ScanCloseOrder, 0, 1, b"").unwrap();
+        assert_eq!(client.last_words(), Some(ErrorCode::NoSuchScan));
+        // Half a frame, then nothing: the node only waits.
+        let mut half = connect();
+        half.stream.write_all(&[100, 0, 0, 0, 1]).unwrap();
+        wait_until("all are gone", || records.gone().len() == 4);
+        assert_alive(&node);
+        drop(half);
+        wait_until("all are gone", || records.gone().len() == 6);
+        node.stop();
+    }
 }
 
 #[test]
 fn many_connections_are_served_and_too_many_refused() {
-    let (node, records) = start(settings(2));
-    let mut clients: Vec<Client> = Vec::new();
-    for _ in 0..support::API_NODES_MAX {
-        clients.push(Client::connect(node.address()).unwrap());
-    }
-    let second: Vec<Client> = clients.iter().map(|client| client.join(node.address(), 1).unwrap()).collect();
-    assert_eq!(Client::connect(node.address()).err(), Some(ErrorCode::NoFreeNodeId));
-    clients.extend(second);
-    for round in 0..20 {
-        for (at, client) in clients.iter_mut().enumerate() {
-            let thread = (at / support::API_NODES_MAX) as u16;
-            client.send(SignalNumber::KeyReadRequest, thread, round, &[3; 30]).unwrap();
+    for settings in both_ways(2) {
+        let (node, records) = start(settings);
+        let mut clients: Vec<Client> = Vec::new();
+        for _ in 0..support::API_NODES_MAX {
+            clients.push(Client::connect(node.address()).unwrap());
         }
-        for client in &mut clients {
-            client.receive_many(1);
+        let second: Vec<Client> =
+            clients.iter().map(|client| client.join(node.address(), 1).unwrap()).collect();
+        assert_eq!(Client::connect(node.address()).err(), Some(ErrorCode::NoFreeNodeId));
+        clients.extend(second);
+        for round in 0..20 {
+            for (at, client) in clients.iter_mut().enumerate() {
+                let thread = (at / support::API_NODES_MAX) as u16;
+                client.send(SignalNumber::KeyReadRequest, thread, round, &[3; 30]).unwrap();
+            }
+            for client in &mut clients {
+                client.receive_many(1);
+            }
         }
+        drop(clients);
+        wait_until("all are gone", || records.gone().len() == support::API_NODES_MAX);
+        assert_alive(&node);
+        node.stop();
     }
-    drop(clients);
-    wait_until("all are gone", || records.gone().len() == support::API_NODES_MAX);
-    assert_alive(&node);
-    node.stop();
 }
 
 /// API nodes come, send to every thread by every connection, and break off in the middle of it; the blocks check that
 /// Membership hears of that behind the last of their frames.
 #[test]
 fn whoever_breaks_off_is_gone_behind_its_last_frame() {
-    let (node, records) = start(settings(3));
-    let address = node.address();
-    let rounds = 60;
-    let clients: Vec<_> = (0..4u64)
-        .map(|seed| {
-            std::thread::spawn(move || {
-                let mut random = fastrand::Rng::with_seed(seed);
-                for _ in 0..rounds {
-                    let first = Client::connect(address).unwrap();
-                    let mut connections = vec![first];
-                    for index in 1..random.u16(1..=3) {
-                        let joined = connections[0].join(address, index).unwrap();
-                        connections.push(joined);
-                    }
-                    for trace in 0..random.u32(1..40) {
-                        let mut train = Vec::new();
-                        let place = random.usize(..connections.len());
-                        for _ in 0..random.usize(1..200) {
-                            let body = vec![5; random.usize(..300)];
-                            let thread = random.u16(..3);
-                            connections[place].request(
-                                &mut train,
-                                SignalNumber::KeyReadRequest,
-                                thread,
-                                trace,
-                                &body,
-                            );
+    for settings in both_ways(3) {
+        let (node, records) = start(settings);
+        let address = node.address();
+        let rounds = 60;
+        let clients: Vec<_> = (0..4u64)
+            .map(|seed| {
+                std::thread::spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    for _ in 0..rounds {
+                        let first = Client::connect(address).unwrap();
+                        let mut connections = vec![first];
+                        for index in 1..random.u16(1..=3) {
+                            let joined = connections[0].join(address, index).unwrap();
+                            connections.push(joined);
                         }
-                        if connections[place].stream.write_all(&train).is_err() {
-                            break;
+                        for trace in 0..random.u32(1..40) {
+                            let mut train = Vec::new();
+                            let place = random.usize(..connections.len());
+                            for _ in 0..random.usize(1..200) {
+                                let body = vec![5; random.usize(..300)];
+                                let thread = random.u16(..3);
+                                connections[place].request(
+                                    &mut train,
+                                    SignalNumber::KeyReadRequest,
+                                    thread,
+                                    trace,
+                                    &body,
+                                );
+                            }
+                            if connections[place].stream.write_all(&train).is_err() {
+                                break;
+                            }
                         }
+                        // One goes first, the others when the node has closed them or later.
+                        connections.swap_remove(random.usize(..connections.len()));
                     }
-                    // One goes first, the others when the node has closed them or later.
-                    connections.swap_remove(random.usize(..connections.len()));
-                }
+                })
             })
-        })
-        .collect();
-    clients.into_iter().for_each(|client| client.join().unwrap());
-    wait_until("all are gone", || records.gone().len() == 4 * rounds);
-    assert_alive(&node);
-    node.stop();
+            .collect();
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        wait_until("all are gone", || records.gone().len() == 4 * rounds);
+        assert_alive(&node);
+        node.stop();
+    }
 }
 
 #[test]
@@ -406,17 +472,18 @@ fn flood(address: SocketAddr, count: usize) -> (usize, usize) {
 
 #[test]
 fn a_stopping_node_says_so() {
-    let mut settings = settings(2);
-    settings.limits.farewell = Duration::from_secs(20);
-    let (node, _) = start(settings);
-    let mut client = Client::connect(node.address()).unwrap();
-    client.echo(1, 1, b"x");
-    let address = node.address();
-    let begin = Instant::now();
-    node.stop();
-    assert!(begin.elapsed() < Duration::from_secs(5), "nothing waited: {:?}", begin.elapsed());
-    assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
-    assert!(TcpStream::connect(address).is_err());
+    for mut settings in both_ways(2) {
+        settings.limits.farewell = Duration::from_secs(20);
+        let (node, _) = start(settings);
+        let mut client = Client::connect(node.address()).unwrap();
+        client.echo(1, 1, b"x");
+        let address = node.address();
+        let begin = Instant::now();
+        node.stop();
+        assert!(begin.elapsed() < Duration::from_secs(5), "nothing waited: {:?}", begin.elapsed());
+        assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
+        assert!(TcpStream::connect(address).is_err());
+    }
 }
 
 #[test]

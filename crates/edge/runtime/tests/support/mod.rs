@@ -168,6 +168,7 @@ pub fn settings(threads: u16) -> NodeSettings {
     let plan = |index: u16| ThreadPlan {
         name: format!("worker{index}"),
         owns_sockets: true,
+        sends: true,
         ..ThreadPlan::default()
     };
     let mut instances: Vec<(BlockNumber, u16)> =
@@ -185,6 +186,18 @@ pub fn settings(threads: u16) -> NodeSettings {
         seed: 1,
         limits: Limits::default(),
     }
+}
+
+/// As [`settings`], once as they are and once with two send threads that write for all.
+pub fn both_ways(threads: u16) -> [NodeSettings; 2] {
+    let mut relayed = settings(threads);
+    relayed.threads.iter_mut().for_each(|plan| plan.sends = false);
+    relayed.threads.extend((0..2).map(|index| ThreadPlan {
+        name: format!("send{index}"),
+        sends: true,
+        ..ThreadPlan::default()
+    }));
+    [settings(threads), relayed]
 }
 
 /// Starts a node of [`EchoHost`]s.
