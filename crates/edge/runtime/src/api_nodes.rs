@@ -3,14 +3,17 @@
 //! An API node has at most one connection to each thread that serves sockets. If one of them breaks, or a block wants
 //! it closed, all are closed, and then Membership is told (`ApiDisconnectedReport`). It may be told only when every
 //! frame that was ever read from the API node has been handled, because what Membership then sends to the blocks
-//! must come behind those frames. So closing has these steps, and the thread that does the last one reports:
+//! must come behind those frames; and when every answer that is on its way has been forgotten, because the node id may
+//! be given to somebody else then. So closing has these steps, and the thread that does the last one reports:
 //!
 //! 1. each thread of the node closes its connection to the API node if it has one, and forgets the way to it;
 //! 2. each thread that had a connection sends a marker to each other thread, by the ring in which the frames that it
-//!    has read went (`ApiDisconnectedReport` from driver to driver); the thread that receives it has handled them.
+//!    has read went (`ApiDisconnectedReport` from driver to driver). The thread that receives it has handled them and
+//!    knows no way to the API node any more. It sends the marker back, behind the last answers that it had sent to the
+//!    connection; the step is done when it is back.
 //!
 //! A thread closes when it finds the order in its mailbox, where new connections come from too: so it knows whether
-//! it has one.
+//! it has one. The order was there before any marker was sent, and mail is read before rings are.
 
 use std::mem;
 use vinga_base::{Incarnation, NodeId};
@@ -131,7 +134,7 @@ mod tests {
         assert!(!nodes.begin_closing(API));
         assert_eq!(nodes.join(API, 99, 2), Err(ErrorCode::ConnectionLost));
         assert_eq!(nodes.open(API, Incarnation(8), 1, 0), Err(ErrorCode::NodeIdInUse));
-        // Three threads close, two of them send a marker to two others each.
+        // Three threads close, two of them send a marker to two others each and have it back.
         for _ in 0..6 {
             assert_eq!(nodes.note_step(API), None);
         }

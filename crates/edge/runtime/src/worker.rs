@@ -41,6 +41,11 @@ const STOCK_NANOS: u64 = 1_000_000_000;
 /// How long nothing may have come from other threads before a thread of a stopping node ends.
 const QUIET_NANOS: u64 = 20_000_000;
 
+/// In the place of an incarnation: between drivers only the node id matters, which is not given away before they are
+/// done. The first is the marker behind what was read, the second the same on its way back behind the answers.
+const MARKER: Incarnation = Incarnation(0);
+const MARKER_BACK: Incarnation = Incarnation(1);
+
 /// A thread that runs turns. See the head of this file.
 pub(crate) struct Worker<H> {
     /// Goes before the executor whose trace it knows, whatever happens.
@@ -311,8 +316,7 @@ impl<H: Host> Worker<H> {
             let own = self.switchboard.driver(self.index);
             for thread in (0..self.switchboard.threads.len() as u16).filter(|&thread| thread != self.index) {
                 let lane = self.executor.outbox().lane_mut(LaneId::thread(thread));
-                // No incarnation: to drivers only the node id matters, which is not given away before they are done.
-                write_disconnected(lane, self.switchboard.driver(thread), own, api, Incarnation(0));
+                write_disconnected(lane, self.switchboard.driver(thread), own, api, MARKER);
             }
         }
         self.note_closing_step(api);
@@ -364,7 +368,15 @@ impl<H: Host> Worker<H> {
             }
             Some(SignalNumber::ApiDisconnectedReport) => {
                 let (body, _) = frame.head::<ApiNodeBody>().expect("drivers send whole markers");
-                self.note_closing_step(NodeId(body.api));
+                let api = NodeId(body.api);
+                match Incarnation(body.incarnation.get()) {
+                    MARKER => {
+                        let own = self.switchboard.driver(self.index);
+                        let lane = self.executor.outbox().buffer_for(frame.sender());
+                        write_disconnected(lane, frame.sender(), own, api, MARKER_BACK);
+                    }
+                    _ => self.note_closing_step(api),
+                }
             }
             Some(SignalNumber::ApiConnectConfirm) => {
                 let confirm = cold::read(frame).expect("Membership sends whole confirms");
