@@ -1,4 +1,4 @@
-//! The ring and the doorbell under a model checker: every interleaving of two threads, within a bound on preemptions,
+//! The ring, the relay that is made of it and the doorbell under a model checker: every interleaving of two threads, within a bound on preemptions,
 //! and every order that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p vinga-runtime --release --test loom`; the bound is 3 preemptions, which takes
@@ -71,9 +71,40 @@ fn model(body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
+/// Passes bytes on as a send thread does, some at a time (`pieces`, round and round), until all of `frames` have come.
+fn pass_on(mut consumer: Consumer, own: &Doorbell, other: &Doorbell, mut frames: &[u8], pieces: &[usize]) {
+    let mut pieces = pieces.iter().cycle();
+    while !frames.is_empty() {
+        if own.take() != 0 {
+            loop {
+                let run = consumer.peek();
+                let count = run.len().min(*pieces.next().expect("they go round"));
+                assert_eq!(run[..count], frames[..count]);
+                if count == 0 {
+                    break;
+                }
+                frames = &frames[count..];
+                if consumer.release(count) {
+                    other.ring(thread_bit(1));
+                }
+            }
+        } else {
+            sleep(own);
+        }
+    }
+}
+
 /// Whether all that one thread sends reaches the other, which both sleep whenever they have nothing to do: a lost
 /// wake-up is a deadlock, which the model checker reports.
 fn passes(capacity: usize, frames: Vec<u8>) {
+    passes_to(capacity, frames, consume);
+}
+
+fn passes_to(
+    capacity: usize,
+    frames: Vec<u8>,
+    receive: impl Fn(Consumer, &Doorbell, &Doorbell, &[u8]) + Sync + Send + 'static,
+) {
     model(move || {
         let (producer, consumer) = ring(capacity);
         let bells = Arc::new((Doorbell::new().unwrap(), Doorbell::new().unwrap()));
@@ -81,7 +112,7 @@ fn passes(capacity: usize, frames: Vec<u8>) {
             let (bells, frames) = (bells.clone(), frames.clone());
             thread::spawn(move || produce(producer, &bells.0, &bells.1, &frames))
         };
-        consume(consumer, &bells.1, &bells.0, &frames);
+        receive(consumer, &bells.1, &bells.0, &frames);
         sending.join().unwrap();
     });
 }
@@ -99,6 +130,17 @@ fn a_full_ring_wraps_and_its_producer_is_woken() {
 #[test]
 fn large_frames_go_by_the_side_slot() {
     passes(16, [frame(8, 1), frame(20, 2), frame(24, 3), frame(8, 4)].concat());
+}
+
+/// A relay to a send thread: a socket takes any number of bytes, also of a large frame.
+#[test]
+fn bytes_are_passed_on_in_pieces() {
+    passes_to(32, [frame(12, 1), frame(12, 2), frame(16, 3)].concat(), |consumer, own, other, frames| {
+        pass_on(consumer, own, other, frames, &[13, 6]);
+    });
+    passes_to(16, [frame(8, 1), frame(20, 2), frame(8, 3)].concat(), |consumer, own, other, frames| {
+        pass_on(consumer, own, other, frames, &[7, 15]);
+    });
 }
 
 /// Two producers ring one doorbell; the owner misses neither.

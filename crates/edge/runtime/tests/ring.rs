@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use std::thread;
 use vinga_runtime::parker::{Doorbell, thread_bit};
-use vinga_runtime::ring::{RING_BYTES, ring};
+use vinga_runtime::ring::{Consumer, RING_BYTES, ring};
 use vinga_wire::frame::{FRAME_BYTES_MAX, Frames, HEADER_BYTES};
 
 /// A frame whose every word tells which it is.
@@ -19,7 +19,16 @@ fn frame(number: u32, words: usize) -> Vec<u8> {
 /// Sends frames of these body sizes through a ring, in batches of so many at a time; both sides yield when they can't
 /// go on, so that it also works on one CPU.
 fn passes(capacity: usize, words: &[usize], batch: usize) {
-    let (mut producer, mut consumer) = ring(capacity);
+    passes_to(capacity, words, batch, |consumer, own, other| take_frames(consumer, words, own, other));
+}
+
+fn passes_to(
+    capacity: usize,
+    words: &[usize],
+    batch: usize,
+    receive: impl FnOnce(Consumer, &Doorbell, &Doorbell),
+) {
+    let (mut producer, consumer) = ring(capacity);
     let bells = Arc::new((Doorbell::new().unwrap(), Doorbell::new().unwrap()));
     let sender = thread::spawn({
         let (words, bells) = (words.to_vec(), bells.clone());
@@ -46,9 +55,15 @@ fn passes(capacity: usize, words: &[usize], batch: usize) {
             }
         }
     });
+    receive(consumer, &bells.1, &bells.0);
+    sender.join().unwrap();
+}
+
+/// Takes whole frames, as a thread does that handles them.
+fn take_frames(mut consumer: Consumer, words: &[usize], own: &Doorbell, other: &Doorbell) {
     let mut number = 0;
     while (number as usize) < words.len() {
-        if bells.1.take() == 0 {
+        if own.take() == 0 {
             thread::yield_now();
             continue;
         }
@@ -61,14 +76,38 @@ fn passes(capacity: usize, words: &[usize], batch: usize) {
                 }
             });
             if taken.producer_waits {
-                bells.0.ring(thread_bit(1));
+                other.ring(thread_bit(1));
             }
             if taken.bytes == 0 {
                 break;
             }
         }
     }
-    sender.join().unwrap();
+}
+
+/// Takes pieces of so many bytes, round and round, as a socket does.
+fn take_pieces(mut consumer: Consumer, all: &[u8], pieces: &[usize], own: &Doorbell, other: &Doorbell) {
+    let mut pieces = pieces.iter().cycle();
+    let mut received = 0;
+    while received < all.len() {
+        if own.take() == 0 {
+            thread::yield_now();
+            continue;
+        }
+        loop {
+            let run = consumer.peek();
+            let count = run.len().min(*pieces.next().unwrap());
+            assert!(run[..count] == all[received..][..count], "behind byte {received}");
+            if count == 0 {
+                break;
+            }
+            received += count;
+            if consumer.release(count) {
+                other.ring(thread_bit(1));
+            }
+        }
+    }
+    assert!(consumer.peek().is_empty());
 }
 
 proptest! {
@@ -81,6 +120,19 @@ proptest! {
         batch in 1usize..50,
     ) {
         passes(capacity, &words, batch);
+    }
+
+    #[test]
+    fn bytes_pass_in_order_whatever_a_socket_takes(
+        capacity in prop::sample::select(vec![64usize, 256, 1024, 4096]),
+        words in prop::collection::vec(prop_oneof![9 => 0usize..30, 1 => 0usize..3000], 1..400),
+        batch in 1usize..50,
+        pieces in prop::collection::vec(1usize..700, 1..20),
+    ) {
+        let all: Vec<u8> = (0..).zip(&words).flat_map(|(number, &words)| frame(number, words)).collect();
+        passes_to(capacity, &words, batch, |consumer, own, other| {
+            take_pieces(consumer, &all, &pieces, own, other);
+        });
     }
 }
 
