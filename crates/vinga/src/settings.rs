@@ -31,15 +31,7 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
     let placement = &configuration.placement;
     let node = NodeId(integer(Parameter::NodeId) as u8);
     let threads: Vec<ThreadHosting> = placement.executors().iter().map(hosting).collect();
-    let connections = threads
-        .iter()
-        .filter(|thread| thread.owns_sockets)
-        .take(usize::from(CONNECTIONS_MAX))
-        .map(|thread| ConnectionTopology {
-            data_managers: thread.data_managers.clone().collect(),
-            coordinators: thread.coordinators.clone().collect(),
-        })
-        .collect();
+    let connections = connections(&threads);
     let now = clock_millis();
     let share = |parameter, instances: u16| (integer(parameter) / u64::from(instances.max(1))).max(32) as u32;
     NodeSettings {
@@ -70,6 +62,19 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
         reconnect_grace: Tick::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
         epoch_interval: millis(Parameter::TimeBetweenEpochs),
     }
+}
+
+/// What is reached by each connection.
+fn connections(threads: &[ThreadHosting]) -> Vec<ConnectionTopology> {
+    let owners = (0u16..).zip(threads).filter(|(_, hosting)| hosting.owns_sockets);
+    let owners: Vec<u16> = owners.map(|(thread, _)| thread).take(usize::from(CONNECTIONS_MAX)).collect();
+    let mut connections = vec![ConnectionTopology::default(); owners.len()];
+    for (thread, hosting) in (0u16..).zip(threads) {
+        let connection = &mut connections[edge::connection_of(thread, &owners)];
+        connection.data_managers.extend(hosting.data_managers.clone());
+        connection.coordinators.extend(hosting.coordinators.clone());
+    }
+    connections
 }
 
 fn hosting(plan: &ThreadPlan) -> ThreadHosting {

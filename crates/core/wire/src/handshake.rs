@@ -80,7 +80,7 @@ pub struct Topology {
 pub struct NodeTopology {
     /// Its id.
     pub node: u8,
-    /// For each of its connections, the instances that the serving thread hosts.
+    /// For each of its connections, the instances that are reached by it.
     pub connections: Vec<ConnectionTopology>,
     /// Data manager instances on the node.
     pub data_managers: u16,
@@ -88,7 +88,8 @@ pub struct NodeTopology {
     pub coordinators: u16,
 }
 
-/// What the thread behind one connection hosts.
+/// What is reached by one connection: the instances on the thread that serves it, and a share of those on threads that
+/// serve none. Each instance of a node stands with one connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ConnectionTopology {
     /// Data manager instances.

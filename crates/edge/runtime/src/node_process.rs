@@ -90,7 +90,8 @@ impl NodeProcess {
         let statistics: Statistics =
             settings.threads.iter().map(|plan| ThreadStatistics::new(&plan.name)).collect();
         let main_thread = main_thread(&settings);
-        let switchboard = Switchboard::new(settings.node, main_thread, statistics.clone());
+        let switchboard =
+            Switchboard::new(settings.node, main_thread, settings.socket_threads(), statistics.clone());
         let switchboard = Arc::new(switchboard.map_err(out_of("descriptors"))?);
 
         let make_host = Arc::new(make_host);

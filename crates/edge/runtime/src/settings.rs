@@ -93,6 +93,13 @@ impl Default for Limits {
     }
 }
 
+/// The connection by which a thread is reached, and by which its answers go: the one that it serves, if it serves one;
+/// threads that serve none share the connections. `socket_threads` are those that do, in the order of their connections.
+pub fn connection_of(thread: u16, socket_threads: &[u16]) -> usize {
+    let own = socket_threads.iter().position(|&owner| owner == thread);
+    own.unwrap_or(usize::from(thread) % socket_threads.len())
+}
+
 impl NodeSettings {
     /// The threads that serve connections: connection i of an API node belongs to the i-th of them.
     pub fn socket_threads(&self) -> Vec<u16> {
@@ -151,6 +158,8 @@ mod tests {
             limits: Limits::default(),
         };
         assert_eq!(settings.socket_threads(), [0, 1, 3]);
+        let connections: Vec<usize> = (0..7).map(|thread| connection_of(thread, &[0, 1, 3])).collect();
+        assert_eq!(connections, [0, 1, 2, 2, 1, 2, 0]);
         assert_eq!(settings.senders_for(0), [2, 4, 6]);
         assert_eq!(settings.senders_for(1), []);
         assert_eq!(settings.senders_for(3), [6, 2, 4]);

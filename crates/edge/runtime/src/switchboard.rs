@@ -9,6 +9,7 @@ use crate::listener::ListenerMail;
 use crate::parker::{Doorbell, MAIL, thread_bit};
 use crate::relay::Outlet;
 use crate::ring::Consumer;
+use crate::settings::connection_of;
 use crate::statistics::ThreadStatistics;
 use std::io;
 use std::mem;
@@ -55,6 +56,8 @@ pub(crate) struct Switchboard {
     pub listener: Desk<ListenerMail>,
     /// The thread that hosts Membership.
     pub main_thread: u16,
+    /// The threads that serve connections, in the order of these.
+    socket_threads: Vec<u16>,
     /// By thread.
     pub statistics: Arc<[Arc<ThreadStatistics>]>,
     api_nodes: Mutex<ApiNodes>,
@@ -83,12 +86,18 @@ impl<M> Desk<M> {
 }
 
 impl Switchboard {
-    pub fn new(node: NodeId, main_thread: u16, statistics: Arc<[Arc<ThreadStatistics>]>) -> io::Result<Self> {
+    pub fn new(
+        node: NodeId,
+        main_thread: u16,
+        socket_threads: Vec<u16>,
+        statistics: Arc<[Arc<ThreadStatistics>]>,
+    ) -> io::Result<Self> {
         Ok(Switchboard {
             node,
             threads: statistics.iter().map(|_| Desk::new()).collect::<io::Result<_>>()?,
             listener: Desk::new()?,
             main_thread,
+            socket_threads,
             api_nodes: Mutex::new(ApiNodes::new(statistics.len() as u16)),
             statistics,
         })
@@ -131,13 +140,22 @@ impl Switchboard {
         Ok(())
     }
 
-    /// Hands a further connection of an API node to the thread that shall serve it.
+    /// Hands a further connection of an API node to the thread that shall serve it, and tells the threads that shall
+    /// send by it and have no connection of their own.
     pub fn join(&self, adoption: Adoption, ticket: u64, thread: u16) -> Result<(), (Adoption, ErrorCode)> {
         let mut nodes = lock(&self.api_nodes);
         if let Err(code) = nodes.join(adoption.api, ticket, thread) {
             return Err((adoption, code));
         }
+        let api = adoption.api;
         self.threads[usize::from(thread)].post(Mail::Adopt(Box::new(adoption)));
+        // It has that mail before anything that they send.
+        for (other, desk) in (0..).zip(&self.threads) {
+            let by = self.socket_threads[connection_of(other, &self.socket_threads)];
+            if by == thread && other != thread {
+                desk.post(Mail::Route { api, thread });
+            }
+        }
         Ok(())
     }
 

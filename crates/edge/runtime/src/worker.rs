@@ -7,9 +7,10 @@
 //! twice a turn, the system's own figures once a second.
 //!
 //! *The way to an API node.* An API node has one connection to each thread that serves sockets, or fewer. A thread
-//! that has one sends by it. All others send to the thread of its first connection, which passes frames on that are
-//! not for itself. A thread that gets a connection of its own later sends by that from then on, and nothing orders
-//! that with what is still on its way through the other: an API node opens its connections before its first request.
+//! that has one sends by it. All others send to a thread with a connection, which passes frames on that are not for
+//! itself: at first to that of the first connection; when there are more, those who never have one share them
+//! ([`crate::settings::connection_of`]). When that changes, nothing orders what is sent then with what is still on its
+//! way through another thread: an API node opens its connections before its first request.
 
 use crate::clock::Clock;
 use crate::lane_progress::LANE_BYTES;

@@ -24,12 +24,18 @@ pub struct Node {
 impl Node {
     /// Starts a node on a free port, with parameters as `NAME=VALUE`.
     pub fn start(parameters: &[&str]) -> Self {
+        Self::start_by(&[], parameters)
+    }
+
+    /// As [`Node::start`], by a program and its arguments that are put before the node's command line.
+    pub fn start_by(before: &[&str], parameters: &[&str]) -> Self {
         let unique = format!("vinga-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(unique);
         fs::create_dir_all(&folder).expect("a folder can be made");
         let log = fs::File::create(folder.join("vinga.log")).expect("a file can be made");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
-        command.args(["data", "--port", "0", "--folder"]).arg(&folder);
+        let line = [before, &[env!("CARGO_BIN_EXE_vinga")]].concat();
+        let mut command = Command::new(line[0]);
+        command.args(&line[1..]).args(["data", "--port", "0", "--folder"]).arg(&folder);
         for parameter in parameters {
             command.args(["--set", parameter]);
         }
@@ -48,6 +54,53 @@ impl Node {
             std::thread::sleep(Duration::from_millis(2));
         };
         Node { child, folder, address }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal of the operating system.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, signal).expect("our child");
+    }
+
+    /// Waits until it has ended; its exit code.
+    pub fn end(&mut self) -> Option<i32> {
+        self.child.wait().expect("our child").code()
+    }
+
+    /// Its crash reports.
+    pub fn crash_report(&self) -> String {
+        fs::read_to_string(self.folder.join("crash.txt")).unwrap_or_default()
+    }
+
+    /// What `vinga admin` says of it, in JSON.
+    pub fn admin(&self, what: &str) -> serde_json::Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
+        let output = command.args(["admin", "--connect", &self.address, "--json", what]).output();
+        let output = output.expect("the binary is there");
+        assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("it says JSON")
+    }
+
+    /// Its threads as the operating system has them: id, name, CPUs.
+    pub fn threads(&self) -> Vec<(u32, String, String)> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.id())).expect("our child");
+        let mut threads: Vec<_> = tasks
+            .flatten()
+            .filter_map(|task| {
+                let name = fs::read_to_string(task.path().join("comm")).ok()?;
+                let status = fs::read_to_string(task.path().join("status")).ok()?;
+                let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+                let id = task.file_name().to_str()?.parse().ok()?;
+                Some((id, name.trim().to_owned(), cpus.trim().to_owned()))
+            })
+            .collect();
+        threads.sort();
+        threads
     }
 
     /// What it has logged so far.
@@ -69,6 +122,9 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the node's log:\n{}\nits crash reports:\n{}", self.log(), self.crash_report());
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
