@@ -3,15 +3,16 @@
 use crate::information::{Facts, Source};
 use crate::settings::NodeSettings;
 use alloc::vec::Vec;
+use core::fmt;
 use vinga_base::page_pool::PagePool;
 use vinga_base::{NodeId, TableVersion, View};
 use vinga_coordinator::Coordinator;
-use vinga_datamanager::DataManager;
+use vinga_datamanager::{DataManager, PoolUsage};
 use vinga_dictionary::Dictionary;
 use vinga_distribution::Distribution;
 use vinga_info::Info;
 use vinga_kernel::{Context, Host, Prefetch};
-use vinga_membership::Membership;
+use vinga_membership::{Membership, Phase};
 use vinga_wire::membership::NodeFailedOrder;
 use vinga_wire::partition::PartitionMap;
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
@@ -213,6 +214,48 @@ impl Host for Blocks {
             self.coordinators[i].slice(&mut cx.for_block(own));
         }
         more
+    }
+
+    fn summarize(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        if let Some(main) = &self.main {
+            let all = main.membership.api_nodes();
+            let (connected, others) = all.fold((0, 0), |(connected, others), (_, _, phase)| match phase {
+                Phase::Connected => (connected + 1, others),
+                Phase::Disconnecting | Phase::Closing | Phase::Closed | Phase::Failing => {
+                    (connected, others + 1)
+                }
+            });
+            writeln!(out, "membership: {connected} API nodes connected, {others} going")?;
+        }
+        self.summarize_coordinators(out)?;
+        self.summarize_data_managers(out)
+    }
+}
+
+impl Blocks {
+    fn summarize_data_managers(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        for (instance, data_manager) in (self.first_data_manager..).zip(&self.data_managers) {
+            write!(out, "data manager {instance}:")?;
+            for PoolUsage { name, used, used_max, capacity, .. } in data_manager.pools() {
+                write!(out, " {name} {used} of {capacity} (at most {used_max}),")?;
+            }
+            writeln!(out, " {} operations wait for locks", data_manager.waiting())?;
+        }
+        Ok(())
+    }
+
+    fn summarize_coordinators(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        for (instance, coordinator) in (self.first_coordinator..).zip(&self.coordinators) {
+            let ((used, used_max, capacity), counters) =
+                (coordinator.transaction_pool(), coordinator.statistics());
+            writeln!(
+                out,
+                "coordinator {instance}: {used} of {capacity} transactions open (at most {used_max}), \
+                 {} committed, {} rolled back",
+                counters.committed, counters.rolled_back
+            )?;
+        }
+        Ok(())
     }
 }
 

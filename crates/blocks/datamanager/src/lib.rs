@@ -262,6 +262,11 @@ impl DataManager {
             && self.scans.is_empty()
     }
 
+    /// Operations that wait for a lock; some of them may have it since.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Newest epoch of any commit here.
     pub fn epoch(&self) -> Epoch {
         self.epoch

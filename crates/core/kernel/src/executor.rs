@@ -21,6 +21,7 @@ use crate::timers::{Tick, Timers};
 use crate::trace_ring::TraceRing;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::fmt;
 use vinga_base::{NodeId, View};
 use vinga_wire::frame::{FrameError, Frames};
 use vinga_wire::{
@@ -53,6 +54,15 @@ pub trait Host {
 
     /// Does one slice of each long work that is under way; says whether there is more to do.
     fn slice(&mut self, cx: &mut Context<'_>) -> bool;
+
+    /// Writes what the blocks hold just now, some lines, for a report of a crash that may come. Called about once a
+    /// second; should not allocate.
+    ///
+    /// # Errors
+    /// Those of `out`, which has no room for more then.
+    fn summarize(&self, _out: &mut dyn fmt::Write) -> fmt::Result {
+        Ok(())
+    }
 }
 
 /// Where fed bytes came from, which decides what is believed.
@@ -365,6 +375,14 @@ impl<H: Host> Executor<H> {
     /// Signals handled since the start.
     pub fn handled(&self) -> u64 {
         self.handled
+    }
+
+    /// Has the blocks write what they hold; see [`Host::summarize`].
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn summarize(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        self.host.summarize(out)
     }
 
     /// Whether nothing waits: no local frame, no parked frame.

@@ -3,11 +3,11 @@
 //!
 //! A panic on any thread, a fatal signal (`SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`, `SIGABRT`) and the watchdog lead
 //! here: a node that has met something that must not be stops at once, because a wrong answer is worse than a restart.
-//! The report goes to the crash file, to which each crash appends, and to the standard error. It holds the cause, the
-//! last signals of each thread ([`crate::last_signals`]) and, last because it is the riskiest to get, the back-trace of
-//! the thread that failed. Writing it neither locks nor allocates before that point.
+//! The report goes to the crash file, to which each crash appends, and to the standard error. It holds the cause, what
+//! each thread was doing and its blocks held, the last signals of each thread ([`crate::last_signals`]) and, last because
+//! it is the riskiest to get, the back-trace of the thread that failed. Writing it neither locks nor allocates before that point.
 
-use crate::last_signals::{self, set_handler};
+use crate::last_signals::{self, HandlerStack, set_handler};
 use std::backtrace::Backtrace;
 use std::ffi::{CString, c_void};
 use std::fmt::{self, Write as _};
@@ -59,6 +59,8 @@ pub fn install(settings: CrashSettings) -> Result<(), String> {
         .map_err(|_| "the name of the crash file holds a zero byte".to_string())?;
     let installed = Installed { file, who: settings.who };
     INSTALLED.set(installed).map_err(|_| "crash reports were set up before".to_string())?;
+    // For ever: this thread gets the signals that are sent to the process, and what it has from the start is too small.
+    std::mem::forget(HandlerStack::new());
     std::panic::set_hook(Box::new(on_panic));
     for (signal, _) in FATAL {
         let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) = on_fatal_signal;
@@ -99,7 +101,14 @@ fn on_panic(info: &PanicHookInfo<'_>) {
 extern "C" fn on_fatal_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     let name = FATAL.iter().find(|(number, _)| *number == signal).map_or("a signal", |(_, name)| name);
     // SAFETY: the system hands a valid description to a handler with `SA_SIGINFO`.
-    let address = unsafe { (*info).si_addr() };
+    let info = unsafe { &*info };
+    if info.si_code <= 0 {
+        // SAFETY: the description of a signal that a process has sent holds who it was.
+        let (process, user) = unsafe { (info.si_pid(), info.si_uid()) };
+        stop(format_args!("{name}, sent by process {process} of user {user}"));
+    }
+    // SAFETY: the description of a signal that the system sends for an instruction holds an address.
+    let address = unsafe { info.si_addr() };
     let instruction = instruction_of(context);
     stop(format_args!("{name} at address {address:p}, by the instruction at {instruction:#x}"));
 }

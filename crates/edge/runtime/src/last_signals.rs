@@ -1,4 +1,4 @@
-//! What each thread of the process handled last, asked of it from outside: by the watchdog of a thread that is stuck,
+//! What each thread of the process is doing, what its blocks hold, and which signals it handled last, asked of it from outside: by the watchdog of a thread that is stuck,
 //! and by whoever writes a crash report.
 //!
 //! A thread's trace ring is its own and not made to be read by others while it runs. So nobody does: the asker sends
@@ -8,7 +8,8 @@
 //!
 //! Everything here may be used inside a handler for a fatal signal: it neither allocates nor locks.
 
-use crate::statistics::ThreadStatistics;
+use crate::block_summary::BlockSummary;
+use crate::statistics::{Counter, ThreadStatistics};
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::ptr;
@@ -37,6 +38,7 @@ struct Record {
     thread: AtomicI32,
     statistics: AtomicPtr<ThreadStatistics>,
     trace: AtomicPtr<TraceRing>,
+    blocks: BlockSummary,
     /// Taken by one asker at a time.
     being_asked: AtomicBool,
     asked: AtomicU32,
@@ -60,6 +62,7 @@ impl Record {
             thread: AtomicI32::new(0),
             statistics: AtomicPtr::new(ptr::null_mut()),
             trace: AtomicPtr::new(ptr::null_mut()),
+            blocks: BlockSummary::new(),
             being_asked: AtomicBool::new(false),
             asked: AtomicU32::new(0),
             answered: AtomicU32::new(0),
@@ -142,6 +145,13 @@ impl Registered {
         }
     }
 
+    /// Says what the blocks of the thread hold: what `write` writes.
+    pub fn tell_blocks(&self, write: impl FnOnce(&mut dyn fmt::Write) -> fmt::Result) {
+        if let Some(record) = self.record {
+            record.blocks.update(self.statistics.turns.get(), write);
+        }
+    }
+
     pub fn clear_trace(&self) {
         if let Some(record) = self.record {
             record.trace.store(ptr::null_mut(), Ordering::Release);
@@ -160,6 +170,7 @@ impl Drop for Registered {
                 std::thread::yield_now();
             }
             record.statistics.store(ptr::null_mut(), Ordering::Release);
+            record.blocks.clear();
             record.being_asked.store(false, Ordering::Release);
             record.in_use.store(false, Ordering::Release);
         }
@@ -177,51 +188,95 @@ extern "C" fn on_asked(_: i32) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Writes what every thread is doing and has handled last.
+/// Writes what every thread is doing and what its blocks hold, then what it has handled last.
 pub(crate) fn tell_all(out: &mut dyn fmt::Write) -> fmt::Result {
-    for record in &RECORDS {
-        let statistics = record.statistics.load(Ordering::Acquire);
-        if !statistics.is_null() {
-            tell(record, out)?;
+    for part in [tell_load, tell_signals] {
+        for record in &RECORDS {
+            tell(record, part, out)?;
         }
     }
     Ok(())
 }
 
-/// Writes what the thread with these statistics is doing and has handled last.
+/// Writes what the thread with these statistics is doing, what its blocks hold and what it has handled last.
 pub(crate) fn tell_one(statistics: &Arc<ThreadStatistics>, out: &mut dyn fmt::Write) -> fmt::Result {
     let wanted = Arc::as_ptr(statistics).cast_mut();
     match RECORDS.iter().find(|record| record.statistics.load(Ordering::Acquire) == wanted) {
-        Some(record) => tell(record, out),
+        Some(record) => {
+            tell(record, tell_load, out)?;
+            tell(record, tell_signals, out)
+        }
         None => writeln!(out, "thread {} is not known any more", statistics.name),
     }
 }
 
-fn tell(record: &Record, out: &mut dyn fmt::Write) -> fmt::Result {
+/// A part of what can be told of a thread, which is there and has this id.
+type Part = fn(&Record, i32, &ThreadStatistics, &mut dyn fmt::Write) -> fmt::Result;
+
+/// Tells a part of a thread if there is one, as the only one to ask it meanwhile.
+fn tell(record: &Record, part: Part, out: &mut dyn fmt::Write) -> fmt::Result {
+    if record.statistics.load(Ordering::Acquire).is_null() {
+        return Ok(());
+    }
     if record.being_asked.swap(true, Ordering::AcqRel) {
         return writeln!(out, "a thread is being asked by somebody else");
     }
-    let result = tell_asked(record, out);
+    let (thread, statistics) =
+        (record.thread.load(Ordering::Acquire), record.statistics.load(Ordering::Acquire));
+    // SAFETY: the pointer is null or to statistics that the thread keeps until `being_asked` is free again.
+    let statistics = unsafe { statistics.as_ref() };
+    let result = match statistics.filter(|_| thread != 0) {
+        Some(statistics) => part(record, thread, statistics, out),
+        None => Ok(()),
+    };
     record.being_asked.store(false, Ordering::Release);
     result
 }
 
-fn tell_asked(record: &Record, out: &mut dyn fmt::Write) -> fmt::Result {
-    let (thread, statistics) =
-        (record.thread.load(Ordering::Acquire), record.statistics.load(Ordering::Acquire));
-    if thread == 0 || statistics.is_null() {
-        return Ok(());
-    }
-    // SAFETY: the thread keeps its statistics until nobody asks any more.
-    let statistics = unsafe { &*statistics };
+fn tell_load(
+    record: &Record,
+    thread: i32,
+    statistics: &ThreadStatistics,
+    out: &mut dyn fmt::Write,
+) -> fmt::Result {
     let (name, phase, turns) = (&statistics.name, statistics.phase().describe(), statistics.turns.get());
-    write!(out, "thread {name} (id {thread}) is {phase}, turn {turns}")?;
+    writeln!(out, "thread {name} (id {thread}) is {phase}, turn {turns}")?;
+    let millis = |counter: &Counter| counter.get() / 1_000_000;
+    writeln!(
+        out,
+        "  ms busy {}, spinning {}, asleep {}; ms of CPU: user {}, system {}",
+        millis(&statistics.busy_nanos),
+        millis(&statistics.spin_nanos),
+        millis(&statistics.sleep_nanos),
+        statistics.cpu_user_micros.get() / 1000,
+        statistics.cpu_system_micros.get() / 1000,
+    )?;
+    writeln!(
+        out,
+        "  signals handled {}; connections {}; bytes read {}, written {}, to other threads {}, waiting {}",
+        statistics.signals.get(),
+        statistics.connections.get(),
+        statistics.bytes_read.get(),
+        statistics.bytes_written.get(),
+        statistics.bytes_to_threads.get(),
+        statistics.bytes_waiting.get(),
+    )?;
+    record.blocks.tell(out)
+}
+
+fn tell_signals(
+    record: &Record,
+    thread: i32,
+    statistics: &ThreadStatistics,
+    out: &mut dyn fmt::Write,
+) -> fmt::Result {
+    let name = &statistics.name;
     if !ask(record, thread) {
-        return writeln!(out, "; it did not answer within {ANSWER_MILLIS_MAX} ms");
+        return writeln!(out, "thread {name} did not answer within {ANSWER_MILLIS_MAX} ms");
     }
     // SAFETY: it has answered and will not be asked again before `being_asked` is free.
     let answer = unsafe { &*record.answer.get() };
-    writeln!(out, "; its last {} signals, oldest first:", answer.count)?;
+    writeln!(out, "the last {} signals of thread {name}, oldest first:", answer.count)?;
     for signal in &answer.signals[..answer.count] {
         writeln!(out, "  {signal}")?;
     }
@@ -312,6 +367,7 @@ mod tests {
                 }
                 // SAFETY: the ring outlives the registration's use of it, which ends below.
                 unsafe { registered.set_trace(&raw const trace) };
+                registered.tell_blocks(|out| writeln!(out, "nothing: 0 of 1"));
                 ready.send(()).unwrap();
                 while GO_ON.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
@@ -323,9 +379,10 @@ mod tests {
         let mut text = String::new();
         tell_one(&statistics, &mut text).unwrap();
         assert!(text.contains("thread looping"), "{text}");
-        assert!(text.contains("its last 100 signals"), "{text}");
-        assert_eq!(text.lines().count(), 101);
-        assert!(text.lines().nth(1).unwrap().ends_with("EpochOrder (20 bytes, trace 1400)"), "{text}");
+        let (_, signals) = text.split_once("the last 100 signals of thread looping").expect("it answers");
+        assert_eq!(signals.lines().count(), 101);
+        assert!(signals.lines().nth(1).unwrap().ends_with("EpochOrder (20 bytes, trace 1400)"), "{text}");
+        assert!(text.contains("  its blocks, as of turn 0:\n    nothing: 0 of 1\n"), "{text}");
         GO_ON.store(false, Ordering::Relaxed);
         thread.join().unwrap();
         let mut text = String::new();

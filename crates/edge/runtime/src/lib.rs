@@ -36,6 +36,8 @@ pub mod affinity;
 #[cfg(not(loom))]
 mod api_nodes;
 #[cfg(not(loom))]
+mod block_summary;
+#[cfg(not(loom))]
 pub mod clock;
 #[cfg(not(loom))]
 mod connection;

@@ -4,14 +4,14 @@
 //! times as long the node stops with a crash report: what holds it up would hold up the cluster.
 //!
 //! Time is counted in looks of this thread, not by a clock: when the whole process or machine stood still, this thread
-//! did too, and nobody is blamed for that.
+//! did too, and nobody is blamed for that. It only says so, because clients notice.
 
 use crate::crash;
 use crate::last_signals;
 use crate::statistics::{Phase, ThreadStatistics};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Looks in the set time.
 const LOOKS: u32 = 6;
@@ -56,7 +56,17 @@ pub(crate) fn run(threads: &[Arc<ThreadStatistics>], interval: Duration, stopped
         .iter()
         .map(|statistics| Watched { statistics: statistics.clone(), turns: 0, looks: 0 })
         .collect();
+    let mut looked = Instant::now();
     while stopped.recv_timeout(interval / LOOKS) == Err(RecvTimeoutError::Timeout) {
+        let late = looked.elapsed().saturating_sub(interval / LOOKS);
+        looked = Instant::now();
+        if late >= interval {
+            log::warn!(
+                target: "watchdog",
+                "the watchdog itself was held up for {} ms: the process stood still, or the machine was overloaded",
+                late.as_millis()
+            );
+        }
         for thread in &mut watched {
             let verdict = thread.look();
             let (name, millis) =

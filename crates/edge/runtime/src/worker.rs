@@ -287,6 +287,7 @@ impl<H: Host> Worker<H> {
         self.statistics.sample_cpu();
         self.statistics.connections.set(self.sockets.len() as u64);
         self.spinning.note_preemptions(self.statistics.preemptions.get());
+        self.registered.tell_blocks(|out| self.executor.summarize(out));
         self.sockets.check_readers(self.executor.outbox(), &self.switchboard, &self.limits, now);
     }
 
@@ -339,7 +340,9 @@ impl<H: Host> Worker<H> {
         if let Some(incarnation) = self.switchboard.note_closing_step(api) {
             let membership = Address::new(self.switchboard.node, BlockNumber::Membership, 0);
             let mut frame = Vec::new();
-            write_disconnected(&mut frame, membership, self.switchboard.driver(self.index), api, incarnation);
+            // Whichever thread did the last step: Membership has heard of the API node from this driver.
+            let driver = self.switchboard.driver(self.switchboard.main_thread);
+            write_disconnected(&mut frame, membership, driver, api, incarnation);
             self.feed_own(&frame);
         }
     }
