@@ -4,7 +4,8 @@ use crate::timers::Tick;
 use alloc::boxed::Box;
 use alloc::vec;
 use vinga_wire::frame::{Frame, HEADER_BYTES};
-use zerocopy::IntoBytes;
+use vinga_wire::{Address, Header, SignalNumber};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes of a signal that are kept.
 pub const TRACE_BYTES: usize = 40;
@@ -69,10 +70,16 @@ impl TraceRing {
     }
 }
 
+impl TraceEntry {
+    /// Which signal it was.
+    pub fn signal(&self) -> Option<SignalNumber> {
+        let (header, _) = Header::ref_from_prefix(&self.bytes).expect("an entry holds a header");
+        SignalNumber::from_number(header.number.get())
+    }
+}
+
 impl core::fmt::Display for TraceEntry {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        use vinga_wire::{Address, Header, SignalNumber};
-        use zerocopy::FromBytes;
         let (header, body) = Header::ref_from_prefix(&self.bytes).expect("an entry holds a header");
         let number = header.number.get();
         write!(
@@ -82,7 +89,7 @@ impl core::fmt::Display for TraceEntry {
             Address(header.sender.get()),
             Address(header.receiver.get())
         )?;
-        match SignalNumber::from_number(number) {
+        match self.signal() {
             Some(signal) => write!(f, "{signal:?}")?,
             None => write!(f, "signal {number}")?,
         }
@@ -100,7 +107,7 @@ mod tests {
     use alloc::vec::Vec;
     use std::string::ToString;
     use vinga_base::NodeId;
-    use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
+    use vinga_wire::{BlockNumber, FrameWriter};
 
     #[test]
     fn keeps_the_last_ones() {

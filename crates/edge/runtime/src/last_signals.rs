@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Once};
 use vinga_kernel::Tick;
 use vinga_kernel::trace_ring::{TRACE_BYTES, TraceEntry, TraceRing};
+use vinga_wire::SignalNumber;
 
 /// Threads of a process that can be asked, at most. Further ones are left out of reports.
 const THREADS_MAX: usize = 128;
@@ -46,9 +47,48 @@ struct Record {
     answer: UnsafeCell<Answer>,
 }
 
+/// The newest signals. An idle thread handles nothing but timers, and its story would be lost among them: of several
+/// timers in a row there is only the last one.
 struct Answer {
+    /// Signals that were put in; those before the last [`SIGNALS_MAX`] have been written over.
     count: usize,
-    signals: [TraceEntry; SIGNALS_MAX],
+    /// Signal `i` is at `i` modulo their number.
+    signals: [Told; SIGNALS_MAX],
+}
+
+#[derive(Clone, Copy)]
+struct Told {
+    signal: TraceEntry,
+    /// Timers just before it that were left out.
+    timers_before: u32,
+}
+
+impl Answer {
+    const fn empty() -> Self {
+        let signal = TraceEntry { tick: Tick(0), length: 0, bytes: [0; TRACE_BYTES] };
+        Answer { count: 0, signals: [Told { signal, timers_before: 0 }; SIGNALS_MAX] }
+    }
+
+    fn take_over(&mut self, trace: &TraceRing) {
+        self.count = 0;
+        let mut last_is_timer = false;
+        for signal in trace.iter() {
+            let is_timer = signal.signal() == Some(SignalNumber::TimerReport);
+            let mut timers_before = 0;
+            if is_timer && last_is_timer {
+                self.count -= 1;
+                timers_before = self.signals[self.count % SIGNALS_MAX].timers_before + 1;
+            }
+            self.signals[self.count % SIGNALS_MAX] = Told { signal: *signal, timers_before };
+            self.count += 1;
+            last_is_timer = is_timer;
+        }
+    }
+
+    /// Oldest first.
+    fn iter(&self) -> impl ExactSizeIterator<Item = &Told> {
+        (self.count.saturating_sub(SIGNALS_MAX)..self.count).map(|at| &self.signals[at % SIGNALS_MAX])
+    }
 }
 
 // SAFETY: all fields are atomics but `answer`, which its thread writes between `asked` and `answered` and the one
@@ -66,32 +106,27 @@ impl Record {
             being_asked: AtomicBool::new(false),
             asked: AtomicU32::new(0),
             answered: AtomicU32::new(0),
-            answer: UnsafeCell::new(Answer {
-                count: 0,
-                signals: [TraceEntry { tick: Tick(0), length: 0, bytes: [0; TRACE_BYTES] }; SIGNALS_MAX],
-            }),
+            answer: UnsafeCell::new(Answer::empty()),
         }
     }
 
     /// For the thread itself, in its handler or elsewhere: copies its newest signals.
     fn answer(&self) {
         let asked = self.asked.load(Ordering::Acquire);
+        if self.answered.load(Ordering::Relaxed) == asked {
+            // An older request that comes late; the answer may be being read.
+            return;
+        }
         let trace = self.trace.load(Ordering::Acquire);
-        // SAFETY: the asker waits until `answered` is set, and no other handler of this thread runs meanwhile.
+        // SAFETY: the asker waits until `answered` is set before it reads, only this thread sets it, and its handler is
+        // not interrupted by itself.
         let answer = unsafe { &mut *self.answer.get() };
         answer.count = 0;
         if !trace.is_null() {
             // SAFETY: `Registered::set_trace` was promised a ring that stays while it is set. It belongs to this very
             // thread, which stands still between two instructions: at worst one entry is half written, which is
             // plain bytes too.
-            let trace = unsafe { &*trace };
-            let all = trace.iter().count();
-            for (place, signal) in
-                answer.signals.iter_mut().zip(trace.iter().skip(all.saturating_sub(SIGNALS_MAX)))
-            {
-                *place = *signal;
-                answer.count += 1;
-            }
+            answer.take_over(unsafe { &*trace });
         }
         self.answered.store(asked, Ordering::Release);
     }
@@ -276,8 +311,11 @@ fn tell_signals(
     }
     // SAFETY: it has answered and will not be asked again before `being_asked` is free.
     let answer = unsafe { &*record.answer.get() };
-    writeln!(out, "the last {} signals of thread {name}, oldest first:", answer.count)?;
-    for signal in &answer.signals[..answer.count] {
+    writeln!(out, "the last {} signals of thread {name}, oldest first:", answer.iter().len())?;
+    for &Told { ref signal, timers_before } in answer.iter() {
+        if timers_before > 0 {
+            writeln!(out, "  ({timers_before} timers)")?;
+        }
         writeln!(out, "  {signal}")?;
     }
     Ok(())
@@ -347,7 +385,26 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
     use vinga_base::NodeId;
-    use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber};
+    use vinga_wire::{Address, BlockNumber, Frame, FrameWriter};
+
+    #[test]
+    fn timers_in_a_row_are_told_as_one() {
+        let mut trace = TraceRing::default();
+        let me = Address::new(NodeId(1), BlockNumber::Coordinator, 0);
+        for number in 0..500 {
+            let signal = if number % 5 == 0 { SignalNumber::EpochOrder } else { SignalNumber::TimerReport };
+            let mut bytes = Vec::new();
+            FrameWriter::begin(&mut bytes, signal, 0, me, me, number);
+            trace.record(Tick(u64::from(number)), &Frame::first(&bytes).unwrap().unwrap());
+        }
+        let mut answer = Answer::empty();
+        answer.take_over(&trace);
+        let told: Vec<(u64, u32)> =
+            answer.iter().map(|told| (told.signal.tick.0, told.timers_before)).collect();
+        assert_eq!(told.len(), SIGNALS_MAX);
+        assert_eq!(told[..3], [(250, 0), (254, 3), (255, 0)]);
+        assert_eq!(told[SIGNALS_MAX - 1], (499, 3));
+    }
 
     #[test]
     fn a_thread_in_a_loop_tells_its_last_signals() {
