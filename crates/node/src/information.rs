@@ -39,6 +39,8 @@ pub struct ThreadFacts {
     pub turns: u64,
     /// Signals handled since the start.
     pub signals: u64,
+    /// How often it slept and woke up since the start.
+    pub wakeups: u64,
     /// System calls for sockets and sleeping since the start.
     pub system_calls: u64,
     /// Bytes received from sockets since the start.
@@ -87,6 +89,7 @@ impl InfoSource for Source<'_> {
                 "spin_percent",
                 "turns",
                 "signals",
+                "wakeups",
                 "system_calls",
                 "bytes_received",
                 "bytes_sent",
@@ -130,6 +133,7 @@ impl Source<'_> {
                 InfoValue::Real(facts.spin_percent),
                 InfoValue::Number(facts.turns),
                 InfoValue::Number(facts.signals),
+                InfoValue::Number(facts.wakeups),
                 InfoValue::Number(facts.system_calls),
                 InfoValue::Number(facts.bytes_received),
                 InfoValue::Number(facts.bytes_sent),

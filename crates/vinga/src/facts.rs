@@ -37,6 +37,7 @@ impl DriverFacts for EdgeFacts {
             spin_percent: spans[1] / all * 100.0,
             turns: figures.turns.get(),
             signals: figures.signals.get(),
+            wakeups: figures.sleeps.get(),
             system_calls: figures.system_calls(),
             bytes_received: figures.bytes_read.get(),
             bytes_sent: figures.bytes_written.get(),

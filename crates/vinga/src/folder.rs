@@ -110,6 +110,18 @@ impl NodeFolder {
         fs::read_to_string(self.address_file()).ok().map(|text| text.trim().to_owned())
     }
 
+    /// Warnings and errors in the log behind its first `before` bytes: who says what.
+    pub fn log_warnings(&self, before: u64) -> Vec<String> {
+        let text = fs::read_to_string(self.log()).unwrap_or_default();
+        let new = text.get(before as usize..).unwrap_or_default();
+        new.lines()
+            .filter_map(|line| {
+                let (_time, rest) = line.split_once(' ')?;
+                rest.strip_prefix("warning ").or_else(|| rest.strip_prefix("error ")).map(str::to_owned)
+            })
+            .collect()
+    }
+
     /// The last lines of the log.
     pub fn log_tail(&self, lines: usize) -> String {
         let text = fs::read_to_string(self.log()).unwrap_or_default();
@@ -138,6 +150,20 @@ mod tests {
         assert_eq!(folder.running().unwrap(), None);
         let again = folder.occupy().unwrap();
         assert!(again.is_some() && folder.address().is_none());
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn warnings_are_those_of_this_start() {
+        let place = std::env::temp_dir().join(format!("vinga-warnings-{}", std::process::id()));
+        let folder = NodeFolder::new(&place, 1);
+        folder.create().unwrap();
+        let old = "2026-03-01T12:00:00.123Z warning sockets: of the last start\n";
+        let new = "2026-03-02T12:00:00.123Z info node: starts\n\
+                   2026-03-02T12:00:00.124Z warning ldm0: no real time\nsomething else\n";
+        fs::write(folder.log(), [old, new].concat()).unwrap();
+        assert_eq!(folder.log_warnings(old.len() as u64), ["ldm0: no real time"]);
+        assert!(folder.log_warnings(1 << 40).is_empty());
         fs::remove_dir_all(place).unwrap();
     }
 }

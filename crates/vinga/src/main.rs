@@ -133,8 +133,11 @@ fn run_up(arguments: UpArguments) -> Result<(), String> {
     }
     let folder = arguments.folder.folder;
     match up::up(&up::Up { folder: folder.clone(), port: arguments.port, parameters })? {
-        Started::Fresh(address, span) => {
-            println!("data node 1 is ready on {address} after {:.0} ms", span.as_secs_f64() * 1000.0);
+        Started::Fresh { address, after, warnings } => {
+            println!("data node 1 is ready on {address} after {:.0} ms", after.as_secs_f64() * 1000.0);
+            for warning in warnings {
+                println!("warning of {warning}");
+            }
         }
         Started::Already(address) => println!("data node 1 is running already, on {address}"),
     }

@@ -23,8 +23,15 @@ pub struct Up {
 
 /// How `vinga up` found things.
 pub enum Started {
-    /// A node was started; how long it took until it was ready.
-    Fresh(String, Duration),
+    /// A node was started.
+    Fresh {
+        /// Where it can be reached.
+        address: String,
+        /// How long it took until it was ready.
+        after: Duration,
+        /// What it has warned of meanwhile, lines of its log.
+        warnings: Vec<String>,
+    },
     /// It was running already.
     Already(String),
 }
@@ -42,9 +49,11 @@ pub fn up(up: &Up) -> Result<Started, String> {
         return Ok(Started::Already(address));
     }
     let begun = Instant::now();
+    let log_bytes = std::fs::metadata(folder.log()).map_or(0, |log| log.len());
     let mut child = spawn(&folder, up).map_err(|e| fail("cannot start a data node in", e))?;
     let address = wait(&folder, Some(&mut child))?;
-    Ok(Started::Fresh(address, begun.elapsed()))
+    let (after, warnings) = (begun.elapsed(), folder.log_warnings(log_bytes));
+    Ok(Started::Fresh { address, after, warnings })
 }
 
 fn spawn(folder: &NodeFolder, up: &Up) -> io::Result<Child> {

@@ -238,18 +238,24 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     thread::Builder::new().name(name.to_string()).spawn(body).map_err(out_of("threads"))
 }
 
-/// A thread that runs no turns: the real-time guard does not watch it, because it sleeps nearly always.
+/// A thread that runs no turns: the real-time guard does not watch it, because it sleeps nearly always. It runs as its
+/// plan says when this returns.
 fn spawn_helper(
     name: &str,
     plan: &ThreadPlan,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, String> {
     let plan = ThreadPlan { name: name.to_string(), ..plan.clone() };
-    spawn(name, move || {
+    let (started, has_started) = mpsc::channel();
+    let thread = spawn(name, move || {
         let _handler_stack = HandlerStack::new();
         apply(&plan, Clock::new());
+        // Whoever started this thread waits for it.
+        let _ = started.send(());
         body();
-    })
+    })?;
+    has_started.recv().map_err(|_| format!("the {name} ended while it started"))?;
+    Ok(thread)
 }
 
 fn out_of(what: &str) -> impl Fn(io::Error) -> String {
