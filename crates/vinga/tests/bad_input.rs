@@ -203,7 +203,12 @@ fn train(id: TransactionId, epoch_seen: u64, count: u16) -> TransactionHead {
 
 #[test]
 fn a_client_that_never_reads_is_closed() {
-    let mut node = Node::start(&["SendBufferMemory=1M"]);
+    never_read(&["SendBufferMemory=1M"]);
+    never_read(&["SendBufferMemory=1M", "ThreadConfig=ldm={count=2},tc,recv,send,main"]);
+}
+
+fn never_read(parameters: &[&str]) {
+    let mut node = Node::start(parameters);
     let bystander = Bystander::start(&node);
     let cluster = Cluster::connect(&node.address).expect("the node admits us");
     let long = table(&cluster, "test.long");

@@ -294,6 +294,30 @@ fn workers_with_send_threads_serve() {
 }
 
 #[test]
+fn several_receivers_and_senders_share_the_work() {
+    let node = check(
+        &["ThreadConfig=ldm={count=4},tc={count=2},recv={count=3},send={count=2},main={}"],
+        "ldm0 ldm1 ldm2 ldm3 tc0 tc1 send0 send1 recv0 recv1 recv2 main0 rep0",
+        &[],
+    );
+    let threads = node.admin("threads");
+    let figures = |kind: &str, figure: &str| -> Vec<u64> {
+        let of_kind = threads.as_array().expect("rows").iter().filter(|row| {
+            let name = row["name"].as_str().expect("a name");
+            name.starts_with(kind)
+        });
+        of_kind.map(|row| row[figure].as_u64().expect("a number")).collect()
+    };
+    for (kind, figure) in
+        [("recv", "bytes_received"), ("send", "bytes_sent"), ("tc", "signals"), ("ldm", "signals")]
+    {
+        let shares = figures(kind, figure);
+        let fair = shares.iter().sum::<u64>() / shares.len() as u64;
+        assert!(shares.iter().all(|&share| share > fair / 4), "{kind}: {shares:?}");
+    }
+}
+
+#[test]
 fn tables_of_threads_serve() {
     for (threads, names) in [
         ("2", "ldm0 recv0 main0 rep0"),
