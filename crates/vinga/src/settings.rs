@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
-use vinga_config::placement::{Affinity, Scheduling, ThreadPlan};
+use vinga_config::placement::{Affinity, SOCKET_OWNERS_MAX, Scheduling, ThreadPlan};
 use vinga_distribution::NodePlace;
 use vinga_kernel::Tick;
 use vinga_node::{NodeSettings, ThreadHosting};
@@ -15,6 +15,9 @@ use vinga_wire::handshake::{CONNECTIONS_MAX, ConnectionTopology, NodeTopology};
 
 /// The lowest node id of an API node: data nodes have 1–144.
 const API_FIRST: NodeId = NodeId(145);
+
+// Every thread that owns sockets serves a connection of each client.
+const _: () = assert!(SOCKET_OWNERS_MAX == CONNECTIONS_MAX as usize);
 
 /// How many heartbeats an API node may take to come back after its connections broke.
 const GRACE_HEARTBEATS: u64 = 2;
@@ -67,7 +70,7 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
 /// What is reached by each connection.
 fn connections(threads: &[ThreadHosting]) -> Vec<ConnectionTopology> {
     let owners = (0u16..).zip(threads).filter(|(_, hosting)| hosting.owns_sockets);
-    let owners: Vec<u16> = owners.map(|(thread, _)| thread).take(usize::from(CONNECTIONS_MAX)).collect();
+    let owners: Vec<u16> = owners.map(|(thread, _)| thread).collect();
     let mut connections = vec![ConnectionTopology::default(); owners.len()];
     for (thread, hosting) in (0u16..).zip(threads) {
         let connection = &mut connections[edge::connection_of(thread, &owners)];

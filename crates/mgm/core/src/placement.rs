@@ -20,8 +20,11 @@
 //!   `NoOfFragmentLogParts`, else 8, or the CPUs or the hosting threads rounded up to a power of two if those are
 //!   more. It belongs to the cluster for ever; threads may change at any restart.
 //! - *Coordinators*: one for each thread that hosts coordinators.
-//! - *Sockets* are owned: one thread reads a connection and one thread writes it. The owner writes it too, unless
+//! - *Sockets* are owned: one thread reads a connection and one thread writes it. A client has one connection to each
+//!   owner, to [`SOCKET_OWNERS_MAX`] at most: further threads own none. The owner writes its connections too, unless
 //!   there are send threads; `nosend=0` keeps the writing with the owner even then, `nosend=1` demands a send thread.
+//!   Send threads take turns: the n-th of them writes the connections of the clients whose node id is n modulo their
+//!   number, counted from another one for each owner.
 //!
 //! Threads are numbered in the order of [`KINDS`]: workers, ldm, tc, send, recv, main, rep, then io and wd.
 
@@ -106,6 +109,9 @@ const DATA_MANAGERS_DEFAULT: usize = 8;
 /// managers still has 15.
 pub const DATA_MANAGERS_MAX: u16 = 128;
 
+/// Threads that own connections, at most: a client opens so many.
+pub const SOCKET_OWNERS_MAX: usize = 8;
+
 impl Placement {
     /// Places all work on the threads of `groups`; remarks on what is odd but allowed go to `notes`.
     ///
@@ -126,7 +132,7 @@ impl Placement {
         let data_managers = place_data_managers(&mut threads, parameters, machine, notes)?;
         let coordinators = place_coordinators(&mut threads);
         place_singles(&mut threads);
-        place_sockets(&mut threads, &groups, notes)?;
+        place_sockets(&mut threads, &groups, parameters, notes)?;
         binding::bind(&mut threads, &groups, parameters, machine, notes)?;
         note_scheduling(&threads, parameters, notes);
         Ok(Placement {
@@ -308,12 +314,25 @@ fn place_singles(threads: &mut [Grouped<'_>]) {
 fn place_sockets(
     threads: &mut [Grouped<'_>],
     groups: &[ThreadGroup],
+    parameters: &Parameters,
     notes: &mut Vec<Mistake>,
 ) -> Result<(), Mistake> {
     use ThreadKind::{Coordinator, DataManager, Main, Receiver, Worker};
     let delegates = total(groups, ThreadKind::Sender) > 0;
-    let owners = hosts(threads, [Receiver, Worker, Coordinator, DataManager, Main]);
-    for (plan, group) in &mut threads[owners] {
+    let hosts = hosts(threads, [Receiver, Worker, Coordinator, DataManager, Main]);
+    let (owners, others) = threads[hosts.clone()].split_at_mut(hosts.len().min(SOCKET_OWNERS_MAX));
+    if let Some((_, group)) = others.first().filter(|(plan, _)| plan.kind == Receiver) {
+        let problem = format!(
+            "{} of the {} recv threads have nothing to do: a client has {SOCKET_OWNERS_MAX} connections at most",
+            others.len(),
+            hosts.len()
+        );
+        notes.push(match parameters.get(Parameter::ThreadConfig) {
+            Some(_) => Mistake::new(Parameter::ThreadConfig, &group.text, problem),
+            None => parameters.refuse(Parameter::MaxNoOfExecutionThreads, problem),
+        });
+    }
+    for (plan, group) in owners {
         plan.owns_sockets = true;
         plan.sends = match group.sending {
             Sending::Default => !delegates,
