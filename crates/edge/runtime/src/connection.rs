@@ -16,7 +16,7 @@ use crate::poller::Poller;
 use crate::relay::Entrance;
 use crate::settings::Limits;
 use crate::statistics::ThreadStatistics;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read as _};
 use std::mem;
 use std::net::{SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
@@ -177,20 +177,17 @@ impl Connection {
         if self.input.is_held_back() || !self.is_readable {
             return Ok(());
         }
-        statistics.reads.add(1);
-        let read = match (&*self.stream).read(buffer) {
-            Ok(0) => return Err(Broken::Ended),
-            Ok(read) => read,
-            Err(why) if why.kind() == ErrorKind::WouldBlock => {
+        match read_some(&self.stream, buffer, statistics)? {
+            Read::Nothing => {
                 self.is_readable = false;
-                return Ok(());
+                Ok(())
             }
-            Err(why) if why.kind() == ErrorKind::Interrupted => return Ok(()),
-            Err(why) => return Err(Broken::Failed(why)),
-        };
-        statistics.bytes_read.add(read as u64);
-        self.is_readable = read == buffer.len() || self.is_ending;
-        self.input.take_in(&buffer[..read], &mut handle)
+            Read::Interrupted => Ok(()),
+            Read::Some(count) => {
+                self.is_readable = count == buffer.len() || self.is_ending;
+                self.input.take_in(&buffer[..count], &mut handle)
+            }
+        }
     }
 
     /// Writes what waits, as far as the socket, or the relay to a send thread, takes it.
@@ -242,6 +239,31 @@ impl Connection {
         }
         self.output.close(&self.stream, outbox.lane_mut(self.lane), statistics);
         sender
+    }
+}
+
+/// What a socket had to offer.
+enum Read {
+    Some(usize),
+    Nothing,
+    Interrupted,
+}
+
+fn read_some(
+    mut stream: &TcpStream,
+    buffer: &mut [u8],
+    statistics: &ThreadStatistics,
+) -> Result<Read, Broken> {
+    statistics.reads.add(1);
+    match stream.read(buffer) {
+        Ok(0) => Err(Broken::Ended),
+        Ok(count) => {
+            statistics.bytes_read.add(count as u64);
+            Ok(Read::Some(count))
+        }
+        Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(Read::Nothing),
+        Err(why) if why.kind() == ErrorKind::Interrupted => Ok(Read::Interrupted),
+        Err(why) => Err(Broken::Failed(why)),
     }
 }
 

@@ -7,7 +7,8 @@
 //! each thread was doing and its blocks held, the last signals of each thread ([`crate::last_signals`]) and, last because
 //! it is the riskiest to get, the back-trace of the thread that failed. Writing it neither locks nor allocates before that point.
 
-use crate::last_signals::{self, HandlerStack, set_handler};
+use crate::handlers::{HandlerStack, set_handler};
+use crate::last_signals;
 use std::backtrace::Backtrace;
 use std::ffi::{CString, c_void};
 use std::fmt::{self, Write as _};

@@ -46,6 +46,8 @@ pub mod crash;
 #[cfg(not(loom))]
 mod greeting;
 #[cfg(not(loom))]
+mod handlers;
+#[cfg(not(loom))]
 mod input;
 #[cfg(not(loom))]
 mod lane_progress;

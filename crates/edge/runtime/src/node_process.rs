@@ -6,7 +6,8 @@
 
 use crate::affinity;
 use crate::clock::Clock;
-use crate::last_signals::{HandlerStack, Registered};
+use crate::handlers::HandlerStack;
+use crate::last_signals::Registered;
 use crate::listener::{Listener, ListenerMail};
 use crate::memory::raise_to_hard_limit;
 use crate::realtime::Realtime;
@@ -37,9 +38,8 @@ pub type Statistics = Arc<[Arc<ThreadStatistics>]>;
 pub struct NodeProcess {
     address: SocketAddr,
     switchboard: Arc<Switchboard>,
+    settings: Arc<NodeSettings>,
     threads: Vec<JoinHandle<()>>,
-    /// Those of the threads that write for others.
-    senders: Vec<u16>,
     listener: JoinHandle<()>,
     /// Dropping it ends the watchdog.
     watched: Sender<()>,
@@ -80,39 +80,14 @@ impl NodeProcess {
         let settings = Arc::new(settings);
         check(&settings);
         let descriptors = raise_to_hard_limit(Resource::Nofile);
-        let socket = TcpListener::bind(settings.listen)
-            .and_then(|socket| {
-                rustix::net::listen(&socket, BACKLOG)?;
-                Ok(socket)
-            })
-            .map_err(|why| format!("can't listen on {}: {why}", settings.listen))?;
+        let socket = listen(settings.listen)?;
         let address = socket.local_addr().map_err(|why| why.to_string())?;
         let statistics: Statistics =
             settings.threads.iter().map(|plan| ThreadStatistics::new(&plan.name)).collect();
-        let main_thread = main_thread(&settings);
-        let switchboard =
-            Switchboard::new(settings.node, main_thread, settings.socket_threads(), statistics.clone());
+        let switchboard = Switchboard::new(&settings, main_thread(&settings), statistics.clone());
         let switchboard = Arc::new(switchboard.map_err(out_of("descriptors"))?);
+        let threads = start_workers(&settings, &switchboard, make_host)?;
 
-        let make_host = Arc::new(make_host);
-        let clock = Clock::new();
-        let (started, have_started) = mpsc::channel();
-        let mut threads = Vec::new();
-        for index in 0..settings.threads.len() as u16 {
-            let (settings, switchboard) = (settings.clone(), switchboard.clone());
-            let (make_host, started) = (make_host.clone(), started.clone());
-            let thread = spawn(&settings.threads[usize::from(index)].name.clone(), move || {
-                run_worker(index, &settings, switchboard, &*make_host, clock, started);
-            })?;
-            threads.push(thread);
-        }
-        drop(started);
-        for _ in &threads {
-            let result = have_started.recv().map_err(|_| "a thread ended while it started".to_string())?;
-            result.map_err(out_of("descriptors"))?;
-        }
-
-        let senders = (0..threads.len() as u16).filter(|&thread| settings.is_send_thread(thread)).collect();
         let listener = Listener::new(socket, switchboard.clone(), settings.clone(), descriptors);
         let listener = listener.map_err(out_of("descriptors"))?;
         let listener = spawn_helper("listener", &settings.helpers, move || listener.run())?;
@@ -122,7 +97,7 @@ impl NodeProcess {
             watchdog::run(&statistics, interval, &stopped);
         })?;
         log::info!(target: WHO, "data node {} is ready on {address}, {} threads", settings.node, threads.len());
-        Ok(NodeProcess { address, switchboard, threads, senders, listener, watched, watchdog })
+        Ok(NodeProcess { address, switchboard, settings, threads, listener, watched, watchdog })
     }
 
     /// Where the node listens.
@@ -141,19 +116,55 @@ impl NodeProcess {
         self.switchboard.listener.post(ListenerMail::Stop);
         join(self.listener);
         // Those that write for others are the last to go.
-        let mut threads: Vec<(u16, JoinHandle<()>)> = (0..).zip(self.threads).collect();
-        for are_senders in [false, true] {
-            let is_due = |(index, _): &(u16, _)| self.senders.contains(index) == are_senders;
-            let due: Vec<_> = threads.extract_if(.., |thread| is_due(thread)).collect();
-            for (index, _) in &due {
-                self.switchboard.threads[usize::from(*index)].post(Mail::Stop);
+        let (senders, others): (Vec<_>, Vec<_>) =
+            (0u16..).zip(self.threads).partition(|&(thread, _)| self.settings.is_send_thread(thread));
+        for threads in [others, senders] {
+            for &(thread, _) in &threads {
+                self.switchboard.threads[usize::from(thread)].post(Mail::Stop);
             }
-            due.into_iter().for_each(|(_, thread)| join(thread));
+            threads.into_iter().for_each(|(_, thread)| join(thread));
         }
         drop(self.watched);
         join(self.watchdog);
         log::info!(target: WHO, "the node has stopped");
     }
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, String> {
+    let socket = TcpListener::bind(address).and_then(|socket| {
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(socket)
+    });
+    socket.map_err(|why| format!("can't listen on {address}: {why}"))
+}
+
+/// Starts the threads that run turns and waits until all of them have started.
+fn start_workers<H, F>(
+    settings: &Arc<NodeSettings>,
+    switchboard: &Arc<Switchboard>,
+    make_host: F,
+) -> Result<Vec<JoinHandle<()>>, String>
+where
+    H: Host + Send + 'static,
+    F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
+{
+    let make_host = Arc::new(make_host);
+    let clock = Clock::new();
+    let (started, have_started) = mpsc::channel();
+    let mut threads = Vec::new();
+    for (index, plan) in (0..).zip(&settings.threads) {
+        let (settings, switchboard) = (settings.clone(), switchboard.clone());
+        let (make_host, started) = (make_host.clone(), started.clone());
+        threads.push(spawn(&plan.name, move || {
+            run_worker(index, &settings, switchboard, &*make_host, clock, started);
+        })?);
+    }
+    drop(started);
+    for _ in &threads {
+        let result = have_started.recv().map_err(|_| "a thread ended while it started".to_string())?;
+        result.map_err(out_of("descriptors"))?;
+    }
+    Ok(threads)
 }
 
 fn run_worker<H: Host>(

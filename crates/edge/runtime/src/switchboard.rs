@@ -9,7 +9,7 @@ use crate::listener::ListenerMail;
 use crate::parker::{Doorbell, MAIL, thread_bit};
 use crate::relay::Outlet;
 use crate::ring::Consumer;
-use crate::settings::connection_of;
+use crate::settings::{NodeSettings, connection_of};
 use crate::statistics::ThreadStatistics;
 use std::io;
 use std::mem;
@@ -87,17 +87,16 @@ impl<M> Desk<M> {
 
 impl Switchboard {
     pub fn new(
-        node: NodeId,
+        settings: &NodeSettings,
         main_thread: u16,
-        socket_threads: Vec<u16>,
         statistics: Arc<[Arc<ThreadStatistics>]>,
     ) -> io::Result<Self> {
         Ok(Switchboard {
-            node,
+            node: settings.node,
             threads: statistics.iter().map(|_| Desk::new()).collect::<io::Result<_>>()?,
             listener: Desk::new()?,
             main_thread,
-            socket_threads,
+            socket_threads: settings.socket_threads(),
             api_nodes: Mutex::new(ApiNodes::new(statistics.len() as u16)),
             statistics,
         })

@@ -12,10 +12,11 @@
 //! ([`crate::settings::connection_of`]). When that changes, nothing orders what is sent then with what is still on its
 //! way through another thread: an API node opens its connections before its first request.
 
+mod orders;
+
 use crate::clock::Clock;
 use crate::lane_progress::LANE_BYTES;
 use crate::last_signals::Registered;
-use crate::listener::ListenerMail;
 use crate::outlets::Outlets;
 use crate::parker::MAIL;
 use crate::poller::Poller;
@@ -28,24 +29,15 @@ use crate::spinning::Spinning;
 use crate::statistics::{Phase, ThreadStatistics};
 use crate::switchboard::{Desk, Mail, Switchboard};
 use std::io;
-use std::mem;
 use std::sync::Arc;
-use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::{Executor, Host, LaneId, Origin};
-use vinga_wire::frame::Frames;
-use vinga_wire::membership::{ApiNodeBody, CloseConnectionOrder};
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
+use vinga_kernel::{Executor, Host, LaneId};
+use vinga_wire::ErrorCode;
 
 /// How long a thread sleeps at most, and how often it takes stock.
 const STOCK_NANOS: u64 = 1_000_000_000;
 
 /// How long nothing may have come from other threads before a thread of a stopping node ends.
 const QUIET_NANOS: u64 = 20_000_000;
-
-/// In the place of an incarnation: between drivers only the node id matters, which is not given away before they are
-/// done. The first is the marker behind what was read, the second the same on its way back behind the answers.
-const MARKER: Incarnation = Incarnation(0);
-const MARKER_BACK: Incarnation = Incarnation(1);
 
 /// A thread that runs turns. See the head of this file.
 pub(crate) struct Worker<H> {
@@ -291,115 +283,6 @@ impl<H: Host> Worker<H> {
         self.sockets.check_readers(self.executor.outbox(), &self.switchboard, &self.limits, now);
     }
 
-    fn read_mail(&mut self, mail: Mail, now: u64) {
-        match mail {
-            Mail::Ring { from, consumer } => self.rings.connect(from, consumer),
-            Mail::Frames(frames) => self.feed_own(&frames),
-            Mail::Adopt(adoption) => {
-                self.sockets.adopt(*adoption, &mut self.executor, &self.poller, &self.switchboard, now);
-            }
-            Mail::Route { api, thread } => {
-                self.executor.outbox().routes.set_node(api, Some(LaneId::thread(thread)));
-            }
-            Mail::Close { api, reason } => self.close(api, reason),
-            Mail::OpenOutlet(outlet) => {
-                self.outlets.open(*outlet, &self.poller, &self.switchboard, &self.statistics);
-            }
-            Mail::CloseOutlet { owner, api } => {
-                self.outlets.close(owner, api, &self.poller, &self.statistics);
-            }
-            Mail::Stop => self.stops_since = Some(now),
-        }
-    }
-
-    /// This thread's part in closing an API node; see [`crate::api_nodes`].
-    fn close(&mut self, api: NodeId, reason: Option<ErrorCode>) {
-        if self.disconnect(api, reason) {
-            let own = self.switchboard.driver(self.index);
-            for thread in (0..self.switchboard.threads.len() as u16).filter(|&thread| thread != self.index) {
-                let lane = self.executor.outbox().lane_mut(LaneId::thread(thread));
-                write_disconnected(lane, self.switchboard.driver(thread), own, api, MARKER);
-            }
-        }
-        self.note_closing_step(api);
-    }
-
-    /// Closes the connection to an API node, if there is one, and forgets the way to it; says whether there was one.
-    fn disconnect(&mut self, api: NodeId, reason: Option<ErrorCode>) -> bool {
-        let outbox = self.executor.outbox();
-        outbox.routes.set_node(api, None);
-        let had_connection =
-            self.sockets.close(api, reason, outbox, &self.poller, &self.switchboard, &self.statistics);
-        if had_connection {
-            self.statistics.connections_closed.add(1);
-        }
-        had_connection
-    }
-
-    fn note_closing_step(&mut self, api: NodeId) {
-        if let Some(incarnation) = self.switchboard.note_closing_step(api) {
-            let membership = Address::new(self.switchboard.node, BlockNumber::Membership, 0);
-            let mut frame = Vec::new();
-            // Whichever thread did the last step: Membership has heard of the API node from this driver.
-            let driver = self.switchboard.driver(self.switchboard.main_thread);
-            write_disconnected(&mut frame, membership, driver, api, incarnation);
-            self.feed_own(&frame);
-        }
-    }
-
-    /// Does what blocks, and the drivers of other threads, want of this driver; says whether there was anything.
-    fn obey_orders(&mut self) -> bool {
-        let mut has_obeyed = false;
-        while !self.executor.outbox().lane(LaneId::DRIVER).is_empty() {
-            let mut orders = mem::take(&mut self.orders);
-            mem::swap(&mut orders, self.executor.outbox().lane_mut(LaneId::DRIVER));
-            for frame in Frames(&orders) {
-                self.obey(&frame);
-            }
-            orders.clear();
-            self.orders = orders;
-            has_obeyed = true;
-        }
-        has_obeyed
-    }
-
-    fn obey(&mut self, frame: &Frame<'_>) {
-        match frame.signal() {
-            Some(SignalNumber::CloseConnectionOrder) => {
-                let (order, _) = frame.head::<CloseConnectionOrder>().expect("blocks send whole orders");
-                let code = ErrorCode::from_number(order.reason.get()).unwrap_or(ErrorCode::InternalError);
-                self.sockets.refuse(NodeId(order.api), code, order.signal.get(), &self.switchboard);
-            }
-            Some(SignalNumber::ApiDisconnectedReport) => {
-                let (body, _) = frame.head::<ApiNodeBody>().expect("drivers send whole markers");
-                let api = NodeId(body.api);
-                match Incarnation(body.incarnation.get()) {
-                    MARKER => {
-                        let own = self.switchboard.driver(self.index);
-                        let lane = self.executor.outbox().buffer_for(frame.sender());
-                        write_disconnected(lane, frame.sender(), own, api, MARKER_BACK);
-                    }
-                    _ => self.note_closing_step(api),
-                }
-            }
-            Some(SignalNumber::ApiConnectConfirm) => {
-                let confirm = cold::read(frame).expect("Membership sends whole confirms");
-                self.switchboard.listener.post(ListenerMail::Confirm(confirm));
-            }
-            Some(SignalNumber::ApiConnectRefuse) => {
-                let refuse = cold::read(frame).expect("Membership sends whole refusals");
-                self.switchboard.listener.post(ListenerMail::Refuse(refuse));
-            }
-            signal => panic!("{} sent {signal:?} to a driver", frame.sender()),
-        }
-    }
-
-    /// Frames that this node has made itself.
-    fn feed_own(&mut self, frames: &[u8]) {
-        let handled = self.executor.feed(frames, Origin::Node);
-        assert!(handled == Ok(frames.len()), "our own frames are whole");
-    }
-
     /// The node stops, and everything that was begun has left, or will not leave in time.
     fn has_ended(&self, has_more: bool, now: u64) -> bool {
         self.stops_since.is_some_and(|since| {
@@ -412,16 +295,4 @@ impl<H: Host> Worker<H> {
     fn desk(&self) -> &Desk<Mail> {
         &self.switchboard.threads[usize::from(self.index)]
     }
-}
-
-/// Says to `receiver` that all connections of an API node are closed (Membership), or that `sender`'s is (drivers).
-fn write_disconnected(
-    out: &mut Vec<u8>,
-    receiver: Address,
-    sender: Address,
-    api: NodeId,
-    incarnation: Incarnation,
-) {
-    FrameWriter::begin(out, SignalNumber::ApiDisconnectedReport, 0, receiver, sender, 0)
-        .put(&ApiNodeBody::new(api, incarnation));
 }

@@ -1,0 +1,140 @@
+//! What a thread is told beside the frames for its blocks: by mail of other threads, and by orders of blocks and of other
+//! drivers, which stand in the driver's lane.
+
+use super::Worker;
+use crate::listener::ListenerMail;
+use crate::switchboard::Mail;
+use std::mem;
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::{Host, LaneId, Origin};
+use vinga_wire::frame::Frames;
+use vinga_wire::membership::{ApiNodeBody, CloseConnectionOrder};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
+
+/// In the place of an incarnation: between drivers only the node id matters, which is not given away before they are
+/// done. The first is the marker behind what was read, the second the same on its way back behind the answers.
+const MARKER: Incarnation = Incarnation(0);
+const MARKER_BACK: Incarnation = Incarnation(1);
+
+impl<H: Host> Worker<H> {
+    pub(super) fn read_mail(&mut self, mail: Mail, now: u64) {
+        match mail {
+            Mail::Ring { from, consumer } => self.rings.connect(from, consumer),
+            Mail::Frames(frames) => self.feed_own(&frames),
+            Mail::Adopt(adoption) => {
+                self.sockets.adopt(*adoption, &mut self.executor, &self.poller, &self.switchboard, now);
+            }
+            Mail::Route { api, thread } => {
+                self.executor.outbox().routes.set_node(api, Some(LaneId::thread(thread)));
+            }
+            Mail::Close { api, reason } => self.close(api, reason),
+            Mail::OpenOutlet(outlet) => {
+                self.outlets.open(*outlet, &self.poller, &self.switchboard, &self.statistics);
+            }
+            Mail::CloseOutlet { owner, api } => {
+                self.outlets.close(owner, api, &self.poller, &self.statistics);
+            }
+            Mail::Stop => self.stops_since = Some(now),
+        }
+    }
+
+    /// This thread's part in closing an API node; see [`crate::api_nodes`].
+    fn close(&mut self, api: NodeId, reason: Option<ErrorCode>) {
+        if self.disconnect(api, reason) {
+            let own = self.switchboard.driver(self.index);
+            for thread in (0..self.switchboard.threads.len() as u16).filter(|&thread| thread != self.index) {
+                let lane = self.executor.outbox().lane_mut(LaneId::thread(thread));
+                write_disconnected(lane, self.switchboard.driver(thread), own, api, MARKER);
+            }
+        }
+        self.note_closing_step(api);
+    }
+
+    /// Closes the connection to an API node, if there is one, and forgets the way to it; says whether there was one.
+    pub(super) fn disconnect(&mut self, api: NodeId, reason: Option<ErrorCode>) -> bool {
+        let outbox = self.executor.outbox();
+        outbox.routes.set_node(api, None);
+        let had_connection =
+            self.sockets.close(api, reason, outbox, &self.poller, &self.switchboard, &self.statistics);
+        if had_connection {
+            self.statistics.connections_closed.add(1);
+        }
+        had_connection
+    }
+
+    fn note_closing_step(&mut self, api: NodeId) {
+        if let Some(incarnation) = self.switchboard.note_closing_step(api) {
+            let membership = Address::new(self.switchboard.node, BlockNumber::Membership, 0);
+            let mut frame = Vec::new();
+            // Whichever thread did the last step: Membership has heard of the API node from this driver.
+            let driver = self.switchboard.driver(self.switchboard.main_thread);
+            write_disconnected(&mut frame, membership, driver, api, incarnation);
+            self.feed_own(&frame);
+        }
+    }
+
+    /// Does what blocks, and the drivers of other threads, want of this driver; says whether there was anything.
+    pub(super) fn obey_orders(&mut self) -> bool {
+        let mut has_obeyed = false;
+        while !self.executor.outbox().lane(LaneId::DRIVER).is_empty() {
+            let mut orders = mem::take(&mut self.orders);
+            mem::swap(&mut orders, self.executor.outbox().lane_mut(LaneId::DRIVER));
+            for frame in Frames(&orders) {
+                self.obey(&frame);
+            }
+            orders.clear();
+            self.orders = orders;
+            has_obeyed = true;
+        }
+        has_obeyed
+    }
+
+    fn obey(&mut self, frame: &Frame<'_>) {
+        match frame.signal() {
+            Some(SignalNumber::CloseConnectionOrder) => {
+                let (order, _) = frame.head::<CloseConnectionOrder>().expect("blocks send whole orders");
+                let code = ErrorCode::from_number(order.reason.get()).unwrap_or(ErrorCode::InternalError);
+                self.sockets.refuse(NodeId(order.api), code, order.signal.get(), &self.switchboard);
+            }
+            Some(SignalNumber::ApiDisconnectedReport) => {
+                let (body, _) = frame.head::<ApiNodeBody>().expect("drivers send whole markers");
+                let api = NodeId(body.api);
+                match Incarnation(body.incarnation.get()) {
+                    MARKER => {
+                        let own = self.switchboard.driver(self.index);
+                        let lane = self.executor.outbox().buffer_for(frame.sender());
+                        write_disconnected(lane, frame.sender(), own, api, MARKER_BACK);
+                    }
+                    _ => self.note_closing_step(api),
+                }
+            }
+            Some(SignalNumber::ApiConnectConfirm) => {
+                let confirm = cold::read(frame).expect("Membership sends whole confirms");
+                self.switchboard.listener.post(ListenerMail::Confirm(confirm));
+            }
+            Some(SignalNumber::ApiConnectRefuse) => {
+                let refuse = cold::read(frame).expect("Membership sends whole refusals");
+                self.switchboard.listener.post(ListenerMail::Refuse(refuse));
+            }
+            signal => panic!("{} sent {signal:?} to a driver", frame.sender()),
+        }
+    }
+
+    /// Frames that this node has made itself.
+    fn feed_own(&mut self, frames: &[u8]) {
+        let handled = self.executor.feed(frames, Origin::Node);
+        assert!(handled == Ok(frames.len()), "our own frames are whole");
+    }
+}
+
+/// Says to `receiver` that all connections of an API node are closed (Membership), or that `sender`'s is (drivers).
+fn write_disconnected(
+    out: &mut Vec<u8>,
+    receiver: Address,
+    sender: Address,
+    api: NodeId,
+    incarnation: Incarnation,
+) {
+    FrameWriter::begin(out, SignalNumber::ApiDisconnectedReport, 0, receiver, sender, 0)
+        .put(&ApiNodeBody::new(api, incarnation));
+}
