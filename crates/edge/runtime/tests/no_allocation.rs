@@ -6,7 +6,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use support::{Client, settings, start, wait_until};
+use support::{Client, both_ways, start, wait_until};
+use vinga_runtime::settings::NodeSettings;
 use vinga_wire::SignalNumber;
 
 /// Counts what the threads of the node allocate, but not those of the test.
@@ -51,7 +52,11 @@ const BATCHES: u32 = 2_000;
 #[test]
 fn a_steady_state_is_free_of_both() {
     IS_TEST.set(true);
-    let (node, _) = start(settings(2));
+    both_ways(2).into_iter().for_each(is_free_of_both);
+}
+
+fn is_free_of_both(settings: NodeSettings) {
+    let (node, _) = start(settings);
     let mut clients = [Client::connect(node.address()).unwrap(), Client::connect(node.address()).unwrap()];
     let second = clients[0].join(node.address(), 1).unwrap();
     // Batches that go straight to their thread and, half of them, by the ring to the other one and back.
