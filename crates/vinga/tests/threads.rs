@@ -329,3 +329,16 @@ fn tables_of_threads_serve() {
         check(&[&format!("MaxNoOfExecutionThreads={threads}")], names, &[]);
     }
 }
+
+/// More threads than a doorbell has bits, and more receivers than a client has connections.
+#[test]
+fn the_largest_table_serves() {
+    let kinds = [("ldm", 32), ("tc", 20), ("send", 8), ("recv", 10), ("main", 1), ("rep", 1)];
+    let names: Vec<String> = kinds
+        .iter()
+        .flat_map(|(kind, count)| (0..*count).map(move |number| format!("{kind}{number}")))
+        .collect();
+    let node = check(&["MaxNoOfExecutionThreads=72"], &names.join(" "), &[]);
+    let warning = "2 of the 10 recv threads have nothing to do";
+    assert!(node.log().contains(warning), "{}", node.log());
+}

@@ -213,7 +213,7 @@ impl Outlet {
 
     /// Writes what the socket takes at once of what is left, and says that nothing more will come.
     pub fn close(mut self, statistics: &ThreadStatistics) {
-        self.may_have_more = true;
+        self.note_writable();
         while self.can_be_served() {
             self.serve(statistics);
         }
