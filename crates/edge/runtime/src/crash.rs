@@ -37,6 +37,9 @@ pub struct CrashSettings {
 struct Installed {
     file: CString,
     who: String,
+    /// Of the thread that gets the signals that are sent to the process, for ever: what it has from the start is too
+    /// small.
+    _handler_stack: HandlerStack,
 }
 
 static INSTALLED: OnceLock<Installed> = OnceLock::new();
@@ -58,10 +61,8 @@ const FATAL: [(i32, &str); 5] = [
 pub fn install(settings: CrashSettings) -> Result<(), String> {
     let file = CString::new(settings.file.as_os_str().as_bytes())
         .map_err(|_| "the name of the crash file holds a zero byte".to_string())?;
-    let installed = Installed { file, who: settings.who };
+    let installed = Installed { file, who: settings.who, _handler_stack: HandlerStack::new() };
     INSTALLED.set(installed).map_err(|_| "crash reports were set up before".to_string())?;
-    // For ever: this thread gets the signals that are sent to the process, and what it has from the start is too small.
-    std::mem::forget(HandlerStack::new());
     std::panic::set_hook(Box::new(on_panic));
     for (signal, _) in FATAL {
         let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) = on_fatal_signal;

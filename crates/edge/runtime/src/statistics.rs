@@ -178,9 +178,10 @@ mod tests {
     fn a_thread_knows_what_it_used() {
         let statistics = ThreadStatistics::new("t");
         let begin = std::time::Instant::now();
-        while begin.elapsed().as_millis() < 30 {}
-        statistics.sample_cpu();
-        assert!(statistics.cpu_nanos() > 5_000_000);
+        while statistics.cpu_nanos() <= 5_000_000 {
+            assert!(begin.elapsed().as_secs() < 20, "time is counted");
+            statistics.sample_cpu();
+        }
         assert_eq!(statistics.phase(), Phase::Absent);
         for phase in Phase::ALL {
             statistics.enter(phase);
