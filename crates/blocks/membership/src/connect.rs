@@ -144,6 +144,7 @@ impl Membership {
         let body = ApiConnectConfirm {
             waiting: candidate.request.waiting,
             api: api.0,
+            incarnation: life.incarnation.0,
             ticket: life.ticket,
             topology: self.settings.topology.clone(),
         };

@@ -49,6 +49,8 @@ pub struct ApiConnectConfirm {
     pub waiting: u64,
     /// The API node's id.
     pub api: u8,
+    /// Which life of it.
+    pub incarnation: u32,
     /// See [`crate::handshake::HelloConfirm::ticket`].
     pub ticket: u64,
     /// The cluster's layout.

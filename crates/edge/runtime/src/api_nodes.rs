@@ -4,7 +4,7 @@
 //! it closed, all are closed, and then Membership is told (`ApiDisconnectedReport`). It may be told only when every
 //! frame that was ever read from the API node has been handled, because what Membership then sends to the blocks
 //! must come behind those frames; and when every answer that is on its way has been forgotten, because the node id may
-//! be given to somebody else then. So closing has these steps, and the thread that does the last one reports:
+//! be given to somebody else then. So closing has these steps:
 //!
 //! 1. each thread of the node closes its connection to the API node if it has one, and forgets the way to it;
 //! 2. each thread that had a connection sends a marker to each other thread, by the ring in which the frames that it
@@ -14,14 +14,24 @@
 //!
 //! A thread closes when it finds the order in its mailbox, where new connections come from too: so it knows whether
 //! it has one. The order was there before any marker was sent, and mail is read before rings are.
+//! Whoever does the last step tells the main thread, which reports.
+//!
+//! To Membership the whole node is one driver, that of the main thread: what Membership says is obeyed there in the order
+//! in which it was said, and the report is made there. An API node that was closed and is admitted again, perhaps in
+//! the same life, has another *admission*: a connection that was confirmed for an earlier one is not served any more.
 
 use std::mem;
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::ErrorCode;
 
+/// Which time it is that an API node is connected, counted over all API nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Admission(u64);
+
 /// The API nodes of a node. See the head of this file.
 pub(crate) struct ApiNodes {
     threads: u16,
+    admissions: u64,
     /// By node id.
     states: Vec<State>,
 }
@@ -30,7 +40,7 @@ enum State {
     Absent,
     Open {
         incarnation: Incarnation,
-        ticket: u64,
+        admission: Admission,
         /// Threads that have a connection to it.
         connected: Vec<u16>,
     },
@@ -40,45 +50,52 @@ enum State {
     },
 }
 
+/// Which of an API node's connections one is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Joined {
+    First,
+    Further,
+}
+
 impl ApiNodes {
     /// None yet, on a node with so many threads.
     pub fn new(threads: u16) -> Self {
-        ApiNodes { threads, states: (0..=u8::MAX).map(|_| State::Absent).collect() }
+        ApiNodes { threads, admissions: 0, states: (0..=u8::MAX).map(|_| State::Absent).collect() }
     }
 
-    /// A new API node with its first connection.
-    ///
-    /// # Errors
-    /// It is connected already.
-    pub fn open(
-        &mut self,
-        api: NodeId,
-        incarnation: Incarnation,
-        ticket: u64,
-        thread: u16,
-    ) -> Result<(), ErrorCode> {
+    /// Membership has confirmed a connection. `None` if the API node is being closed, of which Membership will hear.
+    pub fn admit(&mut self, api: NodeId, incarnation: Incarnation) -> Option<Admission> {
         let state = &mut self.states[usize::from(api.0)];
         match state {
             State::Absent => {
-                *state = State::Open { incarnation, ticket, connected: vec![thread] };
-                Ok(())
+                self.admissions += 1;
+                let admission = Admission(self.admissions);
+                *state = State::Open { incarnation, admission, connected: Vec::new() };
+                Some(admission)
             }
-            State::Open { .. } | State::Closing { .. } => Err(ErrorCode::NodeIdInUse),
+            State::Open { incarnation: own, admission, .. } => {
+                assert!(
+                    *own == incarnation,
+                    "Membership hears that an API node is closed before it admits another life"
+                );
+                Some(*admission)
+            }
+            State::Closing { .. } => None,
         }
     }
 
-    /// A further connection of an API node.
+    /// A connection of an API node that was admitted.
     ///
     /// # Errors
-    /// The API node is not connected any more, or it has this connection already.
-    pub fn join(&mut self, api: NodeId, ticket: u64, thread: u16) -> Result<(), ErrorCode> {
+    /// `ConnectionLost`: what it was admitted to is over. `NodeIdInUse`: there is this connection already.
+    pub fn join(&mut self, api: NodeId, admission: Admission, thread: u16) -> Result<Joined, ErrorCode> {
         match &mut self.states[usize::from(api.0)] {
-            State::Open { ticket: own, connected, .. } if *own == ticket => {
+            State::Open { admission: present, connected, .. } if *present == admission => {
                 if connected.contains(&thread) {
                     return Err(ErrorCode::NodeIdInUse);
                 }
                 connected.push(thread);
-                Ok(())
+                Ok(if connected.len() == 1 { Joined::First } else { Joined::Further })
             }
             State::Open { .. } | State::Absent | State::Closing { .. } => Err(ErrorCode::ConnectionLost),
         }
@@ -100,18 +117,23 @@ impl ApiNodes {
         }
     }
 
-    /// One step of closing is done. After the last one it says which incarnation of the API node is gone.
-    pub fn note_step(&mut self, api: NodeId) -> Option<Incarnation> {
-        let state = &mut self.states[usize::from(api.0)];
-        let State::Closing { incarnation, steps_left } = state else {
+    /// One step of closing is done; says whether it was the last.
+    pub fn note_step(&mut self, api: NodeId) -> bool {
+        let State::Closing { steps_left, .. } = &mut self.states[usize::from(api.0)] else {
             panic!("a step of closing API node {api}, which is not being closed");
         };
-        let incarnation = *incarnation;
-        *steps_left -= 1;
-        (*steps_left == 0).then(|| {
-            *state = State::Absent;
-            incarnation
-        })
+        *steps_left = steps_left.checked_sub(1).expect("there are no steps behind the last one");
+        *steps_left == 0
+    }
+
+    /// All steps of closing are done: the API node may be admitted again. Says which incarnation is gone.
+    pub fn finish_closing(&mut self, api: NodeId) -> Incarnation {
+        match mem::replace(&mut self.states[usize::from(api.0)], State::Absent) {
+            State::Closing { incarnation, steps_left: 0 } => incarnation,
+            State::Closing { .. } | State::Absent | State::Open { .. } => {
+                panic!("API node {api} has not gone through all steps of closing")
+            }
+        }
     }
 }
 
@@ -125,20 +147,33 @@ mod tests {
     fn the_last_step_reports() {
         let mut nodes = ApiNodes::new(3);
         assert!(!nodes.begin_closing(API));
-        nodes.open(API, Incarnation(7), 99, 0).unwrap();
-        assert_eq!(nodes.open(API, Incarnation(8), 1, 0), Err(ErrorCode::NodeIdInUse));
-        assert_eq!(nodes.join(API, 98, 1), Err(ErrorCode::ConnectionLost));
-        nodes.join(API, 99, 1).unwrap();
-        assert_eq!(nodes.join(API, 99, 1), Err(ErrorCode::NodeIdInUse));
+        let first = nodes.admit(API, Incarnation(7)).unwrap();
+        assert_eq!(nodes.join(API, first, 0), Ok(Joined::First));
+        assert_eq!(nodes.admit(API, Incarnation(7)), Some(first));
+        assert_eq!(nodes.join(API, first, 1), Ok(Joined::Further));
+        assert_eq!(nodes.join(API, first, 1), Err(ErrorCode::NodeIdInUse));
         assert!(nodes.begin_closing(API));
         assert!(!nodes.begin_closing(API));
-        assert_eq!(nodes.join(API, 99, 2), Err(ErrorCode::ConnectionLost));
-        assert_eq!(nodes.open(API, Incarnation(8), 1, 0), Err(ErrorCode::NodeIdInUse));
+        assert_eq!(nodes.join(API, first, 2), Err(ErrorCode::ConnectionLost));
+        assert_eq!(nodes.admit(API, Incarnation(7)), None);
         // Three threads close, two of them send a marker to two others each and have it back.
         for _ in 0..6 {
-            assert_eq!(nodes.note_step(API), None);
+            assert!(!nodes.note_step(API));
         }
-        assert_eq!(nodes.note_step(API), Some(Incarnation(7)));
-        nodes.open(API, Incarnation(8), 1, 0).unwrap();
+        assert!(nodes.note_step(API));
+        assert_eq!(nodes.admit(API, Incarnation(7)), None, "Membership has not heard of it yet");
+        assert_eq!(nodes.finish_closing(API), Incarnation(7));
+    }
+
+    #[test]
+    fn the_same_life_comes_back_by_another_admission() {
+        let mut nodes = ApiNodes::new(1);
+        let first = nodes.admit(API, Incarnation(7)).unwrap();
+        assert!(nodes.begin_closing(API), "admitted, but its connection has not been handed over");
+        assert!(nodes.note_step(API));
+        nodes.finish_closing(API);
+        let second = nodes.admit(API, Incarnation(7)).unwrap();
+        assert_eq!(nodes.join(API, first, 0), Err(ErrorCode::ConnectionLost));
+        assert_eq!(nodes.join(API, second, 0), Ok(Joined::First));
     }
 }

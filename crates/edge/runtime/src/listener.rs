@@ -10,6 +10,7 @@
 //! room; if none has been silent for [`SILENCE_MIN`], the newcomer is refused. Whoever is refused is told why
 //! (`HelloRefuse`) before the connection is closed, and the log gets a line, some of them a second.
 
+use crate::api_nodes::Admission;
 use crate::greeting::{self, Expected, GREETING_BYTES_MAX, NotAdmitted};
 use crate::log::RateLimit;
 use crate::poller::{Interest, Poller};
@@ -22,7 +23,7 @@ use std::mem;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vinga_base::{Incarnation, NodeId};
+use vinga_base::NodeId;
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
@@ -56,8 +57,8 @@ const SOCKET: u64 = u64::MAX - 1;
 
 /// What the listener may find in its mailbox.
 pub(crate) enum ListenerMail {
-    /// Membership has admitted a guest.
-    Confirm(ApiConnectConfirm),
+    /// Membership has admitted a guest; unless all connections of that API node are being closed meanwhile.
+    Confirm { confirm: ApiConnectConfirm, admission: Option<Admission> },
     /// Membership has not.
     Refuse(ApiConnectRefuse),
     /// The node stops.
@@ -137,7 +138,7 @@ impl Listener {
             self.switchboard.listener.doorbell.take();
             for mail in self.switchboard.listener.collect() {
                 match mail {
-                    ListenerMail::Confirm(confirm) => self.on_confirm(confirm),
+                    ListenerMail::Confirm { confirm, admission } => self.on_confirm(confirm, admission),
                     ListenerMail::Refuse(refuse) => self.on_refuse(refuse),
                     ListenerMail::Stop => return self.stop(),
                 }
@@ -326,7 +327,7 @@ impl Listener {
         }
     }
 
-    fn on_confirm(&mut self, confirm: ApiConnectConfirm) {
+    fn on_confirm(&mut self, confirm: ApiConnectConfirm, admission: Option<Admission>) {
         let (place, guest, hello, early) = self.take_asked(confirm.waiting);
         let welcome = HelloConfirm {
             version: PROTOCOL_VERSION,
@@ -345,9 +346,9 @@ impl Listener {
             early,
         };
         let thread = self.socket_threads[usize::from(hello.connection)];
-        let handed_over = match hello.ticket {
-            0 => self.switchboard.open(adoption, Incarnation(hello.incarnation), confirm.ticket, thread),
-            ticket => self.switchboard.join(adoption, ticket, thread),
+        let handed_over = match admission {
+            Some(admission) => self.switchboard.join(adoption, admission, thread),
+            None => Err((adoption, ErrorCode::ConnectionLost)),
         };
         match handed_over {
             Ok(()) => {
@@ -359,7 +360,14 @@ impl Listener {
                 );
             }
             Err((adoption, code)) => {
-                let why = NotAdmitted::new(code, "its connections have changed meanwhile");
+                if code == ErrorCode::NodeIdInUse {
+                    // Whoever opens a connection again has given it up, and the others with it.
+                    self.switchboard.close(adoption.api, None);
+                }
+                let why = NotAdmitted::new(
+                    ErrorCode::ConnectionLost,
+                    "the earlier connections are being closed: try again",
+                );
                 self.refuse(place, adoption.stream, adoption.peer, &why);
             }
         }

@@ -4,7 +4,7 @@
 //! lock for each thread, emptied at the beginning of a turn, before the rings are. So a thread that finds a frame in a
 //! ring has read all mail that was posted before the frame was sent.
 
-use crate::api_nodes::ApiNodes;
+use crate::api_nodes::{Admission, ApiNodes, Joined};
 use crate::listener::ListenerMail;
 use crate::parker::{Doorbell, MAIL, thread_bit};
 use crate::relay::Outlet;
@@ -34,6 +34,8 @@ pub(crate) enum Mail {
     OpenOutlet(Box<Outlet>),
     /// The owner of a connection has put the last bytes into its relay.
     CloseOutlet { owner: u16, api: NodeId },
+    /// For the main thread: all steps of closing an API node are done.
+    Closed { api: NodeId },
     /// The node stops: say farewell to all connections and end.
     Stop,
 }
@@ -115,38 +117,31 @@ impl Switchboard {
         }
     }
 
-    /// Hands the first connection of an API node to the thread that shall serve it, and tells the other threads the
-    /// way there.
-    pub fn open(
+    /// See [`ApiNodes::admit`].
+    pub fn admit(&self, api: NodeId, incarnation: Incarnation) -> Option<Admission> {
+        lock(&self.api_nodes).admit(api, incarnation)
+    }
+
+    /// Hands a connection of an API node to the thread that shall serve it; with the first one the other threads are told
+    /// the way there, with a further one those that shall send by it and have no connection of their own.
+    pub fn join(
         &self,
         adoption: Adoption,
-        incarnation: Incarnation,
-        ticket: u64,
+        admission: Admission,
         thread: u16,
     ) -> Result<(), (Adoption, ErrorCode)> {
         let mut nodes = lock(&self.api_nodes);
         let api = adoption.api;
-        if let Err(code) = nodes.open(api, incarnation, ticket, thread) {
-            return Err((adoption, code));
-        }
-        // Whoever answers a request of this connection must know the way: so the others first.
-        for (other, desk) in (0..).zip(&self.threads) {
-            if other != thread {
-                desk.post(Mail::Route { api, thread });
+        match nodes.join(api, admission, thread) {
+            Err(code) => return Err((adoption, code)),
+            // Whoever answers a request of this connection must know the way: so the others first.
+            Ok(Joined::First) => {
+                for (_, desk) in (0..).zip(&self.threads).filter(|&(other, _)| other != thread) {
+                    desk.post(Mail::Route { api, thread });
+                }
             }
+            Ok(Joined::Further) => {}
         }
-        self.threads[usize::from(thread)].post(Mail::Adopt(Box::new(adoption)));
-        Ok(())
-    }
-
-    /// Hands a further connection of an API node to the thread that shall serve it, and tells the threads that shall
-    /// send by it and have no connection of their own.
-    pub fn join(&self, adoption: Adoption, ticket: u64, thread: u16) -> Result<(), (Adoption, ErrorCode)> {
-        let mut nodes = lock(&self.api_nodes);
-        if let Err(code) = nodes.join(adoption.api, ticket, thread) {
-            return Err((adoption, code));
-        }
-        let api = adoption.api;
         self.threads[usize::from(thread)].post(Mail::Adopt(Box::new(adoption)));
         // It has that mail before anything that they send.
         for (other, desk) in (0..).zip(&self.threads) {
@@ -170,9 +165,17 @@ impl Switchboard {
         begins
     }
 
-    /// See [`ApiNodes::note_step`].
-    pub fn note_closing_step(&self, api: NodeId) -> Option<Incarnation> {
-        lock(&self.api_nodes).note_step(api)
+    /// One step of closing an API node is done; after the last one the main thread is told.
+    pub fn note_closing_step(&self, api: NodeId) {
+        let is_last = lock(&self.api_nodes).note_step(api);
+        if is_last {
+            self.threads[usize::from(self.main_thread)].post(Mail::Closed { api });
+        }
+    }
+
+    /// See [`ApiNodes::finish_closing`].
+    pub fn finish_closing(&self, api: NodeId) -> Incarnation {
+        lock(&self.api_nodes).finish_closing(api)
     }
 }
 

@@ -8,7 +8,7 @@ use std::mem;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Host, LaneId, Origin};
 use vinga_wire::frame::Frames;
-use vinga_wire::membership::{ApiNodeBody, CloseConnectionOrder};
+use vinga_wire::membership::{ApiConnectConfirm, ApiNodeBody, CloseConnectionOrder};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
 /// In the place of an incarnation: between drivers only the node id matters, which is not given away before they are
@@ -28,6 +28,7 @@ impl<H: Host> Worker<H> {
                 self.executor.outbox().routes.set_node(api, Some(LaneId::thread(thread)));
             }
             Mail::Close { api, reason } => self.close(api, reason),
+            Mail::Closed { api } => self.report_closed(api),
             Mail::OpenOutlet(outlet) => {
                 self.outlets.open(*outlet, &self.poller, &self.switchboard, &self.statistics);
             }
@@ -47,7 +48,7 @@ impl<H: Host> Worker<H> {
                 write_disconnected(lane, self.switchboard.driver(thread), own, api, MARKER);
             }
         }
-        self.note_closing_step(api);
+        self.switchboard.note_closing_step(api);
     }
 
     /// Closes the connection to an API node, if there is one, and forgets the way to it; says whether there was one.
@@ -62,15 +63,15 @@ impl<H: Host> Worker<H> {
         had_connection
     }
 
-    fn note_closing_step(&mut self, api: NodeId) {
-        if let Some(incarnation) = self.switchboard.note_closing_step(api) {
-            let membership = Address::new(self.switchboard.node, BlockNumber::Membership, 0);
-            let mut frame = Vec::new();
-            // Whichever thread did the last step: Membership has heard of the API node from this driver.
-            let driver = self.switchboard.driver(self.switchboard.main_thread);
-            write_disconnected(&mut frame, membership, driver, api, incarnation);
-            self.feed_own(&frame);
-        }
+    /// Tells Membership that all connections of an API node are closed. What it has ordered before is obeyed before: a
+    /// connection that it has confirmed is one of those that the report is about.
+    fn report_closed(&mut self, api: NodeId) {
+        self.obey_orders();
+        let incarnation = self.switchboard.finish_closing(api);
+        let membership = Address::new(self.switchboard.node, BlockNumber::Membership, 0);
+        let mut frame = Vec::new();
+        write_disconnected(&mut frame, membership, self.switchboard.driver(self.index), api, incarnation);
+        self.feed_own(&frame);
     }
 
     /// Does what blocks, and the drivers of other threads, want of this driver; says whether there was anything.
@@ -105,12 +106,15 @@ impl<H: Host> Worker<H> {
                         let lane = self.executor.outbox().buffer_for(frame.sender());
                         write_disconnected(lane, frame.sender(), own, api, MARKER_BACK);
                     }
-                    _ => self.note_closing_step(api),
+                    _ => self.switchboard.note_closing_step(api),
                 }
             }
             Some(SignalNumber::ApiConnectConfirm) => {
-                let confirm = cold::read(frame).expect("Membership sends whole confirms");
-                self.switchboard.listener.post(ListenerMail::Confirm(confirm));
+                let confirm: ApiConnectConfirm =
+                    cold::read(frame).expect("Membership sends whole confirms");
+                let (api, incarnation) = (NodeId(confirm.api), Incarnation(confirm.incarnation));
+                let admission = self.switchboard.admit(api, incarnation);
+                self.switchboard.listener.post(ListenerMail::Confirm { confirm, admission });
             }
             Some(SignalNumber::ApiConnectRefuse) => {
                 let refuse = cold::read(frame).expect("Membership sends whole refusals");

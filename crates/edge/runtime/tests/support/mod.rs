@@ -150,7 +150,8 @@ impl EchoHost {
         match admitted {
             Some((api, ticket)) => {
                 let topology = Topology::default();
-                let confirm = ApiConnectConfirm { waiting: request.waiting, api, ticket, topology };
+                let (waiting, incarnation) = (request.waiting, request.incarnation);
+                let confirm = ApiConnectConfirm { waiting, api, incarnation, ticket, topology };
                 cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, driver), &confirm);
                 cx.log(LogLevel::Info, format_args!("API node {api} is admitted"));
             }
