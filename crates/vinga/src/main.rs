@@ -4,10 +4,7 @@ mod admin;
 mod columns;
 mod data;
 mod demo;
-mod facts;
 mod folder;
-mod machine;
-mod settings;
 mod sim;
 mod up;
 

@@ -1,7 +1,7 @@
 //! What the client costs: time and CPU of the calling thread, for single operations and batches of 128.
 //!
-//! `cargo run --release -p vinga --example client_speed [ADDRESS]`: against the data node there, else against the node of
-//! the tests in the same process (whose own CPU does not count, but whose time does).
+//! `cargo run --release -p vinga --example client_speed [ADDRESS]`: against the data node there, else against a small
+//! node in the same process (whose own CPU does not count, but whose time does).
 
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
@@ -18,8 +18,8 @@ const ROWS: u64 = 100_000;
 const BATCH: u64 = 128;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let own = vinga_testnode::start();
-    let address = std::env::args().nth(1).unwrap_or_else(|| own.address());
+    let own = vinga_datanode::LocalNode::start()?;
+    let address = std::env::args().nth(1).unwrap_or_else(|| own.address().to_owned());
     let cluster = Cluster::connect(&address)?;
     let name = "speed.pair";
     if cluster.tables()?.iter().any(|table| table == name) {

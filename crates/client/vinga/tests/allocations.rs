@@ -45,8 +45,8 @@ fn allocations(mut round: impl FnMut()) -> u64 {
 
 #[test]
 fn operations_allocate_nothing() {
-    let node = vinga_testnode::start();
-    let cluster = Cluster::connect(&node.address()).unwrap();
+    let node = vinga_datanode::LocalNode::start().unwrap();
+    let cluster = Cluster::connect(node.address()).unwrap();
     let definition = NewTable::new("test.t")
         .column("id", ColumnType::Integer { bytes: 8, signed: false })
         .column("data", ColumnType::Binary { bytes: 100 })

@@ -1,43 +1,18 @@
-//! The async face on a tiny executor that knows nothing of sockets.
+//! The async face against a real data node, on a tiny executor that knows nothing of sockets.
+
+mod support;
 
 use futures_core::Stream;
 use std::future::Future;
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
-use vinga::{Cluster, ColumnType, ErrorCode, NewTable, Record, Table, Update, Value};
-use vinga_testnode::{Layout, TestNode};
-
-struct Unpark {
-    thread: Thread,
-    is_woken: AtomicBool,
-}
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.is_woken.store(true, Ordering::Release);
-        self.thread.unpark();
-    }
-}
-
-fn run<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let unpark = Arc::new(Unpark { thread: thread::current(), is_woken: AtomicBool::new(false) });
-    let waker = Waker::from(Arc::clone(&unpark));
-    let begin = Instant::now();
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        while !unpark.is_woken.swap(false, Ordering::Acquire) {
-            thread::park_timeout(Duration::from_secs(1));
-            assert!(begin.elapsed() < Duration::from_secs(20), "somebody wakes it");
-        }
-    }
-}
+use std::thread;
+use support::proxy::Proxy;
+use support::{assert_nothing_left, run, start_node};
+use vinga::{Cluster, ColumnType, ErrorCode, NewTable, Record, Table, Update, Value, blocking};
+use vinga_datanode::LocalNode;
+use vinga_wire::SignalNumber;
 
 /// Polls all of them until all are ready.
 async fn all<F: Future + Unpin>(futures: Vec<F>) -> Vec<F::Output> {
@@ -54,29 +29,23 @@ async fn all<F: Future + Unpin>(futures: Vec<F>) -> Vec<F::Output> {
     futures.into_iter().filter_map(|(_, output)| output).collect()
 }
 
-/// Polls a future once and drops it.
-fn begin_and_drop<F: Future>(future: F) {
-    let mut future = Box::pin(future);
-    let _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-}
-
-fn eventually(condition: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "it happens within some time");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-async fn start() -> (TestNode, Cluster, Table) {
-    let node = vinga_testnode::start_with(Layout { connections: 3, ..Layout::default() });
-    let cluster = Cluster::connect(&node.address()).await.unwrap();
-    let definition = NewTable::new("test.t")
+fn definition() -> NewTable {
+    NewTable::new("test.t")
         .column("id", ColumnType::Integer { bytes: 8, signed: false })
         .column("n", ColumnType::Integer { bytes: 4, signed: true })
-        .primary_key(&["id"]);
-    let table = cluster.create_table(definition).await.unwrap();
+        .primary_key(&["id"])
+}
+
+async fn start() -> (LocalNode, Cluster, Table) {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).await.unwrap();
+    let table = cluster.create_table(definition()).await.unwrap();
     (node, cluster, table)
+}
+
+/// The same cluster, for questions of another client.
+fn observer(node: &LocalNode) -> blocking::Cluster {
+    blocking::Cluster::connect(node.address()).unwrap()
 }
 
 fn row(id: u64) -> Record {
@@ -107,14 +76,17 @@ fn everything_works_on_a_foreign_executor() {
             .unwrap();
         assert_eq!(sum, 6i32.into());
         assert_eq!(cluster.tables().await.unwrap(), ["test.t"]);
-        eventually(|| node.node().is_at_rest());
+        assert_nothing_left(&observer(&node));
     });
 }
 
 #[test]
 fn many_futures_travel_together() {
     run(async {
-        let (node, cluster, table) = start().await;
+        let node = start_node();
+        let network = Proxy::before(node.address());
+        let cluster = Cluster::connect(network.address()).await.unwrap();
+        let table = cluster.create_table(definition()).await.unwrap();
         let inserts = (0..500).map(|id| {
             Box::pin({
                 let (cluster, table) = (&cluster, &table);
@@ -127,7 +99,7 @@ fn many_futures_travel_together() {
         for (id, found) in (0..).zip(rows) {
             assert_eq!(found.unwrap(), Some(row(id)));
         }
-        let requests = node.node().handled[&40];
+        let requests = network.frames(SignalNumber::KeyReadRequest);
         assert!(requests < 480, "500 rows were read with {requests} requests");
     });
 }
@@ -153,42 +125,10 @@ fn scans_are_streams() {
 }
 
 #[test]
-fn dropped_futures_leave_nothing_behind() {
-    let (node, cluster, table) = run(start());
-    for id in 0..50 {
-        begin_and_drop(cluster.get(&table, id));
-        begin_and_drop(cluster.insert(&table, &row(id)));
-        let mut tx = cluster.begin().unwrap();
-        tx.insert(&table, &row(1000 + id)).unwrap();
-        begin_and_drop(tx.execute());
-        // Unless it was over before it was dropped.
-        if let Err(error) = run(tx.execute()) {
-            assert_eq!(error.code(), ErrorCode::TransactionAborted);
-        }
-        drop(tx);
-        let mut tx = cluster.begin().unwrap();
-        tx.insert(&table, &row(2000 + id)).unwrap();
-        begin_and_drop(tx.commit());
-        let mut scan = cluster.scan(&table).batch_rows(1).rows().unwrap();
-        begin_and_drop(scan.next());
-        drop(scan);
-        begin_and_drop(cluster.tables());
-    }
-    eventually(|| node.node().is_at_rest() && node.node().unconfirmed() == 0);
-    let rows = node.node().rows("test.t");
-    assert!((0..50).all(|id: u64| !rows.contains_key(&(1000 + id).to_le_bytes()[..])));
-    eventually(|| node.node().rows("test.t").len() == 100);
-}
-
-#[test]
 fn both_faces_share_a_cluster() {
-    let node = vinga_testnode::start();
-    let cluster = vinga::blocking::Cluster::connect(&node.address()).unwrap();
-    let definition = NewTable::new("test.t")
-        .column("id", ColumnType::Integer { bytes: 8, signed: false })
-        .column("n", ColumnType::Integer { bytes: 4, signed: true })
-        .primary_key(&["id"]);
-    let table = cluster.create_table(definition).unwrap();
+    let node = start_node();
+    let cluster = observer(&node);
+    let table = cluster.create_table(definition()).unwrap();
     cluster.insert(&table, &row(1)).unwrap();
     thread::scope(|scope| {
         for _ in 0..3 {
@@ -237,5 +177,5 @@ fn a_task_may_die_with_its_waker() {
     let mut outer = Box::pin(get(5));
     let _ = outer.as_mut().poll(&mut Context::from_waker(&task(inner)));
     run(get(6));
-    eventually(|| node.node().is_at_rest());
+    assert_nothing_left(&observer(&node));
 }

@@ -1,0 +1,42 @@
+//! `DataMemory`: one region, shared by all data managers of the node.
+
+use std::sync::Arc;
+use vinga_base::page_pool::{PAGE_BYTES, PagePool, PageRegion};
+use vinga_config::configuration::Configuration;
+use vinga_config::parameters::Parameter;
+use vinga_runtime::memory::{MappedRegion, SharedPages};
+
+/// See the head of this file.
+pub struct DataMemory {
+    region: Arc<dyn PageRegion>,
+    supply: SharedPages,
+}
+
+impl DataMemory {
+    /// Maps it, and locks it in memory if the configuration wants that and the system lets it.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn map(configuration: &Configuration) -> Result<Self, String> {
+        let bytes = configuration.parameters.integer(Parameter::DataMemory);
+        let pages = u32::try_from(bytes / PAGE_BYTES as u64)
+            .map_err(|_| format!("DataMemory: {bytes} bytes are more than {} pages of 32K", u32::MAX))?;
+        let lock = configuration.parameters.integer(Parameter::LockPagesInMemory);
+        let region = MappedRegion::new(pages, lock > 0)
+            .map_err(|error| format!("DataMemory: {bytes} bytes could not be mapped: {error}"))?;
+        let locked = match lock {
+            0 => Ok(()),
+            1 => region.lock(),
+            _ => vinga_runtime::memory::lock_all(),
+        };
+        if let Err(why) = locked {
+            log::warn!(target: "memory", "LockPagesInMemory: {why}");
+        }
+        Ok(DataMemory { region: Arc::new(region), supply: SharedPages::new(pages) })
+    }
+
+    /// The pool of one data manager.
+    pub fn pool(&self) -> PagePool {
+        PagePool::new(self.region.clone(), Box::new(self.supply.clone()))
+    }
+}

@@ -1,0 +1,78 @@
+//! A data node, put together from a configuration: the blocks of `vinga-node` on the threads of `vinga-runtime`.
+//!
+//! [`Assembly`] is what a process's `main` runs until it is asked to stop. [`LocalNode`] is a small node inside of a
+//! process that has something else to do as well: programs that test against a real node without starting one.
+
+mod data_memory;
+mod facts;
+mod local_node;
+mod machine;
+mod settings;
+
+pub use local_node::LocalNode;
+pub use machine::this_machine;
+
+use data_memory::DataMemory;
+use facts::EdgeFacts;
+use vinga_config::configuration::Configuration;
+use vinga_node::{Blocks, NodeSettings};
+use vinga_runtime::node_process::{self, NodeProcess, Statistics};
+use vinga_runtime::settings as edge;
+
+/// A node that has its memory and can be started.
+pub struct Assembly {
+    node: NodeSettings,
+    edge: edge::NodeSettings,
+    pages: DataMemory,
+    /// What each thread hosts and where it may run.
+    descriptions: Vec<String>,
+}
+
+impl Assembly {
+    /// Maps the memory that the configuration wants, and says in the log where things will run.
+    ///
+    /// # Errors
+    /// A sentence: the memory can't be had, or the address to listen on can't be found.
+    pub fn new(configuration: &Configuration) -> Result<Self, String> {
+        let node = settings::node_settings(configuration);
+        let edge = settings::edge_settings(configuration, &node)?;
+        let pages = DataMemory::map(configuration)?;
+        let descriptions: Vec<String> =
+            configuration.placement.executors().iter().map(ToString::to_string).collect();
+        for description in &descriptions {
+            log::info!(target: "placement", "{description}");
+        }
+        Ok(Assembly { node, edge, pages, descriptions })
+    }
+
+    /// Runs the node until the process is asked to stop; see [`node_process::run`].
+    ///
+    /// # Errors
+    /// A sentence, if it could not start.
+    pub fn run(self, ready: impl FnOnce(&NodeProcess)) -> Result<(), String> {
+        let Assembly { node, edge, pages, descriptions } = self;
+        node_process::run(edge, make_host(node, pages, descriptions), ready)
+    }
+
+    /// Starts the node in this process; see [`NodeProcess::start`].
+    ///
+    /// # Errors
+    /// A sentence, if it could not start.
+    pub fn start(self) -> Result<NodeProcess, String> {
+        let Assembly { node, edge, pages, descriptions } = self;
+        NodeProcess::start(edge, make_host(node, pages, descriptions))
+    }
+}
+
+/// What makes the blocks of each thread.
+fn make_host(
+    node: NodeSettings,
+    pages: DataMemory,
+    descriptions: Vec<String>,
+) -> impl Fn(u16, &Statistics) -> Blocks + Send + Sync + 'static {
+    move |thread, statistics| {
+        let at = usize::from(thread);
+        let facts = EdgeFacts::new(statistics[at].clone(), descriptions[at].clone());
+        Blocks::new(&node, thread, |_| pages.pool(), Box::new(facts))
+    }
+}
