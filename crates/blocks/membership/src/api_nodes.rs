@@ -37,6 +37,8 @@ impl Candidate {
 pub enum Next {
     /// Nobody so far.
     Nobody,
+    /// Nobody of the present life: it has said goodbye.
+    NotThisLife,
     /// The same life; one candidate for each of its connections, so at most as many as it may have.
     SameLife(Vec<Candidate>),
     /// A newer life of the node with this id: the present one will not come back.

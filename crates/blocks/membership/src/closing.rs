@@ -26,7 +26,8 @@ impl Membership {
                     format_args!("a connection of API node {api} has broken: all are closed"),
                 );
                 drivers.remove(&frame.sender());
-                self.enter_disconnecting(cx, &close_order(api, ErrorCode::ConnectionLost, 0));
+                let order = close_order(api, ErrorCode::ConnectionLost, 0);
+                self.enter_disconnecting(cx, &order, Next::Nobody);
             }
             Some(State::Disconnecting { life, awaited, next, .. }) if life.incarnation == incarnation => {
                 next.forget_driver(cx, frame.sender());
@@ -59,14 +60,53 @@ impl Membership {
     ) -> Option<()> {
         let (order, _) = frame.head::<CloseConnectionOrder>()?;
         if let Some(State::Connected { .. }) = self.api_nodes.get(NodeId(order.api)) {
-            self.enter_disconnecting(cx, order);
+            self.enter_disconnecting(cx, order, Next::Nobody);
+        }
+        Some(())
+    }
+
+    /// The API node leaves for good. Its connections are closed whether it does that itself or not; as each of them brings a
+    /// goodbye, this may be one of several, and come after the report that one is closed.
+    pub(crate) fn on_goodbye_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (body, _) = frame.head::<ApiNodeBody>()?;
+        let api = frame.sender().node();
+        if body.api != api.0 {
+            return None;
+        }
+        let is_of = |life: &Life| life.incarnation.0 == body.incarnation.get();
+        match self.api_nodes.get_mut(api) {
+            Some(State::Connected { life, .. }) if is_of(life) => {
+                cx.log(LogLevel::Info, format_args!("API node {api} says goodbye"));
+                let order = close_order(api, ErrorCode::ConnectionLost, 0);
+                self.enter_disconnecting(cx, &order, Next::NotThisLife);
+            }
+            Some(State::Disconnecting { life, next, .. } | State::Closing { life, next, .. })
+                if is_of(life) && matches!(next, Next::Nobody) =>
+            {
+                cx.probe("goodbye of an API node that is being closed");
+                *next = Next::NotThisLife;
+            }
+            Some(
+                State::Free
+                | State::Connected { .. }
+                | State::Disconnecting { .. }
+                | State::Closing { .. }
+                | State::Closed { .. }
+                | State::Failing { .. },
+            )
+            | None => cx.probe("goodbye that is not the first"),
         }
         Some(())
     }
 
     /// From *Connected*: orders every driver to close what it has of this API node, and waits for those that are known
     /// to have something.
-    pub(crate) fn enter_disconnecting(&mut self, cx: &mut Context<'_>, order: &CloseConnectionOrder) {
+    pub(crate) fn enter_disconnecting(
+        &mut self,
+        cx: &mut Context<'_>,
+        order: &CloseConnectionOrder,
+        next: Next,
+    ) {
         let api = NodeId(order.api);
         let State::Connected { life, drivers, .. } = self.api_nodes.take(api) else {
             unreachable!("only a connected API node is disconnected")
@@ -75,7 +115,7 @@ impl Membership {
             cx.frame(SignalNumber::CloseConnectionOrder, driver).put(order);
         }
         let is_closed = drivers.is_empty();
-        let state = State::Disconnecting { life, awaited: drivers, since: cx.now(), next: Next::Nobody };
+        let state = State::Disconnecting { life, awaited: drivers, since: cx.now(), next };
         self.api_nodes.set(api, state);
         if is_closed {
             self.enter_closing(cx, api);
@@ -112,7 +152,8 @@ impl Membership {
         Some(())
     }
 
-    /// From *Closing*: nothing is under way for the API node any more. Who waits may connect, else the grace time runs.
+    /// From *Closing*: nothing is under way for the API node any more. Who waits may connect; else the grace time runs,
+    /// unless the API node has said goodbye.
     fn enter_closed(&mut self, cx: &mut Context<'_>, api: NodeId) {
         let State::Closing { life, next, .. } = self.api_nodes.take(api) else {
             unreachable!("blocks are asked before all of them have confirmed")
@@ -126,6 +167,7 @@ impl Membership {
                     Timer::Grace { api, grace: self.graces }.token(),
                 );
             }
+            Next::NotThisLife => self.enter_failing(cx, api, life.incarnation, None),
             Next::SameLife(candidates) => self.begin_connected(cx, api, life, candidates),
             Next::NewLife(candidate) => self.enter_failing(cx, api, life.incarnation, Some(candidate)),
         }

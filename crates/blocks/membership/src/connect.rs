@@ -172,7 +172,7 @@ impl Next {
                     None => waiting.push(candidate),
                 }
             }
-            Next::NewLife(_) => {
+            Next::NotThisLife | Next::NewLife(_) => {
                 refuse(cx, &candidate, ErrorCode::UnknownOutcome, DECLARED_FAILED.to_string());
             }
         }
@@ -193,7 +193,7 @@ impl Next {
     /// A newer life wants the id.
     fn supersede(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
         *self = Next::NewLife(match core::mem::replace(self, Next::Nobody) {
-            Next::Nobody => candidate,
+            Next::Nobody | Next::NotThisLife => candidate,
             Next::SameLife(waiting) => {
                 for older in &waiting {
                     refuse(cx, older, ErrorCode::UnknownOutcome, DECLARED_FAILED.to_string());

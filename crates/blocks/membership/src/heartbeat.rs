@@ -3,7 +3,7 @@
 //! Each sends a heartbeat every `HeartbeatIntervalDbApi`; four periods without one close it. A node that was itself not
 //! running for a while suspects nobody for that time: the heartbeats may lie unread in its sockets.
 
-use crate::api_nodes::State;
+use crate::api_nodes::{Next, State};
 use crate::closing::close_order;
 use crate::{Membership, Timer};
 use alloc::vec::Vec;
@@ -69,7 +69,8 @@ impl Membership {
                         LogLevel::Warning,
                         format_args!("nothing came from API node {api} for {millis} ms: it is closed"),
                     );
-                    self.enter_disconnecting(cx, &close_order(api, ErrorCode::ClientSilent, 0));
+                    let order = close_order(api, ErrorCode::ClientSilent, 0);
+                    self.enter_disconnecting(cx, &order, Next::Nobody);
                 }
                 Some(State::Disconnecting { awaited, since, .. }) if now.since(*since) >= interval => {
                     cx.probe("driver did not report a closed connection");

@@ -13,8 +13,8 @@
 //!    │                    ├────────────────────────────────────────────┤ every block has confirmed
 //!    │                    │ the same life comes back                   ▼
 //!    │                    └──────────────────────────────────────── Closed      the grace time runs
-//!    │ every block has confirmed                                       │ it is over, or a newer life wants the id
-//!    └───────────────────────── Failing ◀──────────────────────────────┘
+//!    │ every block has confirmed                                       │ it is over, or a newer life wants the id,
+//!    └───────────────────────── Failing ◀──────────────────────────────┘ or it has said goodbye
 //! ```
 //! `connect` decides who may connect, `closing` holds the way down from *Connected*, `heartbeat` notices silence,
 //! `api_nodes` is the table of ids. The signals are described in `vinga_wire::membership`, the protocol in
@@ -36,7 +36,7 @@ mod heartbeat;
 pub use api_nodes::Phase;
 
 use alloc::vec::Vec;
-use api_nodes::{ApiNodes, State};
+use api_nodes::{ApiNodes, Next, State};
 use closing::close_order;
 use vinga_base::{Epoch, Incarnation, NodeId, View};
 use vinga_kernel::{Context, LogLevel, Tick};
@@ -128,6 +128,7 @@ impl Membership {
                 self.on_api_connection_closed_confirm(cx, frame)
             }
             Some(SignalNumber::ApiFailedConfirm) => self.on_api_failed_confirm(cx, frame),
+            Some(SignalNumber::GoodbyeOrder) => self.on_goodbye_order(cx, frame),
             Some(SignalNumber::HeartbeatRequest) => self.on_heartbeat_request(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
             Some(SignalNumber::NodeFailedOrder) => self.on_node_failed_order(cx, frame),
@@ -150,7 +151,7 @@ impl Membership {
                 LogLevel::Warning,
                 format_args!("closing API node {api}: error {reason} (signal {number})"),
             );
-            self.enter_disconnecting(cx, &close_order(api, reason, number));
+            self.enter_disconnecting(cx, &close_order(api, reason, number), Next::Nobody);
         } else {
             cx.reject(frame, reason);
         }

@@ -313,6 +313,14 @@ impl World {
                     self.carry();
                 }
             }
+            11 if b % 4 == 0 => {
+                let known = some_client(&self.clients).map(|client| &self.clients[client]);
+                if let Some(&Client { admitted: Some((api, _)), incarnation, .. }) = known {
+                    let sender = Address::new(NodeId(api), BlockNumber::Api, 0);
+                    tell(&mut self.harness, sender, SignalNumber::GoodbyeOrder, api, incarnation);
+                    self.carry();
+                }
+            }
             _ if a == 0 => self.fail_second_node(),
             _ => {}
         }

@@ -135,6 +135,43 @@ fn reconnect_within_grace() {
 }
 
 #[test]
+fn goodbye() {
+    let mut h = harness();
+    connect(&mut h, 0, &request(1, 0, 7, 0, 0));
+    let ticket = confirmed(&mut h).ticket;
+    connect(&mut h, 1, &request(2, 145, 7, 1, ticket));
+    h.heading("it leaves: everything is closed, although no connection has broken yet");
+    let own = Address::new(NodeId(145), BlockNumber::Api, 0);
+    tell(&mut h, own, SignalNumber::GoodbyeOrder, 145, 7);
+    h.heading("its other connection brings its goodbye, too; the life can't come back");
+    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    tell(&mut h, own, SignalNumber::GoodbyeOrder, 145, 7);
+    connect(&mut h, 0, &request(3, 145, 7, 0, ticket));
+    assert_eq!(refused(&mut h), ErrorCode::UnknownOutcome);
+    tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
+    h.heading("no grace time: it is forgotten at once, then the id is free");
+    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
+    all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 145, 7);
+    assert_eq!(h.block().api_nodes().count(), 0);
+    h.heading("a goodbye counts also when a connection was closed before it came");
+    connect(&mut h, 0, &request(4, 0, 3, 0, 0));
+    let ticket = confirmed(&mut h).ticket;
+    connect(&mut h, 1, &request(5, 145, 3, 1, ticket));
+    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 3);
+    tell(&mut h, own, SignalNumber::GoodbyeOrder, 145, 3);
+    assert!(h.has_met("goodbye of an API node that is being closed"));
+    tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 3);
+    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 3);
+    all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 145, 3);
+    assert_eq!(h.block().api_nodes().count(), 0);
+    h.heading("that of an earlier life does not count");
+    connect(&mut h, 0, &request(6, 145, 9, 0, 0));
+    tell(&mut h, own, SignalNumber::GoodbyeOrder, 145, 3);
+    assert_eq!(h.block().api_nodes().next().map(|(_, _, phase)| phase), Some(Phase::Connected));
+    check("goodbye.txt", &h);
+}
+
+#[test]
 fn newer_life() {
     let mut h = harness();
     connect(&mut h, 0, &request(1, 150, 7, 0, 0));

@@ -286,7 +286,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::ApiConnectionClosedOrder
         | S::ApiConnectionClosedConfirm
         | S::ApiFailedOrder
-        | S::ApiFailedConfirm => {
+        | S::ApiFailedConfirm
+        | S::GoodbyeOrder => {
             let (body, _) = frame.head::<membership::ApiNodeBody>()?;
             Some(format!("{{ api: {}, incarnation: {} }}", body.api, body.incarnation))
         }

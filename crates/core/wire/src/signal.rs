@@ -66,6 +66,7 @@ signals! {
     HeartbeatConfirm = 19, Node;
     NodeFailedOrder = 20, Node;
     CloseConnectionOrder = 21, Node;
+    GoodbyeOrder = 22, Api;
     // epoch.rs
     EpochOrder = 30, Node;
     // key_read.rs
