@@ -84,6 +84,18 @@ impl Client {
         self.transactions.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
     }
 
+    /// The client leaves for good. Data nodes are told, so that its node id is free at once; what is under way does not
+    /// end any more. The driver goes on until [`Client::has_left`], then it closes all connections.
+    pub fn leave(&mut self) {
+        self.sessions.leave(&mut self.net);
+        self.sessions.rebuild_routes(&mut self.net);
+    }
+
+    /// Whether the client has left: goodbye has been said, and was given to the driver, wherever it can be said.
+    pub fn has_left(&self) -> bool {
+        self.sessions.has_left() && self.net.links.iter().all(|link| !link.is_open || link.out.is_empty())
+    }
+
     /// When [`Client::on_time`] or [`Client::next_output`] is to be called at the latest.
     pub fn next_deadline(&self) -> Option<Micros> {
         let held = self.net.links.iter().filter_map(|link| link.due_at(self.net.settings.hold_max)).min();
@@ -291,6 +303,10 @@ impl Client {
     }
 
     fn become_ready(&mut self, endpoint: u16) {
+        if self.sessions.is_leaving() {
+            self.sessions.say_goodbye(&mut self.net, endpoint);
+            return;
+        }
         self.sessions.rebuild_routes(&mut self.net);
         self.writes.ask(&mut self.net, endpoint);
         self.transactions.ask(&mut self.net, endpoint);

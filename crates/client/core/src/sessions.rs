@@ -11,6 +11,9 @@
 //!
 //! When the node says that it does not know the ticket any more, the client has been declared failed: a new life begins,
 //! with the next incarnation, and what was being asked for is unknown for ever.
+//!
+//! A client that leaves says goodbye as the last thing on each connection, so that its node id is free at once. A node
+//! that is being greeted then gets its goodbye when it has answered: its answer may give an id away already.
 
 use crate::error::{Error, Result};
 use crate::link::LinkId;
@@ -20,6 +23,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_wire::handshake::{CONNECTIONS_MAX, HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +32,8 @@ enum State {
     First { since: Micros },
     Further { since: Micros, missing: u16 },
     Ready { heartbeat_at: Micros },
+    /// It has been told goodbye.
+    Left,
 }
 
 struct Session {
@@ -47,6 +53,8 @@ struct Session {
 pub(crate) struct Sessions {
     list: Vec<Session>,
     cluster_incarnation: Option<u64>,
+    /// Nothing is opened any more.
+    is_leaving: bool,
 }
 
 /// What a greeting's answer has led to.
@@ -79,7 +87,7 @@ impl Sessions {
             error: None,
             is_tried: false,
         };
-        Sessions { list: (0..endpoints).map(session).collect(), cluster_incarnation: None }
+        Sessions { list: (0..endpoints).map(session).collect(), cluster_incarnation: None, is_leaving: false }
     }
 
     /// Opens what is due; returns the endpoints that have to be given up, and why.
@@ -92,7 +100,7 @@ impl Sessions {
                     session.state = State::First { since: net.now };
                     session.open(net, LinkId::new(endpoint, 0));
                 }
-                State::Waiting { .. } => {}
+                State::Waiting { .. } | State::Left => {}
                 State::First { since } | State::Further { since, .. } => {
                     if net.now - since > net.settings.greeting_timeout {
                         let detail = "the data node did not answer the greeting in time";
@@ -118,8 +126,7 @@ impl Sessions {
                 continue;
             }
             *heartbeat_at = net.now + net.settings.heartbeat_interval;
-            let body =
-                vinga_wire::membership::HeartbeatBody { epoch: net.epoch_seen.into(), view: net.view.into() };
+            let body = HeartbeatBody { epoch: net.epoch_seen.into(), view: net.view.into() };
             let node = session.node.expect("it was greeted");
             let membership = Address::new(node, BlockNumber::Membership, 0);
             let link = LinkId::new(endpoint as u16, 0);
@@ -137,7 +144,51 @@ impl Sessions {
 
     /// As long as the client has no node id only one data node is greeted.
     fn may_open(&self, net: &Net) -> bool {
-        net.api != NodeId(0) || self.list.iter().all(|s| matches!(s.state, State::Waiting { .. }))
+        !self.is_leaving
+            && (net.api != NodeId(0)
+                || self.list.iter().all(|s| matches!(s.state, State::Waiting { .. })))
+    }
+
+    /// No connection is opened any more; goodbye is said where it can be.
+    pub fn leave(&mut self, net: &mut Net) {
+        self.is_leaving = true;
+        for endpoint in 0..self.list.len() as u16 {
+            match self.get(endpoint).state {
+                State::Ready { .. } => self.say_goodbye(net, endpoint),
+                // Nothing has been sent there.
+                State::First { .. } if !net.link(LinkId::new(endpoint, 0)).is_open => {
+                    self.become_lost(net, endpoint, Error::new(ErrorCode::ConnectionLost));
+                }
+                State::Waiting { .. } | State::First { .. } | State::Further { .. } | State::Left => {}
+            }
+        }
+    }
+
+    /// Whether the client leaves, or has left.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving
+    }
+
+    /// Whether nothing more will be said to anybody.
+    pub fn has_left(&self) -> bool {
+        let is_over = |s: &Session| matches!(s.state, State::Waiting { .. } | State::Left);
+        self.is_leaving && self.list.iter().all(is_over)
+    }
+
+    /// Says goodbye on all connections to an endpoint, which must be ready: whichever of them the node finds closed first,
+    /// it has read a goodbye there.
+    pub fn say_goodbye(&mut self, net: &mut Net, endpoint: u16) {
+        let session = self.get_mut(endpoint);
+        assert!(session.is_ready(), "who has not been admitted can't leave");
+        session.state = State::Left;
+        let membership = Address::new(session.node.expect("it was greeted"), BlockNumber::Membership, 0);
+        let opened = session.opened;
+        let body = ApiNodeBody::new(net.api, net.incarnation);
+        for connection in (0..CONNECTIONS_MAX).filter(|connection| opened & 1 << connection != 0) {
+            let link = LinkId::new(endpoint, connection);
+            net.frame(link, SignalNumber::GoodbyeOrder, membership).put(&body);
+            net.link(link).hurry();
+        }
     }
 
     /// The driver has opened a connection: greet.
@@ -309,10 +360,13 @@ impl Sessions {
 
     /// When [`Sessions::on_time`] or [`Sessions::send_heartbeats`] has something to do.
     pub fn next_deadline(&self, net: &Net) -> Option<Micros> {
-        let due = self.list.iter().map(|session| match session.state {
-            State::Waiting { until } => until,
-            State::First { since } | State::Further { since, .. } => since + net.settings.greeting_timeout,
-            State::Ready { heartbeat_at } => heartbeat_at,
+        let due = self.list.iter().filter_map(|session| match session.state {
+            State::Waiting { until } => (!self.is_leaving).then_some(until),
+            State::First { since } | State::Further { since, .. } => {
+                Some(since + net.settings.greeting_timeout)
+            }
+            State::Ready { heartbeat_at } => Some(heartbeat_at),
+            State::Left => None,
         });
         due.min()
     }

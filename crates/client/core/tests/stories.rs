@@ -457,3 +457,34 @@ fn a_busy_client_says_that_it_is_alive() {
     let heartbeats = world.node.handled[&(SignalNumber::HeartbeatRequest as u16)];
     assert!((9..=20).contains(&heartbeats), "{heartbeats} in five seconds");
 }
+
+#[test]
+fn goodbye_is_the_last_word() {
+    let mut world = World::new(Layout { connections: 3, ..Layout::default() }, 1);
+    let goodbyes = |world: &World| world.node.handled.get(&(SignalNumber::GoodbyeOrder as u16)).copied();
+    world.client.leave();
+    assert!(!world.client.has_left(), "it has not been sent yet");
+    world.settle();
+    assert!(world.client.has_left());
+    assert_eq!(goodbyes(&world), Some(3), "one on each connection");
+    world.break_any();
+    world.settle();
+    assert!(world.client.has_left(), "nothing is opened again");
+}
+
+#[test]
+fn who_is_just_greeted_hears_goodbye_when_it_has_answered() {
+    for steps in 0..12 {
+        let mut world = World::unsettled(Layout { connections: 2, ..Layout::default() }, steps);
+        if steps > 0 {
+            world.advance(50_000);
+            (1..steps).for_each(|_| _ = world.step());
+        }
+        world.client.leave();
+        world.settle();
+        assert!(world.client.has_left());
+        let count = |signal| world.node.handled.get(&(signal as u16)).copied().unwrap_or(0);
+        let (hellos, goodbyes) = (count(SignalNumber::HelloRequest), count(SignalNumber::GoodbyeOrder));
+        assert_eq!(hellos, goodbyes, "after {steps} steps");
+    }
+}

@@ -16,7 +16,7 @@ use vinga_wire::handshake::{
 };
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoValue};
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
-use vinga_wire::membership::HeartbeatBody;
+use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
 use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, Operation};
 use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
 use vinga_wire::transaction::{
@@ -302,6 +302,11 @@ impl ScriptedNode {
                 self.send(api, at, SignalNumber::HeartbeatConfirm, |w| {
                     w.put(&HeartbeatBody { epoch: U64::new(epoch), view: U32::new(1) });
                 });
+                Some(())
+            }
+            SignalNumber::GoodbyeOrder => {
+                let (body, _) = frame.head::<ApiNodeBody>()?;
+                assert_eq!((body.api, body.incarnation.get()), (api, self.lives.get(&api)?.incarnation));
                 Some(())
             }
             SignalNumber::InfoRequest => {

@@ -62,6 +62,9 @@ struct State {
     reader_sleeps: bool,
     /// The I/O thread knows that it is needed.
     io_attends: bool,
+    /// Nobody uses the engine any more; how long it may take to say goodbye.
+    leaves_until: Option<Micros>,
+    /// All connections are closed, for ever.
     is_closed: bool,
 }
 
@@ -79,6 +82,8 @@ struct LinkState {
 const BUSY_SLEEP: Micros = Micros(1000);
 /// How long anybody sleeps at most.
 const LONGEST_SLEEP: Micros = Micros::from_millis(250);
+/// How long data nodes that are just being greeted may take to answer, so that goodbye can be said to them.
+const LEAVING_MAX: Micros = Micros::from_millis(1000);
 /// Empty buffers that are kept.
 const BUFFERS_MAX: usize = 16;
 /// Bytes of a buffer that is kept.
@@ -106,6 +111,7 @@ impl Engine {
                 buffers: Vec::new(),
                 reader_sleeps: false,
                 io_attends: false,
+                leaves_until: None,
                 is_closed: false,
             }),
             reader: Mutex::new(Reader::new(alarmed)),
@@ -119,13 +125,15 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Closes all connections; nothing ends any more.
-    pub fn close(&self) {
+    /// Says goodbye and closes all connections; nothing ends any more. Where that takes a moment, because a data node is
+    /// just being greeted, the I/O thread does it.
+    pub fn close(self: &Arc<Self>) {
         let mut state = self.lock();
-        state.is_closed = true;
-        for link in &mut state.links {
-            link.close();
-        }
+        state.leaves_until = Some(self.now() + LEAVING_MAX);
+        state.client.on_time(self.now());
+        state.client.leave();
+        state = self.write_out(state);
+        state.end_if_left(self.now());
         drop(state);
         self.wake_io_thread();
     }
@@ -391,7 +399,16 @@ impl Engine {
 impl State {
     /// Whether somebody waits who can't read himself.
     fn needs_io_thread(&self) -> bool {
-        self.waiters.has_foreign() || self.client.wants_reader() || self.is_closed
+        self.waiters.has_foreign() || self.client.wants_reader() || self.leaves_until.is_some()
+    }
+
+    /// Closes all connections if goodbye was said, or that takes too long.
+    fn end_if_left(&mut self, now: Micros) {
+        let has_left = self.client.has_left() && self.links.iter().all(|link| link.unsent.is_empty());
+        if self.leaves_until.is_some_and(|until| now >= until || has_left) {
+            self.is_closed = true;
+            self.links.iter_mut().for_each(LinkState::close);
+        }
     }
 
     /// Gathers whom the news is for, whose time has come, and who waits for a connection.

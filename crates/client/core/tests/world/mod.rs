@@ -26,7 +26,15 @@ pub struct World {
 
 impl World {
     pub fn new(layout: Layout, seed: u64) -> Self {
-        let mut world = World {
+        let mut world = World::unsettled(layout, seed);
+        world.settle();
+        assert_eq!(world.client.readiness(), Readiness::Ready);
+        world
+    }
+
+    /// One in which nothing has moved yet.
+    pub fn unsettled(layout: Layout, seed: u64) -> Self {
+        World {
             client: Client::new(Settings::default()),
             node: ScriptedNode::new(layout),
             random: fastrand::Rng::with_seed(seed),
@@ -36,10 +44,7 @@ impl World {
             to_node: BTreeMap::new(),
             to_client: BTreeMap::new(),
             is_cut: false,
-        };
-        world.settle();
-        assert_eq!(world.client.readiness(), Readiness::Ready);
-        world
+        }
     }
 
     /// Does what the client wants done with connections.

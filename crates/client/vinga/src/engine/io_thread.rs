@@ -20,11 +20,12 @@ impl Engine {
         let mut wakers = Vec::new();
         loop {
             let mut state = self.lock();
+            state.client.on_time(self.now());
+            state = self.write_out(state);
+            state.end_if_left(self.now());
             if state.is_closed {
                 return;
             }
-            state.client.on_time(self.now());
-            state = self.write_out(state);
             state.take_wakers(&self, &mut wakers);
             state.io_attends = state.needs_io_thread();
             let (attends, sleep) = (state.io_attends, state.sleep(self.now()));
@@ -36,8 +37,8 @@ impl Engine {
                 loop {
                     self.read_turn(&mut reader, longest);
                     let mut state = self.lock();
-                    state.io_attends = state.needs_io_thread() && !state.is_closed;
-                    if !state.io_attends {
+                    state.io_attends = state.needs_io_thread();
+                    if !state.io_attends || state.leaves_until.is_some() {
                         break;
                     }
                     longest = LONGEST_SLEEP;
