@@ -28,10 +28,19 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    Waiting { until: Micros },
-    First { since: Micros },
-    Further { since: Micros, missing: u16 },
-    Ready { heartbeat_at: Micros },
+    Waiting {
+        until: Micros,
+    },
+    First {
+        since: Micros,
+    },
+    Further {
+        since: Micros,
+        missing: u16,
+    },
+    Ready {
+        heartbeat_at: Micros,
+    },
     /// It has been told goodbye.
     Left,
 }
@@ -145,8 +154,7 @@ impl Sessions {
     /// As long as the client has no node id only one data node is greeted.
     fn may_open(&self, net: &Net) -> bool {
         !self.is_leaving
-            && (net.api != NodeId(0)
-                || self.list.iter().all(|s| matches!(s.state, State::Waiting { .. })))
+            && (net.api != NodeId(0) || self.list.iter().all(|s| matches!(s.state, State::Waiting { .. })))
     }
 
     /// No connection is opened any more; goodbye is said where it can be.

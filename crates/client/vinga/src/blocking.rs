@@ -58,6 +58,11 @@ impl Cluster {
         self.inner.node()
     }
 
+    /// Whether nothing of this client is under way.
+    pub fn is_at_rest(&self) -> bool {
+        self.inner.is_at_rest()
+    }
+
     /// A table by its name, `database.table`.
     pub fn table(&self, name: &str) -> Result<Table> {
         self.block_on(self.inner.table(name))

@@ -125,6 +125,12 @@ impl Cluster {
         self.handle.engine.look(|client| client.node())
     }
 
+    /// Whether nothing of this client is under way, here or at the data nodes: no operation, transaction or scan, nor what
+    /// dropped futures have left to be ended. (Outcomes of commits are confirmed to the data nodes a moment later.)
+    pub fn is_at_rest(&self) -> bool {
+        self.handle.engine.look(|client| client.is_at_rest())
+    }
+
     async fn request(&self, request: Request) -> Result<Answer> {
         let token = self.handle.engine.submit(|client| client.request(&request))?;
         Pending::new(&self.handle, token, take_answer).await

@@ -20,10 +20,11 @@ mod reader;
 mod waiting;
 
 use reader::Reader;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, Thread};
@@ -55,7 +56,9 @@ struct State {
     parking: Parking,
     /// Who waits for the client to be connected, or not to be.
     readiness_waiters: Vec<Waker>,
-    timers: Vec<(Micros, Waker)>,
+    /// By the time when they are due, and a number.
+    timers: BTreeMap<(Micros, u64), Waker>,
+    timers_begun: u64,
     /// Empty buffers for output.
     buffers: Vec<Vec<u8>>,
     /// The reader sleeps in poll.
@@ -107,7 +110,8 @@ impl Engine {
                 waiters: Waiters::default(),
                 parking: Parking::default(),
                 readiness_waiters: Vec::new(),
-                timers: Vec::new(),
+                timers: BTreeMap::new(),
+                timers_begun: 0,
                 buffers: Vec::new(),
                 reader_sleeps: false,
                 io_attends: false,
@@ -198,7 +202,9 @@ impl Engine {
         let mut state = self.lock();
         match state.client.readiness() {
             Readiness::Connecting => {
-                state.readiness_waiters.push(waker.clone());
+                if !state.readiness_waiters.iter().any(|known| known.will_wake(waker)) {
+                    state.readiness_waiters.push(waker.clone());
+                }
                 Poll::Pending
             }
             known => Poll::Ready(known),
@@ -206,13 +212,8 @@ impl Engine {
     }
 
     /// Ready when so much time has passed since the engine began.
-    pub fn poll_time(&self, until: Micros, waker: &Waker) -> Poll<()> {
-        if self.now() >= until {
-            return Poll::Ready(());
-        }
-        self.lock().timers.push((until, waker.clone()));
-        self.wake_io_thread();
-        Poll::Pending
+    pub fn sleep_until(self: &Arc<Self>, until: Micros) -> Sleep {
+        Sleep { engine: Arc::clone(self), until, number: None }
     }
 
     /// Time since the engine began.
@@ -418,8 +419,8 @@ impl State {
             wakers.append(&mut self.readiness_waiters);
         }
         if !self.timers.is_empty() {
-            let now = engine.now();
-            wakers.extend(self.timers.extract_if(.., |(until, _)| *until <= now).map(|(_, waker)| waker));
+            let later = self.timers.split_off(&(engine.now() + Micros(1), 0));
+            wakers.extend(std::mem::replace(&mut self.timers, later).into_values());
         }
     }
 }
@@ -432,6 +433,44 @@ impl LinkState {
         }
         self.opening += 1;
         self.unsent = Vec::new();
+    }
+}
+
+/// See [`Engine::sleep_until`].
+pub(crate) struct Sleep {
+    engine: Arc<Engine>,
+    until: Micros,
+    /// Which of the timers is its own, once it has waited.
+    number: Option<u64>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.engine.now() >= self.until {
+            return Poll::Ready(());
+        }
+        let mut state = self.engine.lock();
+        let number = self.number.unwrap_or_else(|| {
+            state.timers_begun += 1;
+            state.timers_begun
+        });
+        let before = state.timers.insert((self.until, number), context.waker().clone());
+        drop(state);
+        self.engine.wake_io_thread();
+        drop(before);
+        self.number = Some(number);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let waker = self.engine.lock().timers.remove(&(self.until, number));
+        // Not under the lock: a whole task may go with it.
+        drop(waker);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Pauses between attempts.
 
 use crate::engine::Engine;
-use std::future::poll_fn;
 use std::sync::Arc;
 use vinga_client_core::{Error, Micros, Result};
 
@@ -31,7 +30,7 @@ impl Pauses {
         let now = self.engine.now();
         // Between a half and the whole of it, so that those that collided do not meet again; the time is random enough.
         let until = now + Micros(longest.0 / 2 + now.0 % (longest.0 / 2));
-        poll_fn(|context| self.engine.poll_time(until, context.waker())).await;
+        self.engine.sleep_until(until).await;
         Ok(())
     }
 }

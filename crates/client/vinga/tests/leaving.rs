@@ -17,9 +17,7 @@ fn row(id: u64) -> Record {
 }
 
 fn table() -> NewTable {
-    NewTable::new("test.t")
-        .column("id", ColumnType::Integer { bytes: 8, signed: false })
-        .primary_key(&["id"])
+    NewTable::new("test.t").column("id", ColumnType::Integer { bytes: 8, signed: false }).primary_key(&["id"])
 }
 
 /// As many clients at the same time as there may be: no id is kept for anybody.

@@ -158,7 +158,7 @@ impl State {
     /// How long nothing is due.
     pub(super) fn sleep(&self, now: Micros) -> Micros {
         let due = self.client.next_deadline().map_or(LONGEST_SLEEP, |due| due - now);
-        let timers = self.timers.iter().map(|(until, _)| *until - now).min().unwrap_or(LONGEST_SLEEP);
+        let timers = self.timers.keys().next().map_or(LONGEST_SLEEP, |(until, _)| *until - now);
         due.min(timers)
     }
 
