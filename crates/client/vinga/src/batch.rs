@@ -23,8 +23,8 @@ use vinga_wire::operation::OperationKind;
 ///
 /// ```
 /// use vinga::{ReadBatch, Record, WriteBatch};
-/// # let node = vinga_testnode::start();
-/// # let cluster = vinga::blocking::Cluster::connect(&node.address())?;
+/// # let node = vinga_datanode::LocalNode::start()?;
+/// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
 /// # let table = cluster.create_table(vinga::NewTable::new("test.t")
 /// #     .column("id", vinga::ColumnType::Integer { bytes: 8, signed: false })
 /// #     .column("n", vinga::ColumnType::Integer { bytes: 4, signed: true })
@@ -226,7 +226,7 @@ impl WriteBatch {
     }
 }
 
-/// A batch of reads under way.
+/// A batch of reads under way; dropped, its answers are discarded when they come.
 pub struct ReadTicket<R = Record> {
     table: Table<R>,
     pending: Pending<machine::ReadBatch>,
@@ -260,7 +260,7 @@ impl<R> Future for ReadTicket<R> {
     }
 }
 
-/// A batch of writes under way.
+/// A batch of writes under way. Dropping it gives up the answers, not the writes: what was sent is decided.
 pub struct WriteTicket {
     scratch: Scratch,
     pending: Pending<machine::WriteBatch>,

@@ -3,9 +3,10 @@
 //! It has two faces over the same inside: [`blocking::Cluster`], whose calls return when they are done, and [`Cluster`],
 //! whose calls are futures for any executor.
 //!
+//! # Rows with a type
 //! ```
 //! use vinga::blocking::Cluster;
-//! use vinga::{ColumnType, NewTable, Update};
+//! use vinga::{ColumnType, Lock, NewTable, Update};
 //!
 //! vinga::row! {
 //!     #[derive(Debug, PartialEq)]
@@ -16,9 +17,10 @@
 //!     }
 //! }
 //!
-//! # let node = vinga_testnode::start();
-//! # let address = node.address();
-//! let cluster = Cluster::connect(&address)?; // "127.0.0.1:1186"
+//! # let node = vinga_datanode::LocalNode::start()?;
+//! # vinga_testnode::connect_to!(node.address(),
+//! let cluster = Cluster::connect("127.0.0.1:2202")?;
+//! # );
 //! cluster.create_table(
 //!     NewTable::new("bank.account")
 //!         .column("id", ColumnType::Integer { bytes: 8, signed: false })
@@ -31,14 +33,30 @@
 //! // Single operations: each is a transaction by itself, reads need none.
 //! cluster.insert(&accounts, &Account { id: 1, owner: "Ada".into(), balance: 100 })?;
 //! cluster.insert(&accounts, &Account { id: 2, owner: "Bob".into(), balance: 50 })?;
-//! cluster.update(&accounts, 2, &Update::new().add("balance", 25))?;
 //! let bob = cluster.get(&accounts, 2)?.expect("he was inserted");
-//! assert_eq!(bob.balance, 75);
+//! assert_eq!(bob.balance, 50);
+//! assert_eq!(cluster.get(&accounts, 3)?, None);
+//!
+//! // An update is a small program that runs where the row is: nothing is read before it, and it may have conditions.
+//! cluster.update(&accounts, 2, &Update::new().add("balance", 25))?;
+//! let withdrawal = Update::new().when("balance", ">=", 1000)?.subtract("balance", 1000);
+//! let error = cluster.update(&accounts, 2, &withdrawal).unwrap_err();
+//! assert_eq!(error.code(), vinga::ErrorCode::ConditionFailed);
+//!
+//! // An upsert: adds the row or replaces it.
+//! cluster.write(&accounts, &Account { id: 3, owner: "Cleo".into(), balance: 7 })?;
+//! cluster.write(&accounts, &Account { id: 3, owner: "Cleo".into(), balance: 8 })?;
+//!
+//! // Many rows in one round trip, in the order of the keys.
+//! let some = cluster.get_many(&accounts, [3, 2, 99])?;
+//! assert_eq!(some[0].as_ref().map(|account| account.balance), Some(8));
+//! assert_eq!(some[1].as_ref().map(|account| account.balance), Some(75));
+//! assert!(some[2].is_none());
 //!
 //! // A transaction, run again if it met a temporary error.
 //! let moved = cluster.run(|tx| {
 //!     let amount = 30;
-//!     let ada = tx.read_locked(&accounts, 1, vinga::Lock::Exclusive)?.expect("she was inserted");
+//!     let ada = tx.read_locked(&accounts, 1, Lock::Exclusive)?.expect("she was inserted");
 //!     if ada.balance < amount {
 //!         return Ok(false);
 //!     }
@@ -48,20 +66,23 @@
 //! })?;
 //! assert!(moved);
 //!
-//! // A scan: the data nodes filter.
+//! // A scan: the data nodes filter, and rows arrive while it goes on.
 //! let rich = accounts.column("balance")?.at_least(100);
 //! for account in cluster.scan(&accounts, |scan| scan.filter(rich))? {
 //!     assert_eq!(account?.owner, "Bob");
 //! }
-//! # Ok::<(), vinga::Error>(())
+//!
+//! cluster.delete(&accounts, 3)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Rows by the names of their columns
 //! Rows without a type of their own are [`Record`]s:
 //!
 //! ```
 //! # use vinga::{ColumnType, NewTable};
-//! # let node = vinga_testnode::start();
-//! # let cluster = vinga::blocking::Cluster::connect(&node.address())?;
+//! # let node = vinga_datanode::LocalNode::start()?;
+//! # let cluster = vinga::blocking::Cluster::connect(node.address())?;
 //! # cluster.create_table(NewTable::new("test.person")
 //! #     .column("id", ColumnType::Integer { bytes: 4, signed: true })
 //! #     .column("name", ColumnType::VarChar { bytes_max: 100 })
@@ -75,35 +96,80 @@
 //! assert_eq!(ada["name"], "Ada".into());
 //! assert!(ada["born"].is_null());
 //! assert_eq!(ada.to_string(), "id=1 name=Ada born=NULL");
-//! # Ok::<(), vinga::Error>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Transactions step by step
+//! Operations are defined, then executed together in one round trip. A transaction can go back to a place that it has
+//! remembered; locks that it got since stay.
+//!
+//! ```
+//! # use vinga::{ColumnType, NewTable, Record, Value};
+//! # let node = vinga_datanode::LocalNode::start()?;
+//! # let cluster = vinga::blocking::Cluster::connect(node.address())?;
+//! # let stock = cluster.create_table(NewTable::new("shop.stock")
+//! #     .column("item", ColumnType::VarChar { bytes_max: 30 })
+//! #     .column("pieces", ColumnType::Integer { bytes: 4, signed: true })
+//! #     .primary_key(&["item"]))?;
+//! # for item in ["nail", "screw"] {
+//! #     cluster.insert(&stock, &Record::new([("item", Value::from(item)), ("pieces", 10.into())]))?;
+//! # }
+//! use vinga::{Lock, Update};
+//!
+//! let mut tx = cluster.begin()?;
+//! let nails = tx.define_read(&stock, "nail", Lock::Exclusive)?;
+//! let screws = tx.define_read(&stock, "screw", Lock::Exclusive)?;
+//! tx.execute()?; // both rows in one round trip
+//! assert_eq!(tx.row(&nails)?.expect("there are nails")["pieces"], 10.into());
+//! assert!(tx.row(&screws)?.is_some());
+//!
+//! tx.update(&stock, "nail", &Update::new().subtract("pieces", 4))?;
+//! let before_screws = tx.savepoint();
+//! tx.update(&stock, "screw", &Update::new().subtract("pieces", 4))?;
+//! tx.roll_back_to(before_screws)?; // only nails after all
+//! tx.commit()?;
+//!
+//! assert_eq!(cluster.get(&stock, "nail")?.expect("there are some left")["pieces"], 6.into());
+//! assert_eq!(cluster.get(&stock, "screw")?.expect("nobody took any")["pieces"], 10.into());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Futures
 //! The same with futures, on whatever executor there is:
 //!
 //! ```
-//! # use vinga::{ColumnType, NewTable};
-//! # let node = vinga_testnode::start();
-//! # let address = node.address();
-//! # let definition = NewTable::new("test.t")
-//! #     .column("id", ColumnType::Integer { bytes: 8, signed: false })
-//! #     .column("n", ColumnType::Integer { bytes: 4, signed: true })
-//! #     .primary_key(&["id"]);
-//! use vinga::{Cluster, Update};
+//! use vinga::{Cluster, ColumnType, NewTable, Update};
 //!
+//! # let node = vinga_datanode::LocalNode::start()?;
 //! # let work =
 //! async {
-//!     let cluster = Cluster::connect(&address).await?;
-//!     let table = cluster.create_table(definition).await?;
+//! #   vinga_testnode::connect_to!(node.address(),
+//!     let cluster = Cluster::connect("127.0.0.1:2202").await?;
+//! #   );
+//!     let table = cluster
+//!         .create_table(
+//!             NewTable::new("test.t")
+//!                 .column("id", ColumnType::Integer { bytes: 8, signed: false })
+//!                 .column("n", ColumnType::Integer { bytes: 4, signed: true })
+//!                 .primary_key(&["id"]),
+//!         )
+//!         .await?;
 //!     let mut tx = cluster.begin()?;
 //!     for id in 0..100u64 {
 //!         tx.insert(&table, &[("id", id), ("n", 0)])?;
 //!     }
 //!     tx.commit().await?; // one round trip for all of them
-//!     cluster.run(async |tx| tx.update(&table, 7, &Update::new().add("n", 1)).map(|_| ())).await?;
+//!     cluster
+//!         .run(async |tx| {
+//!             let row = tx.read(&table, 7).await?.ok_or(vinga::ErrorCode::NoSuchRow)?;
+//!             let update = if row["n"] == 0.into() { Update::new().set("n", 1) } else { Update::new().add("n", 5) };
+//!             tx.update(&table, 7, &update).map(|_| ())
+//!         })
+//!         .await?;
 //!     let rows = cluster.get_many(&table, [7u64, 8, 1000]).await?;
-//!     assert_eq!(rows[0].as_ref().expect("it was inserted")["n"], 1i32.into());
+//!     assert_eq!(rows[0].as_ref().expect("it was inserted")["n"], 1.into());
 //!     assert!(rows[2].is_none());
-//!     let mut scan = cluster.scan(&table).limit(10).rows()?;
+//!     let mut scan = cluster.scan(&table).limit(10).rows()?; // a stream
 //!     while let Some(row) = scan.next().await {
 //!         println!("{}", row?);
 //!     }
@@ -118,7 +184,7 @@
 //! # };
 //! # use std::future::Future;
 //! # result?;
-//! # Ok::<(), vinga::Error>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # What is promised
@@ -126,6 +192,11 @@
 //!   unless its error is of class [`ErrorClass::Unknown`], which is told only when it can't be known.
 //! - Reads see committed rows; inside a transaction its own changes, too.
 //! - A future or transaction that is dropped leaves no lock, no open scan and no memory behind, here or at a data node.
+//!   What it was about to do is undone, or was not begun. There is one exception: a commit (or a single insert, update,
+//!   write or delete) that has been polled may have left already. Dropping it gives up the answer, not the commit: the data
+//!   nodes decide it, all of it or nothing, as if the caller had waited, and only whoever reads the rows learns how.
+//! - When the last clone of a cluster is dropped, with all that was made from it, the data nodes are told; the client's node
+//!   id is free at once. What was under way then is rolled back, but for commits as above.
 //! - Lost connections are opened again. What was under way then ends with an error that says whether it may be
 //!   [tried again](Error::is_retryable); [`Cluster::run`] does so by itself.
 //! - Callers that have many operations under way at the same time, on threads or as futures, share the batches that travel;

@@ -51,8 +51,8 @@ pub struct Reading<R = Record> {
 /// or with the commit. Reads that give their row at once execute what was defined before. The first error rolls the whole
 /// transaction back, unless it is [lenient](Transaction::set_lenient).
 ///
-/// A transaction that is dropped is rolled back. So is one of which a future is dropped while it waits, unless it was
-/// committing: what became of it then is not known.
+/// A transaction that is dropped is rolled back. So is one of which a future is dropped while it waits, unless that was
+/// [`Transaction::commit`].
 pub struct Transaction {
     handle: Arc<Handle>,
     token: Token,
@@ -264,6 +264,10 @@ impl Transaction {
     }
 
     /// Executes what was defined and commits. When this returns, the changes are in the memory of all replicas.
+    ///
+    /// Dropped before it was polled, it rolls back. Dropped later, it leaves the decision to the data nodes, as if it
+    /// had been waited for: the transaction is committed with all its changes or rolled back, soon and without holding a
+    /// lock for longer, but this caller does not learn which.
     ///
     /// # Errors
     /// Why the transaction was rolled back; or, of class `Unknown`, that it can't be said whether it was.
