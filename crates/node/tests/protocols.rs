@@ -85,6 +85,10 @@ fn single_operations_on_one_node() {
         c.at_once(&[Op::Read(ReadShared, 2)]),
         [Told::Row { operation: 1, row: Some(row(2, 8)) }, committed(1)]
     );
+    for kind in [ReadShared, ReadExclusive] {
+        let nothing = Told::Row { operation: 1, row: None };
+        assert_eq!(c.at_once(&[Op::Read(kind, 3)]), [nothing, committed(1)], "where no row is");
+    }
     assert_eq!(c.at_once(&[Op::Add(3, 1)]), [refused(1, ErrorCode::NoSuchRow, 1)]);
     assert_eq!(c.at_once(&[Op::Add(1, i64::MAX)]), [refused(1, ErrorCode::NumericOverflow, 1)]);
     assert_eq!(c.scan(None, 1), Ok(vec![row(1, 7), row(2, 8)]));

@@ -135,8 +135,8 @@ impl DataManager {
                 self.send_one_row(cx, head, operation, found);
                 return Ok(OPERATION_SENT_ROW);
             }
-            (OperationKind::ReadShared | OperationKind::ReadExclusive, Some((_, version))) => {
-                self.send_one_row(cx, head, operation, Some(version));
+            (OperationKind::ReadShared | OperationKind::ReadExclusive, found) => {
+                self.send_one_row(cx, head, operation, found.map(|(_, version)| version));
                 return Ok(OPERATION_SENT_ROW);
             }
             (OperationKind::Insert, Some(_)) => return Err(ErrorCode::DuplicateKey.into()),
@@ -169,13 +169,9 @@ impl DataManager {
                 let fragment = store.tables.current_mut(table_id).fragment_mut(partition);
                 fragment.remove_row(&mut store.pages, &mut store.chunks, hash, row);
             }
-            (
-                OperationKind::ReadShared
-                | OperationKind::ReadExclusive
-                | OperationKind::Update
-                | OperationKind::Delete,
-                None,
-            ) => return Err(ErrorCode::NoSuchRow.into()),
+            (OperationKind::Update | OperationKind::Delete, None) => {
+                return Err(ErrorCode::NoSuchRow.into());
+            }
             (OperationKind::Unlock, _) => unreachable!("sent back above"),
         }
         self.epoch = epoch;

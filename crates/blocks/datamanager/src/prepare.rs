@@ -251,15 +251,12 @@ impl DataManager {
         let Some(row) = row else {
             return match kind {
                 OperationKind::Insert | OperationKind::Write => self.insert_new(handle, hash, operation),
-                OperationKind::ReadCommitted => {
+                OperationKind::ReadCommitted | OperationKind::ReadShared | OperationKind::ReadExclusive => {
                     self.send_row(cx, handle, operation, None);
                     Ok(Executed::Done(OPERATION_SENT_ROW))
                 }
                 OperationKind::Unlock => Ok(Executed::Done(0)),
-                OperationKind::ReadShared
-                | OperationKind::ReadExclusive
-                | OperationKind::Update
-                | OperationKind::Delete => Err(ErrorCode::NoSuchRow),
+                OperationKind::Update | OperationKind::Delete => Err(ErrorCode::NoSuchRow),
             };
         };
         if self.waits_for_own(handle, row) {
@@ -405,6 +402,11 @@ impl DataManager {
                 self.send_row(cx, handle, operation, Some(version));
                 Ok(Executed::Done(OPERATION_SENT_ROW | OPERATION_HOLDS))
             }
+            // The transaction itself has deleted it, and holds the lock of that.
+            (OperationKind::ReadShared | OperationKind::ReadExclusive, None) => {
+                self.send_row(cx, handle, operation, None);
+                Ok(Executed::Done(OPERATION_SENT_ROW))
+            }
             (OperationKind::Insert, Some(_)) => Err(ErrorCode::DuplicateKey),
             (OperationKind::Insert | OperationKind::Write, _) => {
                 let image = self.store_image(table_id, operation.body)?;
@@ -421,13 +423,7 @@ impl DataManager {
                 self.push_change(handle, Change::Delete);
                 Ok(Executed::Done(OPERATION_HOLDS))
             }
-            (
-                OperationKind::ReadShared
-                | OperationKind::ReadExclusive
-                | OperationKind::Update
-                | OperationKind::Delete,
-                None,
-            ) => Err(ErrorCode::NoSuchRow),
+            (OperationKind::Update | OperationKind::Delete, None) => Err(ErrorCode::NoSuchRow),
             (OperationKind::ReadCommitted | OperationKind::Unlock, _) => {
                 unreachable!("they take no lock")
             }

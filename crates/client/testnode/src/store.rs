@@ -107,10 +107,6 @@ impl Store {
             return Err(ErrorCode::ConditionFailed);
         }
         let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
-        let is_locked = matches!(kind, OperationKind::ReadShared | OperationKind::ReadExclusive);
-        if is_locked && present.is_none() {
-            return Err(ErrorCode::NoSuchRow);
-        }
         if kind.is_read() {
             let columns: Vec<u16> = operation.selection.iter().map(|c| c.get()).collect();
             let all = head.columns.get() == vinga_wire::operation::ALL_COLUMNS;

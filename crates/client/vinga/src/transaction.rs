@@ -129,8 +129,8 @@ impl Transaction {
         self.define(table, OperationKind::Delete)
     }
 
-    /// Defines: read a row. [`Transaction::row`] has it once it is executed. A row that is to be locked must exist, or
-    /// the transaction be [lenient](Transaction::set_lenient).
+    /// Defines: read a row. [`Transaction::row`] has it once it is executed. Where there is no row there is nothing to
+    /// lock, which is no error; somebody else may add the row meanwhile.
     ///
     /// # Errors
     /// `BadKey`.
@@ -160,7 +160,8 @@ impl Transaction {
     /// Reads a row, with what this transaction has changed; executes what was defined before.
     ///
     /// # Errors
-    /// Why it could not be read; the transaction is rolled back then.
+    /// Why it could not be read; the transaction is rolled back then, unless it is
+    /// [lenient](Transaction::set_lenient) or only the row does not fit its type.
     pub async fn read<R: ReadRow>(&mut self, table: &Table<R>, key: impl Key) -> Result<Option<R>> {
         let train = open(&mut self.train, &mut self.is_executed)?;
         if !train.is_empty() || train.has_changes() {
@@ -178,7 +179,8 @@ impl Transaction {
         row
     }
 
-    /// Reads a row under a lock that is held to the end of the transaction; executes what was defined before.
+    /// Reads a row under a lock that is held to the end of the transaction; executes what was defined before. `None`, and
+    /// nothing is locked, if there is no row.
     ///
     /// # Errors
     /// As [`Transaction::read`].
@@ -188,18 +190,9 @@ impl Transaction {
         key: impl Key,
         lock: Lock,
     ) -> Result<Option<R>> {
-        // Where there is nothing to lock the operation fails; that alone is no reason to roll back.
-        let is_lenient = std::mem::replace(&mut self.is_lenient, true);
-        let reading = self.define_read(table, key, lock);
-        self.is_lenient = is_lenient;
-        let reading = reading?;
+        let reading = self.define_read(table, key, lock)?;
         self.execute().await?;
-        let row = self.row(&reading);
-        if row.is_err() && !is_lenient {
-            self.train = None;
-            self.handle.engine.cancel(self.token);
-        }
-        row
+        self.row(&reading)
     }
 
     /// Sends what was defined; the transaction stays open.
@@ -290,10 +283,7 @@ impl Transaction {
 /// The train to define operations in; results of an executed one are dropped.
 fn open<'a>(train: &'a mut Option<Train>, is_executed: &mut bool) -> Result<&'a mut Train> {
     let train = train.as_mut().ok_or_else(|| {
-        Error::with_detail(
-            ErrorCode::TransactionAborted,
-            "one of its reads failed, or a future of it was dropped while it waited",
-        )
+        Error::with_detail(ErrorCode::TransactionAborted, "a future of it was dropped while it waited")
     })?;
     if std::mem::take(is_executed) {
         train.clear();
@@ -305,7 +295,6 @@ fn row_of<R: ReadRow>(train: Option<&Train>, reading: &Reading<R>) -> Result<Opt
     let train = train.ok_or(ErrorCode::TransactionAborted)?;
     match train.result(reading.number) {
         Ok(bytes) => bytes.map(|bytes| reading.table.read(bytes)).transpose(),
-        Err(ErrorCode::NoSuchRow) => Ok(None),
         Err(code) => Err(Error::new(code).at_operation(Some(reading.number))),
     }
 }

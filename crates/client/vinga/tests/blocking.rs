@@ -217,6 +217,35 @@ fn transactions() {
 }
 
 #[test]
+fn a_locking_read_of_a_missing_row_is_no_error() {
+    let (_node, cluster, table) = start();
+    cluster.insert(&table, &person(1)).unwrap();
+    for lock in [Lock::None, Lock::Shared, Lock::Exclusive] {
+        let mut tx = cluster.begin().unwrap();
+        assert_eq!(tx.read_locked(&table, 7, lock).unwrap(), None, "as its first operation");
+        assert_eq!(tx.read_locked(&table, 1, lock).unwrap(), Some(person(1)));
+        let missing = tx.define_read(&table, 8, lock).unwrap();
+        tx.update(&table, 1, &Update::new().set("name", "x")).unwrap();
+        tx.delete(&table, 1).unwrap();
+        let deleted = tx.define_read(&table, 1, lock).unwrap();
+        tx.execute().unwrap();
+        assert_eq!((tx.row(&missing).unwrap(), tx.row(&deleted).unwrap()), (None, None));
+        // Nobody holds what is not there.
+        cluster.insert(&table, &person(8)).unwrap();
+        tx.insert(&table, &person(1)).unwrap();
+        let last = tx.define_read(&table, 9, lock).unwrap();
+        let committed = tx.commit().unwrap();
+        assert_eq!(committed.row(&last).unwrap(), None);
+        // The whole transaction is one read.
+        let mut tx = cluster.begin().unwrap();
+        let only = tx.define_read(&table, 7, lock).unwrap();
+        assert_eq!(tx.commit().unwrap().row(&only).unwrap(), None);
+        cluster.delete(&table, 8).unwrap();
+    }
+    assert_nothing_left(&cluster);
+}
+
+#[test]
 fn scans_and_filters() {
     let (_node, cluster, table) = start();
     let mut writes = WriteBatch::new();

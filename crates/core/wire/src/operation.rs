@@ -17,9 +17,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub enum OperationKind {
     /// Reads the committed row, or the transaction's own version of it; no lock.
     ReadCommitted = 0,
-    /// Reads under a shared lock that is held to the end of the transaction.
+    /// Reads under a shared lock that is held to the end of the transaction. Where there is no row there is nothing to
+    /// lock: the answer says so, which is no error, and somebody else may add the row the next moment.
     ReadShared = 1,
-    /// Reads under an exclusive lock that is held to the end of the transaction.
+    /// Reads under an exclusive lock that is held to the end of the transaction; without a row as [`Self::ReadShared`].
     ReadExclusive = 2,
     /// Adds a row; a row with its key must not exist.
     Insert = 3,

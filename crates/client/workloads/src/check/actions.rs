@@ -202,9 +202,9 @@ fn change(pieces: &[Piece<'_>], base: Option<Value>) -> Option<Option<Value>> {
                         }
                     }
                     OperationKind::ReadShared | OperationKind::ReadExclusive => {
-                        let was_held = own.is_some() || !unlocked.contains(&number);
-                        if was_held
-                            && let OperationResult::Row(seen) = operation.result
+                        // Where there was no row nothing was locked: that sight stands for itself.
+                        if let OperationResult::Row(seen) = operation.result
+                            && (own.is_some() || seen.is_some() && !unlocked.contains(&number))
                             && current != seen
                         {
                             return None;
