@@ -1,7 +1,7 @@
 //! An API node: a client, and the sessions that use it.
 //!
 //! It begins each life by learning the tables, then its sessions run. It may stall (what comes meanwhile waits), read
-//! slowly, die (everything that its sessions had under way is then known to nobody) and come back in a new life with
+//! slowly, die, or leave with a goodbye (everything that its sessions had under way is then known to nobody) and come back in a new life with
 //! new sessions.
 
 mod client;
@@ -351,14 +351,29 @@ impl World {
     pub(crate) fn kill_api(&mut self, api: usize) {
         self.note(|| format!("API node {api} dies"));
         self.with_client(api, Client::die);
+        for connection in self.end_life(api) {
+            self.break_pipe(self.connections[connection].up);
+        }
+    }
+
+    /// An API node ends in good order: it says goodbye and closes its connections, whatever its sessions had under way.
+    pub(crate) fn leave_api(&mut self, api: usize) {
+        self.note(|| format!("API node {api} says goodbye"));
+        self.with_client(api, Client::die);
+        self.apis[api].client.say_goodbye();
+        self.flush(api);
+        for connection in self.end_life(api) {
+            self.put(self.connections[connection].up, self.now(), Payload::End);
+        }
+    }
+
+    /// A life of an API node is over; returns the connections that it had.
+    fn end_life(&mut self, api: usize) -> Vec<usize> {
         let node = &mut self.apis[api];
         node.is_alive = false;
         node.backlog.clear();
         node.partial.clear();
-        let links = std::mem::take(&mut node.links);
-        for connection in links.into_values() {
-            self.break_pipe(self.connections[connection].up);
-        }
+        std::mem::take(&mut node.links).into_values().collect()
     }
 
     pub(crate) fn on_revive(&mut self, api: usize) {

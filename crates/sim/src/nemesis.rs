@@ -129,9 +129,15 @@ impl World {
             Fault::KillApi => {
                 if self.apis[api].is_alive && self.nemesis.api_deaths_left > 0 {
                     self.nemesis.api_deaths_left -= 1;
-                    self.kill_api(api);
-                    let back = self.now() + self.nemesis.random.u64(1_000..self.profile.reconnect_grace * 2);
-                    self.agenda.enter(back, Event::Revive(api));
+                    let pause = if self.nemesis.random.bool() {
+                        self.kill_api(api);
+                        self.nemesis.random.u64(1_000..self.profile.reconnect_grace * 2)
+                    } else {
+                        // It comes back at once, or before anybody would have given it up.
+                        self.leave_api(api);
+                        self.nemesis.random.u64(1_000..self.profile.reconnect_grace)
+                    };
+                    self.agenda.enter(self.now() + pause, Event::Revive(api));
                 }
             }
             // Sometimes longer than it takes to be declared failed.

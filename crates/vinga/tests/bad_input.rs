@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use support::{Last, Node, Raw, greeting, read_to_close};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, ErrorCode, NewTable, Record, Table, Update, Value};
+use vinga_base::hash::KeyHash;
 use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_wire::key_read::KeyReadHead;
 use vinga_wire::transaction::TransactionHead;
-use vinga_wire::{BlockNumber, SignalNumber, U16, U32, U64};
+use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U16, U32, U64};
 
 fn row(id: u64, text: &str) -> Record {
     Record::new([("id", Value::from(id)), ("v", Value::from(text))])
@@ -201,6 +202,67 @@ fn train(id: TransactionId, epoch_seen: u64, count: u16) -> TransactionHead {
     }
 }
 
+/// Appends a request that reads the same row so many times.
+fn push_reads(
+    bytes: &mut Vec<u8>,
+    to: Address,
+    from: Address,
+    (table, version): (u32, u64),
+    request: u32,
+    key: u64,
+    times: u16,
+) {
+    let mut writer = FrameWriter::begin(bytes, SignalNumber::KeyReadRequest, 1, to, from, 0);
+    writer.put(&KeyReadHead {
+        version: U64::new(version),
+        transaction: U64::ZERO,
+        request: U32::new(request * 256),
+        table: U32::new(table),
+        operation: U32::ZERO,
+        count: U16::new(times),
+        columns: U16::new(vinga_wire::operation::ALL_COLUMNS),
+        filter_bytes: U16::ZERO,
+        unused: U16::ZERO,
+    });
+    (0..times).for_each(|_| {
+        writer.bytes(&key.to_le_bytes());
+    });
+}
+
+/// Answers are a thousand times as long as requests, and another thread makes them than the one that reads the requests:
+/// what piles up stays bounded all the same.
+#[test]
+fn memory_does_not_grow_for_a_client_that_never_reads() {
+    let mut node = Node::start(&["SendBufferMemory=1M", "ThreadConfig=worker={count=2}"]);
+    let cluster = Cluster::connect(&node.address).expect("the node admits us");
+    let definition = NewTable::new("test.long")
+        .column("id", ColumnType::Integer { bytes: 8, signed: false })
+        .column("v", ColumnType::VarChar { bytes_max: 8000 })
+        .primary_key(&["id"]);
+    let long = cluster.create_table(definition).expect("a table can be created");
+    let mut raw = Raw::greet(&node);
+    raw.stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a time-out can be set");
+    let instance_of = |key: u64| (KeyHash::of(&key.to_le_bytes()).map_bucket() % 8) as u16;
+    let elsewhere = &raw.topology.connections[1].data_managers;
+    let key = (1..).find(|&key| elsewhere.contains(&instance_of(key))).expect("it owns some keys");
+    cluster.insert(&long, &row(key, &"x".repeat(8000))).expect("an insert succeeds");
+    let before = node.memory_max();
+    let mut bytes = vec![];
+    let to = Address::new(raw.node, BlockNumber::DataManager, instance_of(key));
+    let version = (long.core().id().0, long.core().version().0);
+    (0..500).for_each(|request| push_reads(&mut bytes, to, raw.own, version, request, key, 256));
+    // The node stops reading, then closes.
+    while !node.log().contains("20019") && !node.log().contains("20020") {
+        let _ = raw.stream.write_all(&bytes);
+        thread::sleep(Duration::from_millis(20));
+    }
+    let grown = node.memory_max() - before;
+    assert!(grown < 64 << 20, "the node has grown by {} MiB", grown >> 20);
+    assert!(node.is_alive());
+    let value = cluster.get(&long, key).expect("others are served");
+    assert!(value.is_some());
+}
+
 #[test]
 fn a_client_that_never_reads_is_closed() {
     never_read(&["SendBufferMemory=1M"]);
@@ -218,27 +280,10 @@ fn never_read(parameters: &[&str]) {
         let mut raw = Raw::greet(&node);
         raw.stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a time-out can be set");
         let mut bytes = vec![];
-        let hash = vinga_base::hash::KeyHash::of(&1u64.to_le_bytes());
+        let hash = KeyHash::of(&1u64.to_le_bytes());
         let instance = hash.map_bucket() % 8;
-        for request in 0..1000u32 {
-            let to = vinga_wire::Address::new(raw.node, BlockNumber::DataManager, instance as u16);
-            let mut w =
-                vinga_wire::FrameWriter::begin(&mut bytes, SignalNumber::KeyReadRequest, 1, to, raw.own, 0);
-            w.put(&KeyReadHead {
-                version: U64::new(version),
-                transaction: U64::ZERO,
-                request: U32::new(request * 100),
-                table: U32::new(id),
-                operation: U32::ZERO,
-                count: U16::new(100),
-                columns: U16::new(vinga_wire::operation::ALL_COLUMNS),
-                filter_bytes: U16::ZERO,
-                unused: U16::ZERO,
-            });
-            for _ in 0..100 {
-                w.bytes(&1u64.to_le_bytes());
-            }
-        }
+        let to = Address::new(raw.node, BlockNumber::DataManager, instance as u16);
+        (0..1000).for_each(|request| push_reads(&mut bytes, to, raw.own, (id, version), request, 1, 100));
         // The node stops reading, then closes.
         for _ in 0..100 {
             if raw.stream.write_all(&bytes).is_err() {

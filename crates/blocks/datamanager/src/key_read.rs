@@ -108,6 +108,13 @@ impl DataManager {
             cx.reject(frame, ErrorCode::NotYourTransaction);
             return Some(());
         }
+        // One request may ask for much, and another thread than that which reads the connection does not see how much
+        // waits for it there.
+        if cx.is_congested(frame.sender()) {
+            cx.probe("read refused because too many answers wait for its API node");
+            refuse(cx, frame, head, 0, ErrorCode::Overloaded, 0);
+            return Some(());
+        }
         let table = self.store.tables.get(cx, head.table.get(), head.version.get());
         let filter = table.and_then(|table| self.read_options(table, request.selection, request.filter));
         let filter = match filter {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use vinga_base::NodeId;
 use vinga_wire::frame::Frame;
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, NodeTopology, PROTOCOL_VERSION, Refusal};
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -113,6 +113,14 @@ impl Node {
         self.child.try_wait().expect("our child").is_none()
     }
 
+    /// The most memory that it has had so far, in bytes.
+    pub fn memory_max(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("our child");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel tells");
+        let kib = line.trim().split(' ').next().and_then(|number| number.parse::<u64>().ok());
+        kib.expect("a number of KiB") * 1024
+    }
+
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.address).expect("the node listens");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out can be set");
@@ -180,6 +188,8 @@ pub struct Raw {
     pub stream: TcpStream,
     pub own: Address,
     pub node: NodeId,
+    /// What runs where on the node.
+    pub topology: NodeTopology,
 }
 
 impl Raw {
@@ -195,7 +205,8 @@ impl Raw {
             if let Some(frame) = Frame::first(&bytes).expect("the node sends frames") {
                 let confirm: HelloConfirm = cold::read(&frame).expect("a good greeting is confirmed");
                 let own = Address::new(NodeId(confirm.api), BlockNumber::Api, 0);
-                return Raw { stream, own, node: NodeId(confirm.node) };
+                let topology = confirm.topology.nodes[0].clone();
+                return Raw { stream, own, node: NodeId(confirm.node), topology };
             }
         }
     }

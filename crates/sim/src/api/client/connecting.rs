@@ -5,7 +5,7 @@ use crate::agenda::Time;
 use std::collections::BTreeSet;
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
-use vinga_wire::membership::HeartbeatBody;
+use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
 use vinga_wire::partition::PartitionMap;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U32, U64, cold};
 
@@ -180,6 +180,18 @@ impl Client {
         self.lost.extend(self.topology.nodes.iter().map(|node| node.node));
         self.lose_transactions(cx);
         self.lose_scans();
+    }
+
+    /// The last word on each connection to the president.
+    pub fn say_goodbye(&mut self) {
+        let membership = Address::new(NodeId(self.president), BlockNumber::Membership, 0);
+        let body = ApiNodeBody::new(self.node, self.incarnation);
+        let keys: Vec<LinkKey> = self.links.keys().copied().filter(|key| key.node == self.president).collect();
+        for key in keys {
+            if let Some(mut frame) = self.frame(key, SignalNumber::GoodbyeOrder, membership, 0) {
+                frame.put(&body);
+            }
+        }
     }
 
     pub(super) fn send_heartbeat(&mut self) {
