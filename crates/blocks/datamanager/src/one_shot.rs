@@ -97,6 +97,9 @@ impl DataManager {
         if self.owned_chain(partition) != Some(head.chain) {
             return Err(Obstacle::Ordinary);
         }
+        if kind.is_read() && cx.is_congested(Address(head.api.get())) {
+            return Err(ErrorCode::Overloaded.into());
+        }
         let fragment = table.fragment(partition);
         let key = match kind {
             OperationKind::Insert | OperationKind::Write => {

@@ -245,6 +245,10 @@ impl DataManager {
             cx.probe("prepare for a chain that is not the present one");
             return Err(ErrorCode::NodeFailure);
         }
+        if kind.is_read() && cx.is_congested(self.transactions[self.operations[handle].transaction].api) {
+            cx.probe("read of a train refused because too many rows wait for its API node");
+            return Err(ErrorCode::Overloaded);
+        }
         self.operations[handle].table = table_id;
         self.operations[handle].partition = partition;
         let row = self.find_row(table_id, partition, hash, operation, kind)?;

@@ -56,6 +56,9 @@ impl Dictionary {
         let Some(NamedTableRequest { request, name }) = cold::read(frame) else {
             return self.refuse_malformed(cx, SignalNumber::DescribeTableRefuse, frame);
         };
+        if cx.is_congested(frame.sender()) {
+            return self.refuse_congested(cx, SignalNumber::DescribeTableRefuse, frame, request);
+        }
         match self.tables.find(&name) {
             Some(table) => cold::write(
                 &mut cx.frame(SignalNumber::DescribeTableConfirm, frame.sender()),
@@ -70,9 +73,13 @@ impl Dictionary {
         Some(())
     }
 
-    /// A list has no refusal: `None`, so a malformed request, closes the connection.
     pub(crate) fn on_list_tables_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let ListTablesRequest { request, after } = cold::read(frame)?;
+        let Some(ListTablesRequest { request, after }) = cold::read(frame) else {
+            return self.refuse_malformed(cx, SignalNumber::ListTablesRefuse, frame);
+        };
+        if cx.is_congested(frame.sender()) {
+            return self.refuse_congested(cx, SignalNumber::ListTablesRefuse, frame, request);
+        }
         let mut answer = ListTablesConfirm { request, tables: Vec::new(), more: false };
         let mut bytes = 0;
         for TableRecord { table, version, definition } in self.tables.iter_after(after) {
@@ -128,6 +135,20 @@ impl Dictionary {
     pub(crate) fn refuse(&self, cx: &mut Context<'_>, signal: SignalNumber, asker: Asker, refused: Refused) {
         let body = Refusal { request: asker.request, code: refused.code as u16, detail: refused.detail };
         cold::write(&mut cx.frame(signal, asker.address), &body);
+    }
+
+    /// Too much waits for the API node already to make it a long answer.
+    fn refuse_congested(
+        &self,
+        cx: &mut Context<'_>,
+        signal: SignalNumber,
+        frame: &Frame<'_>,
+        request: u32,
+    ) -> Option<()> {
+        cx.probe("question to the dictionary refused because too many answers wait for its API node");
+        let asker = Asker { address: frame.sender(), request };
+        self.refuse(cx, signal, asker, Refused { code: ErrorCode::Overloaded, detail: String::new() });
+        Some(())
     }
 
     /// The body is not what it should be; its tag, the first field of every request, is told back if it can be read.

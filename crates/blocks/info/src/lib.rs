@@ -10,7 +10,7 @@
 //! ```
 //! A thread that has not answered after [`ANSWER_TIME`] is not waited for. What is missing in an answer is said by a
 //! *note*: a last row with a sentence in its first column and empty text in the others. So an answer always fits a frame,
-//! and always comes.
+//! and always comes; only an API node for which too much waits already is refused.
 #![no_std]
 
 extern crate alloc;
@@ -26,6 +26,7 @@ use gathering::Gathering;
 use rows::Rows;
 use vinga_base::NodeId;
 use vinga_kernel::{Context, Tick};
+use vinga_wire::handshake::Refusal;
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable, InfoValue};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold};
@@ -87,6 +88,12 @@ impl Info {
         source: &dyn InfoSource,
     ) -> Option<()> {
         let InfoRequest { request, table } = cold::read(frame)?;
+        if cx.is_congested(frame.sender()) && frame.sender().block() == Some(BlockNumber::Api) {
+            cx.probe("information refused because too many answers wait for its API node");
+            let body = Refusal { request, code: ErrorCode::Overloaded as u16, detail: String::new() };
+            cold::write(&mut cx.frame(SignalNumber::InfoRefuse, frame.sender()), &body);
+            return Some(());
+        }
         let columns = source.columns(table);
         let mut rows = Rows::default();
         let mut own = Vec::new();

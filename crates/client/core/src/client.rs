@@ -282,7 +282,9 @@ impl Client {
             | SignalNumber::DescribeTableConfirm
             | SignalNumber::DescribeTableRefuse
             | SignalNumber::ListTablesConfirm
-            | SignalNumber::InfoConfirm) => self.requests.on_answer(net, signal, frame),
+            | SignalNumber::ListTablesRefuse
+            | SignalNumber::InfoConfirm
+            | SignalNumber::InfoRefuse) => self.requests.on_answer(net, signal, frame),
             _ => None,
         }
     }

@@ -312,7 +312,12 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::DropTableRequest | S::DescribeTableRequest => cold!(dictionary::NamedTableRequest),
         S::CreateTableConfirm | S::DescribeTableConfirm => cold!(dictionary::TableConfirm),
         S::DropTableConfirm => cold!(dictionary::DropTableConfirm),
-        S::HelloRefuse | S::CreateTableRefuse | S::DropTableRefuse | S::DescribeTableRefuse => {
+        S::HelloRefuse
+        | S::CreateTableRefuse
+        | S::DropTableRefuse
+        | S::DescribeTableRefuse
+        | S::ListTablesRefuse
+        | S::InfoRefuse => {
             cold!(handshake::Refusal)
         }
         S::ListTablesRequest => cold!(dictionary::ListTablesRequest),

@@ -8,6 +8,9 @@
 //! | `TableStopRequest` / `…Confirm` | dictionary / coordinators | | begin nothing more on it; all that was begun has ended |
 //! | `TableRemoveRequest` / `…Confirm` | dictionary / data managers | | free its rows |
 //!
+//! Every request may be refused, by `Overloaded` if too much waits for the API node already: an answer is much longer than
+//! its request.
+//!
 //! Create: data managers make their fragments first, then coordinators learn the table, then the API node is told. If
 //! anybody refuses (who refuses keeps nothing of it), those that have it are told to stop and remove it again. Drop: coordinators stop first (transactions that hold the table are
 //! rolled back after a while), then data managers refuse it and free its memory in slices, then the API node is told.

@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | `InfoRequest` | API node, or the info block of the main thread | info | rows of one information table |
 //! | `InfoConfirm` | info | who asked | the rows |
+//! | `InfoRefuse` | info | API node | not now: too much waits for it already ([`crate::handshake::Refusal`]) |
 //!
 //! The info block of the main thread gathers the rows of all threads' info blocks and answers the API node.
 

@@ -117,9 +117,11 @@ signals! {
     TableStopConfirm = 115, Node;
     TableRemoveRequest = 116, Node;
     TableRemoveConfirm = 117, Node;
+    ListTablesRefuse = 118, Node;
     // info.rs
     InfoRequest = 130, Any;
     InfoConfirm = 131, Node;
+    InfoRefuse = 132, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

@@ -186,7 +186,8 @@ impl Client {
     pub fn say_goodbye(&mut self) {
         let membership = Address::new(NodeId(self.president), BlockNumber::Membership, 0);
         let body = ApiNodeBody::new(self.node, self.incarnation);
-        let keys: Vec<LinkKey> = self.links.keys().copied().filter(|key| key.node == self.president).collect();
+        let keys: Vec<LinkKey> =
+            self.links.keys().copied().filter(|key| key.node == self.president).collect();
         for key in keys {
             if let Some(mut frame) = self.frame(key, SignalNumber::GoodbyeOrder, membership, 0) {
                 frame.put(&body);
