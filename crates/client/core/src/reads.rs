@@ -87,6 +87,24 @@ struct Entry {
     index: u32,
 }
 
+impl Group {
+    /// Appends a key; all keys of a group go the same way.
+    #[inline]
+    fn push(&mut self, entry: Entry, key: &[u8], way: (LinkId, Address)) {
+        match self.entries.last() {
+            None => self.way = Some(way),
+            Some(last) => self.is_mixed |= last.batch != entry.batch,
+        }
+        self.keys.extend_from_slice(key);
+        self.entries.push(entry);
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.entries.len() == FRAME_KEYS_MAX || self.keys.len() > FRAME_KEY_BYTES_SOFT
+    }
+}
+
 /// A request that has been written; unused if it has no link.
 struct SentFrame {
     link: Option<LinkId>,
@@ -193,34 +211,23 @@ impl Reads {
         }
         let mut unreachable = Vec::new();
         for (index, key) in batch.wire_keys().enumerate() {
-            let route = net.routes.find(batch.hash(index)).and_then(|partition| {
-                let route = net.routes.partition(partition)?;
-                Some((partition, route.link?, route.data_manager))
-            });
-            let Some((partition, to, data_manager)) = route else {
+            let Some((partition, to, data_manager)) = net.routes.owner(batch.hash(index)) else {
                 unreachable.push(index as u32);
                 continue;
             };
             let group = &mut groups[partition];
-            match group.entries.last() {
-                None => {
-                    group.way = Some((to, data_manager));
-                    if within.is_none() && !group.is_listed {
-                        group.is_listed = true;
-                        self.filled.push((shape_handle, partition));
-                    }
-                }
-                Some(last) => group.is_mixed |= last.batch != handle,
+            group.push(Entry { batch: handle, index: index as u32 }, key, (to, data_manager));
+            if within.is_none() && !group.is_listed {
+                group.is_listed = true;
+                self.filled.push((shape_handle, partition));
             }
-            group.keys.extend_from_slice(key);
-            group.entries.push(Entry { batch: handle, index: index as u32 });
             let now = net.now;
             let link = net.link(to);
             link.gather(1, now);
             if urgency == Urgency::Now {
                 link.hurry();
             }
-            if group.entries.len() == FRAME_KEYS_MAX || group.keys.len() > FRAME_KEY_BYTES_SOFT {
+            if group.is_full() {
                 net.link(to).hurry();
                 self.sent.send(net, shape, group, within);
             }

@@ -114,6 +114,22 @@ impl Routes {
         self.partitions.get(index)
     }
 
+    /// Whom to ask for the row of a key: its partition, the connection to its owner, and the owner; `None` while that is
+    /// not connected.
+    #[inline]
+    pub fn owner(&self, hash: KeyHash) -> Option<(usize, LinkId, Address)> {
+        let partition = self.find(hash)?;
+        let (link, data_manager) = self.way(partition)?;
+        Some((partition, link, data_manager))
+    }
+
+    /// The connection to the owner of a partition, and the owner; `None` while that is not connected.
+    #[inline]
+    pub fn way(&self, partition: usize) -> Option<(LinkId, Address)> {
+        let route = self.partition(partition)?;
+        Some((route.link?, route.data_manager))
+    }
+
     /// Number of partitions.
     pub fn partitions(&self) -> usize {
         self.partitions.len()

@@ -227,7 +227,7 @@ impl Scans {
         self.next_wire = self.next_wire.wrapping_add(1);
         let wire = self.next_wire;
         let scan = &mut self.pool[handle];
-        let way = net.routes.partition(at).and_then(|route| Some((route.link?, route.data_manager)));
+        let way = net.routes.way(at);
         let Some((link, data_manager)) = way else {
             return self.end(net, handle, Err(Error::new(ErrorCode::ClusterFailure)));
         };
@@ -261,7 +261,7 @@ impl Scans {
 
     /// Says something about an open partition to its data manager.
     fn send_body(&mut self, net: &mut Net, signal: SignalNumber, at: usize, wire: u32) {
-        let way = net.routes.partition(at).and_then(|route| Some((route.link?, route.data_manager)));
+        let way = net.routes.way(at);
         // Without a way the connection is lost, and the scan with it.
         let Some((link, data_manager)) = way else { return };
         net.frame(link, signal, data_manager).put(&ScanBody { scan: U32::new(wire) });
