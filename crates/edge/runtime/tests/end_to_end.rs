@@ -214,6 +214,37 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
 }
 
 #[test]
+fn the_same_life_comes_back() {
+    let (node, records) = start(settings(2));
+    let mut client = Client::connect(node.address()).unwrap();
+    for round in 1..50 {
+        let mut second = client.join(node.address(), 1).unwrap();
+        client.echo(0, round, b"by one");
+        second.echo(1, round, b"by the other");
+        drop(second);
+        wait_until("its connections are closed", || records.gone().len() == round as usize);
+        // As a client does, the first connection of the next time names the ticket of the time before.
+        let back = client.join(node.address(), 0).unwrap();
+        assert_eq!((back.api, back.ticket), (client.api, client.ticket));
+        client = back;
+    }
+    node.stop();
+}
+
+#[test]
+fn whoever_opens_a_connection_again_has_given_it_up() {
+    let (node, records) = start(settings(2));
+    let mut client = Client::connect(node.address()).unwrap();
+    let mut second = client.join(node.address(), 1).unwrap();
+    assert_eq!(client.join(node.address(), 1).err(), Some(ErrorCode::ConnectionLost));
+    wait_until("its connections are closed", || records.gone().len() == 1);
+    assert!(client.receive().is_ok_and(|frame| frame.is_none()));
+    assert!(second.receive().is_ok_and(|frame| frame.is_none()));
+    assert!(client.join(node.address(), 0).is_ok());
+    node.stop();
+}
+
+#[test]
 fn a_reader_that_keeps_up_is_never_kept_waiting() {
     for settings in both_ways(1) {
         let (node, _) = start(settings);

@@ -58,6 +58,8 @@ pub struct EchoHost {
     records: Arc<Records>,
     /// For Membership: incarnation and ticket of each API node.
     api_nodes: BTreeMap<u8, (u32, u64)>,
+    /// By ticket: who is not connected any more, and may come back.
+    closed: BTreeMap<u64, (u8, u32)>,
 }
 
 impl Host for EchoHost {
@@ -76,7 +78,8 @@ impl Host for EchoHost {
             SignalNumber::ApiConnectRequest => self.on_connect(cx, frame),
             SignalNumber::ApiDisconnectedReport => {
                 let (body, _) = frame.head::<ApiNodeBody>().unwrap();
-                let (incarnation, _) = self.api_nodes.remove(&body.api).expect("it was connected");
+                let (incarnation, ticket) = self.api_nodes.remove(&body.api).expect("it was connected");
+                self.closed.insert(ticket, (body.api, incarnation));
                 assert_eq!(incarnation, body.incarnation.get());
                 self.records.connected[usize::from(body.api)].store(false, Ordering::Relaxed);
                 self.records.gone.lock().unwrap().push((body.api, incarnation));
@@ -126,7 +129,7 @@ impl Host for EchoHost {
 
 impl EchoHost {
     pub fn new(records: Arc<Records>) -> Self {
-        EchoHost { records, api_nodes: BTreeMap::new() }
+        EchoHost { records, api_nodes: BTreeMap::new(), closed: BTreeMap::new() }
     }
 
     fn on_connect(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
@@ -142,6 +145,10 @@ impl EchoHost {
                 })
             }
             ticket => {
+                if let Some((api, incarnation)) = self.closed.remove(&ticket) {
+                    self.api_nodes.insert(api, (incarnation, ticket));
+                    self.records.connected[usize::from(api)].store(true, Ordering::Relaxed);
+                }
                 let known = self.api_nodes.iter().find(|(_, (_, own))| *own == ticket);
                 known.map(|(&api, _)| (api, ticket))
             }
