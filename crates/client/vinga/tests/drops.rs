@@ -81,7 +81,7 @@ impl Dropper {
         self.attempt(cluster.tables());
         self.attempt(cluster.info(InfoTable::Pools));
         self.attempt(cluster.table("test.t"));
-        if round % 50 == 0 {
+        if round.is_multiple_of(50) {
             let name = format!("test.dropped{round}");
             self.attempt(cluster.create_table(definition(&name)));
         }
