@@ -110,8 +110,7 @@ impl<H: Host> Worker<H> {
                 }
             }
             Some(SignalNumber::ApiConnectConfirm) => {
-                let confirm: ApiConnectConfirm =
-                    cold::read(frame).expect("Membership sends whole confirms");
+                let confirm: ApiConnectConfirm = cold::read(frame).expect("Membership sends whole confirms");
                 let (api, incarnation) = (NodeId(confirm.api), Incarnation(confirm.incarnation));
                 let admission = self.switchboard.admit(api, incarnation);
                 self.switchboard.listener.post(ListenerMail::Confirm { confirm, admission });
