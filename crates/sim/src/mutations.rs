@@ -10,6 +10,9 @@ pub use vinga_kernel::Mutation;
 /// Whether this build can break rules.
 pub const IS_BUILT_IN: bool = cfg!(feature = "mutations");
 
+/// Each broken rule must be noticed within so many seeds, whichever is the first.
+pub const SEEDS_MAX: u64 = 1000;
+
 /// A broken rule, and how it was noticed.
 #[derive(Clone, Debug)]
 pub struct Verdict {

@@ -28,16 +28,40 @@ struct CrashPoint {
     passing: u32,
     /// Whether the sender dies, or the receiver.
     sender_dies: bool,
+    aftermath: Aftermath,
 }
 
-/// The signals that crash points wait for.
-const CRASH_SIGNALS: [SignalNumber; 7] = [
+/// What makes it harder for the others to go on after a crash.
+#[derive(Clone, Copy, Debug)]
+enum Aftermath {
+    /// Nothing.
+    None,
+    /// For so long nothing more comes from the coordinators' node.
+    Silence(Time),
+    /// One thread of the coordinators' node hears of the crash so much later than the others.
+    LateThread(u16, Time),
+}
+
+/// A data node is to die.
+#[derive(Clone, Copy, Debug)]
+pub struct Crash {
+    victim: u8,
+    aftermath: Aftermath,
+}
+
+/// The signals that crash points wait for. What follows a decision takes little time and is what a crash leaves half
+/// done, so these are chosen more often.
+const CRASH_SIGNALS: [SignalNumber; 11] = [
     SignalNumber::PrepareRequest,
     SignalNumber::PrepareConfirm,
     SignalNumber::CommitRequest,
     SignalNumber::CommitConfirm,
     SignalNumber::AbortRequest,
+    SignalNumber::AbortRequest,
+    SignalNumber::AbortRequest,
     SignalNumber::AbortConfirm,
+    SignalNumber::CompleteOrder,
+    SignalNumber::CompleteOrder,
     SignalNumber::CompleteOrder,
 ];
 
@@ -73,14 +97,24 @@ impl World {
         let random = &mut self.nemesis.random;
         let crash_point = CrashPoint {
             signal: CRASH_SIGNALS[random.usize(..CRASH_SIGNALS.len())],
-            passing: random.u32(..60),
+            passing: random.u32(..40),
             sender_dies: random.bool(),
+            aftermath: match random.u8(..3) {
+                0 => Aftermath::None,
+                1 => Aftermath::Silence(random.u64(1_000..40_000)),
+                _ => Aftermath::LateThread(random.u16(..self.profile.threads), random.u64(1_000..40_000)),
+            },
         };
         self.nemesis.crash_point = self.profile.faults.contains(&Fault::CrashPoint).then_some(crash_point);
     }
 
     /// A signal leaves a data node for another: whether somebody dies of it.
-    pub(crate) fn meets_crash_point(&mut self, signal: Option<SignalNumber>, from: u8, to: u8) -> Option<u8> {
+    pub(crate) fn meets_crash_point(
+        &mut self,
+        signal: Option<SignalNumber>,
+        from: u8,
+        to: u8,
+    ) -> Option<Crash> {
         let point = self.nemesis.crash_point.as_mut()?;
         if signal != Some(point.signal) || self.stage != Stage::Running {
             return None;
@@ -93,8 +127,9 @@ impl World {
             point.passing -= 1;
             return None;
         }
+        let aftermath = point.aftermath;
         self.nemesis.crash_point = None;
-        self.victims().contains(&victim).then_some(victim)
+        self.victims().contains(&victim).then_some(Crash { victim, aftermath })
     }
 
     fn plan_strike(&mut self) {
@@ -174,8 +209,16 @@ impl World {
     }
 
     /// A data node dies at a crash point; another one may follow it later.
-    pub(crate) fn crash(&mut self, node: u8) {
-        self.kill_node(node);
+    pub(crate) fn crash(&mut self, crash: Crash) {
+        self.kill_node(crash.victim);
+        match crash.aftermath {
+            Aftermath::None => {}
+            Aftermath::Silence(span) => self.cut_links(|from, _| from == PRESIDENT, span),
+            Aftermath::LateThread(thread, span) => {
+                let late = (self.thread_of(PRESIDENT, thread), span);
+                self.failures.last_mut().expect("somebody has just died").late = Some(late);
+            }
+        }
         self.plan_crash();
     }
 
@@ -188,17 +231,22 @@ impl World {
         let from = self.nemesis.random.u8(1..=nodes);
         let to = (from - 1 + self.nemesis.random.u8(1..nodes)) % nodes + 1;
         let both = self.nemesis.random.bool();
+        self.note(|| format!("the link from data node {from} to {to} is cut, both ways: {both}"));
+        self.cut_links(|f, t| (f, t) == (from, to) || both && (f, t) == (to, from), span);
+    }
+
+    /// Cuts the links from one data node to another that are chosen, for a while.
+    fn cut_links(&mut self, is_chosen: impl Fn(u8, u8) -> bool, span: Time) {
         let cut: Vec<PipeId> = self
             .links
             .iter()
-            .filter(|((f, t, _), _)| (*f, *t) == (from, to) || both && (*f, *t) == (to, from))
+            .filter(|&(&(from, to, _), _)| is_chosen(from, to))
             .map(|(_, &pipe)| pipe)
             .filter(|pipe| !self.pipes[pipe.0].is_broken())
             .collect();
         for pipe in &cut {
             self.pipes[pipe.0].cut();
         }
-        self.note(|| format!("the link from data node {from} to {to} is cut, both ways: {both}"));
         self.agenda.enter(self.now() + span, Event::Heal(cut));
     }
 }

@@ -1,0 +1,86 @@
+//! What must hold of backups at any moment, not only at rest: they show nothing that the primary has not shown.
+//!
+//! A commit reaches the primary last, and a backup shows a version only when it knows that all have committed it. So of
+//! each row that the primary shows, a backup shows the same version, an older one or nothing yet; and it still has the
+//! row. (Who reads at a backup what a double failure could undo has read what never was.)
+
+use crate::world::World;
+use std::collections::BTreeMap;
+use vinga_base::PartitionId;
+use vinga_datamanager::inspect::ShownRows;
+
+/// Steps between two looks at a partition.
+const STEPS: u64 = 150;
+
+impl World {
+    /// After a step: from time to time compares the backups of one partition with its primary, partition after
+    /// partition.
+    ///
+    /// # Errors
+    /// The first row of which a backup shows too much.
+    pub(crate) fn look_at_backups(&mut self) -> Result<(), String> {
+        self.steps += 1;
+        if !self.steps.is_multiple_of(STEPS) || self.alive.len() < 2 {
+            return Ok(());
+        }
+        // While some threads have heard of a failure and others have not, who is primary is not agreed.
+        let failures = self.failures.len() as u32;
+        if self.threads.iter().any(|thread| thread.is_alive && thread.failures_heard != failures) {
+            return Ok(());
+        }
+        let partitions = self.partitions() as u64;
+        self.compare_backups(PartitionId((self.steps / STEPS % partitions) as u16))
+    }
+
+    fn partitions(&self) -> usize {
+        let groups = self.profile.groups.list();
+        let distinct: std::collections::BTreeSet<_> = groups.iter().collect();
+        distinct.len() * usize::from(self.profile.threads * self.profile.instances)
+    }
+
+    fn compare_backups(&self, partition: PartitionId) -> Result<(), String> {
+        let mut primary: BTreeMap<(u32, u64), ShownRows> = BTreeMap::new();
+        let mut backups = Vec::new();
+        for (node, data_manager) in self.data_managers() {
+            let shown = data_manager.inspect_shown(partition);
+            if data_manager.is_primary_of(partition) {
+                primary.extend(shown.into_iter().map(|table| ((table.table, table.version), table)));
+            } else if !shown.is_empty() {
+                backups.push((node, shown));
+            }
+        }
+        for (node, tables) in backups {
+            for backup in tables {
+                let Some(primary) = primary.get(&(backup.table, backup.version)) else { continue };
+                compare(primary, &backup).map_err(|what| {
+                    let table = backup.table;
+                    format!(
+                        "table {table}, partition {partition}: at {} µs node {node}, a backup, {what}",
+                        self.now()
+                    )
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn compare(primary: &ShownRows, backup: &ShownRows) -> Result<(), String> {
+    for &(row, shown) in &primary.rows {
+        let Some(shown) = shown else { continue };
+        match backup.rows.binary_search_by_key(&row, |&(row, _)| row) {
+            Err(_) => return Err(format!("has no row {row}, which the primary shows")),
+            Ok(at) => {
+                if let (_, Some(epoch)) = backup.rows[at]
+                    && epoch > shown
+                {
+                    return Err(format!(
+                        "shows row {row} of epoch {}, of which the primary shows epoch {}",
+                        epoch.0, shown.0
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
