@@ -7,7 +7,7 @@ use crate::thread::ThreadId;
 use crate::topology::PRESIDENT;
 use crate::world::{Event, Stage, World};
 use fastrand::Rng;
-use vinga_wire::SignalNumber;
+use vinga_wire::{BlockNumber, Frame, SignalNumber};
 
 /// Its own generator, so that the chances of the world stay the same when a kind of fault is turned off.
 pub struct Nemesis {
@@ -20,7 +20,8 @@ pub struct Nemesis {
     crash_point: Option<CrashPoint>,
 }
 
-/// A moment at which a data node dies: when such a signal leaves a data node for another.
+/// A moment at which a data node dies: when such a signal leaves a data node for another. (An abort counts from the
+/// primary on.)
 #[derive(Clone, Copy, Debug)]
 struct CrashPoint {
     signal: SignalNumber,
@@ -95,28 +96,28 @@ impl World {
 
     fn plan_crash(&mut self) {
         let random = &mut self.nemesis.random;
-        let crash_point = CrashPoint {
-            signal: CRASH_SIGNALS[random.usize(..CRASH_SIGNALS.len())],
-            passing: random.u32(..40),
-            sender_dies: random.bool(),
-            aftermath: match random.u8(..3) {
-                0 => Aftermath::None,
-                1 => Aftermath::Silence(random.u64(1_000..40_000)),
-                _ => Aftermath::LateThread(random.u16(..self.profile.threads), random.u64(1_000..40_000)),
-            },
+        let signal = CRASH_SIGNALS[random.usize(..CRASH_SIGNALS.len())];
+        let span = random.u64(1_000..40_000);
+        let late = Aftermath::LateThread(random.u16(..self.profile.threads), span);
+        let aftermath = match (signal, random.u8(..6)) {
+            (_, 0) => Aftermath::None,
+            // What the dead node has not passed on, its coordinator does later than others work on the same rows.
+            (SignalNumber::AbortRequest, 1..5) | (_, 1..3) => late,
+            _ => Aftermath::Silence(span),
         };
+        let crash_point =
+            CrashPoint { signal, passing: random.u32(..40), sender_dies: random.u8(..3) == 0, aftermath };
         self.nemesis.crash_point = self.profile.faults.contains(&Fault::CrashPoint).then_some(crash_point);
     }
 
     /// A signal leaves a data node for another: whether somebody dies of it.
-    pub(crate) fn meets_crash_point(
-        &mut self,
-        signal: Option<SignalNumber>,
-        from: u8,
-        to: u8,
-    ) -> Option<Crash> {
+    pub(crate) fn meets_crash_point(&mut self, frame: &Frame<'_>, from: u8, to: u8) -> Option<Crash> {
         let point = self.nemesis.crash_point.as_mut()?;
-        if signal != Some(point.signal) || self.stage != Stage::Running {
+        if frame.signal() != Some(point.signal) || self.stage != Stage::Running {
+            return None;
+        }
+        let is_first_hop = frame.sender().block() == Some(BlockNumber::Coordinator);
+        if is_first_hop && point.signal == SignalNumber::AbortRequest {
             return None;
         }
         let victim = if point.sender_dies { from } else { to };

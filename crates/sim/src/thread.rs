@@ -344,7 +344,7 @@ impl World {
             }
             share.extend_from_slice(&bytes[kept..kept + frame.length()]);
             kept += frame.length();
-            crash = crash.or(self.meets_crash_point(frame.signal(), from, to));
+            crash = crash.or(self.meets_crash_point(&frame, from, to));
         }
         if kept < bytes.len() {
             let rest = bytes[kept..].to_vec();
