@@ -4,13 +4,18 @@
 //! each row that the primary shows, a backup shows the same version, an older one or nothing yet; and it still has the
 //! row. (Who reads at a backup what a double failure could undo has read what never was.)
 
+use crate::agenda::Time;
 use crate::world::World;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vinga_base::PartitionId;
 use vinga_datamanager::inspect::ShownRows;
 
 /// Steps between two looks at a partition.
 const STEPS: u64 = 150;
+/// The same while a data node has died a short while ago.
+const STEPS_AFTER_FAILURE: u64 = 5;
+/// How long that is.
+const AFTER_FAILURE: Time = 80_000;
 
 impl World {
     /// After a step: from time to time compares the backups of one partition with its primary, partition after
@@ -20,33 +25,39 @@ impl World {
     /// The first row of which a backup shows too much.
     pub(crate) fn look_at_backups(&mut self) -> Result<(), String> {
         self.steps += 1;
-        if !self.steps.is_multiple_of(STEPS) || self.alive.len() < 2 {
-            return Ok(());
-        }
-        // While some threads have heard of a failure and others have not, who is primary is not agreed.
-        let failures = self.failures.len() as u32;
-        if self.threads.iter().any(|thread| thread.is_alive && thread.failures_heard != failures) {
+        let is_after = self.failures.last().is_some_and(|failure| self.now() < failure.at + AFTER_FAILURE);
+        let steps = if is_after { STEPS_AFTER_FAILURE } else { STEPS };
+        if !self.steps.is_multiple_of(steps) || self.alive.len() < 2 {
             return Ok(());
         }
         let partitions = self.partitions() as u64;
-        self.compare_backups(PartitionId((self.steps / STEPS % partitions) as u16))
+        self.compare_backups(PartitionId((self.steps / steps % partitions) as u16))
     }
 
     fn partitions(&self) -> usize {
         let groups = self.profile.groups.list();
-        let distinct: std::collections::BTreeSet<_> = groups.iter().collect();
+        let distinct: BTreeSet<_> = groups.iter().collect();
         distinct.len() * usize::from(self.profile.threads * self.profile.instances)
     }
 
     fn compare_backups(&self, partition: PartitionId) -> Result<(), String> {
         let mut primary: BTreeMap<(u32, u64), ShownRows> = BTreeMap::new();
         let mut backups = Vec::new();
-        for (node, data_manager) in self.data_managers() {
-            let shown = data_manager.inspect_shown(partition);
-            if data_manager.is_primary_of(partition) {
-                primary.extend(shown.into_iter().map(|table| ((table.table, table.version), table)));
-            } else if !shown.is_empty() {
-                backups.push((node, shown));
+        for thread in self.threads.iter().filter(|thread| thread.is_alive) {
+            for data_manager in thread.executor.host().data_managers() {
+                let shown = data_manager.inspect_shown(partition);
+                if shown.is_empty() {
+                    continue;
+                }
+                // While some replicas have heard of a failure and others have not, who is primary is not agreed.
+                if thread.failures_heard as usize != self.failures.len() {
+                    return Ok(());
+                }
+                if data_manager.is_primary_of(partition) {
+                    primary.extend(shown.into_iter().map(|table| ((table.table, table.version), table)));
+                } else {
+                    backups.push((thread.node, shown));
+                }
             }
         }
         for (node, tables) in backups {

@@ -18,6 +18,8 @@ use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U32};
 /// A data node that has died.
 pub struct Failure {
     node: u8,
+    /// When it died.
+    pub(crate) at: Time,
     /// Fences that have come to each thread.
     fences: BTreeMap<ThreadId, u16>,
     /// A thread that is told so much later than all others, which are told at once.
@@ -46,7 +48,8 @@ impl World {
                 self.break_pipe(self.connections[connection].down);
             }
         }
-        self.failures.push(Failure { node, fences: BTreeMap::new(), late: None });
+        let at = self.now();
+        self.failures.push(Failure { node, at, fences: BTreeMap::new(), late: None });
         let failure = self.failures.len() as u32 - 1;
         let slow = if self.random.bool() { 30_000 } else { 1_000 };
         let detected = self.now() + self.random.u64(200..slow);

@@ -7,7 +7,8 @@ use crate::thread::ThreadId;
 use crate::topology::PRESIDENT;
 use crate::world::{Event, Stage, World};
 use fastrand::Rng;
-use vinga_wire::{BlockNumber, Frame, SignalNumber};
+use vinga_wire::commit::{AbortBody, CommitBody, PrepareHead};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 
 /// Its own generator, so that the chances of the world stay the same when a kind of fault is turned off.
 pub struct Nemesis {
@@ -20,8 +21,8 @@ pub struct Nemesis {
     crash_point: Option<CrashPoint>,
 }
 
-/// A moment at which a data node dies: when such a signal leaves a data node for another. (An abort counts from the
-/// primary on.)
+/// A moment at which a data node dies: when such a signal leaves a data node for another. (An abort counts when the
+/// primary passes it on.)
 #[derive(Clone, Copy, Debug)]
 struct CrashPoint {
     signal: SignalNumber,
@@ -39,15 +40,30 @@ enum Aftermath {
     None,
     /// For so long nothing more comes from the coordinators' node.
     Silence(Time),
-    /// One thread of the coordinators' node hears of the crash so much later than the others.
-    LateThread(u16, Time),
+    /// The transaction's coordinator hears of the crash so much later than others.
+    LateCoordinator(Time),
 }
 
 /// A data node is to die.
 #[derive(Clone, Copy, Debug)]
 pub struct Crash {
     victim: u8,
+    /// Of the transaction that it was about.
+    coordinator: Option<Address>,
     aftermath: Aftermath,
+}
+
+/// The coordinator whose transaction a chain signal is about.
+fn coordinator_of(frame: &Frame<'_>) -> Option<Address> {
+    let is_coordinator = |address: &Address| address.block() == Some(BlockNumber::Coordinator);
+    let actor = match frame.signal() {
+        Some(SignalNumber::PrepareRequest) => frame.head::<PrepareHead>().map(|(head, _)| head.actor),
+        Some(SignalNumber::CommitRequest) => frame.head::<CommitBody>().map(|(body, _)| body.actor),
+        Some(SignalNumber::AbortRequest) => frame.head::<AbortBody>().map(|(body, _)| body.actor),
+        _ => None,
+    };
+    let ends = [Some(frame.sender()), Some(frame.receiver()), actor.map(|actor| Address(actor.acting.get()))];
+    ends.into_iter().flatten().find(is_coordinator)
 }
 
 /// The signals that crash points wait for. What follows a decision takes little time and is what a crash leaves half
@@ -98,7 +114,7 @@ impl World {
         let random = &mut self.nemesis.random;
         let signal = CRASH_SIGNALS[random.usize(..CRASH_SIGNALS.len())];
         let span = random.u64(1_000..40_000);
-        let late = Aftermath::LateThread(random.u16(..self.profile.threads), span);
+        let late = Aftermath::LateCoordinator(span);
         let aftermath = match (signal, random.u8(..6)) {
             (_, 0) => Aftermath::None,
             // What the dead node has not passed on, its coordinator does later than others work on the same rows.
@@ -106,7 +122,7 @@ impl World {
             _ => Aftermath::Silence(span),
         };
         let crash_point =
-            CrashPoint { signal, passing: random.u32(..40), sender_dies: random.u8(..3) == 0, aftermath };
+            CrashPoint { signal, passing: random.u32(..30), sender_dies: random.u8(..3) == 0, aftermath };
         self.nemesis.crash_point = self.profile.faults.contains(&Fault::CrashPoint).then_some(crash_point);
     }
 
@@ -116,8 +132,10 @@ impl World {
         if frame.signal() != Some(point.signal) || self.stage != Stage::Running {
             return None;
         }
-        let is_first_hop = frame.sender().block() == Some(BlockNumber::Coordinator);
-        if is_first_hop && point.signal == SignalNumber::AbortRequest {
+        if let Some((body, _)) =
+            frame.head::<AbortBody>().filter(|_| point.signal == SignalNumber::AbortRequest)
+            && (frame.sender().block() != Some(BlockNumber::DataManager) || body.alive.primary().0 != from)
+        {
             return None;
         }
         let victim = if point.sender_dies { from } else { to };
@@ -128,9 +146,9 @@ impl World {
             point.passing -= 1;
             return None;
         }
-        let aftermath = point.aftermath;
+        let (aftermath, coordinator) = (point.aftermath, coordinator_of(frame));
         self.nemesis.crash_point = None;
-        self.victims().contains(&victim).then_some(Crash { victim, aftermath })
+        self.victims().contains(&victim).then_some(Crash { victim, coordinator, aftermath })
     }
 
     fn plan_strike(&mut self) {
@@ -215,9 +233,10 @@ impl World {
         match crash.aftermath {
             Aftermath::None => {}
             Aftermath::Silence(span) => self.cut_links(|from, _| from == PRESIDENT, span),
-            Aftermath::LateThread(thread, span) => {
-                let late = (self.thread_of(PRESIDENT, thread), span);
-                self.failures.last_mut().expect("somebody has just died").late = Some(late);
+            Aftermath::LateCoordinator(span) => {
+                // Each thread of the coordinators' node hosts one of them.
+                let thread = crash.coordinator.map(|c| self.thread_of(PRESIDENT, c.instance()));
+                self.failures.last_mut().expect("somebody has just died").late = thread.map(|t| (t, span));
             }
         }
         self.plan_crash();

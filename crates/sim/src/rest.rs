@@ -19,7 +19,7 @@ type Partition = (u32, u64, PartitionId);
 
 impl World {
     /// The data managers of all live nodes.
-    pub(crate) fn data_managers(&self) -> impl Iterator<Item = (u8, &DataManager)> {
+    fn data_managers(&self) -> impl Iterator<Item = (u8, &DataManager)> {
         let live = self.threads.iter().filter(|thread| thread.is_alive);
         live.flat_map(|thread| {
             thread.executor.host().data_managers().iter().map(|data_manager| (thread.node, data_manager))
