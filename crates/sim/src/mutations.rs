@@ -12,12 +12,9 @@ pub const IS_BUILT_IN: bool = cfg!(feature = "mutations");
 
 /// Each broken rule must be noticed within so many seeds, whichever is the first.
 pub fn seeds_max(mutation: Mutation) -> u64 {
-    match mutation {
-        // The order to roll back must die with the middle replica of three, and another transaction on the same row must
-        // be faster than the next order: about one seed in 500 meets that.
-        Mutation::SettleShowsPrepared => 4000,
-        _ => 300,
-    }
+    // The order to roll back must die with the middle replica of three, and another transaction on the same row must be
+    // faster than the next order: about one seed in 500 meets that.
+    if mutation == Mutation::SettleShowsPrepared { 4000 } else { 300 }
 }
 
 /// A broken rule, and how it was noticed.
