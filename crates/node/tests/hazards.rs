@@ -249,7 +249,13 @@ mod stories {
         let [key] = keys(&c);
         let left = |c: &Cluster| {
             let outcomes = c.node(1).coordinators()[0].unconfirmed_outcomes();
-            let of_node = |node| c.node(node).data_managers().iter().map(|d| d.markers()).sum::<usize>();
+            let of_node = |node| {
+                c.node(node)
+                    .data_managers()
+                    .iter()
+                    .map(vinga_datamanager::DataManager::markers)
+                    .sum::<usize>()
+            };
             (outcomes, [1, 2, 3].map(of_node))
         };
         assert_eq!(c.at_once(&[Op::Insert(row(key, 1))]), [committed(1)]);

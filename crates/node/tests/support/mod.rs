@@ -582,12 +582,8 @@ impl Cluster {
     }
 
     /// The data manager that owns a key.
-    pub fn owner(&self, hash: KeyHash) -> Address {
-        self.map.place(self.map.partition(hash)).primary()
-    }
-
-    fn owner_of(&self, key: u64) -> Address {
-        self.owner(KeyHash::of(&key.to_le_bytes()))
+    pub fn owner_of(&self, key: u64) -> Address {
+        self.map.place(self.map.partition(KeyHash::of(&key.to_le_bytes()))).primary()
     }
 
     /// Some keys whose rows have their primary at a node, from the first on.
@@ -623,6 +619,11 @@ impl Cluster {
             }
             self.run();
         }
+    }
+
+    /// Number of the newest outcome of node 1's coordinator.
+    pub fn outcomes(&self) -> u32 {
+        self.outcomes.get(&TC).copied().unwrap_or(0)
     }
 
     /// The epoch in the newest answer of a coordinator.
