@@ -39,7 +39,7 @@ pub struct SimArguments {
     /// feature 'mutations'); fails if one is not noticed
     #[arg(long, conflicts_with = "mutation")]
     mutations: bool,
-    /// With --mutations: give up after so many seeds, instead of what is known to be enough for each
+    /// With --mutations: give up after so many seeds; rules that take thousands are hunted then, too
     #[arg(long, value_name = "N", requires = "mutations")]
     seeds_max: Option<u64>,
     /// With --mutations: begin with this seed
