@@ -144,7 +144,8 @@ impl World {
         let connection = confirm.waiting as usize;
         let incarnation = self.connections[connection].incarnation;
         if self.connections[connection].side != Side::Waiting {
-            // It broke while membership was asked.
+            // It broke while membership was asked: that ends the others too, one whose own end was not read yet.
+            self.close_on_thread(id, confirm.api);
             self.report_disconnected(id, confirm.api, incarnation);
             return;
         }
