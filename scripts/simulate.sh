@@ -13,13 +13,8 @@ cargo build --profile sim --locked --jobs "$jobs" --bin vinga
 vinga=${CARGO_TARGET_DIR:-target}/sim/vinga
 
 echo "simulating seeds $first to $((first + seeds - 1))"
-half=$((seeds / 2))
-"$vinga" sim --seeds "$first..$((first + half))" &
-one=$!
-"$vinga" sim --seeds "$((first + half))..$((first + seeds))" &
-two=$!
-failed=0
-wait $one || failed=1
-wait $two || failed=1
-[ $failed = 0 ] || exit 1
+# The usual seeds are known to meet all rare branches that 500 seeds meet.
+expect=()
+[ "$first" != 1 ] || [ "$seeds" -lt 500 ] || expect=(--expect-probes)
+"$vinga" sim --seeds "$first..$((first + seeds))" --jobs "$jobs" "${expect[@]}"
 "$vinga" sim --seeds "$first..$((first + 20))" --twice

@@ -35,6 +35,16 @@ fuzz() {
     done
 }
 
+# The checks of the simulator notice every broken rule, and seeds take every rare branch.
+check_simulator() {
+    cargo build --profile sim --locked --features mutations --bin vinga || return 1
+    echo "breaking each rule of the protocols in turn"
+    "$target/sim/vinga" sim --mutations || return 1
+    echo "looking for branches that are never taken"
+    "$target/sim/vinga" sim --seeds 1..6001 --jobs "${CARGO_JOBS:-2}" --expect-probes all || return 1
+}
+
+check_simulator || exit 1
 sanitize || exit 1
 while ! over; do
     FIRST=fresh SEEDS=500 scripts/simulate.sh || exit 1

@@ -7,10 +7,9 @@ mod support;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use support::{API, Cluster, Op, Row, TC};
-use vinga_base::hash::KeyHash;
 use vinga_wire::key_read::KeyReadHead;
 use vinga_wire::operation::ALL_COLUMNS;
-use vinga_wire::{Address, FrameWriter, SignalNumber, U16, U32, U64};
+use vinga_wire::{FrameWriter, SignalNumber, U16, U32, U64};
 
 thread_local! {
     /// `Some` while allocations of this thread are counted.
@@ -76,12 +75,6 @@ fn reads(c: &Cluster, keys: std::ops::Range<u64>) -> Vec<u8> {
         }
     }
     bytes
-}
-
-impl Cluster {
-    fn owner_of(&self, key: u64) -> Address {
-        self.owner(KeyHash::of(&key.to_le_bytes()))
-    }
 }
 
 #[test]

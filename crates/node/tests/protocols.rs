@@ -4,59 +4,12 @@
 mod support;
 
 use std::path::Path;
-use support::{API, Cluster, Op, Row, TC, Told};
+use support::{ALL, Cluster, Op, Row, Told, committed, open, refused, row, strict};
 use vinga_base::TransactionId;
 use vinga_kernel::Tick;
+use vinga_wire::ErrorCode;
 use vinga_wire::operation::OperationKind::{ReadExclusive, ReadShared};
-use vinga_wire::transaction::{
-    FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OutcomeRequest, OutcomesSeenOrder,
-};
-use vinga_wire::{ErrorCode, SignalNumber, U32, U64};
-
-const ALL: u16 = FLAG_START | FLAG_COMMIT;
-
-fn row(key: u64, n: i64) -> Row {
-    Row(key, n, Some(format!("row {key}")))
-}
-
-/// Operations whose errors roll the transaction back.
-fn strict(ops: &[Op]) -> Vec<(Op, bool)> {
-    ops.iter().map(|op| (op.clone(), false)).collect()
-}
-
-fn committed(request: u32) -> Told {
-    Told::Confirm { request, outcome: 1, errors: vec![] }
-}
-
-fn open(request: u32) -> Told {
-    Told::Confirm { request, outcome: 0, errors: vec![] }
-}
-
-fn refused(request: u32, code: ErrorCode, operation: u32) -> Told {
-    Told::Refuse { request, code, operation }
-}
-
-impl Cluster {
-    /// A transaction of one train.
-    fn at_once(&mut self, ops: &[Op]) -> Vec<Told> {
-        let id = self.begin();
-        self.train(id, ALL, 1, &strict(ops));
-        self.told()
-    }
-
-    /// The API node has seen all outcomes.
-    fn forget_all_outcomes(&mut self) {
-        let seen = self.outcomes();
-        self.forget_outcomes(seen);
-    }
-
-    fn forget_outcomes(&mut self, seen: u32) {
-        let owner = TransactionId::new(API.node(), vinga_base::Incarnation(1), 1);
-        self.send(SignalNumber::OutcomesSeenOrder, TC, |w| {
-            w.put(&OutcomesSeenOrder { owner: U64::new(owner.0), outcomes_seen: U32::new(seen) });
-        });
-    }
-}
+use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
 
 fn check_golden(name: &str, story: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
@@ -292,21 +245,14 @@ fn outcomes_are_kept_until_they_are_confirmed() {
     c.train(id, ALL, 1, &strict(&[Op::Insert(row(1, 1))]));
     let failed = c.begin();
     c.train(failed, ALL, 1, &strict(&[Op::Insert(row(1, 1))]));
-    let ask = |c: &mut Cluster, id: TransactionId| {
-        c.told();
-        c.send(SignalNumber::OutcomeRequest, TC, |w| {
-            w.put(&OutcomeRequest { transaction: U64::new(id.0), request: U32::new(1) });
-        });
-        c.told()
-    };
-    assert_eq!(ask(&mut c, id), [Told::Outcome(1)]);
+    assert_eq!(c.ask(id), [Told::Outcome(1)]);
     // Of a transaction that was rolled back nothing is kept: not found is not committed.
-    assert_eq!(ask(&mut c, failed), [Told::Outcome(3)]);
+    assert_eq!(c.ask(failed), [Told::Outcome(3)]);
     // A number that was never given out confirms nothing.
     c.forget_outcomes(7);
-    assert_eq!(ask(&mut c, id), [Told::Outcome(1)]);
+    assert_eq!(c.ask(id), [Told::Outcome(1)]);
     c.forget_outcomes(1);
-    assert_eq!(ask(&mut c, id), [Told::Outcome(3)]);
+    assert_eq!(c.ask(id), [Told::Outcome(3)]);
     assert_eq!(c.settings(1).node.0, 1);
 }
 

@@ -144,8 +144,16 @@ impl World {
         let connection = confirm.waiting as usize;
         let incarnation = self.connections[connection].incarnation;
         if self.connections[connection].side != Side::Waiting {
-            // It broke while membership was asked.
+            // It broke while membership was asked: that ends the others too, one whose own end was not read yet.
+            self.close_on_thread(id, confirm.api);
             self.report_disconnected(id, confirm.api, incarnation);
+            return;
+        }
+        if self.has_older(connection, confirm.api) {
+            let (code, detail) =
+                (ErrorCode::NodeIdInUse as u16, "the older one is not closed yet".to_string());
+            let refuse = ApiConnectRefuse { waiting: confirm.waiting, code, detail };
+            self.on_api_connect_refuse(&refuse, at);
             return;
         }
         self.connections[connection].side = Side::Open { api: confirm.api, incarnation };
@@ -200,6 +208,16 @@ impl World {
             };
             self.threads[thread.0].executor.outbox().routes.set_node(NodeId(api), lane);
         }
+    }
+
+    /// Whether the driver has a connection of the same index that counts as open: the API node has lost it, and what it
+    /// sent by it may not all be read.
+    fn has_older(&self, connection: usize, api: u8) -> bool {
+        let (thread, link) = (self.connections[connection].thread, self.connections[connection].link);
+        self.connections.iter().any(|older| {
+            let is_open = matches!(older.side, Side::Open { api: of, .. } if of == api);
+            is_open && older.thread == thread && older.link == link
+        })
     }
 
     /// The first open connection of an API node on a thread.

@@ -18,8 +18,12 @@ use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U32};
 /// A data node that has died.
 pub struct Failure {
     node: u8,
+    /// When it died.
+    pub(crate) at: Time,
     /// Fences that have come to each thread.
     fences: BTreeMap<ThreadId, u16>,
+    /// A thread that is told so much later than all others, which are told at once.
+    pub(crate) late: Option<(ThreadId, Time)>,
 }
 
 impl World {
@@ -44,7 +48,8 @@ impl World {
                 self.break_pipe(self.connections[connection].down);
             }
         }
-        self.failures.push(Failure { node, fences: BTreeMap::new() });
+        let at = self.now();
+        self.failures.push(Failure { node, at, fences: BTreeMap::new(), late: None });
         let failure = self.failures.len() as u32 - 1;
         let slow = if self.random.bool() { 30_000 } else { 1_000 };
         let detected = self.now() + self.random.u64(200..slow);
@@ -77,10 +82,27 @@ impl World {
                 }
             }
         }
-        let fences = self.failures[fence.failure as usize].fences.entry(id).or_default();
+        let failure = &mut self.failures[fence.failure as usize];
+        let late = failure.late;
+        let fences = failure.fences.entry(id).or_default();
         *fences += 1;
         if *fences == self.profile.connections {
-            let delay = if self.random.bool() { 0 } else { self.random.u64(..20_000) };
+            let delay = match late {
+                Some((thread, span)) => {
+                    if thread == id {
+                        span
+                    } else {
+                        0
+                    }
+                }
+                None => {
+                    if self.random.bool() {
+                        0
+                    } else {
+                        self.random.u64(..20_000)
+                    }
+                }
+            };
             self.agenda.enter(at + delay, Event::TellFailure(id, fence.failure));
         }
     }

@@ -6,6 +6,7 @@
 //! wrong. A run loads tables, works under faults, lets everything come to its end, and then checks
 //!
 //! - that nothing is left of any transaction, scan, lock or marker, and all replicas are equal ([`rest`]);
+//! - that backups never showed more than their primary had shown (`backups`, looked at all the time);
 //! - that some cluster which keeps its promises could have given all the answers (`vinga_workloads::check`);
 //! - that the workloads find what they expect.
 //!
@@ -13,12 +14,14 @@
 
 pub mod agenda;
 mod api;
+mod backups;
 mod connection;
 mod decisions;
 mod failure;
 pub mod mutations;
 mod nemesis;
 pub mod pipe;
+pub mod probes;
 pub mod profile;
 pub mod range;
 mod rest;

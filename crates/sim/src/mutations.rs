@@ -10,6 +10,14 @@ pub use vinga_kernel::Mutation;
 /// Whether this build can break rules.
 pub const IS_BUILT_IN: bool = cfg!(feature = "mutations");
 
+/// A hunted rule must be noticed within so many seeds, whichever is the first.
+pub const SEEDS_MAX: u64 = 300;
+
+/// Rules that seeds break too seldom to be hunted by default; the stories in `crates/node/tests/hazards.rs` show them.
+/// For this one the order to roll back must die with the middle replica of three, and another transaction on the same row
+/// must be faster than the next order: one seed in some thousands.
+pub const SHOWN_BY_STORIES: &[Mutation] = &[Mutation::SettleShowsPrepared];
+
 /// A broken rule, and how it was noticed.
 #[derive(Clone, Debug)]
 pub struct Verdict {
@@ -41,10 +49,12 @@ pub fn hunt(mutation: Mutation, from: u64, seeds_max: u64) -> Verdict {
     Verdict { mutation, noticed }
 }
 
-/// Breaks one rule after the other; `on_verdict` is told of each.
-pub fn hunt_all(from: u64, seeds_max: u64, mut on_verdict: impl FnMut(&Verdict)) -> Vec<Verdict> {
-    let verdicts = Mutation::ALL.iter().map(|&mutation| {
-        let verdict = hunt(mutation, from, seeds_max);
+/// Breaks one rule after the other, each for at most [`SEEDS_MAX`] seeds; or for as many as are given, and then those
+/// of [`SHOWN_BY_STORIES`] too. `on_verdict` is told of each.
+pub fn hunt_all(from: u64, seeds: Option<u64>, mut on_verdict: impl FnMut(&Verdict)) -> Vec<Verdict> {
+    let hunted = Mutation::ALL.iter().filter(|m| seeds.is_some() || !SHOWN_BY_STORIES.contains(m));
+    let verdicts = hunted.map(|&mutation| {
+        let verdict = hunt(mutation, from, seeds.unwrap_or(SEEDS_MAX));
         on_verdict(&verdict);
         verdict
     });

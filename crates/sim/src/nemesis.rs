@@ -7,7 +7,8 @@ use crate::thread::ThreadId;
 use crate::topology::PRESIDENT;
 use crate::world::{Event, Stage, World};
 use fastrand::Rng;
-use vinga_wire::SignalNumber;
+use vinga_wire::commit::{AbortBody, CommitBody, PrepareHead};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 
 /// Its own generator, so that the chances of the world stay the same when a kind of fault is turned off.
 pub struct Nemesis {
@@ -20,7 +21,8 @@ pub struct Nemesis {
     crash_point: Option<CrashPoint>,
 }
 
-/// A moment at which a data node dies: when such a signal leaves a data node for another.
+/// A moment at which a data node dies: when such a signal leaves a data node for another. (An abort counts when the
+/// primary passes it on.)
 #[derive(Clone, Copy, Debug)]
 struct CrashPoint {
     signal: SignalNumber,
@@ -28,16 +30,55 @@ struct CrashPoint {
     passing: u32,
     /// Whether the sender dies, or the receiver.
     sender_dies: bool,
+    aftermath: Aftermath,
 }
 
-/// The signals that crash points wait for.
-const CRASH_SIGNALS: [SignalNumber; 7] = [
+/// What makes it harder for the others to go on after a crash.
+#[derive(Clone, Copy, Debug)]
+enum Aftermath {
+    /// Nothing.
+    None,
+    /// For so long nothing more comes from the coordinators' node.
+    Silence(Time),
+    /// The transaction's coordinator hears of the crash so much later than others.
+    LateCoordinator(Time),
+}
+
+/// A data node is to die.
+#[derive(Clone, Copy, Debug)]
+pub struct Crash {
+    victim: u8,
+    /// Of the transaction that it was about.
+    coordinator: Option<Address>,
+    aftermath: Aftermath,
+}
+
+/// The coordinator whose transaction a chain signal is about.
+fn coordinator_of(frame: &Frame<'_>) -> Option<Address> {
+    let is_coordinator = |address: &Address| address.block() == Some(BlockNumber::Coordinator);
+    let actor = match frame.signal() {
+        Some(SignalNumber::PrepareRequest) => frame.head::<PrepareHead>().map(|(head, _)| head.actor),
+        Some(SignalNumber::CommitRequest) => frame.head::<CommitBody>().map(|(body, _)| body.actor),
+        Some(SignalNumber::AbortRequest) => frame.head::<AbortBody>().map(|(body, _)| body.actor),
+        _ => None,
+    };
+    let ends = [Some(frame.sender()), Some(frame.receiver()), actor.map(|actor| Address(actor.acting.get()))];
+    ends.into_iter().flatten().find(is_coordinator)
+}
+
+/// The signals that crash points wait for. What follows a decision takes little time and is what a crash leaves half
+/// done, so these are chosen more often.
+const CRASH_SIGNALS: [SignalNumber; 11] = [
     SignalNumber::PrepareRequest,
     SignalNumber::PrepareConfirm,
     SignalNumber::CommitRequest,
     SignalNumber::CommitConfirm,
     SignalNumber::AbortRequest,
+    SignalNumber::AbortRequest,
+    SignalNumber::AbortRequest,
     SignalNumber::AbortConfirm,
+    SignalNumber::CompleteOrder,
+    SignalNumber::CompleteOrder,
     SignalNumber::CompleteOrder,
 ];
 
@@ -71,18 +112,30 @@ impl World {
 
     fn plan_crash(&mut self) {
         let random = &mut self.nemesis.random;
-        let crash_point = CrashPoint {
-            signal: CRASH_SIGNALS[random.usize(..CRASH_SIGNALS.len())],
-            passing: random.u32(..60),
-            sender_dies: random.bool(),
+        let signal = CRASH_SIGNALS[random.usize(..CRASH_SIGNALS.len())];
+        let span = random.u64(1_000..40_000);
+        let late = Aftermath::LateCoordinator(span);
+        let aftermath = match (signal, random.u8(..6)) {
+            (_, 0) => Aftermath::None,
+            // What the dead node has not passed on, its coordinator does later than others work on the same rows.
+            (SignalNumber::AbortRequest, 1..5) | (_, 1..3) => late,
+            _ => Aftermath::Silence(span),
         };
+        let crash_point =
+            CrashPoint { signal, passing: random.u32(..30), sender_dies: random.u8(..3) == 0, aftermath };
         self.nemesis.crash_point = self.profile.faults.contains(&Fault::CrashPoint).then_some(crash_point);
     }
 
     /// A signal leaves a data node for another: whether somebody dies of it.
-    pub(crate) fn meets_crash_point(&mut self, signal: Option<SignalNumber>, from: u8, to: u8) -> Option<u8> {
+    pub(crate) fn meets_crash_point(&mut self, frame: &Frame<'_>, from: u8, to: u8) -> Option<Crash> {
         let point = self.nemesis.crash_point.as_mut()?;
-        if signal != Some(point.signal) || self.stage != Stage::Running {
+        if frame.signal() != Some(point.signal) || self.stage != Stage::Running {
+            return None;
+        }
+        if let Some((body, _)) =
+            frame.head::<AbortBody>().filter(|_| point.signal == SignalNumber::AbortRequest)
+            && (frame.sender().block() != Some(BlockNumber::DataManager) || body.alive.primary().0 != from)
+        {
             return None;
         }
         let victim = if point.sender_dies { from } else { to };
@@ -93,8 +146,9 @@ impl World {
             point.passing -= 1;
             return None;
         }
+        let (aftermath, coordinator) = (point.aftermath, coordinator_of(frame));
         self.nemesis.crash_point = None;
-        self.victims().contains(&victim).then_some(victim)
+        self.victims().contains(&victim).then_some(Crash { victim, coordinator, aftermath })
     }
 
     fn plan_strike(&mut self) {
@@ -180,8 +234,17 @@ impl World {
     }
 
     /// A data node dies at a crash point; another one may follow it later.
-    pub(crate) fn crash(&mut self, node: u8) {
-        self.kill_node(node);
+    pub(crate) fn crash(&mut self, crash: Crash) {
+        self.kill_node(crash.victim);
+        match crash.aftermath {
+            Aftermath::None => {}
+            Aftermath::Silence(span) => self.cut_links(|from, _| from == PRESIDENT, span),
+            Aftermath::LateCoordinator(span) => {
+                // Each thread of the coordinators' node hosts one of them.
+                let thread = crash.coordinator.map(|c| self.thread_of(PRESIDENT, c.instance()));
+                self.failures.last_mut().expect("somebody has just died").late = thread.map(|t| (t, span));
+            }
+        }
         self.plan_crash();
     }
 
@@ -194,17 +257,22 @@ impl World {
         let from = self.nemesis.random.u8(1..=nodes);
         let to = (from - 1 + self.nemesis.random.u8(1..nodes)) % nodes + 1;
         let both = self.nemesis.random.bool();
+        self.note(|| format!("the link from data node {from} to {to} is cut, both ways: {both}"));
+        self.cut_links(|f, t| (f, t) == (from, to) || both && (f, t) == (to, from), span);
+    }
+
+    /// Cuts the links from one data node to another that are chosen, for a while.
+    fn cut_links(&mut self, is_chosen: impl Fn(u8, u8) -> bool, span: Time) {
         let cut: Vec<PipeId> = self
             .links
             .iter()
-            .filter(|((f, t, _), _)| (*f, *t) == (from, to) || both && (*f, *t) == (to, from))
+            .filter(|&(&(from, to, _), _)| is_chosen(from, to))
             .map(|(_, &pipe)| pipe)
             .filter(|pipe| !self.pipes[pipe.0].is_broken())
             .collect();
         for pipe in &cut {
             self.pipes[pipe.0].cut();
         }
-        self.note(|| format!("the link from data node {from} to {to} is cut, both ways: {both}"));
         self.agenda.enter(self.now() + span, Event::Heal(cut));
     }
 }

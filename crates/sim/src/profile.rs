@@ -215,7 +215,14 @@ impl Profile {
     pub fn of(seed: u64, without: &BTreeSet<Fault>) -> Self {
         let mut random = Rng::with_seed(seed ^ 0x70_726f_6669_6c65);
         let random = &mut random;
-        let mut faults: BTreeSet<Fault> = Fault::ALL.into_iter().filter(|_| random.u8(..4) == 0).collect();
+        let mut faults: BTreeSet<Fault> = Fault::ALL
+            .into_iter()
+            .filter(|fault| match fault {
+                // Each seed meets few of the many moments that there are.
+                Fault::CrashPoint => random.u8(..4) < 2,
+                _ => random.u8(..4) == 0,
+            })
+            .collect();
         // Taken out at the end, so that all else stays as the seed has it.
         let without_nothing = faults.clone();
         faults.retain(|fault| !without.contains(fault));
@@ -225,14 +232,18 @@ impl Profile {
             Delay { least, jitter, one_in: if is_slow { one_in } else { 0 }, held_up }
         };
         let is = |fault: Fault| faults.contains(&fault);
-        let threads = random.u16(1..=3);
-        let groups = match random.u8(..12) {
-            0..3 => Groups::One,
-            3 => Groups::Three,
-            4..6 => Groups::OnePair,
-            6..8 => Groups::OneAndPair,
-            8 => Groups::Triple,
-            9..11 => Groups::OneAndTriple,
+        // With one thread no coordinator hears of a crash later than others.
+        let threads = random.u16(1..=3).max(if is(Fault::CrashPoint) { 2 } else { 1 });
+        let groups = match (random.u8(..12), is(Fault::CrashPoint)) {
+            // A crash point needs somebody who may die, and is at its worst between two others.
+            (0..3, true) => Groups::Triple,
+            (3, true) => Groups::OneAndPair,
+            (0..3, false) => Groups::One,
+            (3, false) => Groups::Three,
+            (4..6, _) => Groups::OnePair,
+            (6..8, _) => Groups::OneAndPair,
+            (8, _) => Groups::Triple,
+            (9..11, _) => Groups::OneAndTriple,
             _ => Groups::TwoPairs,
         };
         let small = |is_small: bool, few: u32, many: u32| if is_small { few } else { many };
@@ -272,7 +283,8 @@ impl Profile {
             inactive_timeout: random.u64(60_000..300_000),
             heartbeat_interval: random.u64(20_000..60_000),
             reconnect_grace: random.u64(50_000..400_000),
-            epoch_interval: random.u64(200..10_000),
+            // Short ones let coordinators on different threads lag behind each other.
+            epoch_interval: if random.bool() { random.u64(100..600) } else { random.u64(600..10_000) },
             faults,
         }
     }

@@ -19,6 +19,8 @@ pub struct Tally {
     pub signals: u64,
     /// Virtual time, in microseconds.
     pub time: u64,
+    /// A hash of the histories of all runs, whatever their order.
+    pub hash: u64,
     /// Transactions: begun, and committed for certain.
     pub transactions: (usize, usize),
     /// In how many runs each rare branch was met.
@@ -33,6 +35,7 @@ impl Tally {
         self.seeds += 1;
         self.signals += report.signals;
         self.time += report.time;
+        self.hash = self.hash.wrapping_add(report.hash);
         self.transactions.0 += report.transactions.0;
         self.transactions.1 += report.transactions.1;
         for &probe in &report.probes {

@@ -332,7 +332,7 @@ impl World {
         }
         let mut shares: Vec<Vec<u8>> = vec![Vec::new(); usize::from(self.profile.connections)];
         let mut kept = 0;
-        let mut victim = None;
+        let mut crash = None;
         for frame in Frames(&bytes) {
             let pair = u64::from(frame.sender().0) << 32 | u64::from(frame.receiver().0);
             let connection = KeyHash::of(&pair.to_le_bytes()).0 % u64::from(self.profile.connections);
@@ -344,7 +344,7 @@ impl World {
             }
             share.extend_from_slice(&bytes[kept..kept + frame.length()]);
             kept += frame.length();
-            victim = victim.or(self.meets_crash_point(frame.signal(), from, to));
+            crash = crash.or(self.meets_crash_point(&frame, from, to));
         }
         if kept < bytes.len() {
             let rest = bytes[kept..].to_vec();
@@ -356,8 +356,8 @@ impl World {
                 self.put_split(self.links[&(from, to, connection)], at, share);
             }
         }
-        if let Some(victim) = victim {
-            self.crash(victim);
+        if let Some(crash) = crash {
+            self.crash(crash);
         }
     }
 

@@ -126,6 +126,8 @@ pub struct World {
     pub(crate) decisions: Decisions,
     /// What can't be true, in the order in which it was noticed.
     pub violations: Vec<String>,
+    /// Steps so far.
+    pub(crate) steps: u64,
     /// A hash of everything that has happened.
     pub hash: u64,
     pub(crate) trace: Option<fn(&str)>,
@@ -160,6 +162,7 @@ impl World {
             history: History::default(),
             decisions: Decisions::default(),
             violations: Vec::new(),
+            steps: 0,
             hash: seed,
             trace,
             log: VecDeque::new(),

@@ -1,33 +1,57 @@
 //! `vinga sim`: whole clusters in one thread, from seeds.
 
 use clap::Args;
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Instant;
 use vinga_kernel::Mutation;
-use vinga_sim::{Options, Report, run_seed, run_twice};
+use vinga_sim::mutations::{self, Verdict};
+use vinga_sim::range::{Plan, Tally, run_seeds};
+use vinga_sim::{Options, probes};
 
 /// `vinga sim …`.
 #[derive(Args)]
 pub struct SimArguments {
     /// Run one seed
-    #[arg(long, conflicts_with_all = ["seeds", "forever"])]
+    #[arg(long, conflicts_with_all = ["seeds", "forever", "mutations"])]
     seed: Option<u64>,
     /// Run the seeds from A up to B
-    #[arg(long, value_name = "A..B", value_parser = seed_range, conflicts_with = "forever")]
+    #[arg(long, value_name = "A..B", value_parser = seed_range, conflicts_with_all = ["forever", "mutations"])]
     seeds: Option<Range<u64>>,
     /// Run fresh seeds until told to stop
-    #[arg(long)]
+    #[arg(long, conflicts_with = "mutations")]
     forever: bool,
     /// Print every event
     #[arg(long, requires = "seed")]
     trace: bool,
     /// Run each seed two times: the histories must be the same
-    #[arg(long)]
+    #[arg(long, conflicts_with = "mutations")]
     twice: bool,
+    /// Run so many seeds at the same time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    jobs: usize,
+    /// Fail if a rare branch was not met that 500 seeds meet; with 'all', also those that thousands of seeds meet
+    #[arg(long, requires = "seeds", value_name = "WHICH", num_args = 0..=1, default_missing_value = "usual")]
+    expect_probes: Option<Expected>,
     /// Break a rule of the protocols on purpose (only in builds with the feature 'mutations'): the run must fail
     #[arg(long, value_name = "NAME", value_parser = mutation)]
     mutation: Option<Mutation>,
+    /// Break each rule of the protocols in turn and count the seeds until that is noticed (only in builds with the
+    /// feature 'mutations'); fails if one is not noticed
+    #[arg(long, conflicts_with = "mutation")]
+    mutations: bool,
+    /// With --mutations: give up after so many seeds; rules that take thousands are hunted then, too
+    #[arg(long, value_name = "N", requires = "mutations")]
+    seeds_max: Option<u64>,
+    /// With --mutations: begin with this seed
+    #[arg(long, value_name = "SEED", requires = "mutations", default_value_t = 1)]
+    first: u64,
+}
+
+/// Which rare branches must be met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Expected {
+    Usual,
+    All,
 }
 
 fn seed_range(text: &str) -> Result<Range<u64>, String> {
@@ -47,13 +71,16 @@ fn mutation(name: &str) -> Result<Mutation, String> {
 /// Runs what is asked for.
 ///
 /// # Errors
-/// The first violation, with its seed and how to repeat it.
+/// The first violation, with its seed and how to repeat it; expected probes that were not met; mutations that were not
+/// noticed.
 pub fn run(arguments: &SimArguments) -> Result<(), String> {
-    if arguments.mutation.is_some() && !cfg!(feature = "mutations") {
-        return Err(
-            "this build has no mutations; build with: cargo build --profile sim --features mutations"
-                .to_owned(),
-        );
+    if (arguments.mutation.is_some() || arguments.mutations) && !mutations::IS_BUILT_IN {
+        return Err("this build has no mutations; build with: \
+             cargo build --profile sim --features mutations --bin vinga"
+            .to_owned());
+    }
+    if arguments.mutations {
+        return hunt(arguments.first, arguments.seeds_max);
     }
     let trace: Option<fn(&str)> = arguments.trace.then_some(|line: &str| println!("{line}"));
     let options = Options { mutation: arguments.mutation, trace, ..Options::default() };
@@ -61,70 +88,63 @@ pub fn run(arguments: &SimArguments) -> Result<(), String> {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(range)) => range.clone(),
         (None, None) if arguments.forever => fresh_seed()..u64::MAX,
-        (None, None) => return Err("which seeds? --seed N, --seeds A..B or --forever".to_owned()),
+        (None, None) => {
+            return Err("which seeds? --seed N, --seeds A..B, --forever or --mutations".to_owned());
+        }
     };
+    let is_long = range.end - range.start > 100;
+    let plan = Plan { options, jobs: arguments.jobs, twice: arguments.twice, ..Plan::default() };
     let begun = Instant::now();
-    let mut total = Total::default();
-    for seed in range.clone() {
-        let report = if arguments.twice { run_twice(seed, &options)? } else { run_seed(seed, &options) };
-        if arguments.seed.is_some() {
+    let mut reported = 0u64;
+    let tally = run_seeds(range, &plan, |report| {
+        reported += 1;
+        if arguments.seed.is_some() && report.violation.is_none() {
             println!("{report}");
+        } else if is_long && reported.is_multiple_of(500) {
+            println!("{reported} seeds in {:.1} s", begun.elapsed().as_secs_f64());
         }
-        if report.violation.is_some() {
-            println!("{report}");
-            return Err(format!(
-                "seed {seed} found a violation; repeat it with: vinga sim --seed {seed} --trace"
-            ));
-        }
-        total.add(&report);
-        if total.seeds.is_multiple_of(100) && range.end - range.start > 100 {
-            println!("{}", total.line(begun));
-        }
+        true
+    });
+    if let Some(failed) = tally.failures.first() {
+        println!("{failed}");
+        let seed = failed.seed;
+        return Err(format!(
+            "seed {seed} found a violation; repeat it with: vinga sim --seed {seed} --trace"
+        ));
     }
-    println!("{}", total.line(begun));
-    if total.seeds > 1 {
-        println!("rare branches met: {}", total.probes.len());
-        for probe in &total.probes {
-            println!("  {probe}");
-        }
+    if arguments.seed.is_none() {
+        print!("{tally}");
+        println!("no violation in {:.1} s, history {:016x}", begun.elapsed().as_secs_f64(), tally.hash);
     }
-    Ok(())
+    arguments.expect_probes.map_or(Ok(()), |expected| check_probes(&tally, expected))
+}
+
+fn check_probes(tally: &Tally, expected: Expected) -> Result<(), String> {
+    let with_rare = expected == Expected::All;
+    let missing: Vec<&str> = probes::missing(with_rare, |probe| tally.probes.contains_key(probe)).collect();
+    if missing.is_empty() {
+        println!("all rare branches that are expected were met");
+        return Ok(());
+    }
+    Err(format!("rare branches that were not met: {}", missing.join("; ")))
+}
+
+/// Breaks one rule after the other.
+fn hunt(first: u64, seeds_max: Option<u64>) -> Result<(), String> {
+    let verdicts = mutations::hunt_all(first, seeds_max, |verdict| println!("{verdict}"));
+    let missed: Vec<&str> =
+        verdicts.iter().filter(|v| v.noticed.is_none()).map(|v: &Verdict| v.mutation.name()).collect();
+    if missed.is_empty() {
+        println!("all {} broken rules were noticed", verdicts.len());
+        return Ok(());
+    }
+    Err(format!("not noticed: {}", missed.join(", ")))
 }
 
 /// A seed that was most likely never run.
 fn fresh_seed() -> u64 {
     let age = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     fastrand::Rng::with_seed(age.as_nanos() as u64).u64(..1 << 48)
-}
-
-/// What many runs did.
-#[derive(Default)]
-struct Total {
-    seeds: u64,
-    signals: u64,
-    transactions: usize,
-    committed: usize,
-    probes: BTreeSet<&'static str>,
-    hash: u64,
-}
-
-impl Total {
-    fn add(&mut self, report: &Report) {
-        self.seeds += 1;
-        self.signals += report.signals;
-        self.transactions += report.transactions.0;
-        self.committed += report.transactions.1;
-        self.probes.extend(&report.probes);
-        self.hash = self.hash.rotate_left(1) ^ report.hash;
-    }
-
-    fn line(&self, begun: Instant) -> String {
-        let seconds = begun.elapsed().as_secs_f64();
-        format!(
-            "{} seeds in {seconds:.1} s without a violation: {} transactions, {} committed, {} signals, history {:016x}",
-            self.seeds, self.transactions, self.committed, self.signals, self.hash
-        )
-    }
 }
 
 #[cfg(test)]

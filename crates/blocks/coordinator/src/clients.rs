@@ -82,10 +82,12 @@ impl Client {
 impl Coordinator {
     /// Forgets outcomes that an API node has seen.
     #[inline]
-    pub(crate) fn confirm_outcomes(&mut self, owner: u32, seen: u32) {
+    pub(crate) fn confirm_outcomes(&mut self, cx: &Context<'_>, owner: u32, seen: u32) {
         let Some(client) = self.clients.get_mut(owner) else { return };
         while let Some(ended) = client.pop_seen(seen) {
-            if let Some(marker) = ended.marker {
+            if let Some(marker) = ended.marker
+                && !cx.is_mutated(Mutation::SeenOutcomesKeepMarkers)
+            {
                 let live = self.routing.alive(marker.chain);
                 self.marker_drops.extend(live.nodes().map(|node| (marker.at(node), ended.id)));
             }
@@ -99,7 +101,7 @@ impl Coordinator {
             cx.reject(frame, ErrorCode::NotYourTransaction);
             return Some(());
         }
-        self.confirm_outcomes(owner, order.outcomes_seen.get());
+        self.confirm_outcomes(cx, owner, order.outcomes_seen.get());
         Some(())
     }
 
@@ -135,7 +137,10 @@ impl Coordinator {
     pub(crate) fn keep_outcome(&mut self, cx: &Context<'_>, ended: Ended) -> u32 {
         let client = self.clients.of(ended.id);
         let number = client.push(ended);
-        if cx.is_mutated(Mutation::OutcomeForgottenWhenSent) {
+        let is_closing = client.closing.is_some();
+        if cx.is_mutated(Mutation::OutcomeForgottenWhenSent)
+            || is_closing && cx.is_mutated(Mutation::ClosedConnectionForgetsOutcomes)
+        {
             client.outcomes.clear();
         }
         number

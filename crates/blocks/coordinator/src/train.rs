@@ -51,7 +51,7 @@ impl Coordinator {
         }
         self.statistics.trains += 1;
         self.statistics.operations += u64::from(head.count.get());
-        self.confirm_outcomes(id.owner(), head.outcomes_seen.get());
+        self.confirm_outcomes(cx, id.owner(), head.outcomes_seen.get());
         let handle = match self.open(cx, id, api, head) {
             Ok(handle) => handle,
             Err(code) => {

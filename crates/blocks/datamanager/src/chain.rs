@@ -238,6 +238,10 @@ impl DataManager {
                     cx.probe("forwarded prepare shows an earlier commit");
                     self.install(cx, state, epoch);
                 }
+                State::Prepared if cx.is_mutated(Mutation::SettleShowsPrepared) => {
+                    self.install(cx, state, self.epoch);
+                    self.drop_operation(newest);
+                }
                 State::Prepared | State::Waiting { .. } => {
                     cx.probe("forwarded prepare undoes an earlier prepare");
                     self.undo_change(cx, newest);

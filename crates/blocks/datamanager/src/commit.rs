@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_fragment::row::RowFlags;
-use vinga_kernel::Context;
+use vinga_kernel::{Context, Mutation};
 use vinga_wire::commit::{Chain, CommitBody, TransactionList};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U64};
 
@@ -23,7 +23,7 @@ impl DataManager {
             if before.is_none() {
                 self.commit_as_primary(cx, transaction, body.chain, epoch);
             } else {
-                self.commit_as_backup(transaction, body.chain, epoch);
+                self.commit_as_backup(cx, transaction, body.chain, epoch);
             }
         } else {
             cx.probe("commit of a transaction that is not (any more) here");
@@ -87,12 +87,22 @@ impl DataManager {
     }
 
     /// Notes the epoch; the new versions stay hidden until all have committed.
-    fn commit_as_backup(&mut self, transaction: Handle, chain: Chain, epoch: Epoch) {
+    fn commit_as_backup(&mut self, cx: &mut Context<'_>, transaction: Handle, chain: Chain, epoch: Epoch) {
         self.epoch = self.epoch.max(epoch);
-        for handle in self.operations_of(transaction, chain) {
+        let operations = self.operations_of(transaction, chain);
+        for &handle in &operations {
             let record = &mut self.operations[handle];
             if record.state == State::Prepared {
                 record.state = State::Committed { epoch, shown: false };
+            }
+        }
+        if cx.is_mutated(Mutation::BackupShowsAtCommit) {
+            for handle in operations {
+                if let State::Committed { shown: false, .. } = self.operations[handle].state
+                    && let Some(state) = self.operations[handle].row_state
+                {
+                    self.install(cx, state, epoch);
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::{Epoch, PartitionId, RowId};
+use vinga_fragment::row::RowFlags;
 
 /// A row as it lies in its slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +24,18 @@ pub struct StoredRow {
     pub epoch: Epoch,
     /// Fixed part and variable part.
     pub image: Vec<u8>,
+}
+
+/// What readers of one table are shown of one partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShownRows {
+    /// The table.
+    pub table: u32,
+    /// Its version.
+    pub version: u64,
+    /// Used slots in the order of row ids: the epoch of the version shown, none if the row is hidden (its insert is
+    /// not committed, or not known to be so everywhere).
+    pub rows: Vec<(RowId, Option<Epoch>)>,
 }
 
 impl DataManager {
@@ -60,6 +73,29 @@ impl DataManager {
                 }
             }
         }
+    }
+
+    /// What readers of a partition are shown, for each table that is not being removed.
+    pub fn inspect_shown(&self, partition: PartitionId) -> Vec<ShownRows> {
+        let mut shown = Vec::new();
+        for (id, table) in self.store.tables.iter().filter(|(_, table)| table.removing.is_none()) {
+            if !table.has_fragment(partition) {
+                continue;
+            }
+            let store = table.fragment(partition).rows();
+            let mut rows = Vec::new();
+            for page in 0..store.page_count() {
+                let Some(view) = store.page(&self.store.pages, page) else { continue };
+                for slot in view.live_slots() {
+                    let row = view.row(slot);
+                    let is_hidden = row.flags().contains(RowFlags::PENDING_INSERT);
+                    let epoch = (!is_hidden).then(|| row.epoch());
+                    rows.push((RowId::new(page, slot as u32), epoch));
+                }
+            }
+            shown.push(ShownRows { table: id, version: table.version.0, rows });
+        }
+        shown
     }
 
     /// Checks that each hash index leads to exactly the rows that there are.

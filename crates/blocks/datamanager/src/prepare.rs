@@ -19,7 +19,7 @@ use vinga_fragment::lock_table::LockMode;
 use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
 use vinga_fragment::row_version::RowVersion;
 use vinga_fragment::update_program::{UpdateMistake, UpdateProgram};
-use vinga_kernel::{Context, Prefetch};
+use vinga_kernel::{Context, Mutation, Prefetch};
 use vinga_wire::commit::{
     OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARE_LAST, PrepareHead,
     PreparedOperation,
@@ -263,7 +263,9 @@ impl DataManager {
                 OperationKind::Update | OperationKind::Delete => Err(ErrorCode::NoSuchRow),
             };
         };
-        if self.waits_for_own(handle, row) {
+        let overtakes =
+            kind == OperationKind::ReadCommitted && cx.is_mutated(Mutation::ReadOvertakesOwnWaiter);
+        if !overtakes && self.waits_for_own(handle, row) {
             cx.probe("operation waits for an earlier one of its transaction");
             self.wait(cx, handle, raw)?;
             return Ok(Executed::Waiting);

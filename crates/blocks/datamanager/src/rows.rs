@@ -233,7 +233,7 @@ fn own_change<'a>(
     None
 }
 
-/// Whether a scan's own later changes count as well: a deliberate bug (P23).
+/// Whether a scan's own later changes count as well: a deliberate bug.
 pub fn scan_viewer(cx: &Context<'_>, viewer: Viewer) -> Viewer {
     if cx.is_mutated(Mutation::ScanSeesLaterOwnChanges) {
         Viewer { before: u32::MAX, ..viewer }

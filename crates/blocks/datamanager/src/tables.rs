@@ -21,7 +21,7 @@ pub struct Table {
     /// By partition; `None` for partitions of others.
     fragments: Vec<Option<Fragment>>,
     /// Being removed: who is told at the end.
-    removing: Option<Address>,
+    pub removing: Option<Address>,
 }
 
 impl Table {

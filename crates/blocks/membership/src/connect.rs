@@ -8,7 +8,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::{Context, LogLevel};
+use vinga_kernel::{Context, LogLevel, Mutation};
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
@@ -92,6 +92,11 @@ impl Membership {
                 drivers.insert(candidate.driver);
                 *heard = cx.now();
                 self.confirm(cx, api, named, &candidate);
+            }
+            Some(State::Disconnecting { life, .. } | State::Closing { life, .. })
+                if *life == named && cx.is_mutated(Mutation::ReconnectDoesNotWait) =>
+            {
+                self.begin_connected(cx, api, named, vec![candidate]);
             }
             Some(State::Disconnecting { life, next, .. } | State::Closing { life, next, .. })
                 if *life == named =>

@@ -31,21 +31,21 @@ macro_rules! mutations {
 mutations! {
     /// The coordinator tells the API node "committed" when the first replica has committed, not the primary.
     AnswerBeforePrimary = "answer-before-primary";
-    /// The coordinator sends `Abort` to every replica at once instead of along the chain (P6).
+    /// The coordinator sends `Abort` to every replica at once instead of along the chain.
     AbortToEveryReplica = "abort-to-every-replica";
-    /// A backup that becomes primary goes on hiding what it has committed but not completed (P8).
+    /// A backup that becomes primary goes on hiding what it has committed but not completed.
     PromotedHidesCommitted = "promoted-hides-committed";
-    /// A forwarded `Prepare` does not settle the earlier operations on its row (P8b, P25).
+    /// A forwarded `Prepare` does not settle the earlier operations on its row.
     ForwardedDoesNotSettle = "forwarded-does-not-settle";
-    /// A scan sees own changes whatever their operation number (P23).
+    /// A scan sees own changes whatever their operation number.
     ScanSeesLaterOwnChanges = "scan-sees-later-own-changes";
     /// A shared lock does not keep an exclusive one out.
     SharedDoesNotBlockExclusive = "shared-does-not-block-exclusive";
     /// A partial rollback forgets the newest of the operations that it should undo.
     PartialRollbackKeepsLast = "partial-rollback-keeps-last";
-    /// The outcome of a transaction is forgotten as soon as it was sent (P10).
+    /// The outcome of a transaction is forgotten as soon as it was sent.
     OutcomeForgottenWhenSent = "outcome-forgotten-when-sent";
-    /// A coordinator gives out its own epoch without regard to those of the operations (P26).
+    /// A coordinator gives out its own epoch without regard to those of the operations.
     EpochIgnoresOperations = "epoch-ignores-operations";
     /// When an API node fails, its locks stay.
     ApiFailureKeepsLocks = "api-failure-keeps-locks";
@@ -53,6 +53,18 @@ mutations! {
     StaleVersionAccepted = "stale-version-accepted";
     /// Waiters of a row that ceased to exist are dropped.
     WaitersOfVanishedRowLost = "waiters-of-vanished-row-lost";
+    /// A settled backup shows what is only prepared, as if it had been committed.
+    SettleShowsPrepared = "settle-shows-prepared";
+    /// A backup shows new versions at commit, before it knows that all have committed.
+    BackupShowsAtCommit = "backup-shows-at-commit";
+    /// A read runs although an earlier change of its own transaction waits for the row's lock.
+    ReadOvertakesOwnWaiter = "read-overtakes-own-waiter";
+    /// An API node that comes back is admitted before what it sent earlier was read and finished.
+    ReconnectDoesNotWait = "reconnect-does-not-wait";
+    /// The outcome of a commit that ends after its connection was lost is not kept.
+    ClosedConnectionForgetsOutcomes = "closed-connection-forgets-outcomes";
+    /// Markers stay when the API node has confirmed the outcome.
+    SeenOutcomesKeepMarkers = "seen-outcomes-keep-markers";
 }
 
 /// Whether `mutation` is the one that was chosen for this run.

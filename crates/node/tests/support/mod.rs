@@ -1,16 +1,21 @@
 //! A cluster in one thread, without delays: every frame is delivered in the order in which it was sent, so that a
-//! protocol can be read as a story. (The simulator is for everything that can go wrong.)
+//! protocol can be read as a story. A test may hold frames back (`hold`), kill data nodes, and open and break connections
+//! of the API node (`connections`). (The simulator is for everything that can go wrong.)
 
+mod connections;
+mod hold;
+
+use hold::Held;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::PagePool;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
-use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, TransactionId};
+use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TransactionId};
 use vinga_distribution::NodePlace;
 use vinga_fragment::update_program::{self, Action, Instruction};
-use vinga_kernel::{Executor, LaneId, Origin, Outbox, Tick};
+use vinga_kernel::{Executor, LaneId, Mutation, Origin, Outbox, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting, routes};
 use vinga_wire::dictionary::{CreateTableRequest, TableConfirm};
 use vinga_wire::frame::Frames;
@@ -21,12 +26,42 @@ use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, OperationHead, Ope
 use vinga_wire::partition::PartitionMap;
 use vinga_wire::scan::{ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
 use vinga_wire::transaction::{
-    OperationError, OutcomeConfirm, TransactionAnswer, TransactionHead, TransactionRow,
+    FLAG_COMMIT, FLAG_START, OperationError, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder,
+    TransactionAnswer, TransactionHead, TransactionRow,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, U64, cold};
 
 pub const API: Address = Address::new(NodeId(145), BlockNumber::Api, 0);
 pub const TC: Address = Address::new(NodeId(1), BlockNumber::Coordinator, 0);
+
+/// The coordinator of a node.
+pub fn tc(node: u8) -> Address {
+    Address::new(NodeId(node), BlockNumber::Coordinator, 0)
+}
+
+/// A data manager.
+pub fn dm(node: u8, instance: u16) -> Address {
+    Address::new(NodeId(node), BlockNumber::DataManager, instance)
+}
+
+/// How a cluster is made.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Data nodes, all in one group, with two data managers each. All rows are on all nodes.
+    pub nodes: u8,
+    /// So many of the first nodes have a coordinator.
+    pub coordinators: u8,
+    /// Whether backups of the table answer reads.
+    pub read_backup: bool,
+    /// A rule that is broken on purpose; only with the feature `mutations`.
+    pub mutation: Option<Mutation>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup { nodes: 3, coordinators: 1, read_backup: false, mutation: None }
+    }
+}
 
 /// A row of the test table: key, number, text.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,14 +82,54 @@ pub enum Op {
 /// What an API node was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Told {
-    Confirm { request: u32, outcome: u8, errors: Vec<(u32, ErrorCode)> },
-    Refuse { request: u32, code: ErrorCode, operation: u32 },
-    Row { operation: u32, row: Option<Row> },
+    Confirm {
+        request: u32,
+        outcome: u8,
+        errors: Vec<(u32, ErrorCode)>,
+    },
+    Refuse {
+        request: u32,
+        code: ErrorCode,
+        operation: u32,
+    },
+    Row {
+        operation: u32,
+        row: Option<Row>,
+    },
     Rows(Vec<Option<Row>>),
-    Scanned { rows: Vec<Row>, end: bool },
+    Scanned {
+        rows: Vec<Row>,
+        end: bool,
+    },
     Refused(ErrorCode),
     Outcome(u8),
+    /// A connection of that name was admitted.
+    Admitted(u64),
+    NotAdmitted(ErrorCode),
     Other(SignalNumber),
+}
+
+pub const ALL: u16 = FLAG_START | FLAG_COMMIT;
+
+pub fn row(key: u64, n: i64) -> Row {
+    Row(key, n, Some(format!("row {key}")))
+}
+
+/// Operations whose errors roll the transaction back.
+pub fn strict(ops: &[Op]) -> Vec<(Op, bool)> {
+    ops.iter().map(|op| (op.clone(), false)).collect()
+}
+
+pub fn committed(request: u32) -> Told {
+    Told::Confirm { request, outcome: 1, errors: vec![] }
+}
+
+pub fn open(request: u32) -> Told {
+    Told::Confirm { request, outcome: 0, errors: vec![] }
+}
+
+pub fn refused(request: u32, code: ErrorCode, operation: u32) -> Told {
+    Told::Refuse { request, code, operation }
 }
 
 pub struct Cluster {
@@ -67,11 +142,17 @@ pub struct Cluster {
     now: Tick,
     told: Vec<Told>,
     transactions: u64,
-    outcomes: u32,
+    /// The newest outcome of each coordinator.
+    outcomes: BTreeMap<Address, u32>,
+    /// The epoch in the newest answer of a coordinator.
+    epoch_told: u64,
+    view: u32,
     settings: BTreeMap<u8, NodeSettings>,
+    held: Held,
+    ticket: u64,
 }
 
-fn definition() -> TableDefinition {
+fn definition(read_backup: bool) -> TableDefinition {
     let column =
         |name: &str, column_type, nullable| ColumnDefinition { name: name.into(), column_type, nullable };
     TableDefinition {
@@ -83,14 +164,20 @@ fn definition() -> TableDefinition {
         ],
         primary_key: vec![ColumnId(0)],
         no_logging: false,
-        read_backup: false,
+        read_backup,
     }
 }
 
 impl Cluster {
-    /// `nodes` data nodes in one group, with two data managers each; node 1 has the coordinator. All rows are on all
-    /// nodes.
+    /// `nodes` data nodes; node 1 has the coordinator.
     pub fn new(nodes: u8) -> Self {
+        Cluster::with(&Setup { nodes, ..Setup::default() })
+    }
+
+    /// Makes a cluster and the test table.
+    pub fn with(setup: &Setup) -> Self {
+        let nodes = setup.nodes;
+        let coordinators = |node: u8| u16::from(node <= setup.coordinators);
         let places: Vec<NodePlace> = (1..=nodes)
             .map(|node| NodePlace {
                 group: 0,
@@ -98,7 +185,7 @@ impl Cluster {
                     node,
                     connections: vec![],
                     data_managers: 2,
-                    coordinators: u16::from(node == 1),
+                    coordinators: coordinators(node),
                 },
             })
             .collect();
@@ -114,7 +201,7 @@ impl Cluster {
                 table_version: 1000,
                 threads: vec![ThreadHosting {
                     data_managers: 0..2,
-                    coordinators: 0..u16::from(node == 1),
+                    coordinators: 0..coordinators(node),
                     main: true,
                     owns_sockets: true,
                 }],
@@ -131,7 +218,8 @@ impl Cluster {
                 epoch_interval: Tick::from_millis(100),
             };
             let blocks = Blocks::new(&settings, 0, |_| PagePool::standalone(64), Box::new(NoFacts));
-            let mut outbox = Outbox::new(routes(&settings, 0), 1, 1 << 20);
+            // The second thread hosts nothing, but its driver may serve connections.
+            let mut outbox = Outbox::new(routes(&settings, 0), 2, 1 << 20);
             let mut own = vec![];
             for other in (1..=nodes).filter(|&other| other != node).chain([API.node().0]) {
                 let lane = outbox.open_lane(0);
@@ -139,11 +227,14 @@ impl Cluster {
                 own.push((other, lane));
             }
             lanes.insert(node, own);
-            executors.insert(node, Executor::new(NodeId(node), blocks, outbox, u64::from(node), Tick(0)));
+            let mut executor = Executor::new(NodeId(node), blocks, outbox, u64::from(node), Tick(0));
+            executor.set_mutation(setup.mutation);
+            executors.insert(node, executor);
             all_settings.insert(node, settings);
         }
         let map = PartitionMap::new(&all_settings[&1].topology());
-        let layout = RowLayout::new(&definition());
+        let definition = definition(setup.read_backup);
+        let layout = RowLayout::new(&definition);
         let mut cluster = Cluster {
             executors,
             lanes,
@@ -153,12 +244,16 @@ impl Cluster {
             now: Tick(0),
             told: vec![],
             transactions: 0,
-            outcomes: 0,
+            outcomes: BTreeMap::new(),
+            epoch_told: 0,
+            view: 1,
             settings: all_settings,
+            held: Held::default(),
+            ticket: 0,
         };
         let dictionary = Address::new(NodeId(1), BlockNumber::Dictionary, 0);
         cluster.send(SignalNumber::CreateTableRequest, dictionary, |w| {
-            cold::write(w, &CreateTableRequest { request: 1, definition: definition() });
+            cold::write(w, &CreateTableRequest { request: 1, definition });
         });
         assert_ne!(cluster.table, (0, 0), "the table is created");
         cluster.told.clear();
@@ -169,9 +264,14 @@ impl Cluster {
     pub fn send(&mut self, signal: SignalNumber, to: Address, body: impl FnOnce(&mut FrameWriter<'_>)) {
         let mut bytes = vec![];
         body(&mut FrameWriter::begin(&mut bytes, signal, 1, to, API, 0));
-        let executor = self.executors.get_mut(&to.node().0).expect("a live node");
+        self.send_bytes(to.node().0, &bytes);
+    }
+
+    /// A data node reads what the API node has sent, and everything runs to the end.
+    pub fn send_bytes(&mut self, node: u8, bytes: &[u8]) {
+        let executor = self.executors.get_mut(&node).expect("a live node");
         executor.begin_turn(self.now);
-        executor.feed(&bytes, Origin::Api(API.node())).expect("an API node may send this");
+        executor.feed(bytes, Origin::Api(API.node())).expect("an API node may send this");
         self.run();
     }
 
@@ -188,7 +288,16 @@ impl Cluster {
                         moved.push((to, bytes));
                     }
                 }
-                executor.outbox().lane_mut(LaneId::DRIVER).clear();
+                for driver in [LaneId::DRIVER, LaneId::thread(1)] {
+                    for frame in Frames(&std::mem::take(executor.outbox().lane_mut(driver))) {
+                        let Some((told, ticket)) = connections::answer(&frame) else { continue };
+                        self.ticket = ticket.unwrap_or(self.ticket);
+                        self.told.push(told);
+                    }
+                }
+            }
+            for (to, bytes) in &mut moved {
+                self.held.keep(*to, bytes);
             }
             if moved.is_empty() {
                 return;
@@ -215,15 +324,19 @@ impl Cluster {
         }
     }
 
-    /// Kills a data node and tells the others.
+    /// Kills a data node and tells the others. What is held back of it, or for it, is lost.
     pub fn kill(&mut self, node: u8) {
         self.executors.remove(&node);
+        self.held.forget(NodeId(node));
+        self.view += 1;
         let mut bytes = vec![];
         for (&survivor, executor) in &mut self.executors {
             bytes.clear();
             let to = Address::new(NodeId(survivor), BlockNumber::Membership, 0);
-            let order = NodeFailedOrder { node, unused: [0; 3], incarnation: U32::new(1), view: U32::new(2) };
-            FrameWriter::begin(&mut bytes, SignalNumber::NodeFailedOrder, 2, to, to, 0).put(&order);
+            let order =
+                NodeFailedOrder { node, unused: [0; 3], incarnation: U32::new(1), view: U32::new(self.view) };
+            let view = self.view as u8;
+            FrameWriter::begin(&mut bytes, SignalNumber::NodeFailedOrder, view, to, to, 0).put(&order);
             executor.outbox().routes.set_node(NodeId(node), None);
             executor.feed(&bytes, Origin::Node).expect("our own");
         }
@@ -250,9 +363,39 @@ impl Cluster {
         rollback_from: u32,
         ops: &[(Op, bool)],
     ) {
+        self.train_at(TC, id, flags, first, rollback_from, ops);
+    }
+
+    /// The same, to a certain coordinator.
+    pub fn train_at(
+        &mut self,
+        coordinator: Address,
+        id: TransactionId,
+        flags: u16,
+        first: u32,
+        rollback_from: u32,
+        ops: &[(Op, bool)],
+    ) {
+        let bytes = self.train_bytes(coordinator, id, flags, first, rollback_from, ops);
+        self.send_bytes(coordinator.node().0, &bytes);
+    }
+
+    /// A train as it stands on a connection.
+    pub fn train_bytes(
+        &self,
+        coordinator: Address,
+        id: TransactionId,
+        flags: u16,
+        first: u32,
+        rollback_from: u32,
+        ops: &[(Op, bool)],
+    ) -> Vec<u8> {
         let (table, version) = self.table;
         let layout = self.layout.clone();
-        self.send(SignalNumber::TransactionRequest, TC, |w| {
+        let mut bytes = vec![];
+        {
+            let signal = SignalNumber::TransactionRequest;
+            let mut w = FrameWriter::begin(&mut bytes, signal, 1, coordinator, API, 0);
             w.put(&TransactionHead {
                 transaction: U64::new(id.0),
                 epoch_seen: U64::ZERO,
@@ -281,44 +424,106 @@ impl Cluster {
                 .bytes(&key)
                 .bytes(&body);
             }
+        }
+        bytes
+    }
+
+    /// A transaction of one train.
+    pub fn at_once(&mut self, ops: &[Op]) -> Vec<Told> {
+        self.at_once_by(TC, ops)
+    }
+
+    /// The same, by a certain coordinator.
+    pub fn at_once_by(&mut self, coordinator: Address, ops: &[Op]) -> Vec<Told> {
+        let id = self.begin();
+        self.train_at(coordinator, id, ALL, 1, 0, &strict(ops));
+        self.told()
+    }
+
+    /// The API node has seen all outcomes.
+    pub fn forget_all_outcomes(&mut self) {
+        for (coordinator, seen) in self.outcomes.clone() {
+            self.forget_outcomes_of(coordinator, seen);
+        }
+    }
+
+    pub fn forget_outcomes(&mut self, seen: u32) {
+        self.forget_outcomes_of(TC, seen);
+    }
+
+    fn forget_outcomes_of(&mut self, coordinator: Address, seen: u32) {
+        let owner = TransactionId::new(API.node(), Incarnation(1), 1);
+        self.send(SignalNumber::OutcomesSeenOrder, coordinator, |w| {
+            w.put(&OutcomesSeenOrder { owner: U64::new(owner.0), outcomes_seen: U32::new(seen) });
         });
+    }
+
+    /// Asks the coordinator of node 1 what became of a transaction: 1 committed, 3 nothing is known of it.
+    pub fn ask(&mut self, id: TransactionId) -> Vec<Told> {
+        self.told();
+        self.send(SignalNumber::OutcomeRequest, TC, |w| {
+            w.put(&OutcomeRequest { transaction: U64::new(id.0), request: U32::new(1) });
+        });
+        self.told()
     }
 
     /// A committed read, straight from the owner; with a transaction, its own changes before `operation` count.
     pub fn read(&mut self, keys: &[u64], viewer: Option<(TransactionId, u32)>) -> Vec<Option<Row>> {
+        keys.iter().map(|&key| self.read_from(self.owner_of(key), key, viewer)).collect()
+    }
+
+    /// A committed read at a certain node, which is the primary or the table's backups answer reads.
+    pub fn read_at(&mut self, node: u8, key: u64) -> Option<Row> {
+        let owner = self.owner_of(key);
+        self.read_from(dm(node, owner.instance()), key, None)
+    }
+
+    fn read_from(
+        &mut self,
+        data_manager: Address,
+        key: u64,
+        viewer: Option<(TransactionId, u32)>,
+    ) -> Option<Row> {
         let (table, version) = self.table;
-        let mut found = vec![];
-        for &key in keys {
-            let hash = KeyHash::of(&key.to_le_bytes());
-            let owner = self.map.place(self.map.partition(hash)).primary();
-            self.send(SignalNumber::KeyReadRequest, owner, |w| {
-                w.put(&KeyReadHead {
-                    version: U64::new(version),
-                    transaction: U64::new(viewer.map_or(0, |(id, _)| id.0)),
-                    request: U32::ZERO,
-                    table: U32::new(table),
-                    operation: U32::new(viewer.map_or(0, |(_, operation)| operation)),
-                    count: U16::new(1),
-                    columns: U16::new(ALL_COLUMNS),
-                    filter_bytes: U16::ZERO,
-                    unused: U16::ZERO,
-                })
-                .bytes(&key.to_le_bytes());
-            });
-            match self.told().pop() {
-                Some(Told::Rows(mut rows)) => found.push(rows.pop().expect("one key was asked for")),
-                other => panic!("a read is answered by rows, not {other:?}"),
-            }
+        self.send(SignalNumber::KeyReadRequest, data_manager, |w| {
+            w.put(&KeyReadHead {
+                version: U64::new(version),
+                transaction: U64::new(viewer.map_or(0, |(id, _)| id.0)),
+                request: U32::ZERO,
+                table: U32::new(table),
+                operation: U32::new(viewer.map_or(0, |(_, operation)| operation)),
+                count: U16::new(1),
+                columns: U16::new(ALL_COLUMNS),
+                filter_bytes: U16::ZERO,
+                unused: U16::ZERO,
+            })
+            .bytes(&key.to_le_bytes());
+        });
+        match self.told().pop() {
+            Some(Told::Rows(mut rows)) => rows.pop().expect("one key was asked for"),
+            other => panic!("a read is answered by rows, not {other:?}"),
         }
-        found
     }
 
     /// Scans all partitions, in batches of `batch` rows.
     pub fn scan(&mut self, viewer: Option<(TransactionId, u32)>, batch: u16) -> Result<Vec<Row>, ErrorCode> {
+        self.scan_with(None, viewer, batch, |_, _| ())
+    }
+
+    /// Scans at a certain node, if the table's backups answer reads, and calls `meet` with each batch before the next
+    /// one is asked for.
+    pub fn scan_with(
+        &mut self,
+        node: Option<u8>,
+        viewer: Option<(TransactionId, u32)>,
+        batch: u16,
+        mut meet: impl FnMut(&mut Self, &[Row]),
+    ) -> Result<Vec<Row>, ErrorCode> {
         let (table, version) = self.table;
         let places: Vec<_> = self.map.places().map(|(p, place)| (p, place.primary())).collect();
         let mut found = vec![];
-        for (partition, owner) in places {
+        for (partition, primary) in places {
+            let owner = node.map_or(primary, |node| dm(node, primary.instance()));
             let name = u32::from(partition.0) + 1;
             self.send(SignalNumber::ScanOpenRequest, owner, |w| {
                 w.put(&ScanOpenHead {
@@ -341,6 +546,7 @@ impl Cluster {
                 for told in self.told() {
                     match told {
                         Told::Scanned { rows, end } => {
+                            meet(self, &rows);
                             found.extend(rows);
                             is_over |= end;
                         }
@@ -376,8 +582,13 @@ impl Cluster {
     }
 
     /// The data manager that owns a key.
-    pub fn owner(&self, hash: KeyHash) -> Address {
-        self.map.place(self.map.partition(hash)).primary()
+    pub fn owner_of(&self, key: u64) -> Address {
+        self.map.place(self.map.partition(KeyHash::of(&key.to_le_bytes()))).primary()
+    }
+
+    /// Some keys whose rows have their primary at a node, from the first on.
+    pub fn keys_at(&self, node: u8) -> impl Iterator<Item = u64> {
+        (1..).filter(move |&key| self.owner_of(key).node() == NodeId(node))
     }
 
     /// Feeds a node what an API node has sent and runs one turn; says how many bytes it answered, which are dropped.
@@ -410,13 +621,32 @@ impl Cluster {
         }
     }
 
-    /// Number of the newest outcome.
+    /// Number of the newest outcome of node 1's coordinator.
     pub fn outcomes(&self) -> u32 {
-        self.outcomes
+        self.outcomes.get(&TC).copied().unwrap_or(0)
+    }
+
+    /// The epoch in the newest answer of a coordinator.
+    pub fn epoch_told(&self) -> u64 {
+        self.epoch_told
     }
 
     pub fn node(&self, node: u8) -> &Blocks {
         self.executors[&node].host()
+    }
+
+    pub fn live_nodes(&self) -> Vec<u8> {
+        self.executors.keys().copied().collect()
+    }
+
+    /// All rows of a node as they lie in their slots: partition, row id, epoch, bytes.
+    pub fn contents(&self, node: u8) -> Vec<(PartitionId, RowId, Epoch, Vec<u8>)> {
+        let mut rows = vec![];
+        for data_manager in self.node(node).data_managers() {
+            data_manager.inspect_indexes().expect("each index leads to exactly the rows that there are");
+            data_manager.inspect_rows(|row| rows.push((row.partition, row.row, row.epoch, row.image)));
+        }
+        rows
     }
 
     pub fn is_at_rest(&self) -> bool {
@@ -451,7 +681,9 @@ impl Cluster {
             SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse => {
                 let (answer, rest) = frame.head::<TransactionAnswer>().expect("well-formed");
                 let request = answer.request.get();
-                self.outcomes = self.outcomes.max(answer.outcome_number.get());
+                let newest = self.outcomes.entry(frame.sender()).or_default();
+                *newest = (*newest).max(answer.outcome_number.get());
+                self.epoch_told = answer.epoch.get();
                 if signal == SignalNumber::TransactionRefuse {
                     return Told::Refuse {
                         request,

@@ -1,0 +1,424 @@
+//! What goes wrong with simpler commit protocols, and does not here: each test plays a sequence of events signal by
+//! signal, by holding frames back, killing nodes and breaking connections, and checks what a user sees.
+//!
+//! Each story is run by a function that is given a [`Mutation`] to break or not; with the feature `mutations` a second
+//! test breaks the rule that the story is about, and expects the story to fail.
+
+#[allow(dead_code, reason = "each test uses its part of it")]
+mod support;
+
+use support::{ALL, Cluster, Op, Row, Setup, TC, Told, committed, dm, open, refused, row, strict, tc};
+use vinga_base::NodeId;
+use vinga_kernel::{Mutation, Tick};
+use vinga_wire::operation::OperationKind::{ReadCommitted, ReadShared};
+use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START};
+use vinga_wire::{Address, BlockNumber, ErrorCode};
+
+/// Three nodes that hold all rows. Rows with their primary at node 2 have the chain 2, 3, 1, all at instance 1.
+fn three(mutation: Option<Mutation>) -> Cluster {
+    Cluster::with(&Setup { nodes: 3, coordinators: 1, read_backup: false, mutation })
+}
+
+/// The same with a second coordinator on node 2, and backups that answer reads.
+fn three_with_two_coordinators(mutation: Option<Mutation>) -> Cluster {
+    Cluster::with(&Setup { nodes: 3, coordinators: 2, read_backup: true, mutation })
+}
+
+/// Some keys whose rows have the chain 2, 3, 1.
+fn keys<const N: usize>(c: &Cluster) -> [u64; N] {
+    let mut keys = c.keys_at(2);
+    std::array::from_fn(|_| keys.next().expect("there are keys without end"))
+}
+
+/// The story is told twice: with all rules, and with one broken, which it must notice.
+macro_rules! hazards {
+    ($($(#[$doc:meta])* $name:ident breaks $($mutation:ident),+;)*) => {
+        $(
+            $(#[$doc])*
+            #[test]
+            fn $name() {
+                stories::$name(None);
+            }
+        )*
+
+        #[cfg(feature = "mutations")]
+        mod is_noticed_if_broken {
+            use super::{Mutation, stories};
+
+            $(
+                #[test]
+                fn $name() {
+                    for mutation in [$(Mutation::$mutation),+] {
+                        let told = std::panic::catch_unwind(|| stories::$name(Some(mutation)));
+                        assert!(told.is_err(), "nobody notices {}", mutation.name());
+                    }
+                }
+            )*
+        }
+    };
+}
+
+hazards! {
+    /// An abort that is sent to every replica overtakes a prepare that one replica forwards to the next: the prepare
+    /// then begins an operation that nobody ends, and the row stays locked once that replica is primary.
+    a_roll_back_does_not_overtake_the_insert_that_it_undoes breaks AbortToEveryReplica;
+
+    /// The primary dies after a commit was acknowledged and before the backup was told that it is complete: a backup
+    /// that becomes primary and goes on hiding the new version takes back what the user was told.
+    a_new_primary_shows_what_was_acknowledged breaks PromotedHidesCommitted;
+
+    /// Two transactions of different coordinators change a row one after the other; the backup hears first that the
+    /// second one is complete, then that the first one is.
+    completes_may_come_in_any_order breaks ForwardedDoesNotSettle;
+
+    /// While a backup still shows a deleted row, the primary gives its row id to another key, and its key to another
+    /// row id.
+    a_deleted_row_gives_its_place_and_its_key_to_others_before_backups_show_it breaks ForwardedDoesNotSettle;
+
+    /// An API node sends a commit and loses a connection; it comes back and asks what became of the commit before that
+    /// was read: who answers "never committed" now lies, since it is committed a moment later.
+    who_comes_back_is_answered_when_all_it_sent_was_read breaks ReconnectDoesNotWait;
+
+    /// The connection breaks while the commit goes on: the outcome must be known to the API node that comes back.
+    a_commit_that_outlives_its_connection_is_known_to_who_comes_back
+        breaks OutcomeForgottenWhenSent, ClosedConnectionForgetsOutcomes;
+
+    /// What is kept so that an API node can ask for an outcome goes when it has confirmed it, without sending anything
+    /// else, and when it has died.
+    an_idle_api_node_leaves_neither_outcomes_nor_markers breaks SeenOutcomesKeepMarkers;
+
+    /// A train changes a row and reads it: a read that runs while the change still waits for the lock does not see it.
+    a_read_behind_a_change_in_one_train_sees_it breaks ReadOvertakesOwnWaiter;
+
+    /// A transaction deletes a row; a backup that answers reads takes the row out of its index at commit, but keeps
+    /// showing it until all have committed: a scan meets it, a read by key does not. Or it shows the deletion before the
+    /// primary does.
+    a_backup_finds_a_deleted_row_by_key_and_scan_until_all_have_committed breaks BackupShowsAtCommit;
+
+    /// A transaction scans a table and inserts a row for each row that it meets: the new rows lie ahead of the scan.
+    a_scan_does_not_meet_the_rows_that_are_inserted_because_of_it breaks ScanSeesLaterOwnChanges;
+
+    /// The order to roll back dies with the middle replica of a chain; the next transaction on the row reaches the last
+    /// one first. What is only prepared there was not committed, whatever else a prepare proves.
+    what_was_rolled_back_elsewhere_is_not_shown_by_the_next_prepare breaks SettleShowsPrepared;
+
+    /// A coordinator that lags behind in epochs commits what follows a deletion: of a deleted row, a place that was used
+    /// again and a read that found nothing there is no row left to ask for its epoch.
+    what_follows_a_deletion_is_not_of_an_earlier_epoch breaks EpochIgnoresOperations;
+}
+
+/// The stories themselves. Each ends with nothing left of any transaction.
+mod stories {
+    use super::*;
+
+    pub fn a_roll_back_does_not_overtake_the_insert_that_it_undoes(mutation: Option<Mutation>) {
+        let mut c = three(mutation);
+        let [key, missing] = keys(&c);
+        c.hold(dm(2, 1), dm(3, 1));
+        let id = c.begin();
+        // The insert is on its way from the primary to the next replica when the other operation fails.
+        c.train(id, FLAG_START, 1, &strict(&[Op::Insert(row(key, 1)), Op::Delete(missing)]));
+        assert!(c.held(dm(2, 1), dm(3, 1)) > 0);
+        c.release(dm(2, 1), dm(3, 1));
+        assert_eq!(c.told(), [refused(1, ErrorCode::NoSuchRow, 2)]);
+        c.kill(2);
+        // The next primary has nothing of it: the key is free.
+        assert_eq!(c.at_once(&[Op::Insert(row(key, 2))]), [committed(1)]);
+        assert_eq!(c.read(&[key], None), [Some(row(key, 2))]);
+        ends_well(c);
+    }
+
+    pub fn a_new_primary_shows_what_was_acknowledged(mutation: Option<Mutation>) {
+        let mut c = three(mutation);
+        let [key, gone] = keys(&c);
+        c.at_once(&[Op::Insert(row(key, 1)), Op::Insert(row(gone, 1))]);
+        // From the coordinator node 3 only hears when something is complete.
+        c.hold(TC, dm(3, 1));
+        assert_eq!(c.at_once(&[Op::Add(key, 1), Op::Delete(gone)]), [committed(1)]);
+        assert_eq!(c.held(TC, dm(3, 1)), 1);
+        c.kill(2);
+        assert_eq!(c.read(&[key, gone], None), [Some(row(key, 2)), None]);
+        assert_eq!(c.scan(None, 10), Ok(vec![row(key, 2)]));
+        c.release(TC, dm(3, 1));
+        assert_eq!(c.read(&[key, gone], None), [Some(row(key, 2)), None]);
+        assert_eq!(c.at_once(&[Op::Add(key, 1), Op::Insert(row(gone, 5))]), [committed(1)]);
+        assert_eq!(c.read(&[key, gone], None), [Some(row(key, 3)), Some(row(gone, 5))]);
+        ends_well(c);
+    }
+
+    pub fn completes_may_come_in_any_order(mutation: Option<Mutation>) {
+        let mut c = three_with_two_coordinators(mutation);
+        let [key] = keys(&c);
+        c.at_once(&[Op::Insert(row(key, 0))]);
+        c.hold(TC, dm(3, 1));
+        assert_eq!(c.at_once(&[Op::Add(key, 1)]), [committed(1)]);
+        // The backup hides it until it hears that all have committed.
+        assert_eq!((c.read_at(2, key), c.read_at(3, key)), (Some(row(key, 1)), Some(row(key, 0))));
+        c.hold(tc(2), dm(3, 1));
+        assert_eq!(c.at_once_by(tc(2), &[Op::Add(key, 10)]), [committed(1)]);
+        // The second prepare proves that the first change is committed everywhere.
+        assert_eq!((c.read_at(2, key), c.read_at(3, key)), (Some(row(key, 11)), Some(row(key, 1))));
+        c.release(tc(2), dm(3, 1));
+        assert_eq!(c.read_at(3, key), Some(row(key, 11)));
+        c.release(TC, dm(3, 1));
+        assert_eq!(c.read_at(3, key), Some(row(key, 11)));
+        ends_well(c);
+    }
+
+    pub fn a_deleted_row_gives_its_place_and_its_key_to_others_before_backups_show_it(
+        mutation: Option<Mutation>,
+    ) {
+        let mut c = three_with_two_coordinators(mutation);
+        let [first, second, third] = keys(&c);
+        c.at_once(&[Op::Insert(row(first, 1)), Op::Insert(row(second, 2))]);
+        c.hold(TC, dm(3, 1));
+        c.hold(tc(2), dm(3, 1));
+        // The place that was freed last is used first.
+        assert_eq!(c.at_once(&[Op::Delete(first)]), [committed(1)]);
+        assert_eq!(c.at_once(&[Op::Delete(second)]), [committed(1)]);
+        // The first key gets the place of the second one, then another key gets its old place.
+        assert_eq!(c.at_once_by(tc(2), &[Op::Insert(row(first, 10))]), [committed(1)]);
+        assert_eq!(c.at_once_by(tc(2), &[Op::Insert(row(third, 30))]), [committed(1)]);
+        let all = |c: &mut Cluster, node: u8| {
+            let by_key = [first, second, third].map(|key| c.read_at(node, key));
+            let scanned = c.scan_with(Some(node), None, 10, |_, _| ());
+            (by_key, scanned)
+        };
+        let new = vec![row(first, 10), row(third, 30)];
+        assert_eq!(all(&mut c, 2), ([Some(row(first, 10)), None, Some(row(third, 30))], Ok(new.clone())));
+        // The old rows have to be gone here; the new ones may be hidden still.
+        assert_eq!(all(&mut c, 3), ([None, None, None], Ok(vec![])));
+        c.release(tc(2), dm(3, 1));
+        assert_eq!(all(&mut c, 3), ([Some(row(first, 10)), None, Some(row(third, 30))], Ok(new)));
+        c.release(TC, dm(3, 1));
+        ends_well(c);
+    }
+
+    pub fn who_comes_back_is_answered_when_all_it_sent_was_read(mutation: Option<Mutation>) {
+        let mut c = three(mutation);
+        let [key] = keys(&c);
+        for (thread, name) in [(0, 1), (1, 2)] {
+            c.greet(thread, name);
+            assert_eq!(c.told(), [Told::Admitted(name)]);
+        }
+        // The train stands unread on the second connection while the first one breaks.
+        let id = c.begin();
+        let unread = c.train_bytes(TC, id, ALL, 1, 0, &strict(&[Op::Insert(row(key, 1))]));
+        c.disconnected(0);
+        c.greet(0, 3);
+        let answers = if c.told().contains(&Told::Admitted(3)) { c.ask(id) } else { vec![] };
+        // The other driver reads what has come, then the end of the connection. The commit takes its time.
+        c.hold(dm(2, 1), TC);
+        c.send_bytes(1, &unread);
+        c.disconnected(1);
+        let told_early = c.told();
+        c.release(dm(2, 1), TC);
+        let told = c.told();
+        assert_eq!(c.read(&[key], None), [Some(row(key, 1))], "it is committed");
+        assert_eq!(answers, [], "it was told something else");
+        assert_eq!(told_early, [], "it may not come back before everything is finished");
+        assert!(told.contains(&Told::Admitted(3)), "{told:?}");
+        assert_eq!(c.ask(id), [Told::Outcome(1)]);
+        ends_well(c);
+    }
+
+    pub fn a_commit_that_outlives_its_connection_is_known_to_who_comes_back(mutation: Option<Mutation>) {
+        let mut c = three(mutation);
+        let [key] = keys(&c);
+        c.greet(0, 1);
+        c.hold(dm(2, 1), TC);
+        let (decided, undecided) = (c.begin(), c.begin());
+        c.train(undecided, FLAG_START, 1, &strict(&[Op::Insert(row(key + 1000, 1))]));
+        c.train(decided, ALL, 1, &strict(&[Op::Insert(row(key, 1))]));
+        assert_eq!(c.held(dm(2, 1), TC), 1, "the primary has committed, the coordinator does not know it");
+        c.told();
+        c.disconnected(0);
+        c.greet(0, 2);
+        let told = [refused(1, ErrorCode::ConnectionLost, 0)];
+        assert_eq!(c.told(), told, "not admitted before everything is finished");
+        c.release(dm(2, 1), TC);
+        assert!(c.told().contains(&Told::Admitted(2)));
+        assert_eq!(c.ask(decided), [Told::Outcome(1)]);
+        assert_eq!(c.ask(undecided), [Told::Outcome(3)]);
+        assert_eq!(c.read(&[key, key + 1000], None), [Some(row(key, 1)), None]);
+        ends_well(c);
+    }
+
+    pub fn an_idle_api_node_leaves_neither_outcomes_nor_markers(mutation: Option<Mutation>) {
+        let mut c = three(mutation);
+        let [key] = keys(&c);
+        let left = |c: &Cluster| {
+            let outcomes = c.node(1).coordinators()[0].unconfirmed_outcomes();
+            let of_node = |node| {
+                c.node(node)
+                    .data_managers()
+                    .iter()
+                    .map(vinga_datamanager::DataManager::markers)
+                    .sum::<usize>()
+            };
+            (outcomes, [1, 2, 3].map(of_node))
+        };
+        assert_eq!(c.at_once(&[Op::Insert(row(key, 1))]), [committed(1)]);
+        assert_eq!(c.at_once(&[Op::Add(key, 1)]), [committed(1)]);
+        assert_eq!(left(&c), (2, [2, 2, 2]));
+        // It has no more trains to send, so it only confirms.
+        c.forget_all_outcomes();
+        assert_eq!(left(&c), (0, [0, 0, 0]));
+        assert_eq!(c.at_once(&[Op::Add(key, 1)]), [committed(1)]);
+        assert_eq!(left(&c), (1, [1, 1, 1]));
+        // It dies without having confirmed.
+        c.api_is_gone();
+        assert_eq!(left(&c), (0, [0, 0, 0]));
+        ends_well(c);
+    }
+
+    pub fn a_read_behind_a_change_in_one_train_sees_it(mutation: Option<Mutation>) {
+        let mut c = three(mutation);
+        let [key] = keys(&c);
+        c.at_once(&[Op::Insert(row(key, 1))]);
+        let (holder, id) = (c.begin(), c.begin());
+        c.train(holder, FLAG_START, 1, &strict(&[Op::Read(ReadShared, key)]));
+        c.told();
+        let reads = [Op::Read(ReadCommitted, key), Op::Add(key, 10), Op::Read(ReadCommitted, key)];
+        c.train(id, FLAG_START, 1, &strict(&reads));
+        assert_eq!(c.told(), [Told::Row { operation: 1, row: Some(row(key, 1)) }]);
+        c.train(holder, FLAG_COMMIT, 2, &[]);
+        let told = c.told();
+        assert!(told.contains(&Told::Row { operation: 3, row: Some(row(key, 11)) }), "{told:?}");
+        // Once everything is answered a read may go straight to the owner.
+        assert_eq!(c.read(&[key], Some((id, 4))), [Some(row(key, 11))]);
+        c.train(id, FLAG_COMMIT, 4, &[]);
+        ends_well(c);
+    }
+
+    pub fn a_backup_finds_a_deleted_row_by_key_and_scan_until_all_have_committed(mutation: Option<Mutation>) {
+        let mut c = three_with_two_coordinators(mutation);
+        let [key, kept] = keys(&c);
+        c.at_once(&[Op::Insert(row(key, 1)), Op::Insert(row(kept, 2))]);
+        let seen = |c: &mut Cluster, node: u8| {
+            let by_key = c.read_at(node, key);
+            let scanned = c.scan_with(Some(node), None, 1, |_, _| ()).expect("backups answer");
+            assert_eq!(scanned.first().filter(|row| row.0 == key), by_key.as_ref(), "two answers");
+            by_key
+        };
+        // The backup has committed, the primary has not.
+        c.hold(dm(3, 1), dm(2, 1));
+        c.hold(TC, dm(3, 1));
+        let id = c.begin();
+        c.train(id, ALL, 1, &strict(&[Op::Delete(key)]));
+        assert_eq!(c.told(), []);
+        assert_eq!(c.held(dm(3, 1), dm(2, 1)), 1);
+        assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (Some(row(key, 1)), Some(row(key, 1))));
+        // The primary has, the backup has not heard that all have.
+        c.release(dm(3, 1), dm(2, 1));
+        assert_eq!(c.told(), [committed(1)]);
+        assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (None, Some(row(key, 1))));
+        c.release(TC, dm(3, 1));
+        assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (None, None));
+        // A transaction that deletes a row and makes it anew keeps it findable all the time.
+        c.hold(TC, dm(3, 1));
+        assert_eq!(c.at_once(&[Op::Insert(row(key, 3))]), [committed(1)]);
+        c.release(TC, dm(3, 1));
+        c.hold(TC, dm(3, 1));
+        assert_eq!(c.at_once(&[Op::Delete(key), Op::Insert(row(key, 4))]), [committed(1)]);
+        assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (Some(row(key, 4)), Some(row(key, 3))));
+        c.release(TC, dm(3, 1));
+        assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (Some(row(key, 4)), Some(row(key, 4))));
+        ends_well(c);
+    }
+
+    pub fn a_scan_does_not_meet_the_rows_that_are_inserted_because_of_it(mutation: Option<Mutation>) {
+        let mut c = three(mutation);
+        let id = c.begin();
+        let own: Vec<Op> = (1..=6).map(|key| Op::Insert(row(key, 1))).collect();
+        c.train(id, FLAG_START, 1, &strict(&own));
+        assert_eq!(c.told(), [open(1)]);
+        let mut number = 6;
+        let mut met = 0;
+        let scanned = c.scan_with(None, Some((id, 7)), 1, |c, rows| {
+            met += rows.len();
+            assert!(met <= 20, "the scan meets what is inserted because of it");
+            for _ in rows {
+                number += 1;
+                let key = u64::from(number) * 100;
+                c.train(id, 0, number, &strict(&[Op::Insert(row(key, 2))]));
+                assert_eq!(c.told(), [open(number)]);
+            }
+        });
+        let own: Vec<Row> = (1..=6).map(|key| row(key, 1)).collect();
+        assert_eq!(scanned, Ok(own));
+        // A scan that is opened now sees them all.
+        assert_eq!(c.scan(Some((id, number + 1)), 4).map(|rows| rows.len()), Ok(12));
+        c.train(id, FLAG_COMMIT, number + 1, &[]);
+        assert_eq!(c.told(), [committed(number + 1)]);
+        ends_well(c);
+    }
+
+    pub fn what_was_rolled_back_elsewhere_is_not_shown_by_the_next_prepare(mutation: Option<Mutation>) {
+        let mut c = three_with_two_coordinators(mutation);
+        let [key, missing] = keys(&c);
+        c.at_once(&[Op::Insert(row(key, 1))]);
+        let id = c.begin();
+        c.train(id, FLAG_START, 1, &strict(&[Op::Add(key, 100)]));
+        assert_eq!(c.told(), [open(1)]);
+        // It is rolled back at the primary; the order dies with node 3, and the next one is late.
+        c.hold(dm(2, 1), dm(3, 1));
+        c.train(id, 0, 2, &strict(&[Op::Delete(missing)]));
+        assert_eq!(c.held(dm(2, 1), dm(3, 1)), 1);
+        c.hold(TC, dm(2, 1));
+        c.kill(3);
+        assert_eq!(c.held(TC, dm(2, 1)), 1, "it is rolled back again, without node 3");
+        assert_eq!(c.told(), []);
+        // Another coordinator's transaction on the same row comes to the last replica first.
+        c.hold(tc(2), dm(1, 1));
+        c.hold(dm(1, 1), tc(2));
+        let next = c.begin();
+        c.train_at(tc(2), next, FLAG_START, 1, 0, &strict(&[Op::Add(key, 10)]));
+        assert_eq!(c.held(dm(1, 1), tc(2)), 1, "it is prepared there");
+        assert_eq!((c.read_at(2, key), c.read_at(1, key)), (Some(row(key, 1)), Some(row(key, 1))));
+        c.release(dm(1, 1), tc(2));
+        assert_eq!(c.told(), [open(1)]);
+        c.train_at(tc(2), next, FLAG_COMMIT, 2, 0, &[]);
+        c.release(tc(2), dm(1, 1));
+        assert_eq!(c.told(), [committed(2)]);
+        c.release(TC, dm(2, 1));
+        assert_eq!(c.told(), [refused(2, ErrorCode::NoSuchRow, 2)]);
+        assert_eq!((c.read_at(2, key), c.read_at(1, key)), (Some(row(key, 11)), Some(row(key, 11))));
+        ends_well(c);
+    }
+
+    pub fn what_follows_a_deletion_is_not_of_an_earlier_epoch(mutation: Option<Mutation>) {
+        let mut c = three_with_two_coordinators(mutation);
+        let [deleted, read, place, other] = keys(&c);
+        c.at_once(&[deleted, read, place].map(|key| Op::Insert(row(key, 1))));
+        // The coordinator of node 2 does not hear of new epochs.
+        c.hold(Address::new(NodeId(1), BlockNumber::Distribution, 0), tc(2));
+        c.advance(Tick::from_millis(1000));
+        assert_eq!(c.at_once(&[deleted, read, place].map(Op::Delete)), [committed(1)]);
+        let epoch = c.epoch_told();
+        assert_eq!(epoch, 110);
+        // The same key again, the place of another row, and a read that finds nothing.
+        assert_eq!(c.at_once_by(tc(2), &[Op::Insert(row(deleted, 2))]), [committed(1)]);
+        assert!(c.epoch_told() >= epoch, "the key in epoch {} before its deletion", c.epoch_told());
+        assert_eq!(c.at_once_by(tc(2), &[Op::Insert(row(other, 2))]), [committed(1)]);
+        assert!(c.epoch_told() >= epoch, "the place in epoch {} before it was free", c.epoch_told());
+        let id = c.begin();
+        let found_nothing = (Op::Read(ReadShared, read), true);
+        c.train_at(tc(2), id, ALL, 1, 0, &[found_nothing]);
+        let told = c.told();
+        let errors = vec![(1, ErrorCode::NoSuchRow)];
+        assert_eq!(told, [Told::Confirm { request: 1, outcome: 1, errors }]);
+        assert!(c.epoch_told() >= epoch, "what was not there in epoch {}", c.epoch_told());
+        ends_well(c);
+    }
+
+    /// Nothing is left, and the survivors hold the same.
+    fn ends_well(mut c: Cluster) {
+        c.forget_all_outcomes();
+        assert!(c.is_at_rest(), "something is left");
+        let replicas: Vec<_> = c.live_nodes().into_iter().map(|node| c.contents(node)).collect();
+        for pair in replicas.windows(2) {
+            assert_eq!(pair[0], pair[1], "replicas differ");
+        }
+    }
+}

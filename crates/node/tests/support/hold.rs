@@ -1,0 +1,66 @@
+//! Holding frames back: those of one pair of addresses, in their order, until the test lets them go. (Order is kept
+//! between one sender and one receiver, and nowhere else: what is held back overtakes nothing of its own pair.)
+
+use super::Cluster;
+use vinga_base::NodeId;
+use vinga_kernel::Origin;
+use vinga_wire::Address;
+use vinga_wire::frame::Frames;
+
+/// What is held back.
+#[derive(Default)]
+pub struct Held {
+    pairs: Vec<(Address, Address)>,
+    /// Node, pair, bytes; oldest first.
+    frames: Vec<(u8, (Address, Address), Vec<u8>)>,
+}
+
+impl Held {
+    /// Takes out of what is on its way to a node what has to be held back.
+    pub fn keep(&mut self, to: u8, bytes: &mut Vec<u8>) {
+        if self.pairs.is_empty() {
+            return;
+        }
+        let all = std::mem::take(bytes);
+        let mut at = 0;
+        for frame in Frames(&all) {
+            let whole = &all[at..at + frame.length()];
+            at += frame.length();
+            let pair = (frame.sender(), frame.receiver());
+            if self.pairs.contains(&pair) {
+                self.frames.push((to, pair, whole.to_vec()));
+            } else {
+                bytes.extend_from_slice(whole);
+            }
+        }
+    }
+
+    /// A node is gone.
+    pub fn forget(&mut self, node: NodeId) {
+        self.frames.retain(|(_, (from, to), _)| from.node() != node && to.node() != node);
+    }
+}
+
+impl Cluster {
+    /// From now on what `from` sends to `to`, a block of another data node, is held back.
+    pub fn hold(&mut self, from: Address, to: Address) {
+        assert_ne!(from.node(), to.node(), "signals within a node can't be held back");
+        self.held.pairs.push((from, to));
+    }
+
+    /// Delivers what was held back, and holds nothing more of this pair.
+    pub fn release(&mut self, from: Address, to: Address) {
+        self.held.pairs.retain(|&pair| pair != (from, to));
+        for (node, _, bytes) in self.held.frames.extract_if(.., |(_, pair, _)| *pair == (from, to)) {
+            if let Some(executor) = self.executors.get_mut(&node) {
+                executor.feed(&bytes, Origin::Peer).expect("peers are believed");
+            }
+        }
+        self.run();
+    }
+
+    /// How many frames of a pair are held back: a story that holds nothing back is another story.
+    pub fn held(&self, from: Address, to: Address) -> usize {
+        self.held.frames.iter().filter(|(_, pair, _)| *pair == (from, to)).count()
+    }
+}

@@ -1,0 +1,84 @@
+//! Rare branches of the protocols: each block reports it when it takes one (`cx.probe`), so that a range of seeds can
+//! show that none of them is never run.
+//!
+//! The tests of the house compare this list with the sources: who adds a probe says here whether seeds meet it.
+
+/// Branches that 500 seeds meet: `vinga sim --seeds A..B --expect-probes` fails if one of them was not.
+pub const EXPECTED: &[&str] = &[
+    "abort sent again without a failed replica",
+    "asker of a schema change has gone",
+    "backup refuses what the primary has prepared",
+    "commit of a transaction that is not (any more) here",
+    "commit sent again without a failed replica",
+    "connection of an API node with open transactions closed",
+    "deadlock: somebody else is the victim",
+    "deadlock: the newcomer is the victim",
+    "driver did not report a closed connection",
+    "forwarded prepare shows an earlier commit",
+    "lock wait timed out",
+    "newer life ends the grace time of the older",
+    "newer life waits for the older to be forgotten",
+    "newer life waits for the older to close",
+    "node was not running for longer than a heartbeat period",
+    "not forwarded to a failed replica",
+    "operation waits for an earlier one of its transaction",
+    "partial rollback keeps the lock",
+    "prepare for a chain that is not the present one",
+    "promoted backup locks a prepared row",
+    "promoted backup shows a committed version",
+    "same life waits for its connections to close",
+    "scan pauses because its reader is slow",
+    "schema change goes on without a failed data node",
+    "several operations committed with their prepare",
+    "train refused because a data manager is congested",
+    "waiter of a vanished row runs again",
+    "waiting connection was closed with its life",
+];
+
+/// Branches that only thousands of seeds meet: they are asked for with `--expect-probes all`.
+pub const RARE: &[&str] = &[
+    "closing goes on without a failed data node",
+    "forwarded prepare undoes an earlier prepare",
+    "late report of a broken connection",
+];
+
+/// Branches that seeds don't meet, each with the reason.
+pub const NOT_EXPECTED: &[(&str, &str)] = &[
+    (
+        "forgetting goes on without a failed data node",
+        "one seed in some thousands: two failures at the same moment",
+    ),
+    (
+        "table removal waits for completes",
+        "one seed in some thousands: completes go out before the next change ends",
+    ),
+    (
+        "backup misses a row whose insert it has refused",
+        "one seed in some thousands: a second change of the row is under way when the backup refuses the first",
+    ),
+    (
+        "outcome asked while the transaction is under way",
+        "clients ask when they come back, and are admitted when everything is finished",
+    ),
+    ("forwarded prepare came twice", "nobody sends a prepare twice yet; an heir will"),
+    (
+        "next president goes on with the epochs",
+        "the president is not killed while nobody takes its coordinators over",
+    ),
+    (
+        "queue of schema changes is full",
+        "the sessions of a run ask for fewer changes at once than the queue holds",
+    ),
+    ("too many information requests at once", "the simulator's clients ask for no information"),
+    ("thread did not give its information rows in time", "the simulator's clients ask for no information"),
+    ("too many unconfirmed outcomes", "clients of the simulator confirm within a heartbeat period"),
+];
+
+/// Those of the expected ones, and of the rare ones too if these are asked for, that were not met.
+pub fn missing<'a>(
+    with_rare: bool,
+    met: impl Fn(&str) -> bool + 'a,
+) -> impl Iterator<Item = &'static str> + 'a {
+    let rare = if with_rare { RARE } else { &[] };
+    EXPECTED.iter().chain(rare).copied().filter(move |probe| !met(probe))
+}
