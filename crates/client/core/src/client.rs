@@ -63,6 +63,14 @@ impl Client {
         if self.net.now >= self.next_check {
             self.next_check = self.net.now + CHECK_INTERVAL;
             self.check();
+            self.check_when_due();
+        }
+    }
+
+    /// Refused reads wait less than the interval between checks.
+    fn check_when_due(&mut self) {
+        if let Some(at) = self.reads.resend_at() {
+            self.next_check = self.next_check.min(at);
         }
     }
 
@@ -79,6 +87,7 @@ impl Client {
                 .put(&OutcomesSeenOrder { owner: U64::new(owner.0), outcomes_seen: U32::new(seen) });
             self.net.link(link).hurry();
         }
+        self.reads.resend(&mut self.net);
         let is_too_late = |net: &Net, _, until| net.now > until;
         self.writes.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
         self.transactions.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
@@ -101,7 +110,8 @@ impl Client {
         let held = self.net.links.iter().filter_map(|link| link.due_at(self.net.settings.hold_max)).min();
         let sessions = self.sessions.next_deadline(&self.net);
         let questions = (self.asking() > 0).then(|| self.net.now + Micros::from_millis(100));
-        let checks = [sessions, self.net.outcomes.idle_at(), questions].into_iter().flatten().min();
+        let resend = self.reads.resend_at();
+        let checks = [sessions, self.net.outcomes.idle_at(), questions, resend].into_iter().flatten().min();
         [held, checks.map(|at| at.max(self.next_check))].into_iter().flatten().min()
     }
 
@@ -231,7 +241,11 @@ impl Client {
         let net = &mut self.net;
         match frame.signal()? {
             SignalNumber::KeyReadConfirm => self.reads.on_confirm(net, link, frame),
-            SignalNumber::KeyReadRefuse => self.reads.on_refuse(net, link, frame),
+            SignalNumber::KeyReadRefuse => {
+                self.reads.on_refuse(net, link, frame)?;
+                self.check_when_due();
+                Some(())
+            }
             SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse => {
                 let (answer, errors) = frame.head::<TransactionAnswer>()?;
                 net.note_epoch(answer.epoch.get());

@@ -4,6 +4,7 @@
 //! its row lies.
 
 use crate::error::{Error, Result};
+use crate::time::Micros;
 use alloc::vec::Vec;
 use core::ops::Range;
 use vinga_base::hash::KeyHash;
@@ -37,6 +38,8 @@ pub struct ReadBatch {
     answers: Vec<Answer>,
     rows: Vec<u8>,
     waiting: u32,
+    /// When one of its keys was refused for want of room for the first time.
+    refused_since: Option<Micros>,
 }
 
 impl ReadBatch {
@@ -49,6 +52,7 @@ impl ReadBatch {
             answers: Vec::new(),
             rows: Vec::new(),
             waiting: 0,
+            refused_since: None,
         }
     }
 
@@ -152,6 +156,12 @@ impl ReadBatch {
         self.answers.resize(self.hashes.len(), Answer::Waiting);
         self.rows.clear();
         self.waiting = self.hashes.len() as u32;
+        self.refused_since = None;
+    }
+
+    /// One of its keys is refused now for want of room. Since when that has been so.
+    pub(crate) fn refused_since(&mut self, now: Micros) -> Micros {
+        *self.refused_since.get_or_insert(now)
     }
 
     #[inline]

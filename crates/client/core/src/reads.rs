@@ -7,6 +7,10 @@
 //! still travel together. A frame remembers for each of its keys which batch it belongs to. A batch that was cancelled
 //! leaves its keys where they are; their answers find nobody.
 //!
+//! A data node for which too many answers wait to be sent refuses reads, ours or, where connections share a way inside
+//! the node, those of others. Such keys are sent again after a pause, until a batch has had no luck for some seconds; the
+//! reads of transactions are not, because what they see belongs to their moment.
+//!
 //! A key's tag on the wire is the place of its frame and its position in the frame.
 
 use crate::error::Result;
@@ -15,6 +19,7 @@ use crate::net::{Net, TokenKind};
 use crate::read_batch::{ReadBatch, ShapeId};
 use crate::settings::{BATCHES_MAX, KEYS_UNDER_WAY_MAX};
 use crate::table::Table;
+use crate::time::Micros;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
@@ -29,6 +34,11 @@ const FRAME_KEYS_MAX: usize = 1 << POSITION_BITS;
 const FRAME_KEY_BYTES_SOFT: usize = 48 * 1024;
 /// Different shapes, at most.
 const SHAPES_MAX: u32 = 1 << 16;
+
+/// How long keys wait that were refused because too many answers waited at the data node.
+const RESEND_PAUSE: Micros = Micros(500);
+/// How long a batch goes on with that.
+const REFUSED_MAX: Micros = Micros::from_millis(5_000);
 
 const POSITION_BITS: u32 = 7;
 const FRAMES_MAX: usize = 1 << (32 - POSITION_BITS);
@@ -99,6 +109,15 @@ impl Group {
         self.entries.push(entry);
     }
 
+    /// Enters it under its name in the list of groups that may have keys.
+    #[inline]
+    fn list(&mut self, filled: &mut Vec<(Handle, usize)>, name: (Handle, usize)) {
+        if !self.is_listed {
+            self.is_listed = true;
+            filled.push(name);
+        }
+    }
+
     #[inline]
     fn is_full(&self) -> bool {
         self.entries.len() == FRAME_KEYS_MAX || self.keys.len() > FRAME_KEY_BYTES_SOFT
@@ -110,6 +129,8 @@ struct SentFrame {
     link: Option<LinkId>,
     entries: Vec<Entry>,
     is_mixed: bool,
+    /// Whether it travelled alone, for a transaction.
+    is_lone: bool,
     answered: usize,
 }
 
@@ -130,6 +151,9 @@ pub(crate) struct Reads {
     keys_under_way: u32,
     /// Groups of reads that travel alone.
     lone_groups: Vec<Group>,
+    /// Keys that a data node had no room to answer, and when they are to be sent again.
+    refused: Vec<Entry>,
+    resend_at: Micros,
 }
 
 impl Reads {
@@ -142,6 +166,8 @@ impl Reads {
             filled: Vec::new(),
             keys_under_way: 0,
             lone_groups: Vec::new(),
+            refused: Vec::new(),
+            resend_at: Micros(0),
         }
     }
 
@@ -217,9 +243,8 @@ impl Reads {
             };
             let group = &mut groups[partition];
             group.push(Entry { batch: handle, index: index as u32 }, key, (to, data_manager));
-            if within.is_none() && !group.is_listed {
-                group.is_listed = true;
-                self.filled.push((shape_handle, partition));
+            if within.is_none() {
+                group.list(&mut self.filled, (shape_handle, partition));
             }
             let now = net.now;
             let link = net.link(to);
@@ -307,12 +332,66 @@ impl Reads {
         let from = sent.answered;
         sent.answered += count;
         let refused: Vec<Entry> = sent.entries[from..from + count].to_vec();
+        let may_wait = code == ErrorCode::Overloaded && !sent.is_lone;
         self.sent.free_if_done(at);
-        self.fail_entries(net, &refused, code);
+        if !may_wait {
+            self.fail_entries(net, &refused, code);
+            return Some(());
+        }
+        if self.refused.is_empty() {
+            self.resend_at = net.now + RESEND_PAUSE;
+        }
+        for entry in refused {
+            let now = net.now;
+            let since = self.batches.get_mut(entry.batch).map(|batch| batch.refused_since(now));
+            match since {
+                Some(since) if now < since + REFUSED_MAX => self.refused.push(entry),
+                Some(_) | None => self.fail_entries(net, &[entry], code),
+            }
+        }
         Some(())
     }
 
-    /// All connections to an endpoint are gone: what was sent there, or was to be, fails.
+    /// When [`Reads::resend`] is to be called, if at all.
+    pub fn resend_at(&self) -> Option<Micros> {
+        (!self.refused.is_empty()).then_some(self.resend_at)
+    }
+
+    /// Sends keys again that were refused because too many answers waited, if it is time.
+    pub fn resend(&mut self, net: &mut Net) {
+        if self.resend_at().is_none_or(|at| net.now < at) {
+            return;
+        }
+        for entry in core::mem::take(&mut self.refused) {
+            let Some(batch) = self.batches.get(entry.batch) else {
+                self.fail_entries(net, &[entry], ErrorCode::Overloaded);
+                continue;
+            };
+            let index = entry.index as usize;
+            let Some((partition, to, data_manager)) = net.routes.owner(batch.hash(index)) else {
+                self.fail_entries(net, &[entry], ErrorCode::ClusterFailure);
+                continue;
+            };
+            let name = (batch.shape().handle, partition);
+            let Some(Shape { key: shape, groups, .. }) = self.shapes.get_mut(name.0) else {
+                self.fail_entries(net, &[entry], ErrorCode::InternalError);
+                continue;
+            };
+            let key = batch.wire_keys().nth(index).expect("the batch has this key");
+            let group = &mut groups[partition];
+            group.push(entry, key, (to, data_manager));
+            group.list(&mut self.filled, name);
+            let now = net.now;
+            net.link(to).gather(1, now);
+            net.link(to).hurry();
+            if group.is_full() {
+                self.sent.send(net, shape, group, None);
+            }
+        }
+    }
+
+    /// All connections to an endpoint are gone: what was sent there, or was to be, fails. What it had refused may go to
+    /// another.
     pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
         let is_lost = |link: LinkId| link.endpoint() == endpoint;
         for at in 0..self.sent.frames.len() {
@@ -437,7 +516,13 @@ impl SentFrames {
         let at = match self.free.pop() {
             Some(at) => at as usize,
             None => {
-                self.frames.push(SentFrame { link: None, entries: Vec::new(), is_mixed: false, answered: 0 });
+                self.frames.push(SentFrame {
+                    link: None,
+                    entries: Vec::new(),
+                    is_mixed: false,
+                    is_lone: false,
+                    answered: 0,
+                });
                 self.frames.len() - 1
             }
         };
@@ -445,6 +530,7 @@ impl SentFrames {
         core::mem::swap(&mut sent.entries, &mut group.entries);
         sent.link = Some(link);
         sent.is_mixed = core::mem::take(&mut group.is_mixed);
+        sent.is_lone = within.is_some();
         sent.answered = 0;
         let tag = (at as u32) << POSITION_BITS;
         let (transaction, operation) =

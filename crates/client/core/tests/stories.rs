@@ -51,6 +51,37 @@ fn many_rows_are_read_in_few_frames() {
 }
 
 #[test]
+fn refused_reads_are_sent_again_for_some_seconds() {
+    let mut world = world(3);
+    let table = world.create("test.t");
+    world.load(&table, 0..300);
+    let shape = world.client.add_shape(&table, None, &[]).unwrap();
+    let mut batch = ReadBatch::new(shape);
+    (0..300u64).for_each(|key| batch.push(&key.to_le_bytes()).unwrap());
+    world.node.refuses_reads = 20;
+    let token = world.client.read(batch, Urgency::Now).unwrap();
+    world.settle();
+    let batch = world.client.take_read(token).expect("the node has room again");
+    assert!(batch.rows().all(|row| matches!(row, Ok(Some(_)))));
+
+    world.node.refuses_reads = u32::MAX;
+    let token = world.client.read(batch, Urgency::Now).unwrap();
+    let abandoned = {
+        let mut batch = ReadBatch::new(shape);
+        batch.push(&1u64.to_le_bytes()).unwrap();
+        world.client.read(batch, Urgency::Now).unwrap()
+    };
+    world.settle();
+    assert!(world.client.take_read(token).is_none(), "it goes on trying");
+    world.client.cancel(abandoned);
+    (0..3).for_each(|_| world.settle());
+    let batch = world.client.take_read(token).expect("it has given up");
+    assert!(batch.rows().all(|row| row == Err(ErrorCode::Overloaded)));
+    assert!(world.client.is_at_rest());
+    world.client.release_shape(shape);
+}
+
+#[test]
 fn lone_readers_travel_together() {
     let mut world = world(2);
     let table = world.create("test.t");

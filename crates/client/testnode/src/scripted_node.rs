@@ -98,6 +98,8 @@ pub struct ScriptedNode {
     incarnation: u32,
     /// Frames handled, by signal.
     pub handled: BTreeMap<u16, u64>,
+    /// So many further requests for rows by key are refused, because too many answers wait.
+    pub refuses_reads: u32,
 }
 
 const NODE: NodeId = NodeId(1);
@@ -116,6 +118,7 @@ impl ScriptedNode {
             tickets: 0,
             incarnation: 1,
             handled: BTreeMap::new(),
+            refuses_reads: 0,
         }
     }
 
@@ -405,9 +408,11 @@ impl ScriptedNode {
             code: U16::new(code as u16),
             map_version: U32::new(1),
         };
+        let table = if self.refuses_reads > 0 { Err(ErrorCode::Overloaded) } else { table };
         let (table, filter) = match table {
             Ok(found) => found,
             Err(code) => {
+                self.refuses_reads = self.refuses_reads.saturating_sub(1);
                 self.send(api, at, SignalNumber::KeyReadRefuse, |w| {
                     w.put(&refusal(code));
                 });

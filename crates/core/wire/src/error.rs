@@ -164,9 +164,11 @@ errors! {
 }
 
 impl ErrorCode {
-    /// Whether the whole transaction may simply be tried again.
+    /// Whether the whole transaction may simply be tried again: also when records were used up, which others end.
     pub fn is_retryable(self) -> bool {
-        self.class() == ErrorClass::Temporary
+        let may_be_free_soon =
+            matches!(self, ErrorCode::OutOfTransactions | ErrorCode::OutOfOperations | ErrorCode::OutOfScans);
+        self.class() == ErrorClass::Temporary || may_be_free_soon
     }
 }
 
