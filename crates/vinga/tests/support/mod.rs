@@ -8,8 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use vinga_base::NodeId;
+pub use vinga_bench::hostile::raw::greeting;
 use vinga_wire::frame::Frame;
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, NodeTopology, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::{HelloConfirm, NodeTopology, Refusal};
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -137,27 +138,6 @@ impl Drop for Node {
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
-}
-
-/// A greeting, as `change` leaves it.
-pub fn greeting(change: impl FnOnce(&mut HelloRequest)) -> Vec<u8> {
-    let mut hello = HelloRequest {
-        magic: MAGIC,
-        version: PROTOCOL_VERSION,
-        cluster: String::new(),
-        node: 0,
-        incarnation: 7,
-        connection: 0,
-        ticket: 0,
-    };
-    change(&mut hello);
-    let mut bytes = vec![];
-    let nobody = Address::new(NodeId(0), BlockNumber::Api, 0);
-    cold::write(
-        &mut FrameWriter::begin(&mut bytes, SignalNumber::HelloRequest, 0, nobody, nobody, 0),
-        &hello,
-    );
-    bytes
 }
 
 /// What the node said before it closed the connection.
