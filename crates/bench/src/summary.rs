@@ -20,6 +20,9 @@ pub fn required() -> Vec<(String, &'static str)> {
         ("scan.full", "ns"),
         ("memory.bytes_per_row", "bytes"),
         ("start.cold", "s"),
+        ("hostile.rate_kept", "ratio"),
+        ("hostile.rate_after", "ratio"),
+        ("hostile.longest_read", "s"),
         ("spike.signal_local", "ns"),
         ("spike.hop_busy", "ns"),
         ("spike.hop_asleep", "ns"),
@@ -68,7 +71,7 @@ mod tests {
             assert_eq!(entry["repetitions"], 5);
         }
         assert!(list.iter().any(|entry| entry["name"] == "flexasynch.delete.vs_redis"));
-        assert_eq!(list.len(), 22);
+        assert_eq!(list.len(), 25);
     }
 
     #[test]

@@ -405,9 +405,7 @@ mod stories {
         let id = c.begin();
         let found_nothing = (Op::Read(ReadShared, read), true);
         c.train_at(tc(2), id, ALL, 1, 0, &[found_nothing]);
-        let told = c.told();
-        let errors = vec![(1, ErrorCode::NoSuchRow)];
-        assert_eq!(told, [Told::Confirm { request: 1, outcome: 1, errors }]);
+        assert_eq!(c.told(), [Told::Row { operation: 1, row: None }, committed(1)]);
         assert!(c.epoch_told() >= epoch, "what was not there in epoch {}", c.epoch_told());
         ends_well(c);
     }

@@ -15,6 +15,8 @@ pub const EXPECTED: &[&str] = &[
     "deadlock: the newcomer is the victim",
     "driver did not report a closed connection",
     "forwarded prepare shows an earlier commit",
+    "goodbye of an API node that is being closed",
+    "goodbye that is not the first",
     "lock wait timed out",
     "newer life ends the grace time of the older",
     "newer life waits for the older to be forgotten",
@@ -26,6 +28,8 @@ pub const EXPECTED: &[&str] = &[
     "prepare for a chain that is not the present one",
     "promoted backup locks a prepared row",
     "promoted backup shows a committed version",
+    "read of a train refused because too many rows wait for its API node",
+    "read refused because too many answers wait for its API node",
     "same life waits for its connections to close",
     "scan pauses because its reader is slow",
     "schema change goes on without a failed data node",
@@ -44,6 +48,14 @@ pub const RARE: &[&str] = &[
 
 /// Branches that seeds don't meet, each with the reason.
 pub const NOT_EXPECTED: &[(&str, &str)] = &[
+    (
+        "information refused because too many answers wait for its API node",
+        "simulated clients ask for no information",
+    ),
+    (
+        "question to the dictionary refused because too many answers wait for its API node",
+        "simulated clients ask too seldom to have many answers waiting",
+    ),
     (
         "forgetting goes on without a failed data node",
         "one seed in some thousands: two failures at the same moment",
