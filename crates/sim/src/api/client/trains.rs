@@ -243,6 +243,8 @@ impl Client {
         let Some(session) = self.find(id) else { return Some(()) };
         let transaction = self.sessions[session].transaction.as_mut().expect("found just now");
         match &mut transaction.train {
+            // The answer to the question is on its way as well.
+            Some(_) if transaction.is_in_doubt => {}
             Some(under_way) if under_way.tag == answer.request.get() => {
                 under_way.answer = Some((*answer, errors));
                 self.finish_train(cx, session);
