@@ -4,9 +4,9 @@
 //! have one version each meanwhile. Other entries follow as inserts.
 
 use super::cut::KeySource;
-use super::entry::{COUNT_MAX, Entry};
+use super::entry::{COUNT_MAX, Entry, part_of};
 use super::node::Level;
-use super::{LEVELS_MAX, Tree};
+use super::{Change, LEVELS_MAX, Tree};
 use alloc::vec::Vec;
 use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
 
@@ -15,14 +15,16 @@ const ROWS_AHEAD: usize = 16;
 
 impl<const N: usize> Tree<N> {
     /// Fills an index that has no entries from sorted ones; those that are the same are counted. Nodes are filled to
-    /// `percent` of their size (1–100): full ones take the least memory, but are divided by the next insert.
+    /// `percent` of their size (1–100): full ones take the least memory, but are divided by the next insert. The rows
+    /// are read if their keys begin with the same bytes.
     ///
     /// # Errors
     /// [`OutOfPages`], and the index has no entries.
-    pub fn build(
+    pub fn build<S: KeySource>(
         &mut self,
         pool: &mut PagePool,
         purpose: Purpose,
+        source: &mut S,
         percent: usize,
         entries: impl IntoIterator<Item = Entry>,
     ) -> Result<(), OutOfPages> {
@@ -32,13 +34,14 @@ impl<const N: usize> Tree<N> {
         // The last node of each level, leaves first.
         let mut edge = [0; LEVELS_MAX];
         let mut last: Option<Entry> = None;
+        let mut change = Change { pool, source, moving: None };
         for entry in entries {
             if let Some(known) = last
                 && known.is_same(&entry)
                 && known.count() < COUNT_MAX
             {
                 let counted = known.with_count(known.count() + 1);
-                let mut leaf = self.nodes.node_mut(pool, edge[0], Level::Leaf);
+                let mut leaf = self.nodes.node_mut(change.pool, edge[0], Level::Leaf);
                 leaf.set_entry(leaf.len() - 1, counted);
                 last = Some(counted);
                 continue;
@@ -46,37 +49,50 @@ impl<const N: usize> Tree<N> {
             last = Some(entry);
             self.entries += 1;
             if self.height > 0 {
-                let mut leaf = self.nodes.node_mut(pool, edge[0], Level::Leaf);
+                let mut leaf = self.nodes.node_mut(change.pool, edge[0], Level::Leaf);
                 if leaf.len() < fill_leaf {
                     leaf.insert(leaf.len(), entry, 0);
                     continue;
                 }
             }
-            if let Err(refused) = self.nodes.reserve(pool, purpose, self.height as u32 + 1) {
-                self.clear(pool);
+            if let Err(refused) = self.nodes.reserve(change.pool, purpose, self.height as u32 + 1) {
+                self.clear(change.pool);
                 return Err(refused);
             }
-            self.append_leaf(pool, &mut edge, fill_inner, entry);
+            self.append_leaf(&mut change, &mut edge, fill_inner, entry);
+        }
+        for (level, &number) in edge[..self.height].iter().enumerate() {
+            self.skip_more(&mut change, number, kind(level));
         }
         Ok(())
     }
 
-    /// Adds a leaf behind the last one, with all nodes above that this takes.
-    fn append_leaf(&mut self, pool: &mut PagePool, edge: &mut [u32; LEVELS_MAX], fill: usize, entry: Entry) {
-        let mut below = self.append_node(pool, edge, 0, entry, 0);
-        for level in 1..self.height {
-            let mut node = self.nodes.node_mut(pool, edge[level], Level::Inner);
-            if node.len() < fill {
+    /// Adds a leaf behind the last one, with all nodes above that this takes. As long as a node is the last of its level
+    /// it skips nothing.
+    fn append_leaf<S: KeySource>(
+        &mut self,
+        change: &mut Change<'_, S>,
+        edge: &mut [u32; LEVELS_MAX],
+        fill: usize,
+        entry: Entry,
+    ) {
+        let mut below = 0;
+        for level in 0..self.height {
+            let mut node = self.nodes.node_mut(change.pool, edge[level], kind(level));
+            if level > 0 && node.len() < fill {
                 node.insert(node.len(), entry, below);
                 return;
             }
-            below = self.append_node(pool, edge, level, entry, below);
+            self.skip_more(change, edge[level], kind(level));
+            below = self.append_node(change.pool, edge, level, entry, below);
         }
         if self.height == 0 {
-            (self.height, self.root) = (1, below);
+            self.height = 1;
+            self.root = self.append_node(change.pool, edge, 0, entry, 0);
         } else {
-            self.add_root(pool, entry, below);
-            edge[self.height - 1] = self.root;
+            let root = self.add_root(change.pool);
+            self.nodes.node_mut(change.pool, root, Level::Inner).insert(1, entry, below);
+            edge[self.height - 1] = root;
         }
     }
 
@@ -89,12 +105,16 @@ impl<const N: usize> Tree<N> {
         entry: Entry,
         child: u32,
     ) -> u32 {
-        let kind = if level == 0 { Level::Leaf } else { Level::Inner };
-        edge[level] = self.nodes.take(pool, kind);
+        edge[level] = self.nodes.take(pool, kind(level));
         self.nodes_of_level[level] += 1;
-        self.nodes.node_mut(pool, edge[level], kind).insert(0, entry, child);
+        self.nodes.node_mut(pool, edge[level], kind(level)).insert(0, entry, child);
         edge[level]
     }
+}
+
+/// The kind of nodes in a level, counted from the leaves.
+fn kind(level: usize) -> Level {
+    if level == 0 { Level::Leaf } else { Level::Inner }
 }
 
 /// Sorts entries of rows that have one version each. Entries whose first 8 bytes are equal are compared by reading
@@ -112,8 +132,8 @@ pub fn sort_entries<S: KeySource>(
     let mut scratch = Vec::new();
     let mut at = 0;
     while at < entries.len() {
-        let prefix = entries[at].prefix;
-        let length = entries[at..].iter().take_while(|entry| entry.prefix == prefix).count();
+        let part = entries[at].part;
+        let length = entries[at..].iter().take_while(|entry| entry.part == part).count();
         let run = &mut entries[at..at + length];
         at += length;
         // Complete keys are in front of the others, and sorted.
@@ -162,7 +182,7 @@ fn sort_run<S: KeySource>(
         scratch.try_reserve(run.len()).map_err(|_| OutOfPages)?;
         for_each_key(pool, source, run, |entry, key| {
             let rest = &key[shared..];
-            let part = super::entry::prefix_of(rest);
+            let part = part_of(rest, 0);
             scratch.push(Rest { part, length: rest.len().min(size_of::<u64>() + 1), entry });
         });
         assert_eq!(scratch.len(), run.len(), "each row has one key");

@@ -5,10 +5,10 @@
 //! the range, from behind that entry on ([`Cut::after`], downwards up to [`Cut::before`]), whatever has happened to the
 //! entry meanwhile.
 //!
-//! In each leaf the cursor first finds out how many of its entries belong to the range, then hands them out without
-//! any comparison. The next leaf is loaded meanwhile, and so are the rows of the entries to come.
+//! In each node above the leaves the cursor first finds out which leaves belong to the range as a whole, and in the
+//! others how many of their entries do; then it hands them out without any comparison. The next leaf is loaded meanwhile, and so are the rows of the entries to come.
 
-use super::cut::{Cut, KeySource};
+use super::cut::{Cut, KeySource, Shared};
 use super::entry::Entry;
 use super::node::{Level, Node};
 use super::{Path, Tree};
@@ -41,6 +41,9 @@ pub struct Cursor<'a, const N: usize> {
     direction: Direction,
     path: Path,
     leaf: Option<Node<&'a [u8; N], N>>,
+    /// The child of the node above the leaf in which the range ends: the leaves before it (downwards: behind it) belong
+    /// to the range as a whole. `None` if the range does not end, or there is no such node.
+    last_child: Option<usize>,
     /// The entries of the leaf that are still to be handed out are in the places from `low` on and before `high`.
     low: usize,
     high: usize,
@@ -59,8 +62,18 @@ impl<const N: usize> Tree<N> {
         direction: Direction,
     ) -> Cursor<'a, N> {
         let path = Path::new();
-        let mut cursor =
-            Cursor { tree: self, pool, range, direction, path, leaf: None, low: 0, high: 0, last: None };
+        let mut cursor = Cursor {
+            tree: self,
+            pool,
+            range,
+            direction,
+            path,
+            leaf: None,
+            last_child: None,
+            low: 0,
+            high: 0,
+            last: None,
+        };
         if self.height > 0 {
             cursor.begin(source);
         }
@@ -75,16 +88,7 @@ impl<const N: usize> Tree<N> {
         entry: &Entry,
         out: &mut alloc::vec::Vec<u8>,
     ) {
-        if let Some(bytes) = entry.complete_bytes() {
-            out.extend_from_slice(&entry.prefix.to_be_bytes()[..bytes]);
-            return;
-        }
-        let begin = out.len();
-        self.resolver(pool, source, None).with_key(entry, |key| {
-            out.truncate(begin);
-            out.extend_from_slice(key);
-        });
-        assert!(out.len() > begin, "{entry:?} has a key in its row");
+        self.reader(pool, source).with_key(entry, |key| out.extend_from_slice(key));
     }
 }
 
@@ -125,7 +129,7 @@ impl<const N: usize> Cursor<'_, N> {
     /// Finds the first leaf.
     fn begin<S: KeySource>(&mut self, source: &mut S) {
         let Cursor { tree, pool, range, .. } = *self;
-        let mut resolver = tree.resolver(pool, source, None);
+        let mut resolver = tree.reader(pool, source);
         let cut = match self.direction {
             Direction::Ascending => Some(&range.from),
             Direction::Descending => range.to.as_ref(),
@@ -134,33 +138,64 @@ impl<const N: usize> Cursor<'_, N> {
             Some(cut) => tree.descend(&mut resolver, cut, &mut self.path),
             None => tree.descend_to_end(pool, &mut self.path),
         }
+        self.find_last_child(source);
         let step = self.path.steps[tree.height - 1];
         self.enter(source, step.node, Some(step.at.into()));
+    }
+
+    /// The cut at which the cursor ends, if it does not go to the end of the index.
+    fn end(&self) -> Option<&Cut<'_>> {
+        match self.direction {
+            Direction::Ascending => self.range.to.as_ref(),
+            Direction::Descending => Some(&self.range.from).filter(|from| !from.is_start()),
+        }
+    }
+
+    /// Finds out in which child of the node above the leaf the range ends.
+    fn find_last_child<S: KeySource>(&mut self, source: &mut S) {
+        self.last_child = None;
+        if let (Some(depth), Some(end)) = (self.tree.height.checked_sub(2), self.end()) {
+            let parent = self.tree.nodes.node(self.pool, self.path.steps[depth].node, Level::Inner);
+            let first = Level::Inner.first();
+            let place =
+                self.tree.reader(self.pool, source).search(&parent, first, end, &mut Shared::default());
+            self.last_child = Some(place - 1);
+        }
+    }
+
+    /// Whether all entries of the leaf to which the path leads are before the end of the range.
+    fn is_whole(&self) -> bool {
+        let (Some(end), Some(depth)) = (self.last_child, self.tree.height.checked_sub(2)) else {
+            return self.end().is_none();
+        };
+        match self.direction {
+            Direction::Ascending => usize::from(self.path.steps[depth].at) < end,
+            Direction::Descending => usize::from(self.path.steps[depth].at) > end,
+        }
     }
 
     /// Takes the leaf to which the path leads. `border` is how many of its entries are before the cut from which the
     /// cursor comes, if that is in this leaf.
     fn enter<S: KeySource>(&mut self, source: &mut S, number: u32, border: Option<usize>) {
-        let Cursor { tree, pool, range, .. } = *self;
+        let Cursor { tree, pool, .. } = *self;
         let leaf = tree.nodes.node(pool, number, Level::Leaf);
-        let mut resolver = tree.resolver(pool, source, None);
-        match self.direction {
+        let end = if self.is_whole() { None } else { self.end() };
+        let from = match self.direction {
+            Direction::Ascending => border.unwrap_or(0),
+            Direction::Descending => 0,
+        };
+        let end = end.map(|end| tree.reader(pool, source).search(&leaf, from, end, &mut Shared::default()));
+        let ahead = match self.direction {
             Direction::Ascending => {
-                self.low = border.unwrap_or(0);
-                self.high = range
-                    .to
-                    .as_ref()
-                    .map_or(leaf.len(), |to| resolver.search(&leaf, self.low.min(leaf.len()), to));
-                (self.low..self.high.min(self.low + ROWS_AHEAD))
-                    .for_each(|place| source.prefetch(pool, leaf.row(place)));
+                (self.low, self.high) = (from, end.unwrap_or(leaf.len()));
+                self.low..self.high.min(self.low + ROWS_AHEAD)
             }
             Direction::Descending => {
-                self.high = border.unwrap_or(leaf.len());
-                self.low = resolver.search(&leaf, 0, &range.from);
-                (self.low.max(self.high.saturating_sub(ROWS_AHEAD))..self.high)
-                    .for_each(|place| source.prefetch(pool, leaf.row(place)));
+                (self.low, self.high) = (end.unwrap_or(0), border.unwrap_or(leaf.len()));
+                self.low.max(self.high.saturating_sub(ROWS_AHEAD))..self.high
             }
-        }
+        };
+        ahead.for_each(|place| source.prefetch(pool, leaf.row(place)));
         self.leaf = Some(leaf);
         if let Some(neighbour) = self.neighbour_in_parent() {
             tree.nodes.prefetch(pool, neighbour);
@@ -190,7 +225,7 @@ impl<const N: usize> Cursor<'_, N> {
             Direction::Ascending => self.high < leaf.len(),
             Direction::Descending => self.low > 0,
         };
-        if range_ends_here || !self.step() {
+        if range_ends_here || !self.step(source) {
             self.leaf = None;
             (self.low, self.high) = (0, 0);
             return false;
@@ -201,7 +236,7 @@ impl<const N: usize> Cursor<'_, N> {
     }
 
     /// Moves the path by one leaf.
-    fn step(&mut self) -> bool {
+    fn step<S: KeySource>(&mut self, source: &mut S) -> bool {
         let Cursor { tree, pool, .. } = *self;
         for depth in (0..tree.height - 1).rev() {
             let step = self.path.steps[depth];
@@ -220,6 +255,9 @@ impl<const N: usize> Cursor<'_, N> {
                     self.path.steps[below].at = at as u16;
                     number = node.child(at);
                 }
+            }
+            if depth + 2 < tree.height {
+                self.find_last_child(source);
             }
             return true;
         }

@@ -1,16 +1,18 @@
 //! One entry: which row has, in one of its versions, which key.
 //!
 //! ```text
-//!   prefix  u64  first 8 bytes of the key as a big-endian number, zeros behind a shorter key
+//!   part    u64  8 bytes of the key as a big-endian number, zeros behind the end: the first ones behind those
+//!                that its node skips
 //!   row     u32  row id
-//!   word    u32  bit 31      the key is complete: it has at most 8 bytes
+//!   word    u32  bit 31      the key is complete: it has at most 8 bytes, and its node skips none
 //!                bit 30      the key is listed (see `listed_keys.rs`)
 //!                bits 29..24 how many times the key was entered for this row, 1–63
 //!                bits 23..0  of a complete key its length, of a listed key its number in the list,
 //!                            of others the highest 24 bits of the key's hash
 //! ```
 //!
-//! Prefix, row and word without the count are the *identity*: two entries with the same identity have the same key.
+//! Row, word without the count and, of a complete key, part are the *identity*: two entries with the same identity have
+//! the same key.
 
 use vinga_base::RowId;
 use vinga_base::hash::KeyHash;
@@ -20,8 +22,8 @@ const LISTED: u32 = 1 << 30;
 const COUNT_SHIFT: u32 = 24;
 const COUNT: u32 = 0x3f << COUNT_SHIFT;
 const LOW: u32 = (1 << COUNT_SHIFT) - 1;
-/// Bytes of a key that stand in the entry.
-const PREFIX_BYTES: usize = 8;
+/// Bytes of a key that stand in an entry.
+pub(super) const PART_BYTES: usize = 8;
 
 /// How often one entry can count the same key of the same row; what is above takes another entry.
 pub(super) const COUNT_MAX: u32 = COUNT >> COUNT_SHIFT;
@@ -31,18 +33,19 @@ pub(super) const LISTED_MAX: u32 = LOW;
 /// See the head of this file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    pub(super) prefix: u64,
+    pub(super) part: u64,
     pub(super) row: RowId,
     pub(super) word: u32,
 }
 
-/// The first 8 bytes of a key as a number.
+/// The 8 bytes of a key behind the first `skip` ones as a number.
 #[inline]
-pub(super) fn prefix_of(key: &[u8]) -> u64 {
+pub(super) fn part_of(key: &[u8], skip: usize) -> u64 {
+    let key = key.get(skip..).unwrap_or_default();
     match key.first_chunk() {
         Some(first) => u64::from_be_bytes(*first),
         None => {
-            let mut bytes = [0; PREFIX_BYTES];
+            let mut bytes = [0; PART_BYTES];
             bytes[..key.len()].copy_from_slice(key);
             u64::from_be_bytes(bytes)
         }
@@ -50,15 +53,15 @@ pub(super) fn prefix_of(key: &[u8]) -> u64 {
 }
 
 impl Entry {
-    /// The entry of a row that has this key, entered once and not listed.
+    /// The entry of a row that has this key, entered once, not listed, in a node that skips nothing.
     #[inline]
     pub fn new(key: &[u8], row: RowId) -> Self {
-        let word = if key.len() <= PREFIX_BYTES {
+        let word = if key.len() <= PART_BYTES {
             COMPLETE | key.len() as u32
         } else {
             (KeyHash::of(key).0 >> (64 - COUNT_SHIFT)) as u32
         };
-        Entry { prefix: prefix_of(key), row, word: word | 1 << COUNT_SHIFT }
+        Entry { part: part_of(key, 0), row, word: word | 1 << COUNT_SHIFT }
     }
 
     /// The row.
@@ -67,23 +70,30 @@ impl Entry {
         self.row
     }
 
-    /// The first 8 bytes of the key as a big-endian number, zeros behind a shorter key.
+    /// The key if it is complete: 8 bytes, of which so many belong to it.
     #[inline]
-    pub fn prefix(&self) -> u64 {
-        self.prefix
+    pub fn complete_key(&self) -> Option<([u8; PART_BYTES], usize)> {
+        self.complete_bytes().map(|bytes| (self.part.to_be_bytes(), bytes))
     }
 
-    /// Bytes of the key if it is complete: then they are the first of [`Entry::prefix`].
+    /// Bytes of the key if it is complete.
     #[inline]
-    pub fn complete_bytes(&self) -> Option<usize> {
+    pub(super) fn complete_bytes(&self) -> Option<usize> {
         (self.word & COMPLETE != 0).then_some((self.word & LOW) as usize)
     }
 
-    /// Whether a key may be this entry's: it is, if the row has no two keys of which this is true.
+    /// Whether a key may be that of this entry, which is neither complete nor listed: it is, if the row has no two keys
+    /// of which this is true.
     #[inline]
     pub(super) fn may_have(&self, key: &[u8]) -> bool {
-        let other = Entry::new(key, self.row);
-        (other.prefix, other.identity_word()) == (self.prefix, self.identity_word())
+        Entry::new(key, self.row).identity_word() == self.identity_word()
+    }
+
+    /// The same entry in a node that skips so many bytes.
+    #[inline]
+    pub(super) fn in_node(self, key: &[u8], skip: usize) -> Self {
+        debug_assert!(skip == 0 || self.complete_bytes().is_none());
+        Entry { part: part_of(key, skip), ..self }
     }
 
     /// The number of a listed key.
@@ -117,15 +127,16 @@ impl Entry {
     /// Whether both have the same identity.
     #[inline]
     pub(super) fn is_same(&self, other: &Entry) -> bool {
-        (self.prefix, self.row, self.identity_word()) == (other.prefix, other.row, other.identity_word())
+        (self.row, self.identity_word()) == (other.row, other.identity_word())
+            && (self.part == other.part || self.complete_bytes().is_none())
     }
 
-    /// A number in whose order entries stand that need no row to be compared. Incomplete keys with equal prefixes are
+    /// A number in whose order entries stand that need no row to be compared. Incomplete keys with equal parts are
     /// behind the complete ones, in the order of their rows.
     #[inline]
     pub(super) fn rank(&self) -> u128 {
-        let length = self.complete_bytes().unwrap_or(PREFIX_BYTES + 1);
-        u128::from(self.prefix) << 64 | (length as u128) << 32 | u128::from(self.row.0)
+        let length = self.complete_bytes().unwrap_or(PART_BYTES + 1);
+        u128::from(self.part) << 64 | (length as u128) << 32 | u128::from(self.row.0)
     }
 }
 
@@ -136,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_put_in_comes_out() {
         let short = Entry::new(b"abc", RowId(7));
-        assert_eq!((short.prefix(), short.row()), (0x6162_6300_0000_0000, RowId(7)));
+        assert_eq!((short.complete_key(), short.row()), (Some((*b"abc\0\0\0\0\0", 3)), RowId(7)));
         assert_eq!((short.complete_bytes(), short.count(), short.listed()), (Some(3), 1, None));
         assert_eq!(Entry::new(&[1; 8], RowId(7)).complete_bytes(), Some(8));
         let long = Entry::new(b"abcdefghi", RowId(7));
@@ -147,5 +158,9 @@ mod tests {
         let listed = counted.with_listed(3);
         assert_eq!((listed.listed(), listed.count(), listed.complete_bytes()), (Some(3), COUNT_MAX, None));
         assert!(!listed.is_same(&long));
+        let elsewhere = long.in_node(b"abcdefghi", 4);
+        assert_eq!(elsewhere.part.to_be_bytes(), *b"efghi\0\0\0");
+        assert!(elsewhere.is_same(&long));
+        assert!(!Entry::new(b"a", RowId(7)).is_same(&Entry::new(b"b", RowId(7))));
     }
 }

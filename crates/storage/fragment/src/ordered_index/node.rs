@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   byte 0          u16  number of entries
-//!   byte 8          prefixes, u64 each      (C places, C = (size − 8) / 16 in a leaf, (size − 8) / 20 in an inner node)
+//!   byte 2          u16  how many bytes the node skips: all its keys begin with the same so many ones
+//!   byte 8          parts of keys, u64 each     (C places, C = (size − 8) / 16 in a leaf, (size − 8) / 20 in an inner node)
 //!   byte 8 + 8 C    row ids, u32 each
 //!   byte 8 + 12 C   words, u32 each
 //!   byte 8 + 16 C   children, u32 each; only in an inner node
 //! ```
-//! All numbers are little-endian. Prefixes stand beside each other because a search reads hardly anything else.
+//! All numbers are little-endian. A node that skips bytes has no complete keys. Parts stand beside each other because a search reads hardly anything else.
 
 use super::entry::Entry;
 use core::borrow::{Borrow, BorrowMut};
@@ -24,6 +25,15 @@ pub(super) enum Level {
 }
 
 impl Level {
+    /// The first place whose entry means something.
+    #[inline]
+    pub(super) fn first(self) -> usize {
+        match self {
+            Level::Leaf => 0,
+            Level::Inner => 1,
+        }
+    }
+
     /// Entries that a node of so many bytes has place for.
     #[inline]
     pub(super) const fn capacity(self, node_bytes: usize) -> usize {
@@ -47,6 +57,11 @@ impl<B: Borrow<[u8; N]>, const N: usize> Node<B, N> {
     }
 
     #[inline]
+    pub(super) fn bytes(&self) -> &[u8; N] {
+        self.bytes.borrow()
+    }
+
+    #[inline]
     pub(super) fn capacity(&self) -> usize {
         self.level.capacity(N)
     }
@@ -62,9 +77,16 @@ impl<B: Borrow<[u8; N]>, const N: usize> Node<B, N> {
         self.len() == self.capacity()
     }
 
-    /// The prefixes of all entries, little-endian.
+    /// How many bytes the node skips.
     #[inline]
-    pub(super) fn prefixes(&self) -> &[[u8; 8]] {
+    pub(super) fn skip(&self) -> usize {
+        let bytes = self.bytes.borrow();
+        usize::from(u16::from_le_bytes([bytes[2], bytes[3]]))
+    }
+
+    /// The parts of all entries, little-endian.
+    #[inline]
+    pub(super) fn parts(&self) -> &[[u8; 8]] {
         let places = &self.bytes.borrow()[HEADER_BYTES..HEADER_BYTES + 8 * self.capacity()];
         &places.as_chunks().0[..self.len()]
     }
@@ -73,7 +95,7 @@ impl<B: Borrow<[u8; N]>, const N: usize> Node<B, N> {
     #[inline]
     pub(super) fn entry(&self, place: usize) -> Entry {
         Entry {
-            prefix: u64::from_le_bytes(self.prefixes()[place]),
+            part: u64::from_le_bytes(self.parts()[place]),
             row: RowId(self.number(self.rows_at(), place)),
             word: self.number(self.words_at(), place),
         }
@@ -132,11 +154,17 @@ impl<B: BorrowMut<[u8; N]>, const N: usize> Node<B, N> {
         self.bytes.borrow_mut()[..2].copy_from_slice(&(len as u16).to_le_bytes());
     }
 
+    /// Sets how many bytes the node skips; the entries are the caller's business.
+    #[inline]
+    pub(super) fn set_skip(&mut self, skip: usize) {
+        self.bytes.borrow_mut()[2..4].copy_from_slice(&(skip as u16).to_le_bytes());
+    }
+
     /// Overwrites the entry in a place; the child stays.
     #[inline]
     pub(super) fn set_entry(&mut self, place: usize, entry: Entry) {
         debug_assert!(place < self.len());
-        self.put(HEADER_BYTES + 8 * place, &entry.prefix.to_le_bytes());
+        self.put(HEADER_BYTES + 8 * place, &entry.part.to_le_bytes());
         self.put(self.rows_at() + 4 * place, &entry.row.0.to_le_bytes());
         self.put(self.words_at() + 4 * place, &entry.word.to_le_bytes());
     }
@@ -169,8 +197,9 @@ impl<B: BorrowMut<[u8; N]>, const N: usize> Node<B, N> {
         self.set_len(len - 1);
     }
 
-    /// Appends entries of a node of the same kind, with their children.
+    /// Appends entries of a node of the same kind that skips as many bytes, with their children.
     pub(super) fn append<C: Borrow<[u8; N]>>(&mut self, other: &Node<C, N>, places: Range<usize>) {
+        debug_assert!(self.skip() == other.skip());
         debug_assert!(self.level == other.level && places.end <= other.len());
         let len = self.len();
         for (array, width) in self.arrays() {
@@ -196,10 +225,10 @@ mod tests {
     fn contents<B: Borrow<[u8; BYTES]>>(node: &Node<B, BYTES>) -> Vec<(u64, u32, u32)> {
         (0..node.len())
             .map(|place| {
-                let Entry { prefix, row, .. } = node.entry(place);
+                let Entry { part, row, .. } = node.entry(place);
                 assert_eq!(row, node.row(place));
                 let child = if node.level == Level::Inner { node.child(place) } else { 0 };
-                (prefix, row.0, child)
+                (part, row.0, child)
             })
             .collect()
     }

@@ -58,9 +58,15 @@ impl<const N: usize> NodeStore<N> {
         Node::new(*node_in(&page[offset::<N>(number)..]), level)
     }
 
-    /// Starts to load the first half of a node, where the prefixes are.
+    /// Overwrites a node.
+    pub(super) fn write(&self, pool: &mut PagePool, number: u32, node: &Node<[u8; N], N>) {
+        let page = self.pages.bytes_mut(pool, number / Self::PER_PAGE);
+        page[offset::<N>(number)..][..N].copy_from_slice(node.bytes());
+    }
+
+    /// Starts to load the first half of a node, where the parts are.
     #[inline]
-    pub(super) fn prefetch_prefixes(&self, pool: &PagePool, number: u32) {
+    pub(super) fn prefetch_parts(&self, pool: &PagePool, number: u32) {
         if let Some(page) = self.pages.address(pool, number / Self::PER_PAGE) {
             prefetch(page.wrapping_add(offset::<N>(number)), N / 2);
         }
@@ -104,6 +110,7 @@ impl<const N: usize> NodeStore<N> {
             _ => PageState { used: used + 1, free: node.len() as u16, fresh },
         };
         node.set_len(0);
+        node.set_skip(0);
         *self.pages.state_mut(index) = state;
         if u32::from(state.used) == Self::PER_PAGE {
             self.pages.unlink(&mut self.with_room, index);

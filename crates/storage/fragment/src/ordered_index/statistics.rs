@@ -97,7 +97,7 @@ impl<const N: usize> Tree<N> {
             return 0;
         }
         let (mut lower, mut upper) = (Path::new(), Path::new());
-        let mut resolver = self.resolver(pool, source, None);
+        let mut resolver = self.reader(pool, source);
         self.descend(&mut resolver, &range.from, &mut lower);
         match &range.to {
             Some(to) => self.descend(&mut resolver, to, &mut upper),

@@ -36,6 +36,8 @@ enum Keys {
     Short,
     /// Of any length, with long beginnings in common.
     Long,
+    /// Of 3 to 36 bytes, with beginnings of all lengths in common.
+    Branching,
     /// Those that are hard to tell apart.
     Colliding,
     /// All of these.
@@ -43,7 +45,8 @@ enum Keys {
 }
 
 impl Keys {
-    const ALL: [Keys; 5] = [Keys::Numbers, Keys::Short, Keys::Long, Keys::Colliding, Keys::Mixed];
+    const ALL: [Keys; 6] =
+        [Keys::Numbers, Keys::Short, Keys::Long, Keys::Branching, Keys::Colliding, Keys::Mixed];
 
     fn key(self, number: u32) -> Key {
         match self {
@@ -54,13 +57,17 @@ impl Keys {
                     &b"a beginning that many of the keys have in common"[..(number % 7 * 8) as usize];
                 [shared, &(number / 7 % 300).to_be_bytes()[2..]].concat()
             }
+            Keys::Branching => {
+                let mixed = number.wrapping_mul(0x9e37_79b9) >> 20;
+                (0..1 + number % 12).flat_map(|bit| [b'a' + (mixed >> bit & 1) as u8; 3]).collect()
+            }
             Keys::Colliding => {
                 let group = &COLLIDING[number as usize % COLLIDING.len()];
                 group[number as usize / COLLIDING.len() % group.len()].clone()
             }
             Keys::Mixed => {
-                let kinds = [Keys::Numbers, Keys::Short, Keys::Long, Keys::Colliding];
-                kinds[number as usize % 4].key(number / 4)
+                let kinds = [Keys::Numbers, Keys::Short, Keys::Long, Keys::Branching, Keys::Colliding];
+                kinds[number as usize % 5].key(number / 5)
             }
         }
     }
@@ -74,10 +81,13 @@ struct Rows {
     moving: Option<(RowId, Key)>,
     /// Whether it is seen.
     is_seen: bool,
+    /// How often a row was read.
+    reads: u64,
 }
 
 impl KeySource for Rows {
     fn keys(&mut self, _: &PagePool, row: RowId, mut each: impl FnMut(&[u8])) {
+        self.reads += 1;
         let moving = self.moving.as_ref().filter(|moving| moving.0 == row && self.is_seen);
         moving.iter().for_each(|moving| each(&moving.1));
         for key in self.versions.get(&row).into_iter().flat_map(BTreeMap::keys) {
@@ -341,7 +351,7 @@ proptest! {
             *pair.model.entry((key, row)).or_default() += 1;
         }
         sort_entries(&pair.pool, &mut pair.rows, &mut entries).unwrap();
-        pair.tree.build(&mut pair.pool, Purpose::Ordinary, percent, entries).unwrap();
+        pair.tree.build(&mut pair.pool, Purpose::Ordinary, &mut pair.rows, percent, entries).unwrap();
         pair.check();
         run(&mut pair, keys, &more, 20);
         pair.remove_all();
@@ -444,11 +454,53 @@ fn versions_of_a_row_with_equal_hashes_are_told_apart() {
     }
 }
 
+/// Without skipping, each of the fifteen comparisons on the way down would read a row.
+#[test]
+fn nodes_skip_what_their_keys_have_in_common() {
+    let key = |number: u32| [b"a beginning of all keys", &number.to_be_bytes()[..]].concat();
+    let count = 30_000u32;
+    let mut entered: Vec<u32> = (0..count).collect();
+    entered.sort_unstable_by_key(|number| vinga_base::hash::KeyHash::of(&number.to_le_bytes()).0);
+    for is_built in [false, true] {
+        let mut pair = Pair::<NODE_BYTES>::new(100);
+        let mut entries = Vec::new();
+        for &number in &entered {
+            if is_built {
+                entries.push(Entry::new(&key(number), RowId(number)));
+                pair.rows.versions.insert(RowId(number), BTreeMap::from([(key(number), 1)]));
+                pair.model.insert((key(number), RowId(number)), 1);
+            } else {
+                assert!(pair.insert(&key(number), number, true));
+            }
+        }
+        let reads = pair.rows.reads;
+        assert!(reads < u64::from(count) * 12, "{reads} reads for {count} inserts");
+        sort_entries(&pair.pool, &mut pair.rows, &mut entries).unwrap();
+        if is_built {
+            pair.tree.build(&mut pair.pool, Purpose::Ordinary, &mut pair.rows, 90, entries).unwrap();
+            let reads = pair.rows.reads - reads;
+            assert!(reads < u64::from(count) * 6, "{reads} reads to sort and build {count} entries");
+        }
+        pair.check();
+        pair.rows.reads = 0;
+        for number in 0..count {
+            let key = key(number);
+            let range = Range { from: Cut::before_key(&key), to: Some(Cut::after_key(&key)) };
+            let mut cursor = pair.tree.cursor(&pair.pool, &mut pair.rows, range, Direction::Ascending);
+            assert!(cursor.next(&mut pair.rows).is_some_and(|entry| entry.row() == RowId(number)));
+            assert!(cursor.next(&mut pair.rows).is_none());
+        }
+        let reads = pair.rows.reads;
+        assert!(reads < u64::from(count) * 8, "{reads} reads for {count} searches");
+        pair.remove_all();
+    }
+}
+
 #[test]
 fn a_refused_build_leaves_nothing() {
     let mut pair = Pair::<128>::new(1);
     let entries = (0..4_000u32).map(|number| Entry::new(&number.to_be_bytes(), RowId(number)));
-    let built = pair.tree.build(&mut pair.pool, Purpose::Ordinary, 100, entries);
+    let built = pair.tree.build(&mut pair.pool, Purpose::Ordinary, &mut pair.rows, 100, entries);
     assert_eq!(built, Err(OutOfPages));
     pair.check();
     assert_eq!(pair.pool.owned(), 0);
@@ -532,7 +584,7 @@ fn different_values_are_counted_at_all_scales() {
             })
             .collect();
         sort_entries(&pair.pool, &mut pair.rows, &mut entries).unwrap();
-        pair.tree.build(&mut pair.pool, Purpose::Ordinary, 80, entries).unwrap();
+        pair.tree.build(&mut pair.pool, Purpose::Ordinary, &mut pair.rows, 80, entries).unwrap();
         let mut sample = DistinctSample::new(3);
         for _ in 0..30 {
             pair.tree.sample(&pair.pool, &mut pair.rows, &order, &mut sample);
