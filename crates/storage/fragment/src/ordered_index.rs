@@ -79,6 +79,8 @@ const LEVELS_MAX: usize = 32;
 const ALIKE_MIN: usize = 4;
 /// So many bytes that all keys of a node share are not skipped, because the next key may differ in them.
 const NOT_SKIPPED: usize = 2;
+/// Bytes that a node can skip.
+const SKIP_MAX: usize = u16::MAX as usize;
 
 /// An ordered index with nodes of the usual size.
 pub type OrderedIndex = Tree<NODE_BYTES>;
@@ -601,8 +603,9 @@ impl<const N: usize> Tree<N> {
         let key = self.read_key(change, &first);
         let shared = self.resolver(change).with_key(&last, |other| shared_bytes(other, &key));
         self.key = key;
-        if shared >= skip + 2 * NOT_SKIPPED {
-            self.set_skip(change, number, level, shared - NOT_SKIPPED);
+        let better = shared.saturating_sub(NOT_SKIPPED).min(SKIP_MAX);
+        if better >= skip + NOT_SKIPPED {
+            self.set_skip(change, number, level, better);
         }
     }
 

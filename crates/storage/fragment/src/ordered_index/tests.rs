@@ -497,6 +497,17 @@ fn nodes_skip_what_their_keys_have_in_common() {
 }
 
 #[test]
+fn keys_may_share_more_than_a_node_can_skip() {
+    let mut pair = Pair::<128>::new(10);
+    let key = |number: u32| [&[7; 70_000], &number.to_be_bytes()[..]].concat();
+    for number in 0..40u32 {
+        assert!(pair.insert(&key(number * 11 % 40), number, true));
+    }
+    pair.check();
+    pair.remove_all();
+}
+
+#[test]
 fn a_refused_build_leaves_nothing() {
     let mut pair = Pair::<128>::new(1);
     let entries = (0..4_000u32).map(|number| Entry::new(&number.to_be_bytes(), RowId(number)));
