@@ -109,7 +109,7 @@ impl<const N: usize> Tree<N> {
             let (from, to) = (lower.steps[depth], upper.steps[depth]);
             let (from_at, to_at) = (usize::from(from.at), usize::from(to.at));
             // In an inner node the child on the way is counted further down.
-            let behind = from_at + usize::from(self.level(depth) == Level::Inner);
+            let behind = from_at + self.level(depth).first();
             if are_apart {
                 let len = self.nodes.node(pool, from.node, self.level(depth)).len();
                 entries += self.entries_below(pool, depth, from.node, behind..len);
@@ -157,7 +157,8 @@ impl<const N: usize> Tree<N> {
             let level = self.level(depth);
             let node = self.nodes.node(pool, number, level);
             // The entry in place 0 of an inner node means nothing.
-            let first = usize::from(level == Level::Inner);
+            let first = level.first();
+            (first..node.len()).for_each(|place| source.prefetch(pool, node.row(place)));
             for place in first..node.len() {
                 core::mem::swap(&mut sample.key, &mut sample.before);
                 sample.key.clear();
