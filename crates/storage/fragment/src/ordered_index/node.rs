@@ -157,7 +157,7 @@ impl<B: BorrowMut<[u8; N]>, const N: usize> Node<B, N> {
     /// Sets how many bytes the node skips; the entries are the caller's business.
     #[inline]
     pub(super) fn set_skip(&mut self, skip: usize) {
-        debug_assert!(skip <= super::SKIP_MAX);
+        debug_assert!(skip <= super::skipping::SKIP_MAX);
         self.bytes.borrow_mut()[2..4].copy_from_slice(&(skip as u16).to_le_bytes());
     }
 
