@@ -12,6 +12,7 @@ extern crate std;
 pub mod hash;
 pub mod id_map;
 pub mod ids;
+pub mod order_key;
 pub mod page_pool;
 pub mod pool;
 pub mod row_layout;

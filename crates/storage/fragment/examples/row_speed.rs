@@ -4,10 +4,9 @@
 //! 32 keys at a time, index and rows asked for before they are read.
 
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::Instant;
 use vinga_base::hash::KeyHash;
-use vinga_base::page_pool::{FreePages, PAGE_BYTES, PageNumber, PagePool, PageRegion, PageSupply, Purpose};
+use vinga_base::page_pool::{PAGE_BYTES, PagePool, Purpose};
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::ColumnType;
 use vinga_base::{Epoch, RowId};
@@ -17,6 +16,8 @@ use vinga_fragment::page_view::SLOT_WORDS_MAX;
 use vinga_fragment::row::{OperationRef, RowHeader};
 use vinga_fragment::row_version::RowVersion;
 
+#[path = "support/huge_region.rs"]
+mod huge_region;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
@@ -38,7 +39,7 @@ impl World {
         let layout = support::layout(&[(bigint, false), (ColumnType::Char { bytes: 100 }, false)], &[0]);
         // Twice what the rows need, and some for each fragment.
         let pages = (rows * 120 * 2 / PAGE_BYTES as u64) as u32 + 64;
-        let pool = PagePool::new(Arc::new(HugeRegion::new(pages)), Box::new(Supply::new(pages)));
+        let pool = huge_region::pool(pages);
         let fragments = (0..FRAGMENTS).map(|_| Fragment::new(layout.clone())).collect();
         // Multiplying by an odd number goes through all keys in an order that looks random.
         let mask = rows.next_power_of_two() - 1;
@@ -197,85 +198,4 @@ fn repeat(world: &mut World) {
 #[inline(always)]
 fn fragment_of(hash: KeyHash) -> usize {
     (hash.0 >> 61) as usize
-}
-
-/// Zeroed memory on huge pages, touched before it is measured.
-struct HugeRegion {
-    base: *mut u8,
-    pages: u32,
-}
-
-impl HugeRegion {
-    const ALIGNMENT: usize = 2 << 20;
-
-    fn new(pages: u32) -> Self {
-        let layout = Self::layout(pages);
-        // SAFETY: the layout is not empty.
-        let base = unsafe { std::alloc::alloc(layout) };
-        assert!(!base.is_null(), "memory for {pages} pages");
-        #[cfg(target_os = "linux")]
-        {
-            const MADV_HUGEPAGE: i32 = 14;
-            unsafe extern "C" {
-                fn madvise(address: *mut core::ffi::c_void, length: usize, advice: i32) -> i32;
-            }
-            // SAFETY: the range was just allocated; the advice changes no content.
-            unsafe { madvise(base.cast(), layout.size(), MADV_HUGEPAGE) };
-        }
-        // SAFETY: as large as was allocated.
-        unsafe { base.write_bytes(1, layout.size()) };
-        HugeRegion { base, pages }
-    }
-
-    fn layout(pages: u32) -> std::alloc::Layout {
-        std::alloc::Layout::from_size_align(pages as usize * PAGE_BYTES, Self::ALIGNMENT)
-            .expect("a size in range")
-    }
-}
-
-impl Drop for HugeRegion {
-    fn drop(&mut self) {
-        // SAFETY: allocated by `new` with the same layout.
-        unsafe { std::alloc::dealloc(self.base, Self::layout(self.pages)) };
-    }
-}
-
-// SAFETY: plain memory; who may touch which page is the contract of the pools.
-unsafe impl Send for HugeRegion {}
-// SAFETY: as above.
-unsafe impl Sync for HugeRegion {}
-
-// SAFETY: `new` made so many pages of initialised memory that live until `drop`.
-unsafe impl PageRegion for HugeRegion {
-    fn base(&self) -> *mut u8 {
-        self.base
-    }
-
-    fn pages(&self) -> u32 {
-        self.pages
-    }
-}
-
-/// All pages for one pool.
-struct Supply(std::cell::RefCell<FreePages>);
-
-impl Supply {
-    fn new(pages: u32) -> Self {
-        Supply(std::cell::RefCell::new(FreePages::new(pages)))
-    }
-}
-
-impl PageSupply for Supply {
-    fn take(&self, purpose: Purpose) -> Option<PageNumber> {
-        self.0.borrow_mut().take(purpose)
-    }
-
-    fn give_back(&self, page: PageNumber) {
-        self.0.borrow_mut().give_back(page);
-    }
-
-    fn usage(&self) -> (u32, u32) {
-        let pages = self.0.borrow();
-        (pages.used(), pages.all())
-    }
 }

@@ -14,6 +14,7 @@ pub mod filter;
 pub mod fragment;
 pub mod hash_index;
 pub mod lock_table;
+pub mod ordered_index;
 mod page_table;
 pub mod page_view;
 mod prefetch;

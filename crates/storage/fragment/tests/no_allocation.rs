@@ -1,13 +1,17 @@
-//! Finding rows, copying their images and overwriting them in place do not allocate.
+//! Finding rows, copying their images and overwriting them in place do not allocate, nor do changing an ordered index
+//! that has had its size before and reading it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
+use vinga_base::RowId;
 use vinga_base::hash::KeyHash;
+use vinga_base::order_key::Direction;
 use vinga_base::page_pool::{PagePool, Purpose};
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::ColumnType;
 use vinga_fragment::chunk_store::ChunkStore;
 use vinga_fragment::fragment::{Fragment, NewRow};
+use vinga_fragment::ordered_index::{Cut, KeySource, OrderedIndex, Range};
 use vinga_fragment::row::RowHeader;
 use vinga_fragment::row_version::RowVersion;
 
@@ -71,8 +75,44 @@ fn allocations_of(layout: &RowLayout, image_of: impl Fn(u64, u8) -> Vec<u8>) -> 
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
+/// Keys by row.
+struct Keys(Vec<Vec<u8>>);
+
+impl KeySource for Keys {
+    fn keys(&mut self, _: &PagePool, row: RowId, mut each: impl FnMut(&[u8])) {
+        each(&self.0[row.0 as usize]);
+    }
+}
+
+fn index_allocations() -> u64 {
+    let mut pool = PagePool::standalone(100);
+    let mut index = OrderedIndex::new();
+    let keys: Vec<Vec<u8>> = (0..ROWS)
+        .map(|row| format!("a long beginning and {:016x}", KeyHash::of(&row.to_le_bytes()).0).into_bytes())
+        .collect();
+    let mut source = Keys(keys.clone());
+    let mut before = 0;
+    // The second time the buffers are large enough.
+    for _ in 0..2 {
+        before = ALLOCATIONS.load(Ordering::Relaxed);
+        for (row, key) in keys.iter().enumerate() {
+            let row = RowId(row as u32);
+            index.insert(&mut pool, Purpose::Ordinary, &mut source, key, row).unwrap();
+            let range = Range { from: Cut::before(key, row), to: Some(Cut::after_key(key)) };
+            let mut cursor = index.cursor(&pool, &mut source, range, Direction::Descending);
+            assert_eq!(cursor.next(&mut source).map(|entry| entry.row()), Some(row));
+        }
+        for (row, key) in keys.iter().enumerate() {
+            index.remove(&mut pool, &mut source, key, RowId(row as u32));
+        }
+    }
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
 #[test]
 fn the_hot_path_does_not_allocate() {
+    assert_eq!(index_allocations(), 0);
+
     let text = ColumnType::VarChar { bytes_max: 200 };
     let char100 = ColumnType::Char { bytes: 100 };
     let bigint = ColumnType::Integer { bytes: 8, signed: false };

@@ -1,0 +1,224 @@
+//! Building an index at once, from the entries of all rows.
+//!
+//! Whoever builds makes an [`Entry`] of each row's key, has them sorted ([`sort_entries`]) and built into a tree. Rows
+//! have one version each meanwhile. Other entries follow as inserts.
+
+use super::cut::KeySource;
+use super::entry::{COUNT_MAX, Entry, part_of};
+use super::node::Level;
+use super::{Change, LEVELS_MAX, Tree};
+use alloc::vec::Vec;
+use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
+
+/// How many entries before a row is read it is loaded.
+const ROWS_AHEAD: usize = 16;
+
+impl<const N: usize> Tree<N> {
+    /// Fills an index that has no entries from sorted ones; those that are the same are counted. Nodes are filled to
+    /// `percent` of their size (1–100): full ones take the least memory, but are divided by the next insert. The rows
+    /// are read if their keys begin with the same bytes.
+    ///
+    /// # Errors
+    /// [`OutOfPages`], and the index has no entries.
+    pub fn build<S: KeySource>(
+        &mut self,
+        pool: &mut PagePool,
+        purpose: Purpose,
+        source: &mut S,
+        percent: usize,
+        entries: impl IntoIterator<Item = Entry>,
+    ) -> Result<(), OutOfPages> {
+        assert!(self.height == 0, "only an index without entries is built");
+        let fill = |level: Level| (level.capacity(N) * percent / 100).max(Self::len_min(level));
+        let (fill_leaf, fill_inner) = (fill(Level::Leaf), fill(Level::Inner));
+        // The last node of each level, leaves first.
+        let mut edge = [0; LEVELS_MAX];
+        let mut last: Option<Entry> = None;
+        let mut change = Change { pool, source, moving: None };
+        for entry in entries {
+            if let Some(known) = last
+                && known.is_same(&entry)
+                && known.count() < COUNT_MAX
+            {
+                let counted = known.with_count(known.count() + 1);
+                let mut leaf = self.nodes.node_mut(change.pool, edge[0], Level::Leaf);
+                leaf.set_entry(leaf.len() - 1, counted);
+                last = Some(counted);
+                continue;
+            }
+            last = Some(entry);
+            self.entries += 1;
+            if self.height > 0 {
+                let mut leaf = self.nodes.node_mut(change.pool, edge[0], Level::Leaf);
+                if leaf.len() < fill_leaf {
+                    leaf.insert(leaf.len(), entry, 0);
+                    continue;
+                }
+            }
+            if let Err(refused) = self.nodes.reserve(change.pool, purpose, self.height as u32 + 1) {
+                self.clear(change.pool);
+                return Err(refused);
+            }
+            self.append_leaf(&mut change, &mut edge, fill_inner, entry);
+        }
+        for (level, &number) in edge[..self.height].iter().enumerate() {
+            self.skip_more(&mut change, number, kind(level));
+        }
+        Ok(())
+    }
+
+    /// Adds a leaf behind the last one, with all nodes above that this takes. As long as a node is the last of its level
+    /// it skips nothing.
+    fn append_leaf<S: KeySource>(
+        &mut self,
+        change: &mut Change<'_, S>,
+        edge: &mut [u32; LEVELS_MAX],
+        fill: usize,
+        entry: Entry,
+    ) {
+        let mut below = 0;
+        for level in 0..self.height {
+            let mut node = self.nodes.node_mut(change.pool, edge[level], kind(level));
+            if level > 0 && node.len() < fill {
+                node.insert(node.len(), entry, below);
+                return;
+            }
+            self.skip_more(change, edge[level], kind(level));
+            below = self.append_node(change.pool, edge, level, entry, below);
+        }
+        if self.height == 0 {
+            self.height = 1;
+            self.root = self.append_node(change.pool, edge, 0, entry, 0);
+        } else {
+            let root = self.add_root(change.pool);
+            self.nodes.node_mut(change.pool, root, Level::Inner).insert(1, entry, below);
+            edge[self.height - 1] = root;
+        }
+    }
+
+    /// Makes a node with one entry the last of its level, counted from the leaves.
+    fn append_node(
+        &mut self,
+        pool: &mut PagePool,
+        edge: &mut [u32; LEVELS_MAX],
+        level: usize,
+        entry: Entry,
+        child: u32,
+    ) -> u32 {
+        edge[level] = self.nodes.take(pool, kind(level));
+        self.nodes_of_level[level] += 1;
+        self.nodes.node_mut(pool, edge[level], kind(level)).insert(0, entry, child);
+        edge[level]
+    }
+}
+
+/// The kind of nodes in a level, counted from the leaves.
+fn kind(level: usize) -> Level {
+    if level == 0 { Level::Leaf } else { Level::Inner }
+}
+
+/// Sorts entries of rows that have one version each. Entries whose first 8 bytes are equal are compared by reading
+/// their rows: once or twice for each 8 bytes in which keys differ, whatever they have in common. It needs 32 bytes of
+/// memory for each of the most entries that share their first 8 bytes and are incomplete.
+///
+/// # Errors
+/// [`OutOfPages`] when the heap is used up; the entries are in any order then.
+pub fn sort_entries<S: KeySource>(
+    pool: &PagePool,
+    source: &mut S,
+    entries: &mut [Entry],
+) -> Result<(), OutOfPages> {
+    entries.sort_unstable_by_key(Entry::rank);
+    let mut scratch = Vec::new();
+    let mut at = 0;
+    while at < entries.len() {
+        let part = entries[at].part;
+        let length = entries[at..].iter().take_while(|entry| entry.part == part).count();
+        let run = &mut entries[at..at + length];
+        at += length;
+        // Complete keys are in front of the others, and sorted.
+        let complete = run.iter().take_while(|entry| entry.complete_bytes().is_some()).count();
+        sort_run(pool, source, &mut run[complete..], &mut scratch)?;
+    }
+    Ok(())
+}
+
+/// What a key has behind the bytes that it shares with the others of a run.
+struct Rest {
+    /// The first 8 bytes of it, zeros behind a shorter one.
+    part: u64,
+    /// Its length, or 9 if it is longer than 8 bytes.
+    length: usize,
+    entry: Entry,
+}
+
+/// Sorts incomplete entries that agree in the first 8 bytes.
+fn sort_run<S: KeySource>(
+    pool: &PagePool,
+    source: &mut S,
+    run: &mut [Entry],
+    scratch: &mut Vec<Rest>,
+) -> Result<(), OutOfPages> {
+    let mut first = Vec::new();
+    // Runs that agree in some bytes, and how many.
+    let mut work = Vec::from([(0, run.len(), size_of::<u64>())]);
+    while let Some((from, to, known)) = work.pop() {
+        let run = &mut run[from..to];
+        if run.len() < 2 {
+            continue;
+        }
+        let mut shared = usize::MAX;
+        for_each_key(pool, source, run, |_, key| {
+            if shared == usize::MAX {
+                first.clear();
+                first.extend_from_slice(key);
+                shared = key.len();
+            } else {
+                let (left, right) = (&first[known..shared], &key[known..]);
+                shared = known + left.iter().zip(right).take_while(|(left, right)| left == right).count();
+            }
+        });
+        scratch.clear();
+        scratch.try_reserve(run.len()).map_err(|_| OutOfPages)?;
+        for_each_key(pool, source, run, |entry, key| {
+            let rest = &key[shared..];
+            let part = part_of(rest, 0);
+            scratch.push(Rest { part, length: rest.len().min(size_of::<u64>() + 1), entry });
+        });
+        assert_eq!(scratch.len(), run.len(), "each row has one key");
+        scratch.sort_unstable_by_key(|rest| (rest.part, rest.length, rest.entry.row));
+        let mut begin = 0;
+        for (place, rest) in scratch.iter().enumerate() {
+            run[place] = rest.entry;
+            let next = scratch.get(place + 1);
+            if next.is_none_or(|next| (next.part, next.length) != (rest.part, rest.length)) {
+                if rest.length > size_of::<u64>() {
+                    work.push((from + begin, from + place + 1, shared + size_of::<u64>()));
+                }
+                begin = place + 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Calls `each` with the key of each entry.
+fn for_each_key<S: KeySource>(
+    pool: &PagePool,
+    source: &mut S,
+    entries: &[Entry],
+    mut each: impl FnMut(Entry, &[u8]),
+) {
+    for (at, &entry) in entries.iter().enumerate() {
+        if let Some(later) = entries.get(at + ROWS_AHEAD) {
+            source.prefetch(pool, later.row);
+        }
+        let mut found = false;
+        source.keys(pool, entry.row, |key| {
+            if !found && entry.may_have(key) {
+                found = true;
+                each(entry, key);
+            }
+        });
+    }
+}
