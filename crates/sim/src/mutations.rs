@@ -14,9 +14,10 @@ pub const IS_BUILT_IN: bool = cfg!(feature = "mutations");
 pub const SEEDS_MAX: u64 = 300;
 
 /// Rules that seeds break too seldom to be hunted by default; the stories in `crates/node/tests/hazards.rs` show them.
-/// For this one the order to roll back must die with the middle replica of three, and another transaction on the same row
-/// must be faster than the next order: one seed in some thousands.
-pub const SHOWN_BY_STORIES: &[Mutation] = &[Mutation::SettleShowsPrepared];
+/// - For `settle-shows-prepared` the order to roll back must die with the middle replica of three, and another transaction on
+///   the same row must be faster than the next order: one seed in some thousands.
+/// - For `reconnect-does-not-wait` a commit must wait unread on a broken connection while the question about it is answered.
+pub const SHOWN_BY_STORIES: &[Mutation] = &[Mutation::SettleShowsPrepared, Mutation::ReconnectDoesNotWait];
 
 /// A broken rule, and how it was noticed.
 #[derive(Clone, Debug)]
