@@ -344,7 +344,7 @@ fn full_memory(site: &Site, _: &mut Noise) -> Result<()> {
     (2..=last).try_for_each(|id| site.cluster.delete(&site.table, id).map_err(|error| unexpected(&error)))
 }
 
-/// Opens transactions with many locks until the pools are empty, and rolls them back.
+/// Opens transactions with many locks until the pools are empty, leaves them so for a moment, and rolls them back.
 fn empty_pools(site: &Site, _: &mut Noise) -> Result<()> {
     let mut open = Vec::new();
     let mut id = 1_000_000;
@@ -360,5 +360,6 @@ fn empty_pools(site: &Site, _: &mut Noise) -> Result<()> {
             Err(error) => return Err(unexpected(&error)),
         }
     }
+    thread::sleep(Duration::from_millis(20));
     open.into_iter().try_for_each(|transaction| transaction.roll_back().map_err(|error| unexpected(&error)))
 }
