@@ -93,6 +93,9 @@ pub fn run(arguments: &SimArguments) -> Result<(), String> {
         }
     };
     let is_long = range.end - range.start > 100;
+    if arguments.forever {
+        println!("seeds from {} on", range.start);
+    }
     let plan = Plan { options, jobs: arguments.jobs, twice: arguments.twice, ..Plan::default() };
     let begun = Instant::now();
     let mut reported = 0u64;

@@ -204,12 +204,14 @@ impl<const N: usize> Pair<N> {
 
     /// Compares a range, both ways, with the model.
     fn check_range(&mut self, from: (&[u8], u32), to: Option<(&[u8], u32)>, slice: usize) {
-        let cut = |&(key, row): &(&'static [u8], u32)| match row % 5 {
-            0 => Cut::before_key(key),
-            1 => Cut::after_key(key),
-            2 | 3 => Cut::before(key, RowId(row)),
-            _ => Cut::after(key, RowId(row)),
-        };
+        fn cut<'a>(&(key, row): &(&'a [u8], u32)) -> Cut<'a> {
+            match row % 5 {
+                0 => Cut::before_key(key),
+                1 => Cut::after_key(key),
+                2 | 3 => Cut::before(key, RowId(row)),
+                _ => Cut::after(key, RowId(row)),
+            }
+        }
         // The first row id that is not before the cut.
         let border = |row: u32| match row % 5 {
             0 => 0,
@@ -217,8 +219,6 @@ impl<const N: usize> Pair<N> {
             2 | 3 => u64::from(row),
             _ => u64::from(row) + 1,
         };
-        let leak = |(key, row): (&[u8], u32)| (&*Vec::leak(key.to_vec()), row);
-        let (from, to) = (leak(from), to.map(leak));
         let range = Range { from: cut(&from), to: to.as_ref().map(cut) };
         let place = |(key, row): &(Key, RowId)| (key.clone(), u64::from(row.0));
         let mut expected: Vec<(Key, RowId)> = self
