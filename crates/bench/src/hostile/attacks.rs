@@ -51,7 +51,7 @@ pub const ATTACKS: &[Attack] = &[
 pub const LONG_BYTES: usize = 1000;
 /// Connections of the attack that opens many.
 const CONNECTIONS: usize = 5_000;
-/// Bytes that are sent for somebody who does not read.
+/// Times a thousand requests are sent by somebody who does not read.
 const UNREAD_REQUESTS_MAX: usize = 20;
 /// Rows that fill a small node's memory.
 const ROWS_MAX: u64 = 20_000;
@@ -344,7 +344,7 @@ fn full_memory(site: &Site, _: &mut Noise) -> Result<()> {
     (2..=last).try_for_each(|id| site.cluster.delete(&site.table, id).map_err(|error| unexpected(&error)))
 }
 
-/// Opens transactions with many locks until the pools are empty, leaves them so for a moment, and rolls them back.
+/// Opens transactions with many locks until the pools are empty, and rolls them back.
 fn empty_pools(site: &Site, _: &mut Noise) -> Result<()> {
     let mut open = Vec::new();
     let mut id = 1_000_000;
@@ -360,6 +360,5 @@ fn empty_pools(site: &Site, _: &mut Noise) -> Result<()> {
             Err(error) => return Err(unexpected(&error)),
         }
     }
-    thread::sleep(Duration::from_millis(20));
     open.into_iter().try_for_each(|transaction| transaction.roll_back().map_err(|error| unexpected(&error)))
 }
