@@ -19,8 +19,7 @@ fn layout() -> RowLayout {
             column("d", ColumnType::Char { bytes: 4 }, false),
         ],
         primary_key: vec![ColumnId(0)],
-        no_logging: false,
-        read_backup: false,
+        ..TableDefinition::default()
     })
 }
 

@@ -20,8 +20,7 @@ fuzz_target!(|program: &[u8]| {
             column("e", ColumnType::VarBinary { bytes_max: 9 }, false),
         ],
         primary_key: vec![ColumnId(0)],
-        no_logging: false,
-        read_backup: false,
+        ..TableDefinition::default()
     });
     let mut old = vec![];
     layout

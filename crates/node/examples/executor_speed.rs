@@ -91,7 +91,7 @@ impl Bench {
             ],
             primary_key: vec![ColumnId(0)],
             no_logging: true,
-            read_backup: false,
+            ..TableDefinition::default()
         };
         let mut bytes = vec![];
         let from = Address::new(NODE, BlockNumber::Dictionary, 0);
@@ -100,7 +100,7 @@ impl Bench {
             .into_iter()
             .chain(settings.all_of(BlockNumber::Coordinator))
         {
-            let table = TableRecord { table: 1, version: 7, definition: definition.clone() };
+            let table = TableRecord::new(1, 7, definition.clone());
             cold::write(
                 &mut FrameWriter::begin(&mut bytes, SignalNumber::TableAddRequest, 1, to, from, 0),
                 &TableAddRequest { table },

@@ -114,6 +114,8 @@ fn column_type(text: &str) -> Option<ColumnType> {
         ("binary", &[bytes]) => Some(ColumnType::Binary { bytes }),
         ("varchar", &[bytes_max]) => Some(ColumnType::VarChar { bytes_max }),
         ("varbinary", &[bytes_max]) => Some(ColumnType::VarBinary { bytes_max }),
+        ("text", []) => Some(ColumnType::Text),
+        ("blob", []) => Some(ColumnType::Blob),
         _ => None,
     }
 }

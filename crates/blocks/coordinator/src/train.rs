@@ -13,6 +13,7 @@ use crate::{Coordinator, OUTCOMES_MAX};
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
+use vinga_base::row_layout::RowError;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, Mutation};
 use vinga_wire::commit::{self, AbortBody, Actor, PrepareHead};
@@ -169,7 +170,10 @@ impl Coordinator {
                         KeyHash::of(operation.body.get(..usize::from(bytes)).ok_or(ErrorCode::BadRow)?)
                     }
                     None => {
-                        table.layout.check_image(operation.body).map_err(|_| ErrorCode::BadRow)?;
+                        table.layout.check_image(operation.body).map_err(|error| match error {
+                            RowError::RowTooLong => ErrorCode::RowTooLong,
+                            _ => ErrorCode::BadRow,
+                        })?;
                         let (fixed, variable) = table.layout.split(operation.body);
                         let mut key = Vec::new();
                         table.layout.write_key(fixed, variable, &mut key);

@@ -5,7 +5,7 @@
 //! the data manager alone is the chain and shares its node with the coordinator: then whoever would need a record of
 //! it dies with it. If anything stands in its way, it is prepared in the ordinary way.
 
-use crate::prepare::{Answers, run_update, send_row};
+use crate::prepare::{Answers, image_error, run_update, send_row};
 use crate::{DataManager, rows::Version};
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::Purpose;
@@ -103,7 +103,7 @@ impl DataManager {
         let fragment = table.fragment(partition);
         let key = match kind {
             OperationKind::Insert | OperationKind::Write => {
-                table.layout.check_image(operation.body).map_err(|_| ErrorCode::BadRow)?;
+                table.layout.check_image(operation.body).map_err(image_error)?;
                 match table.layout.key_bytes() {
                     Some(bytes) => &operation.body[..usize::from(bytes)],
                     None => return Err(Obstacle::Ordinary),

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
+use vinga_base::row_layout::RowError;
 use vinga_base::{ColumnId, Epoch, PartitionId, RowId, TransactionId};
 use vinga_fragment::fragment::NewRow;
 use vinga_fragment::lock_table::LockMode;
@@ -326,7 +327,7 @@ impl DataManager {
             return Ok(fragment.find(pages, chunks, hash, operation.key));
         }
         let image = operation.body;
-        table.layout.check_image(image).map_err(|_| ErrorCode::BadRow)?;
+        table.layout.check_image(image).map_err(image_error)?;
         if let Some(bytes) = table.layout.key_bytes() {
             return Ok(fragment.find(pages, chunks, hash, &image[..usize::from(bytes)]));
         }
@@ -500,9 +501,18 @@ pub fn run_update(
         match error.mistake {
             UpdateMistake::ConditionFailed(_) => ErrorCode::ConditionFailed,
             UpdateMistake::Overflow(_) => ErrorCode::NumericOverflow,
+            UpdateMistake::RowTooLong => ErrorCode::RowTooLong,
             _ => ErrorCode::BadProgram,
         }
     })
+}
+
+/// What the API node is told of an image that is none.
+pub fn image_error(error: RowError) -> ErrorCode {
+    match error {
+        RowError::RowTooLong => ErrorCode::RowTooLong,
+        _ => ErrorCode::BadRow,
+    }
 }
 
 /// The header of a row that is inserted but not committed.

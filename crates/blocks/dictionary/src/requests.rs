@@ -82,7 +82,7 @@ impl Dictionary {
         }
         let mut answer = ListTablesConfirm { request, tables: Vec::new(), more: false };
         let mut bytes = 0;
-        for TableRecord { table, version, definition } in self.tables.iter_after(after) {
+        for TableRecord { table, version, definition, .. } in self.tables.iter_after(after) {
             bytes += LIST_ENTRY_BYTES + definition.name.len();
             if bytes > LIST_BYTES_MAX {
                 answer.more = true;

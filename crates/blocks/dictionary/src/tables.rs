@@ -47,7 +47,7 @@ impl Tables {
         }
         let version = self.version_next;
         self.version_next.0 += 1;
-        Some(TableRecord { table: id, version: version.0, definition })
+        Some(TableRecord::new(id, version.0, definition))
     }
 
     /// Adds a table whose id and name are free.
@@ -89,8 +89,7 @@ mod tests {
             name: name.into(),
             columns: vec![],
             primary_key: vec![],
-            no_logging: false,
-            read_backup: false,
+            ..TableDefinition::default()
         }
     }
 

@@ -5,6 +5,7 @@ use crate::table::Table;
 use alloc::format;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
+use vinga_base::row_layout::RowError;
 use vinga_base::{ColumnId, OperationNumber};
 use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, OperationHead, OperationKind};
 use vinga_wire::{ErrorCode, U16, U32, U64};
@@ -81,11 +82,12 @@ impl<'a> OperationSpec<'a> {
         let layout = self.table.layout();
         match self.kind {
             OperationKind::Insert | OperationKind::Write => {
-                layout.check_image(self.body).map_err(|error| {
-                    Error::with_detail(
+                layout.check_image(self.body).map_err(|error| match error {
+                    RowError::RowTooLong => Error::new(ErrorCode::RowTooLong),
+                    _ => Error::with_detail(
                         ErrorCode::BadRow,
                         format!("the bytes are no row of {}: {error:?}", self.table.name()),
-                    )
+                    ),
                 })?;
                 assert!(self.key.is_empty(), "the key of a new row is in its image");
                 match layout.key_bytes() {

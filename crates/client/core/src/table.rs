@@ -27,7 +27,7 @@ impl Table {
     /// # Errors
     /// `BadTableDefinition` if it breaks a limit, which no data node sends.
     pub fn new(record: TableRecord) -> Result<Self> {
-        let TableRecord { table, version, definition } = record;
+        let TableRecord { table, version, definition, .. } = record;
         definition.check().map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
         let layout = RowLayout::new(&definition);
         Ok(Table { id: TableId(table), version: TableVersion(version), definition, layout })
@@ -194,6 +194,7 @@ impl RowBuilder {
         table.layout.build_image(&values, out).map_err(|error| {
             out.truncate(start);
             let (column, misfit) = match error {
+                RowError::RowTooLong => return Error::new(ErrorCode::RowTooLong),
                 RowError::NullNotEmpty(column) => (column, Misfit::new("it has no value and can't be NULL")),
                 RowError::TooLong(column) => (column, Misfit::new("the value is too long")),
                 RowError::WrongLength | RowError::EndsNotAscending(_) | RowError::PaddingSet => {

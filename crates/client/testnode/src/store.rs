@@ -36,7 +36,7 @@ impl Store {
         }
         self.next_table += 1;
         self.next_version += 1;
-        let record = TableRecord { table: self.next_table, version: self.next_version, definition };
+        let record = TableRecord::new(self.next_table, self.next_version, definition);
         let layout = RowLayout::new(&record.definition);
         self.tables.insert(record.table, Table { record: record.clone(), layout, rows: BTreeMap::new() });
         Ok(record)
@@ -166,6 +166,7 @@ fn update(table: &Table, image: &[u8], program: &[u8]) -> Result<Vec<u8>, ErrorC
         Ok(()) => Ok(out),
         Err(UpdateMistake::ConditionFailed(_)) => Err(ErrorCode::ConditionFailed),
         Err(UpdateMistake::Overflow(_)) => Err(ErrorCode::NumericOverflow),
+        Err(UpdateMistake::RowTooLong) => Err(ErrorCode::RowTooLong),
         Err(_) => Err(ErrorCode::BadProgram),
     }
 }

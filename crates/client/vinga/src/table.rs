@@ -205,8 +205,7 @@ impl NewTable {
                 name: name.into(),
                 columns: Vec::new(),
                 primary_key: Vec::new(),
-                no_logging: false,
-                read_backup: false,
+                ..TableDefinition::default()
             },
             primary_key: Vec::new(),
         }

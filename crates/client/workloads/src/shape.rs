@@ -75,8 +75,7 @@ impl Shape {
             name: name.to_string(),
             columns,
             primary_key: vec![ID],
-            no_logging: false,
-            read_backup: false,
+            ..TableDefinition::default()
         };
         let layout = RowLayout::new(&definition);
         Shape { definition, layout, key_form, noted }

@@ -399,8 +399,7 @@ mod tests {
                 name: "d.t".into(),
                 columns: definitions,
                 primary_key: vec![ColumnId(0)],
-                no_logging: false,
-                read_backup: false,
+                ..TableDefinition::default()
             };
             definition.check().unwrap();
             let layout = RowLayout::new(&definition);
@@ -550,8 +549,7 @@ mod tests {
                 definition(ColumnType::Float, false),
             ],
             primary_key: vec![ColumnId(0)],
-            no_logging: false,
-            read_backup: false,
+            ..TableDefinition::default()
         });
         let key = |direction, values: &[Option<&[u8]>]| {
             let columns = [0, 1, 2].map(|id| OrderColumn { column: ColumnId(id), direction });

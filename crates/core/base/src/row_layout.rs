@@ -21,7 +21,7 @@
 //! Nothing is aligned: readers use unaligned loads.
 
 use crate::ids::ColumnId;
-use crate::schema::{Kind, TableDefinition};
+use crate::schema::{Kind, ROW_BYTES_MAX, TableDefinition};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
@@ -60,6 +60,8 @@ pub enum RowError {
     WrongLength,
     /// A value longer than its column allows.
     TooLong(ColumnId),
+    /// A row longer than [`ROW_BYTES_MAX`].
+    RowTooLong,
     /// The ends of the variable part go backwards.
     EndsNotAscending(ColumnId),
     /// A column that is marked NULL has bytes that are not zero.
@@ -228,6 +230,9 @@ impl RowLayout {
     pub fn check_image(&self, image: &[u8]) -> Result<(), RowError> {
         if image.len() < self.fixed_bytes() {
             return Err(RowError::WrongLength);
+        }
+        if image.len() > ROW_BYTES_MAX {
+            return Err(RowError::RowTooLong);
         }
         let (fixed, variable) = self.split(image);
         if !self.null_count.is_multiple_of(8) {
@@ -430,7 +435,7 @@ impl RowLayout {
         let mut end = 0usize;
         for &id in &self.variable {
             end += values[usize::from(id.0)].map_or(0, <[u8]>::len);
-            let end = u16::try_from(end).map_err(|_| RowError::TooLong(id))?;
+            let end = u16::try_from(end).map_err(|_| RowError::RowTooLong)?;
             out.extend_from_slice(&end.to_le_bytes());
         }
         for &id in &self.variable {
@@ -442,7 +447,7 @@ impl RowLayout {
             }
             out.extend_from_slice(value);
         }
-        Ok(())
+        if out.len() - fixed_at > ROW_BYTES_MAX { Err(RowError::RowTooLong) } else { Ok(()) }
     }
 }
 
@@ -465,8 +470,7 @@ mod tests {
                 })
                 .collect(),
             primary_key: key.iter().map(|&k| ColumnId(k)).collect(),
-            no_logging: false,
-            read_backup: false,
+            ..TableDefinition::default()
         };
         definition.check().unwrap();
         RowLayout::new(&definition)

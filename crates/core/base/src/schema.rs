@@ -5,6 +5,7 @@
 //! each type is one of the few physical kinds of [`Kind`].
 
 use crate::ids::ColumnId;
+use crate::order_key::{Direction, OrderColumn};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -22,6 +23,10 @@ pub const KEY_COLUMNS_MAX: usize = 32;
 pub const KEY_BYTES_MAX: usize = 3072;
 /// Bytes of a row without its header, at most.
 pub const ROW_BYTES_MAX: usize = 30_000;
+/// Indexes of a table, at most: two for each of MySQL's 64 keys, as a unique key is found by value and in order.
+pub const INDEXES_MAX: usize = 128;
+/// Bytes of [`TableDefinition::attachment`], at most.
+pub const ATTACHMENT_BYTES_MAX: usize = 60_000;
 
 /// A column's type as the user declared it.
 ///
@@ -91,6 +96,10 @@ pub enum ColumnType {
         /// Greatest length in bytes.
         bytes_max: u16,
     },
+    /// Text as long as its row has room for. Never in a key; values that don't fit are refused one by one.
+    Text,
+    /// Bytes as long as their row has room for. Never in a key; values that don't fit are refused one by one.
+    Blob,
 }
 
 /// What the data node sees of a type.
@@ -151,7 +160,13 @@ impl ColumnType {
             ColumnType::VarChar { bytes_max } | ColumnType::VarBinary { bytes_max } => {
                 Kind::VarBytes(bytes_max)
             }
+            ColumnType::Text | ColumnType::Blob => Kind::VarBytes(ROW_BYTES_MAX as u16),
         }
+    }
+
+    /// Whether only the row's own limit bounds its values.
+    pub fn is_long(self) -> bool {
+        matches!(self, ColumnType::Text | ColumnType::Blob)
     }
 
     fn check(self) -> Result<(), String> {
@@ -193,7 +208,9 @@ impl ColumnType {
             | ColumnType::Float
             | ColumnType::Double
             | ColumnType::Date
-            | ColumnType::Year => Ok(()),
+            | ColumnType::Year
+            | ColumnType::Text
+            | ColumnType::Blob => Ok(()),
         }
     }
 }
@@ -226,6 +243,8 @@ impl fmt::Display for ColumnType {
             ColumnType::Binary { bytes } => write!(f, "binary({bytes})"),
             ColumnType::VarChar { bytes_max } => write!(f, "varchar({bytes_max})"),
             ColumnType::VarBinary { bytes_max } => write!(f, "varbinary({bytes_max})"),
+            ColumnType::Text => f.write_str("text"),
+            ColumnType::Blob => f.write_str("blob"),
         }
     }
 }
@@ -241,8 +260,38 @@ pub struct ColumnDefinition {
     pub nullable: bool,
 }
 
-/// A table as it was asked for.
+/// What an index is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum IndexKind {
+    /// Rows in the order of the columns: a B+-tree beside each fragment.
+    Ordered,
+    /// At most one row for each combination of values, found by them: a hidden table. Rows with a NULL among them are not
+    /// in it.
+    Unique,
+}
+
+/// An index beside the primary key's hash index.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct IndexDefinition {
+    /// Names it for ever within its table; never 0, never given again to another index.
+    pub id: u16,
+    /// Unique among the indexes of its kind in its table, without regard to case.
+    pub name: String,
+    /// In the order of the index. A unique index knows no direction: all its columns ascend.
+    pub columns: Vec<OrderColumn>,
+    /// What it is for.
+    pub kind: IndexKind,
+}
+
+impl IndexDefinition {
+    /// Its columns, whatever their directions.
+    pub fn column_ids(&self) -> impl Iterator<Item = ColumnId> + '_ {
+        self.columns.iter().map(|column| column.column)
+    }
+}
+
+/// A table as it was asked for.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct TableDefinition {
     /// `database.table`, each part 1–64 characters.
     pub name: String,
@@ -254,6 +303,10 @@ pub struct TableDefinition {
     pub no_logging: bool,
     /// Whether backups may answer committed reads.
     pub read_backup: bool,
+    /// Its indexes, in ascending order of their ids.
+    pub indexes: Vec<IndexDefinition>,
+    /// What a SQL node wants to find again beside the definition; nobody else looks into it.
+    pub attachment: Vec<u8>,
 }
 
 impl TableDefinition {
@@ -274,7 +327,20 @@ impl TableDefinition {
             }
             column.column_type.check().map_err(|what| format!("column '{}' is {what}", column.name))?;
         }
-        self.check_key()?;
+        self.check_key_columns("the primary key", &self.primary_key)?;
+        if let Some(&id) = self.primary_key.iter().find(|id| self.columns[usize::from(id.0)].nullable) {
+            return Err(format!(
+                "column '{}' of the primary key is nullable; a key is never NULL",
+                self.columns[usize::from(id.0)].name
+            ));
+        }
+        self.check_indexes()?;
+        if self.attachment.len() > ATTACHMENT_BYTES_MAX {
+            return Err(format!(
+                "an attachment of {} bytes; {ATTACHMENT_BYTES_MAX} are allowed",
+                self.attachment.len()
+            ));
+        }
         let row_bytes = self.row_bytes_max();
         if row_bytes > ROW_BYTES_MAX {
             return Err(format!("a row may need {row_bytes} bytes; {ROW_BYTES_MAX} are allowed"));
@@ -282,29 +348,52 @@ impl TableDefinition {
         Ok(())
     }
 
-    fn check_key(&self) -> Result<(), String> {
-        if self.primary_key.is_empty() || self.primary_key.len() > KEY_COLUMNS_MAX {
-            return Err(format!(
-                "a primary key of {} columns; 1 to {KEY_COLUMNS_MAX} are allowed",
-                self.primary_key.len()
-            ));
+    fn check_indexes(&self) -> Result<(), String> {
+        if self.indexes.len() > INDEXES_MAX {
+            return Err(format!("{} indexes; {INDEXES_MAX} are allowed", self.indexes.len()));
+        }
+        let mut id_before = 0;
+        let mut names = BTreeSet::new();
+        for index in &self.indexes {
+            check_name("index", &index.name)?;
+            if index.id <= id_before {
+                return Err(format!(
+                    "index '{}' has id {} behind {id_before}; ids begin at 1 and ascend",
+                    index.name, index.id
+                ));
+            }
+            id_before = index.id;
+            let is_unique = index.kind == IndexKind::Unique;
+            if !names.insert((is_unique, index.name.to_lowercase())) {
+                return Err(format!("index '{}' is declared twice", index.name));
+            }
+            if is_unique && index.columns.iter().any(|c| c.direction == Direction::Descending) {
+                return Err(format!("unique index '{}' has a descending column", index.name));
+            }
+            let columns: Vec<ColumnId> = index.column_ids().collect();
+            self.check_key_columns(&format!("index '{}'", index.name), &columns)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the columns of a key: the primary key, or that of an index. `what` names it.
+    fn check_key_columns(&self, what: &str, columns: &[ColumnId]) -> Result<(), String> {
+        if columns.is_empty() || columns.len() > KEY_COLUMNS_MAX {
+            return Err(format!("{what} has {} columns; 1 to {KEY_COLUMNS_MAX} are allowed", columns.len()));
         }
         let mut bytes = 0;
         let mut seen = BTreeSet::new();
-        for &id in &self.primary_key {
+        for &id in columns {
             let Some(column) = self.columns.get(usize::from(id.0)) else {
-                return Err(format!(
-                    "the primary key names column {id}; the table has {}",
-                    self.columns.len()
-                ));
+                return Err(format!("{what} names column {id}; the table has {}", self.columns.len()));
             };
             if !seen.insert(id) {
-                return Err(format!("column '{}' stands in the primary key twice", column.name));
+                return Err(format!("column '{}' stands in {what} twice", column.name));
             }
-            if column.nullable {
+            if column.column_type.is_long() {
                 return Err(format!(
-                    "column '{}' of the primary key is nullable; a key is never NULL",
-                    column.name
+                    "column '{}' of {what} is {}, which can't be in a key",
+                    column.name, column.column_type
                 ));
             }
             bytes += match column.column_type.kind() {
@@ -313,19 +402,43 @@ impl TableDefinition {
             };
         }
         match bytes {
-            0 => Err(String::from("a primary key of 0 bytes; it needs at least one")),
+            0 => Err(format!("{what} has 0 bytes; it needs at least one")),
             1..=KEY_BYTES_MAX => Ok(()),
-            _ => Err(format!("a primary key of up to {bytes} bytes; {KEY_BYTES_MAX} are allowed")),
+            _ => Err(format!("{what} has up to {bytes} bytes; {KEY_BYTES_MAX} are allowed")),
         }
     }
 
-    /// Bytes that a row of this table takes at most, header not counted.
+    /// The hidden table of one of its unique indexes: the index's columns are its primary key; behind them stand those
+    /// columns of this table's primary key that are not among them. `table` is this table's place in the dictionary.
+    pub fn unique_table(&self, table: u32, index: &IndexDefinition) -> TableDefinition {
+        let database = self.name.split('.').next().unwrap_or_default();
+        let rest = self.primary_key.iter().copied().filter(|id| index.column_ids().all(|other| other != *id));
+        let columns = index.column_ids().chain(rest);
+        let column =
+            |id: ColumnId| ColumnDefinition { nullable: false, ..self.columns[usize::from(id.0)].clone() };
+        TableDefinition {
+            name: format!("{database}.$unique_{table}_{}", index.id),
+            columns: columns.map(column).collect(),
+            primary_key: (0..index.columns.len() as u16).map(ColumnId).collect(),
+            no_logging: self.no_logging,
+            read_backup: self.read_backup,
+            ..TableDefinition::default()
+        }
+    }
+
+    /// The index with an id.
+    pub fn index(&self, id: u16) -> Option<&IndexDefinition> {
+        self.indexes.iter().find(|index| index.id == id)
+    }
+
+    /// Bytes that a row of this table takes at most, header and long values not counted.
     pub fn row_bytes_max(&self) -> usize {
         let nulls = self.columns.iter().filter(|c| c.nullable).count().div_ceil(8);
         let columns: usize = self
             .columns
             .iter()
             .map(|c| match c.column_type.kind() {
+                Kind::VarBytes(_) if c.column_type.is_long() => 2,
                 Kind::VarBytes(max) => 2 + usize::from(max),
                 fixed => usize::from(fixed.fixed_bytes().expect("only VarBytes is variable")),
             })
@@ -382,8 +495,7 @@ mod tests {
             name: "test.t".into(),
             columns,
             primary_key: primary_key.into_iter().map(ColumnId).collect(),
-            no_logging: false,
-            read_backup: false,
+            ..TableDefinition::default()
         }
     }
 
@@ -408,6 +520,60 @@ mod tests {
         assert_eq!(t.columns[1].column_type.kind(), Kind::Bytes(7 + 2));
     }
 
+    fn index(id: u16, name: &str, columns: &[u16], kind: IndexKind) -> IndexDefinition {
+        let ascending = |&column| OrderColumn { column: ColumnId(column), direction: Direction::Ascending };
+        IndexDefinition { id, name: name.into(), columns: columns.iter().map(ascending).collect(), kind }
+    }
+
+    #[test]
+    fn indexes_are_checked() {
+        let columns = || {
+            vec![
+                column("id", BIGINT, false),
+                column("a", BIGINT, true),
+                column("text", ColumnType::Text, true),
+                column("wide", ColumnType::VarChar { bytes_max: 4000 }, true),
+            ]
+        };
+        let with = |indexes| TableDefinition { indexes, ..table(columns(), vec![0]) }.check();
+        use IndexKind::{Ordered, Unique};
+        // Ordered and unique ones are told apart by name alone; NULL is allowed; ids have gaps.
+        assert_eq!(with(vec![index(1, "k", &[1, 0], Ordered), index(7, "K", &[1], Unique)]), Ok(()));
+        let mut descending = index(2, "k", &[1], Unique);
+        descending.columns[0].direction = Direction::Descending;
+        let cases = [
+            (vec![index(0, "k", &[1], Ordered)], "index 'k' has id 0 behind 0; ids begin at 1 and ascend"),
+            (vec![index(1, "k", &[1], Ordered), index(2, "K", &[0], Ordered)], "index 'K' is declared twice"),
+            (vec![index(1, "k", &[], Ordered)], "index 'k' has 0 columns; 1 to 32 are allowed"),
+            (vec![index(1, "k", &[4], Ordered)], "index 'k' names column 4; the table has 4"),
+            (
+                vec![index(1, "k", &[2], Ordered)],
+                "column 'text' of index 'k' is text, which can't be in a key",
+            ),
+            (vec![index(1, "k", &[3], Unique)], "index 'k' has up to 4002 bytes; 3072 are allowed"),
+            (vec![descending], "unique index 'k' has a descending column"),
+        ];
+        for (indexes, message) in cases {
+            assert_eq!(with(indexes), Err(message.into()));
+        }
+    }
+
+    #[test]
+    fn a_unique_index_leads_to_the_primary_key() {
+        let columns = vec![
+            column("a", BIGINT, false),
+            column("b", ColumnType::VarChar { bytes_max: 9 }, true),
+            column("c", BIGINT, false),
+        ];
+        let unique = index(3, "u", &[1, 2], IndexKind::Unique);
+        let base = TableDefinition { indexes: vec![unique], ..table(columns, vec![2, 0]) };
+        let hidden = base.unique_table(17, &base.indexes[0]);
+        assert_eq!(hidden.check(), Ok(()));
+        assert_eq!(hidden.name, "test.$unique_17_3");
+        let names: Vec<&str> = hidden.columns.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!((names, hidden.primary_key), (vec!["b", "c", "a"], vec![ColumnId(0), ColumnId(1)]));
+    }
+
     #[test]
     fn each_mistake_is_named() {
         let id = || column("id", BIGINT, false);
@@ -421,7 +587,7 @@ mod tests {
             ),
             (table(vec![], vec![0]), "0 columns; a table has 1 to 512"),
             (table(vec![id(), id()], vec![0]), "column 'id' is declared twice"),
-            (table(vec![id()], vec![]), "a primary key of 0 columns; 1 to 32 are allowed"),
+            (table(vec![id()], vec![]), "the primary key has 0 columns; 1 to 32 are allowed"),
             (table(vec![id()], vec![1]), "the primary key names column 1; the table has 1"),
             (table(vec![id()], vec![0, 0]), "column 'id' stands in the primary key twice"),
             (
@@ -430,11 +596,11 @@ mod tests {
             ),
             (
                 table(vec![column("id", ColumnType::VarChar { bytes_max: 4000 }, false)], vec![0]),
-                "a primary key of up to 4002 bytes; 3072 are allowed",
+                "the primary key has up to 4002 bytes; 3072 are allowed",
             ),
             (
                 table(vec![column("id", ColumnType::Char { bytes: 0 }, false)], vec![0]),
-                "a primary key of 0 bytes; it needs at least one",
+                "the primary key has 0 bytes; it needs at least one",
             ),
             (
                 table(vec![id(), column("v", ColumnType::VarChar { bytes_max: 30_000 }, false)], vec![0]),

@@ -357,6 +357,10 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::ScanCloseOrder
         | S::ScanConfirm
         | S::ScanRefuse
+        | S::RangeScanOpenRequest
+        | S::IndexStatisticsRequest
+        | S::IndexStatisticsConfirm
+        | S::IndexStatisticsRefuse
         | S::TimerReport => None,
     }
 }

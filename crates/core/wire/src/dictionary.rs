@@ -27,8 +27,30 @@ pub struct TableRecord {
     pub table: u32,
     /// Its version.
     pub version: u64,
+    /// The version with which its rows began: that of its create or last truncate. Changes of the definition leave it.
+    pub birth: u64,
+    /// The hidden tables of its unique indexes.
+    pub unique_tables: Vec<UniqueTable>,
     /// What it is.
     pub definition: TableDefinition,
+}
+
+/// The hidden table of a unique index: see [`TableDefinition::unique_table`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct UniqueTable {
+    /// The index's id.
+    pub index: u16,
+    /// The hidden table's place in the dictionary.
+    pub table: u32,
+    /// Its version.
+    pub version: u64,
+}
+
+impl TableRecord {
+    /// A table without rows and unique indexes.
+    pub fn new(table: u32, version: u64, definition: TableDefinition) -> Self {
+        TableRecord { table, version, birth: version, unique_tables: Vec::new(), definition }
+    }
 }
 
 /// `CreateTableRequest`.

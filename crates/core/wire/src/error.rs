@@ -129,6 +129,8 @@ errors! {
         "There is no such open transaction.";
     AbsurdEpoch = 20011, Usage,
         "The epoch that the client claims to have seen lies far in the future: the connection is closed.";
+    RowTooLong = 739, Application,
+        "The row is longer than 30000 bytes: shorten its long values.";
     BadRow = 20012, Usage,
         "The row does not fit the table's columns.";
     BadKey = 20013, Usage,

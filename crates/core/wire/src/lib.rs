@@ -23,6 +23,7 @@ pub mod key_read;
 pub mod membership;
 pub mod operation;
 pub mod partition;
+pub mod range_scan;
 pub mod scan;
 pub mod signal;
 pub mod transaction;

@@ -98,6 +98,11 @@ signals! {
     ScanCloseOrder = 82, Api;
     ScanConfirm = 83, Node;
     ScanRefuse = 84, Node;
+    // range_scan.rs
+    RangeScanOpenRequest = 85, Api;
+    IndexStatisticsRequest = 86, Api;
+    IndexStatisticsConfirm = 87, Node;
+    IndexStatisticsRefuse = 88, Node;
     // dictionary.rs
     CreateTableRequest = 100, Api;
     CreateTableConfirm = 101, Node;

@@ -163,8 +163,8 @@ fn definition(read_backup: bool) -> TableDefinition {
             column("s", ColumnType::VarChar { bytes_max: 40 }, true),
         ],
         primary_key: vec![ColumnId(0)],
-        no_logging: false,
         read_backup,
+        ..TableDefinition::default()
     }
 }
 

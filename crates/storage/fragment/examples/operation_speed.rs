@@ -101,8 +101,7 @@ fn layout() -> RowLayout {
             })
             .collect(),
         primary_key: vec![ColumnId(0)],
-        no_logging: false,
-        read_backup: false,
+        ..TableDefinition::default()
     };
     definition.check().expect("a good table");
     RowLayout::new(&definition)

@@ -122,8 +122,7 @@ pub fn layout(columns: &[(ColumnType, bool)]) -> RowLayout {
             })
             .collect(),
         primary_key: Vec::from([ColumnId(0)]),
-        no_logging: false,
-        read_backup: false,
+        ..TableDefinition::default()
     };
     definition.check().unwrap();
     RowLayout::new(&definition)

@@ -38,7 +38,7 @@ use crate::stored_value;
 use alloc::vec::Vec;
 use vinga_base::ColumnId;
 use vinga_base::row_layout::{ColumnLayout, Place, RowError, RowLayout};
-use vinga_base::schema::Kind;
+use vinga_base::schema::{Kind, ROW_BYTES_MAX};
 
 /// Instructions of a program, at most: a change for each column and as many checks.
 pub const INSTRUCTIONS_MAX: usize = 1024;
@@ -203,6 +203,10 @@ impl<'a> UpdateProgram<'a> {
             image.extend_from_slice(variable);
         } else {
             write_variable(variable_changes, layout, fixed, variable, image);
+            if image.len() - start > ROW_BYTES_MAX {
+                image.truncate(start);
+                return Err(UpdateError { instruction: index, mistake: UpdateMistake::RowTooLong });
+            }
         }
         Ok(())
     }
@@ -255,7 +259,8 @@ fn take_instruction<'a>(rest: &mut &'a [u8], layout: &RowLayout) -> Result<Instr
             RowError::WrongLength
             | RowError::EndsNotAscending(_)
             | RowError::NullNotEmpty(_)
-            | RowError::PaddingSet,
+            | RowError::PaddingSet
+            | RowError::RowTooLong,
         ) => Err(UpdateMistake::Truncated),
     };
     let action = match head[0] {

@@ -46,8 +46,7 @@ pub fn definition(name: &str) -> TableDefinition {
         name: name.into(),
         columns: vec![ColumnDefinition { name: "id".into(), column_type, nullable: false }],
         primary_key: vec![ColumnId(0)],
-        no_logging: false,
-        read_backup: false,
+        ..TableDefinition::default()
     }
 }
 

@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use vinga_base::schema::ColumnType;
+use vinga_base::schema::{ColumnType, ROW_BYTES_MAX};
 
 /// Why a value does not fit, as half a sentence.
 #[derive(Clone, PartialEq, Eq)]
@@ -138,7 +138,9 @@ fn store_integer(value: i128, column: ColumnType, out: &mut Vec<u8>) -> Result<S
         | ColumnType::Char { .. }
         | ColumnType::Binary { .. }
         | ColumnType::VarChar { .. }
-        | ColumnType::VarBinary { .. } => return Err(Misfit::wrong_type("an integer", column)),
+        | ColumnType::VarBinary { .. }
+        | ColumnType::Text
+        | ColumnType::Blob => return Err(Misfit::wrong_type("an integer", column)),
     }
     Ok(Stored::Bytes)
 }
@@ -164,6 +166,7 @@ fn store_bytes(value: &[u8], given: &str, column: ColumnType, out: &mut Vec<u8>)
         ColumnType::Char { bytes } => (bytes, Some(b' ')),
         ColumnType::Binary { bytes } => (bytes, Some(0)),
         ColumnType::VarChar { bytes_max } | ColumnType::VarBinary { bytes_max } => (bytes_max, None),
+        ColumnType::Text | ColumnType::Blob => (ROW_BYTES_MAX as u16, None),
         _ => return Err(Misfit::wrong_type(given, column)),
     };
     let size = usize::from(size);
@@ -214,7 +217,11 @@ fn load_bytes(column: ColumnType, bytes: &[u8]) -> Result<&[u8], Misfit> {
             let length = bytes.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
             Ok(&bytes[..length])
         }
-        ColumnType::VarChar { .. } | ColumnType::Binary { .. } | ColumnType::VarBinary { .. } => Ok(bytes),
+        ColumnType::VarChar { .. }
+        | ColumnType::Binary { .. }
+        | ColumnType::VarBinary { .. }
+        | ColumnType::Text
+        | ColumnType::Blob => Ok(bytes),
         _ => Err(Misfit::wanted("bytes", column)),
     }
 }
@@ -441,13 +448,13 @@ impl LoadValue for Value {
             ColumnType::Time { .. } => Value::Time(LoadValue::load(column, bytes)?),
             ColumnType::DateTime { .. } => Value::DateTime(LoadValue::load(column, bytes)?),
             ColumnType::Timestamp { .. } => Value::Timestamp(LoadValue::load(column, bytes)?),
-            ColumnType::Char { .. } | ColumnType::VarChar { .. } => {
+            ColumnType::Char { .. } | ColumnType::VarChar { .. } | ColumnType::Text => {
                 match String::from_utf8(Vec::load(column, bytes)?) {
                     Ok(text) => Value::Text(text),
                     Err(error) => Value::Bytes(error.into_bytes()),
                 }
             }
-            ColumnType::Binary { .. } | ColumnType::VarBinary { .. } => {
+            ColumnType::Binary { .. } | ColumnType::VarBinary { .. } | ColumnType::Blob => {
                 Value::Bytes(Vec::load(column, bytes)?)
             }
         })

@@ -234,8 +234,7 @@ pub fn definition(name: &str) -> TableDefinition {
             column("text", ColumnType::VarChar { bytes_max: 100 }, true),
         ],
         primary_key: vec![ColumnId(0)],
-        no_logging: false,
-        read_backup: false,
+        ..TableDefinition::default()
     }
 }
 

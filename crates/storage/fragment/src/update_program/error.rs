@@ -3,6 +3,7 @@
 use super::{INSTRUCTIONS_MAX, UPDATE_BYTES_MAX};
 use core::fmt;
 use vinga_base::ColumnId;
+use vinga_base::schema::ROW_BYTES_MAX;
 
 /// Why a program was refused, or failed on a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,10 +17,12 @@ pub struct UpdateError {
 /// What is wrong with an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpdateMistake {
-    /// The row is not as a check wants it. The only one, with `Overflow`, that depends on the row.
+    /// The row is not as a check wants it. Only this one, `Overflow` and `RowTooLong` depend on the row.
     ConditionFailed(ColumnId),
     /// A sum does not fit the column.
     Overflow(ColumnId),
+    /// The changed row has more than [`ROW_BYTES_MAX`] bytes.
+    RowTooLong,
     /// More than [`UPDATE_BYTES_MAX`] bytes.
     TooLong,
     /// More than [`INSTRUCTIONS_MAX`] instructions.
@@ -56,6 +59,9 @@ impl fmt::Display for UpdateError {
         match self.mistake {
             UpdateMistake::ConditionFailed(id) => write!(f, "column {id} is not as the check wants it"),
             UpdateMistake::Overflow(id) => write!(f, "the result does not fit column {id}"),
+            UpdateMistake::RowTooLong => {
+                write!(f, "the changed row would be longer than the {ROW_BYTES_MAX} bytes allowed")
+            }
             UpdateMistake::TooLong => {
                 write!(f, "the program is longer than the {UPDATE_BYTES_MAX} bytes allowed")
             }

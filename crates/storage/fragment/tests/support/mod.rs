@@ -22,8 +22,7 @@ pub fn layout(columns: &[(ColumnType, bool)], key: &[u16]) -> RowLayout {
             })
             .collect(),
         primary_key: key.iter().map(|&k| ColumnId(k)).collect(),
-        no_logging: false,
-        read_backup: false,
+        ..TableDefinition::default()
     };
     definition.check().unwrap();
     RowLayout::new(&definition)
