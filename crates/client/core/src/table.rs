@@ -17,6 +17,7 @@ use vinga_wire::dictionary::TableRecord;
 pub struct Table {
     id: TableId,
     version: TableVersion,
+    birth: u64,
     definition: TableDefinition,
     layout: RowLayout,
 }
@@ -27,10 +28,10 @@ impl Table {
     /// # Errors
     /// `BadTableDefinition` if it breaks a limit, which no data node sends.
     pub fn new(record: TableRecord) -> Result<Self> {
-        let TableRecord { table, version, definition, .. } = record;
+        let TableRecord { table, version, birth, definition, .. } = record;
         definition.check().map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
         let layout = RowLayout::new(&definition);
-        Ok(Table { id: TableId(table), version: TableVersion(version), definition, layout })
+        Ok(Table { id: TableId(table), version: TableVersion(version), birth, definition, layout })
     }
 
     /// Its place in the dictionary.
@@ -41,6 +42,11 @@ impl Table {
     /// Which definition it is.
     pub fn version(&self) -> TableVersion {
         self.version
+    }
+
+    /// The version with which its rows began; it stays when only the definition changes.
+    pub fn birth(&self) -> u64 {
+        self.birth
     }
 
     /// `database.table`.

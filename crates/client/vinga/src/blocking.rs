@@ -44,7 +44,8 @@ impl Cluster {
         &self.inner.handle.engine
     }
 
-    fn block_on<F: Future>(&self, future: F) -> F::Output {
+    /// Runs a future of the async face on this thread, which does its own input and output meanwhile.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.engine().block_on(future)
     }
 

@@ -307,6 +307,15 @@ impl Cluster {
         ReadTicket::start(batch, Urgency::Now)
     }
 
+    /// Starts a batch of reads that may wait a moment for company while others are under way: for callers of whom there
+    /// are many, each with few keys.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many are under way.
+    pub fn start_gathered_reads<R>(&self, batch: ReadBatch<R>) -> Result<ReadTicket<R>> {
+        ReadTicket::start(batch, Urgency::Gather)
+    }
+
     /// Starts a batch of operations that commit each by itself.
     ///
     /// # Errors

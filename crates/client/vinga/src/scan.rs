@@ -193,6 +193,12 @@ impl<R> RowBatch<R> {
         self.rows().is_empty()
     }
 
+    /// The bytes of the row at this offset, from 0, and the offset of the row behind it; `None` at the end.
+    #[inline]
+    pub fn row_at(&self, offset: usize) -> Option<(&[u8], usize)> {
+        self.rows().row_at(offset)
+    }
+
     /// The bytes of each row: an image, or a selection.
     pub fn bytes(&self) -> impl Iterator<Item = &[u8]> {
         self.rows().iter()

@@ -1,6 +1,7 @@
 //! Transactions.
 
 use crate::engine::Handle;
+use crate::batch::{ReadBatch, take_read};
 use crate::pending::Pending;
 use crate::program::Update;
 use crate::row::{ReadRow, Record, WriteRow};
@@ -140,6 +141,26 @@ impl Transaction {
         Ok(Reading { number, table: table.clone() })
     }
 
+    /// Defines an operation in bytes, as [`vinga_base::row_layout`] and the update programs say: for an insert or write
+    /// the image as `body` and no key, for an update the key and the program, for others the key.
+    ///
+    /// # Errors
+    /// `BadKey`, `BadRow`, `BadProgram`.
+    pub fn define_encoded<R>(
+        &mut self,
+        table: &Table<R>,
+        kind: OperationKind,
+        key: &[u8],
+        body: &[u8],
+    ) -> Result<OperationNumber> {
+        let operation = OperationSpec {
+            columns: table.columns().filter(|_| kind.is_read()),
+            error_is_local: self.is_lenient,
+            ..OperationSpec::new(table.core(), kind, key, body)
+        };
+        open(&mut self.train, &mut self.is_executed)?.push(&operation)
+    }
+
     fn write_key<R>(&mut self, table: &Table<R>, key: impl Key) -> Result<()> {
         self.scratch.key.clear();
         self.scratch.body.clear();
@@ -173,7 +194,7 @@ impl Transaction {
         batch.push_with(|out| table.write_key(&key, out))?;
         let token = self.token;
         let read = self.handle.engine.submit(|client| client.read_within(token, number, batch))?;
-        let batch = Pending::new(&self.handle, read, crate::batch::take_read).await;
+        let batch = Pending::new(&self.handle, read, take_read).await;
         let row = batch.row(0).map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose();
         spare::keep_read(batch);
         row
@@ -193,6 +214,43 @@ impl Transaction {
         let reading = self.define_read(table, key, lock)?;
         self.execute().await?;
         self.row(&reading)
+    }
+
+    /// Reads rows without locks, with what this transaction has changed; executes what was defined before. Errors of
+    /// single keys are in the batch.
+    ///
+    /// # Errors
+    /// Why what was defined before failed, or that the transaction is over.
+    pub async fn read_batch<R>(&mut self, batch: ReadBatch<R>) -> Result<ReadBatch<R>> {
+        let train = open(&mut self.train, &mut self.is_executed)?;
+        if !train.is_empty() || train.has_changes() {
+            self.execute().await?;
+        }
+        let number = open(&mut self.train, &mut self.is_executed)?.next_number();
+        let token = self.token;
+        let ReadBatch { table, batch } = batch;
+        let read = self.handle.engine.submit(|client| client.read_within(token, number, batch))?;
+        let batch = Pending::new(&self.handle, read, take_read).await;
+        Ok(ReadBatch { table, batch })
+    }
+
+    /// Whether operations were defined that have not been sent.
+    pub fn has_unsent(&self) -> bool {
+        !self.is_executed && self.train.as_ref().is_some_and(|train| !train.is_empty() || train.has_changes())
+    }
+
+    /// The bytes of the row of a read that has been executed, by the operation's number: an image, or a selection.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn row_bytes(&self, operation: OperationNumber) -> Result<Option<&[u8]>> {
+        let train = self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?;
+        train.result(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
+    }
+
+    /// The number that the next operation gets.
+    pub fn next_number(&self) -> OperationNumber {
+        self.savepoint().0
     }
 
     /// Sends what was defined; the transaction stays open.
@@ -244,6 +302,14 @@ impl Transaction {
     pub fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<()> {
         open(&mut self.train, &mut self.is_executed)?.roll_back_to(savepoint.0);
         Ok(())
+    }
+
+    /// As [`Transaction::roll_back_to`], to the operation with this number: it and later ones are undone.
+    ///
+    /// # Errors
+    /// If the transaction is over.
+    pub fn undo_to(&mut self, number: OperationNumber) -> Result<()> {
+        self.roll_back_to(Savepoint(number))
     }
 
     /// Scans with what this transaction has changed up to now; executes what was defined before.
