@@ -65,6 +65,14 @@ mutations! {
     ClosedConnectionForgetsOutcomes = "closed-connection-forgets-outcomes";
     /// Markers stay when the API node has confirmed the outcome.
     SeenOutcomesKeepMarkers = "seen-outcomes-keep-markers";
+    /// The error of a sub-operation on a unique index counts as success.
+    SubErrorIgnored = "sub-error-ignored";
+    /// A row whose unique column changes keeps its old place in the index.
+    HiddenDeleteForgotten = "hidden-delete-forgotten";
+    /// A transaction is committed before what follows in unique indexes is prepared.
+    CommitBeforeSubs = "commit-before-subs";
+    /// A partial rollback leaves what followed in unique indexes.
+    PartialRollbackForgetsSubs = "partial-rollback-forgets-subs";
 }
 
 /// Whether `mutation` is the one that was chosen for this run.

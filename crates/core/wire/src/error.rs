@@ -161,6 +161,8 @@ errors! {
         "Another client with this node id is connected.";
     TooManyColumns = 20026, Usage,
         "More columns were selected than the table has.";
+    HiddenTable = 20040, Usage,
+        "The rows of a unique index change with those of its table: change these.";
     InternalError = 20099, Internal,
         "Something that must not happen has happened: please report it with the node's log.";
 }

@@ -419,7 +419,8 @@ impl Cluster {
                     body_bytes: U16::new(body.len() as u16),
                     columns: U16::new(if kind.is_read() { ALL_COLUMNS } else { 0 }),
                     filter_bytes: U16::ZERO,
-                    unused: U16::ZERO,
+                    sub: 0,
+                    unused: 0,
                 })
                 .bytes(&key)
                 .bytes(&body);
