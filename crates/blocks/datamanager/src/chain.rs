@@ -172,7 +172,7 @@ impl DataManager {
         let handle = self.make_record(head, kind, name, false)?;
         self.operations[handle].table = table_id;
         self.operations[handle].partition = partition;
-        let change = match self.make_change(handle, kind, row, hash, operation) {
+        let change = match self.make_change(cx, handle, kind, row, hash, operation) {
             Ok(change) => change,
             Err(code) => {
                 self.drop_operation(handle);
@@ -188,6 +188,7 @@ impl DataManager {
     /// Makes at a backup what the primary has made.
     fn make_change(
         &mut self,
+        cx: &Context<'_>,
         handle: Handle,
         kind: OperationKind,
         row: RowId,
@@ -208,10 +209,11 @@ impl DataManager {
                         NewRow { hash, image: operation.body, header: PENDING },
                     )
                     .map_err(|_| ErrorCode::DataMemoryFull)?;
+                self.enter_row(table, partition, hash, row)?;
                 Ok(Change::Insert)
             }
             OperationKind::Delete => Ok(Change::Delete),
-            _ => Ok(Change::Replace(self.store_image(table, operation.body)?)),
+            _ => self.make_version(cx, table, partition, row, operation.body),
         }
     }
 

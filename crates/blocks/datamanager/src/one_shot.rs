@@ -154,7 +154,8 @@ impl DataManager {
                         Purpose::Ordinary,
                         NewRow { hash, image: operation.body, header },
                     )
-                    .map_err(|_| ErrorCode::DataMemoryFull)?;
+                    .map_err(|_| ErrorCode::DataMemoryFull)
+                    .and_then(|row| self.enter_row(table_id, partition, hash, row))?;
             }
             (OperationKind::Write, Some((row, version))) => {
                 let after = Version::of(&table.layout, operation.body);
@@ -184,6 +185,7 @@ impl DataManager {
                 if table.unique.follows(&table.layout, Some(version), None) {
                     return Err(Obstacle::Ordinary);
                 }
+                self.leave_row(table_id, partition, row);
                 let store = &mut self.store;
                 let fragment = store.tables.current_mut(table_id).fragment_mut(partition);
                 fragment.remove_row(&mut store.pages, &mut store.chunks, hash, row);
@@ -206,11 +208,9 @@ impl DataManager {
         image: &[u8],
         epoch: Epoch,
     ) -> Result<(), ErrorCode> {
+        self.overwrite_row(table, partition, row, image)?;
         let store = &mut self.store;
         let fragment = store.tables.current(table).fragment(partition);
-        fragment
-            .store_image(&mut store.pages, &mut store.chunks, Purpose::Ordinary, row, image)
-            .map_err(|_| ErrorCode::DataMemoryFull)?;
         fragment.rows().row_mut(&mut store.pages, row).set_epoch(epoch);
         Ok(())
     }

@@ -161,6 +161,8 @@ errors! {
         "Another client with this node id is connected.";
     TooManyColumns = 20026, Usage,
         "More columns were selected than the table has.";
+    NoSuchIndex = 20027, Schema,
+        "There is no such ordered index: read the table's definition again.";
     HiddenTable = 20040, Usage,
         "The rows of a unique index change with those of its table: change these.";
     InternalError = 20099, Internal,

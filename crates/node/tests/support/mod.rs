@@ -4,15 +4,16 @@
 
 mod connections;
 mod hold;
-mod unique;
+pub mod unique;
 
 use hold::Held;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use vinga_base::hash::KeyHash;
+use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::page_pool::PagePool;
 use vinga_base::row_layout::RowLayout;
-use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
+use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TransactionId};
 use vinga_distribution::NodePlace;
 use vinga_fragment::update_program::{self, Action, Instruction};
@@ -45,6 +46,11 @@ pub fn dm(node: u8, instance: u16) -> Address {
     Address::new(NodeId(node), BlockNumber::DataManager, instance)
 }
 
+/// The test table's index over the number.
+pub const BY_NUMBER: u16 = 1;
+/// The test table's index over text, ascending, and number, descending.
+pub const BY_TEXT: u16 = 2;
+
 /// How a cluster is made.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -54,7 +60,7 @@ pub struct Setup {
     pub coordinators: u8,
     /// Whether backups of the table answer reads.
     pub read_backup: bool,
-    /// Whether the table has a unique index on the number, of id 1, and one on the text, of id 2.
+    /// Whether the table has a unique index on the number and one on the text.
     pub unique: bool,
     /// A rule that is broken on purpose; only with the feature `mutations`.
     pub mutation: Option<Mutation>,
@@ -168,6 +174,15 @@ pub struct Cluster {
 fn definition(setup: &Setup) -> TableDefinition {
     let column =
         |name: &str, column_type, nullable| ColumnDefinition { name: name.into(), column_type, nullable };
+    let index = |id, name: &str, columns: &[(u16, Direction)]| IndexDefinition {
+        id,
+        name: name.into(),
+        columns: columns
+            .iter()
+            .map(|&(column, direction)| OrderColumn { column: ColumnId(column), direction })
+            .collect(),
+        kind: IndexKind::Ordered,
+    };
     TableDefinition {
         name: "test.t".into(),
         columns: vec![
@@ -177,7 +192,13 @@ fn definition(setup: &Setup) -> TableDefinition {
         ],
         primary_key: vec![ColumnId(0)],
         read_backup: setup.read_backup,
-        indexes: if setup.unique { unique::indexes() } else { vec![] },
+        indexes: [
+            index(BY_NUMBER, "by number", &[(1, Direction::Ascending)]),
+            index(BY_TEXT, "by text", &[(2, Direction::Ascending), (1, Direction::Descending)]),
+        ]
+        .into_iter()
+        .chain(unique::indexes().into_iter().filter(|_| setup.unique))
+        .collect(),
         ..TableDefinition::default()
     }
 }

@@ -10,8 +10,8 @@ use vinga_wire::dictionary::{TableAddRequest, TableRecord, UniqueTable};
 use vinga_wire::{BlockNumber, FrameWriter, SignalNumber, cold};
 
 /// Ids of the indexes.
-pub const ON_NUMBER: u16 = 1;
-pub const ON_TEXT: u16 = 2;
+pub const ON_NUMBER: u16 = 11;
+pub const ON_TEXT: u16 = 12;
 
 /// What a test is told of a hidden row that is there.
 pub const FOUND: Row = Row(0, 0, None);
@@ -32,7 +32,8 @@ impl Cluster {
         let (table, version) = (1, 2001);
         let mut record = TableRecord::new(table, version, definition);
         let mut records = vec![];
-        for (at, index) in record.definition.indexes.iter().enumerate() {
+        let unique = record.definition.indexes.iter().filter(|index| index.kind == IndexKind::Unique);
+        for (at, index) in unique.enumerate() {
             let (hidden, hidden_version) = (table + 1 + at as u32, version + 1 + at as u64);
             records.push(TableRecord::new(
                 hidden,
