@@ -35,7 +35,7 @@ struct UniqueIndex {
     key_columns: usize,
 }
 
-/// The unique indexes of a table.
+/// The unique indexes of a table; while it is changed, those of both versions.
 pub struct UniqueIndexes(Vec<UniqueIndex>);
 
 impl UniqueIndexes {
@@ -57,6 +57,15 @@ impl UniqueIndexes {
             })
         });
         UniqueIndexes(indexes.collect())
+    }
+
+    /// Adds those that are not there yet.
+    pub fn add(&mut self, others: Self) {
+        for other in others.0 {
+            if !self.0.iter().any(|index| index.table == other.table) {
+                self.0.push(other);
+            }
+        }
     }
 
     /// Whether anything has to follow a change of a row of this layout from one version to another.

@@ -288,10 +288,6 @@ impl Cluster {
             held: Held::default(),
             ticket: 0,
         };
-        if setup.unique {
-            cluster.add_unique_tables(definition);
-            return cluster;
-        }
         let dictionary = Address::new(NodeId(1), BlockNumber::Dictionary, 0);
         cluster.send(SignalNumber::CreateTableRequest, dictionary, |w| {
             cold::write(w, &CreateTableRequest { request: 1, definition });
@@ -723,6 +719,8 @@ impl Cluster {
             SignalNumber::CreateTableConfirm => {
                 let TableConfirm { table, .. } = cold::read(frame).expect("well-formed");
                 self.table = (table.table, table.version);
+                self.hidden =
+                    table.unique_tables.iter().map(|unique| (unique.table, unique.version)).collect();
                 Told::Other(signal)
             }
             SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse => {
