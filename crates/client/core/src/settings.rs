@@ -59,3 +59,5 @@ pub const BATCHES_MAX: u32 = 1 << 16;
 pub const SCANS_MAX: u32 = 1024;
 /// Requests to the dictionary and for information tables, at most.
 pub const REQUESTS_MAX: u32 = 1024;
+/// Parts of a program that want to know of schema changes, at most.
+pub const SCHEMA_WATCHERS_MAX: u32 = 64;

@@ -15,10 +15,7 @@ use vinga_wire::dictionary::TableRecord;
 /// A definition, with what follows from it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    id: TableId,
-    version: TableVersion,
-    birth: u64,
-    definition: TableDefinition,
+    record: TableRecord,
     layout: RowLayout,
 }
 
@@ -28,35 +25,47 @@ impl Table {
     /// # Errors
     /// `BadTableDefinition` if it breaks a limit, which no data node sends.
     pub fn new(record: TableRecord) -> Result<Self> {
-        let TableRecord { table, version, birth, definition, .. } = record;
-        definition.check().map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
-        let layout = RowLayout::new(&definition);
-        Ok(Table { id: TableId(table), version: TableVersion(version), birth, definition, layout })
+        let check = record.definition.check();
+        check.map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
+        let layout = RowLayout::new(&record.definition);
+        Ok(Table { record, layout })
     }
 
     /// Its place in the dictionary.
     pub fn id(&self) -> TableId {
-        self.id
+        TableId(self.record.table)
     }
 
     /// Which definition it is.
     pub fn version(&self) -> TableVersion {
-        self.version
+        TableVersion(self.record.version)
     }
 
-    /// The version with which its rows began; it stays when only the definition changes.
-    pub fn birth(&self) -> u64 {
-        self.birth
+    /// The version with which its rows began: it stays when the definition or the name changes, a truncate gives another.
+    pub fn birth(&self) -> TableVersion {
+        TableVersion(self.record.birth)
+    }
+
+    /// All that the dictionary has of it.
+    pub fn record(&self) -> &TableRecord {
+        &self.record
+    }
+
+    /// The hidden table of a unique index, by the index's id.
+    pub fn unique_table(&self, index: u16) -> Option<Table> {
+        let unique = self.record.unique_tables.iter().find(|unique| unique.index == index)?;
+        let record = self.record.hidden().find(|hidden| hidden.table == unique.table)?;
+        Some(Table { layout: RowLayout::new(&record.definition), record })
     }
 
     /// `database.table`.
     pub fn name(&self) -> &str {
-        &self.definition.name
+        &self.record.definition.name
     }
 
     /// What it was created as.
     pub fn definition(&self) -> &TableDefinition {
-        &self.definition
+        &self.record.definition
     }
 
     /// Where the columns lie in a row.
@@ -69,8 +78,8 @@ impl Table {
     /// # Errors
     /// `BadRow` with the names that there are.
     pub fn column(&self, name: &str) -> Result<ColumnId> {
-        self.definition.column(name).ok_or_else(|| {
-            let names: Vec<&str> = self.definition.columns.iter().map(|c| c.name.as_str()).collect();
+        self.record.definition.column(name).ok_or_else(|| {
+            let names: Vec<&str> = self.record.definition.columns.iter().map(|c| c.name.as_str()).collect();
             let name: String = name.chars().take(64).collect();
             Error::with_detail(
                 ErrorCode::BadRow,
@@ -89,7 +98,7 @@ impl Table {
 
     #[cold]
     pub(crate) fn misfit(&self, code: ErrorCode, column: ColumnId, misfit: &Misfit) -> Error {
-        let name = &self.definition.columns[usize::from(column.0)].name;
+        let name = &self.record.definition.columns[usize::from(column.0)].name;
         Error::with_detail(code, format!("column '{name}' of {}: {misfit}", self.name()))
     }
 
@@ -131,7 +140,7 @@ impl<'a> KeyWriter<'a> {
     pub(crate) fn put<V: StoreValue + ?Sized>(&mut self, value: &V) -> Result<()> {
         let id = self.table.layout.key()[self.at];
         self.at += 1;
-        let column = &self.table.definition.columns[usize::from(id.0)];
+        let column = &self.table.record.definition.columns[usize::from(id.0)];
         let is_variable = matches!(column.column_type.kind(), Kind::VarBytes(_));
         let start = self.out.len();
         if is_variable {
@@ -165,7 +174,7 @@ impl RowBuilder {
     pub fn begin(&mut self, table: &Table) {
         self.bytes.clear();
         self.values.clear();
-        self.values.resize(table.definition.columns.len(), None);
+        self.values.resize(table.record.definition.columns.len(), None);
     }
 
     /// Sets a column.
@@ -175,7 +184,7 @@ impl RowBuilder {
     #[inline]
     pub fn set<V: StoreValue + ?Sized>(&mut self, table: &Table, column: ColumnId, value: &V) -> Result<()> {
         let start = self.bytes.len();
-        let column_type = table.definition.columns[usize::from(column.0)].column_type;
+        let column_type = table.record.definition.columns[usize::from(column.0)].column_type;
         match value.store(column_type, &mut self.bytes) {
             Ok(Stored::Bytes) => {
                 self.values[usize::from(column.0)] = Some(start..self.bytes.len());
@@ -278,14 +287,14 @@ impl<'a> RowRef<'a> {
     }
 
     fn load<T: LoadValue>(&self, column: ColumnId, bytes: Option<&[u8]>) -> Result<T> {
-        let column_type = self.table.definition.columns[usize::from(column.0)].column_type;
+        let column_type = self.table.record.definition.columns[usize::from(column.0)].column_type;
         T::load(column_type, bytes).map_err(|misfit| self.table.misfit(ErrorCode::BadRow, column, &misfit))
     }
 
     /// The columns that were read, in their order.
     pub fn columns(&self) -> Vec<ColumnId> {
         match &self.form {
-            Form::Image(_) => (0..self.table.definition.columns.len() as u16).map(ColumnId).collect(),
+            Form::Image(_) => (0..self.table.record.definition.columns.len() as u16).map(ColumnId).collect(),
             Form::Selection(selected, _) => selected.to_vec(),
         }
     }

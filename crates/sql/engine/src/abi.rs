@@ -463,7 +463,7 @@ unsafe extern "C" fn create_table(session: *mut Session, definition: *const Defi
                 .wait(cluster.as_async().create_table(definition))?
                 .map_err(|error| node.failure(&error))?;
             if description.auto_increment > 1 {
-                let counter = crate::auto_increment::Counter::new(table.core().birth());
+                let counter = crate::auto_increment::Counter::new(table.core().birth().0);
                 counter.move_to(session, description.auto_increment)?;
             }
             Ok(0)

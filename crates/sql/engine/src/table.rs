@@ -48,7 +48,7 @@ impl OpenTable {
             name: description.name.clone(),
             plan,
             identity: (core.id().0, core.version().0),
-            counter: Arc::new(Counter::new(core.birth())),
+            counter: Arc::new(Counter::new(core.birth().0)),
             is_stale: AtomicBool::new(false),
             rows: AtomicU64::new(ROWS_ASSUMED),
             row_bytes: core.definition().row_bytes_max().max(1) as u64,
