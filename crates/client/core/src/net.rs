@@ -25,11 +25,13 @@ pub enum TokenKind {
     Scan,
     /// A request to the dictionary or for an information table.
     Request,
+    /// A question for statistics.
+    Statistics,
 }
 
 impl TokenKind {
     /// Number of kinds.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
 }
 
 /// Names something that is under way. A token that has been taken or cancelled finds nothing.
