@@ -10,7 +10,7 @@ use vinga_base::{ColumnId, OperationNumber, TransactionId};
 use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::range_scan::{
-    RANGE_DESCENDING, RANGE_FROM_POSITION, RANGE_KEYS, RANGES_MAX, RangeHead, RangeScanOpenHead,
+    RANGE_DESCENDING, RANGE_FROM_POSITION, RANGE_KEYS, RANGES_MAX, RangeBounds, RangeHead, RangeScanOpenHead,
 };
 use vinga_wire::scan::ScanOpenHead;
 use vinga_wire::{Address, ErrorCode, SignalNumber, U16, U32, U64};
@@ -92,6 +92,12 @@ impl RangeSpec {
     /// The ranges, as they travel.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The ranges in their order.
+    pub fn bounds(&self) -> impl Iterator<Item = RangeBounds<'_>> {
+        let mut rest = self.bytes.as_slice();
+        core::iter::from_fn(move || RangeBounds::take(&mut rest))
     }
 
     /// Number of ranges.
