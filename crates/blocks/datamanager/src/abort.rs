@@ -64,6 +64,7 @@ impl DataManager {
             Change::Insert => {
                 let row = &self.rows[state];
                 let (table, partition, id) = (row.table, row.partition, row.row);
+                self.leave_row(table, partition, id);
                 let store = &mut self.store;
                 let fragment = store.tables.current_mut(table).fragment_mut(partition);
                 let hash = fragment.key_hash(&store.pages, &store.chunks, id);
@@ -73,7 +74,11 @@ impl DataManager {
                 self.unlock(handle);
                 self.detach(handle);
             }
-            Change::Replace(image) => self.free_image(image),
+            Change::Replace(image) => {
+                let row = &self.rows[state];
+                self.leave_version(row.table, row.partition, row.row, &image);
+                self.free_image(image);
+            }
             Change::Delete => {}
             Change::None => unreachable!("the caller has checked"),
         }

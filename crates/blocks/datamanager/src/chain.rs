@@ -167,7 +167,7 @@ impl DataManager {
         let handle = self.make_record(head, kind, number, false)?;
         self.operations[handle].table = table_id;
         self.operations[handle].partition = partition;
-        let change = match self.make_change(handle, kind, row, hash, operation) {
+        let change = match self.make_change(cx, handle, kind, row, hash, operation) {
             Ok(change) => change,
             Err(code) => {
                 self.drop_operation(handle);
@@ -183,6 +183,7 @@ impl DataManager {
     /// Makes at a backup what the primary has made.
     fn make_change(
         &mut self,
+        cx: &Context<'_>,
         handle: Handle,
         kind: OperationKind,
         row: RowId,
@@ -203,10 +204,11 @@ impl DataManager {
                         NewRow { hash, image: operation.body, header: PENDING },
                     )
                     .map_err(|_| ErrorCode::DataMemoryFull)?;
+                self.enter_row(table, partition, hash, row)?;
                 Ok(Change::Insert)
             }
             OperationKind::Delete => Ok(Change::Delete),
-            _ => Ok(Change::Replace(self.store_image(table, operation.body)?)),
+            _ => self.make_version(cx, table, partition, row, operation.body),
         }
     }
 

@@ -2,11 +2,16 @@
 //! anything, and nothing on the way of a request comes here.
 
 use crate::DataManager;
+use crate::index_entries::{Places, Versions};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::{Epoch, PartitionId, RowId};
+use vinga_fragment::fragment::Fragment;
+use vinga_fragment::fragment_index::FragmentIndex;
+use vinga_fragment::ordered_index::{Direction, Range};
 use vinga_fragment::row::RowFlags;
 
 /// A row as it lies in its slot.
@@ -98,7 +103,8 @@ impl DataManager {
         shown
     }
 
-    /// Checks that each hash index leads to exactly the rows that there are.
+    /// Checks that each hash index leads to exactly the rows that there are, and that each ordered index has exactly the
+    /// entries that it should have.
     ///
     /// # Errors
     /// The first row that is not found, or an index that knows of more rows.
@@ -131,9 +137,49 @@ impl DataManager {
                         "table {id}, partition {partition}: {rows} rows, {entries} entries in the index"
                     ));
                 }
+                for index in fragment.indexes() {
+                    self.inspect_ordered_index(fragment, index).map_err(|what| {
+                        format!("table {id}, partition {partition}, ordered index {}: {what}", index.id())
+                    })?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Checks that an ordered index has exactly the entries that the versions of all rows make, in order.
+    fn inspect_ordered_index(&self, fragment: &Fragment, index: &FragmentIndex) -> Result<(), String> {
+        let (places, pages) = (Places::of(self, fragment), &self.store.pages);
+        let mut expected: BTreeMap<(Vec<u8>, RowId), u32> = BTreeMap::new();
+        for page in 0..fragment.rows().page_count() {
+            let Some(view) = fragment.rows().page(pages, page) else { continue };
+            for slot in view.live_slots() {
+                let row = RowId::new(page, slot as u32);
+                let mut before = None;
+                places.for_each_version(pages, index.order(), row, |key| {
+                    if before.as_deref() != Some(key) {
+                        *expected.entry((key.to_vec(), row)).or_default() += 1;
+                    }
+                    before = Some(key.to_vec());
+                });
+            }
+        }
+        let (mut scratch, mut key) = (Vec::new(), Vec::new());
+        let mut source = Versions::new(places, index.order(), &mut scratch);
+        let mut cursor = index.tree.cursor(pages, &mut source, Range::ALL, Direction::Ascending);
+        let mut expected = expected.into_iter();
+        loop {
+            let found = cursor.next(&mut source).map(|entry| {
+                key.clear();
+                index.tree.write_key(pages, &mut source, &entry, &mut key);
+                ((key.clone(), entry.row()), entry.count())
+            });
+            match (found, expected.next()) {
+                (None, None) => return Ok(()),
+                (found, expected) if found == expected => {}
+                (found, expected) => return Err(format!("has {found:?} where rows make {expected:?}")),
+            }
+        }
     }
 
     /// Pages that this data manager holds.

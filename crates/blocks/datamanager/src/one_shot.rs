@@ -154,7 +154,8 @@ impl DataManager {
                         Purpose::Ordinary,
                         NewRow { hash, image: operation.body, header },
                     )
-                    .map_err(|_| ErrorCode::DataMemoryFull)?;
+                    .map_err(|_| ErrorCode::DataMemoryFull)
+                    .and_then(|row| self.enter_row(table_id, partition, hash, row))?;
             }
             (OperationKind::Write, Some((row, _))) => {
                 self.overwrite(table_id, partition, row, operation.body, epoch)?;
@@ -168,6 +169,7 @@ impl DataManager {
                 written?;
             }
             (OperationKind::Delete, Some((row, _))) => {
+                self.leave_row(table_id, partition, row);
                 let store = &mut self.store;
                 let fragment = store.tables.current_mut(table_id).fragment_mut(partition);
                 fragment.remove_row(&mut store.pages, &mut store.chunks, hash, row);
@@ -190,11 +192,9 @@ impl DataManager {
         image: &[u8],
         epoch: Epoch,
     ) -> Result<(), ErrorCode> {
+        self.overwrite_row(table, partition, row, image)?;
         let store = &mut self.store;
         let fragment = store.tables.current(table).fragment(partition);
-        fragment
-            .store_image(&mut store.pages, &mut store.chunks, Purpose::Ordinary, row, image)
-            .map_err(|_| ErrorCode::DataMemoryFull)?;
         fragment.rows().row_mut(&mut store.pages, row).set_epoch(epoch);
         Ok(())
     }

@@ -364,6 +364,7 @@ impl DataManager {
                 NewRow { hash, image: operation.body, header: PENDING },
             )
             .map_err(|_| ErrorCode::DataMemoryFull)?;
+        self.enter_row(table_id, partition, hash, row)?;
         let state = self.row_state(table_id, partition, row).expect("there was room");
         self.attach(handle, state);
         self.lock_fresh(handle, state);
@@ -416,14 +417,14 @@ impl DataManager {
             }
             (OperationKind::Insert, Some(_)) => Err(ErrorCode::DuplicateKey),
             (OperationKind::Insert | OperationKind::Write, _) => {
-                let image = self.store_image(table_id, operation.body)?;
-                self.push_change(handle, Change::Replace(image));
+                let change = self.make_version(cx, table_id, partition, row, operation.body)?;
+                self.push_change(handle, change);
                 Ok(Executed::Done(OPERATION_HOLDS))
             }
             (OperationKind::Update, Some(version)) => {
                 run_update(table, operation.body, version, after)?;
-                let image = self.store_image(table_id, after)?;
-                self.push_change(handle, Change::Replace(image));
+                let change = self.make_version(cx, table_id, partition, row, after)?;
+                self.push_change(handle, change);
                 Ok(Executed::Done(OPERATION_HOLDS))
             }
             (OperationKind::Delete, Some(_)) => {

@@ -5,9 +5,12 @@
 
 use crate::DataManager;
 use alloc::vec::Vec;
+use vinga_base::order_key::OrderKey;
 use vinga_base::row_layout::RowLayout;
+use vinga_base::schema::{IndexKind, TableDefinition};
 use vinga_base::{PartitionId, TableVersion};
 use vinga_fragment::fragment::Fragment;
+use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_kernel::{Context, Mutation};
 use vinga_wire::dictionary::{TableAddRefuse, TableAddRequest, TableBody};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
@@ -100,6 +103,16 @@ impl Tables {
     }
 }
 
+/// A fragment without rows, with the ordered indexes of its table.
+fn empty_fragment(definition: &TableDefinition, layout: &RowLayout) -> Fragment {
+    let mut fragment = Fragment::new(layout.clone());
+    for index in definition.indexes.iter().filter(|index| index.kind == IndexKind::Ordered) {
+        let order = OrderKey::new(layout, &index.columns).expect("a checked index has columns of its table");
+        fragment.add_index(FragmentIndex::new(index.id, order));
+    }
+    fragment
+}
+
 /// Rows or pages that a slice of removal frees, at most.
 const REMOVAL_UNITS: u32 = 256;
 
@@ -126,7 +139,7 @@ impl DataManager {
             .map(|(_, place)| {
                 let is_ours =
                     place.instance == self.settings.instance && place.chain.contains(self.settings.node);
-                is_ours.then(|| Fragment::new(layout.clone()))
+                is_ours.then(|| empty_fragment(&table.definition, &layout))
             })
             .collect();
         tables.tables[at] = Some(Table {

@@ -65,6 +65,12 @@ mutations! {
     ClosedConnectionForgetsOutcomes = "closed-connection-forgets-outcomes";
     /// Markers stay when the API node has confirmed the outcome.
     SeenOutcomesKeepMarkers = "seen-outcomes-keep-markers";
+    /// A backup removes the index entries of replaced versions at commit, though it goes on showing them.
+    EntriesGoAtCommit = "entries-go-at-commit";
+    /// A change that gives a row back a key that one of its versions has enters it not again.
+    EntriesAreNotCounted = "entries-are-not-counted";
+    /// A range scan does not look whether the version that it sees of a row has the entry's key.
+    RangeScanTakesAnyVersion = "range-scan-takes-any-version";
 }
 
 /// Whether `mutation` is the one that was chosen for this run.

@@ -161,6 +161,8 @@ errors! {
         "Another client with this node id is connected.";
     TooManyColumns = 20026, Usage,
         "More columns were selected than the table has.";
+    NoSuchIndex = 20027, Schema,
+        "There is no such ordered index: read the table's definition again.";
     InternalError = 20099, Internal,
         "Something that must not happen has happened: please report it with the node's log.";
 }

@@ -9,9 +9,10 @@ use hold::Held;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use vinga_base::hash::KeyHash;
+use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::page_pool::PagePool;
 use vinga_base::row_layout::RowLayout;
-use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
+use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TransactionId};
 use vinga_distribution::NodePlace;
 use vinga_fragment::update_program::{self, Action, Instruction};
@@ -43,6 +44,11 @@ pub fn tc(node: u8) -> Address {
 pub fn dm(node: u8, instance: u16) -> Address {
     Address::new(NodeId(node), BlockNumber::DataManager, instance)
 }
+
+/// The test table's index over the number.
+pub const BY_NUMBER: u16 = 1;
+/// The test table's index over text, ascending, and number, descending.
+pub const BY_TEXT: u16 = 2;
 
 /// How a cluster is made.
 #[derive(Clone, Debug)]
@@ -155,6 +161,15 @@ pub struct Cluster {
 fn definition(read_backup: bool) -> TableDefinition {
     let column =
         |name: &str, column_type, nullable| ColumnDefinition { name: name.into(), column_type, nullable };
+    let index = |id, name: &str, columns: &[(u16, Direction)]| IndexDefinition {
+        id,
+        name: name.into(),
+        columns: columns
+            .iter()
+            .map(|&(column, direction)| OrderColumn { column: ColumnId(column), direction })
+            .collect(),
+        kind: IndexKind::Ordered,
+    };
     TableDefinition {
         name: "test.t".into(),
         columns: vec![
@@ -164,6 +179,10 @@ fn definition(read_backup: bool) -> TableDefinition {
         ],
         primary_key: vec![ColumnId(0)],
         read_backup,
+        indexes: vec![
+            index(BY_NUMBER, "by number", &[(1, Direction::Ascending)]),
+            index(BY_TEXT, "by text", &[(2, Direction::Ascending), (1, Direction::Descending)]),
+        ],
         ..TableDefinition::default()
     }
 }
