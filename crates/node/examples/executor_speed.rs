@@ -186,7 +186,8 @@ impl Bench {
                 body_bytes: U16::new(body.len() as u16),
                 columns: U16::ZERO,
                 filter_bytes: U16::ZERO,
-                unused: U16::ZERO,
+                sub: 0,
+                unused: 0,
             });
             writer.bytes(key).bytes(body);
         }

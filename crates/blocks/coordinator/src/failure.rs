@@ -155,7 +155,7 @@ impl Coordinator {
                         alive: replicas,
                         from: U32::new(WHOLE_TRANSACTION),
                         instance: U16::new(place.instance),
-                        unused: U16::ZERO,
+                        flags: U16::ZERO,
                     });
                 }
                 State::Committing { .. } | State::Open { .. } | State::Preparing { .. } => {}

@@ -1,8 +1,8 @@
 //! The coordinator: runs transactions on behalf of API nodes.
 //!
 //! An API node sends a *train*: operations, and whether to commit behind them. The coordinator finds out which data
-//! managers own the rows (`routing`), sends them `PrepareRequest`s (`train`), gathers the answers (`answers`), and ends
-//! the transaction when it is asked to or has to (`ending`). It keeps the outcomes until the API node has confirmed
+//! managers own the rows (`routing`), sends them `PrepareRequest`s (`train`, `stages`), has unique indexes follow
+//! (`unique`), gathers the answers (`answers`), and ends the transaction when it is asked to or has to (`ending`). It keeps the outcomes until the API node has confirmed
 //! them (`clients`), and goes on when data nodes or API nodes fail (`failure`). The signals are described in
 //! `vinga_wire::{transaction, commit}` and, as a protocol, in `docs/protocols/commit.md`.
 //!
@@ -31,9 +31,11 @@ mod clients;
 mod ending;
 mod failure;
 mod routing;
+mod stages;
 mod tables;
 mod train;
 mod transaction;
+mod unique;
 
 use alloc::vec::Vec;
 use clients::Clients;

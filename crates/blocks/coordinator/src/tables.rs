@@ -16,6 +16,10 @@ use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 pub struct Table {
     pub version: TableVersion,
     pub layout: RowLayout,
+    /// The hidden tables of its unique indexes.
+    pub unique_tables: Vec<u32>,
+    /// It is such a table itself.
+    pub hidden: bool,
     /// Being dropped.
     pub stopped: bool,
 }
@@ -48,6 +52,11 @@ impl Tables {
         }
     }
 
+    /// A table that a transaction uses: it is there, but perhaps stopped.
+    pub fn used(&self, table: u32) -> &Table {
+        self.tables[table as usize].as_ref().expect("who uses a table keeps it")
+    }
+
     fn remove(&mut self, table: u32, version: u64) {
         if let Some(place) = self.tables.get_mut(table as usize)
             && place.as_ref().is_some_and(|t| t.version.0 == version)
@@ -67,6 +76,8 @@ impl Coordinator {
         self.tables.tables[at] = Some(Table {
             version: TableVersion(table.version),
             layout: RowLayout::new(&table.definition),
+            unique_tables: table.unique_tables.iter().map(|unique| unique.table).collect(),
+            hidden: table.definition.is_hidden(),
             stopped: false,
         });
         let answer = TableBody { table: table.table, version: table.version };

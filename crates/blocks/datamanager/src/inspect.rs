@@ -56,6 +56,22 @@ impl DataManager {
         })
     }
 
+    /// Calls `see` with each hidden row that the rows of a partition should have in unique indexes: hidden table, its
+    /// version, image.
+    pub fn inspect_projection(&self, partition: PartitionId, mut see: impl FnMut(u32, u64, Vec<u8>)) {
+        let tables = self.store.tables.iter().filter(|(_, table)| table.has_fragment(partition));
+        for (_, table) in tables {
+            let rows = table.fragment(partition).rows();
+            for page in 0..rows.page_count() {
+                let Some(view) = rows.page(&self.store.pages, page) else { continue };
+                for slot in view.live_slots() {
+                    let version = self.store.slot(table, partition, RowId::new(page, slot as u32));
+                    table.unique.project(&table.layout, version, &mut see);
+                }
+            }
+        }
+    }
+
     /// Calls `see` with each row of each table, in the order of table, partition and row id.
     pub fn inspect_rows(&self, mut see: impl FnMut(StoredRow)) {
         for (id, table) in self.store.tables.iter() {
@@ -199,8 +215,13 @@ impl DataManager {
         for (_, operation) in self.operations.iter() {
             let transaction = &self.transactions[operation.transaction];
             text += &format!(
-                "; operation {} of {:?} ({:?}, {:?}, chain {:?})",
-                operation.number, transaction.id, operation.kind, operation.state, operation.chain
+                "; operation {}.{} of {:?} ({:?}, {:?}, chain {:?})",
+                operation.number,
+                operation.sub,
+                transaction.id,
+                operation.kind,
+                operation.state,
+                operation.chain
             );
         }
         for id in self.markers.keys() {

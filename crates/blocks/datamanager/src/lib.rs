@@ -2,7 +2,8 @@
 //!
 //! Reads of committed rows come straight from API nodes (`key_read`, `scan`) and touch nothing but the row. Everything
 //! else is an *operation* of a transaction (`operation`), begun by `PrepareRequest` (`prepare`) and made final by
-//! `CommitRequest` or undone by `AbortRequest` (`commit`, `abort`). The signals are those of `vinga_wire::commit`; the
+//! `CommitRequest` or undone by `AbortRequest` (`commit`, `abort`). What a change has to be followed by in unique indexes is
+//! listed in its answer (`unique`). The signals are those of `vinga_wire::commit`; the
 //! protocol is told in `docs/protocols/commit.md`.
 //!
 //! # Versions of a row
@@ -41,6 +42,7 @@ mod rows;
 mod scan;
 mod scan_slice;
 mod tables;
+mod unique;
 mod waiting;
 
 use alloc::collections::{BTreeMap, VecDeque};

@@ -4,6 +4,7 @@
 //! then coordinators have let go of the table, so no operation names it; scans of it are closed with an error.
 
 use crate::DataManager;
+use crate::unique::UniqueIndexes;
 use alloc::vec::Vec;
 use vinga_base::order_key::OrderKey;
 use vinga_base::row_layout::RowLayout;
@@ -19,6 +20,8 @@ use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 pub struct Table {
     pub version: TableVersion,
     pub layout: RowLayout,
+    /// Its unique indexes.
+    pub unique: UniqueIndexes,
     /// Whether backups answer committed reads.
     pub read_backup: bool,
     /// By partition; `None` for partitions of others.
@@ -145,6 +148,7 @@ impl DataManager {
         tables.tables[at] = Some(Table {
             version: TableVersion(version),
             layout,
+            unique: UniqueIndexes::of(&table),
             read_backup: table.definition.read_backup,
             fragments,
             removing: None,

@@ -25,6 +25,8 @@ pub const KEY_BYTES_MAX: usize = 3072;
 pub const ROW_BYTES_MAX: usize = 30_000;
 /// Indexes of a table, at most: two for each of MySQL's 64 keys, as a unique key is found by value and in order.
 pub const INDEXES_MAX: usize = 128;
+/// Unique ones among them, at most: what one row's change makes of them is counted in a byte.
+pub const UNIQUE_INDEXES_MAX: usize = 64;
 /// Bytes of [`TableDefinition::attachment`], at most.
 pub const ATTACHMENT_BYTES_MAX: usize = 60_000;
 
@@ -352,6 +354,10 @@ impl TableDefinition {
         if self.indexes.len() > INDEXES_MAX {
             return Err(format!("{} indexes; {INDEXES_MAX} are allowed", self.indexes.len()));
         }
+        let unique = self.indexes.iter().filter(|index| index.kind == IndexKind::Unique).count();
+        if unique > UNIQUE_INDEXES_MAX {
+            return Err(format!("{unique} unique indexes; {UNIQUE_INDEXES_MAX} are allowed"));
+        }
         let mut id_before = 0;
         let mut names = BTreeSet::new();
         for index in &self.indexes {
@@ -424,6 +430,11 @@ impl TableDefinition {
             read_backup: self.read_backup,
             ..TableDefinition::default()
         }
+    }
+
+    /// Whether this is the hidden table of a unique index: its rows are not for users to change.
+    pub fn is_hidden(&self) -> bool {
+        self.name.split_once('.').is_some_and(|(_, table)| table.starts_with("$unique_"))
     }
 
     /// The index with an id.
@@ -570,6 +581,7 @@ mod tests {
         let hidden = base.unique_table(17, &base.indexes[0]);
         assert_eq!(hidden.check(), Ok(()));
         assert_eq!(hidden.name, "test.$unique_17_3");
+        assert!(hidden.is_hidden() && !base.is_hidden());
         let names: Vec<&str> = hidden.columns.iter().map(|c| c.name.as_str()).collect();
         assert_eq!((names, hidden.primary_key), (vec!["b", "c", "a"], vec![ColumnId(0), ColumnId(1)]));
     }

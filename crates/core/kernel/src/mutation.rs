@@ -71,6 +71,14 @@ mutations! {
     EntriesAreNotCounted = "entries-are-not-counted";
     /// A range scan does not look whether the version that it sees of a row has the entry's key.
     RangeScanTakesAnyVersion = "range-scan-takes-any-version";
+    /// The error of a sub-operation on a unique index counts as success.
+    SubErrorIgnored = "sub-error-ignored";
+    /// A row whose unique column changes keeps its old place in the index.
+    HiddenDeleteForgotten = "hidden-delete-forgotten";
+    /// A transaction is committed before what follows in unique indexes is prepared.
+    CommitBeforeSubs = "commit-before-subs";
+    /// A partial rollback leaves what followed in unique indexes.
+    PartialRollbackForgetsSubs = "partial-rollback-forgets-subs";
 }
 
 /// Whether `mutation` is the one that was chosen for this run.

@@ -163,6 +163,8 @@ errors! {
         "More columns were selected than the table has.";
     NoSuchIndex = 20027, Schema,
         "There is no such ordered index: read the table's definition again.";
+    HiddenTable = 20040, Usage,
+        "The rows of a unique index change with those of its table: change these.";
     InternalError = 20099, Internal,
         "Something that must not happen has happened: please report it with the node's log.";
 }

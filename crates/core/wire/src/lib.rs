@@ -27,6 +27,7 @@ pub mod range_scan;
 pub mod scan;
 pub mod signal;
 pub mod transaction;
+pub mod unique;
 
 pub use address::{Address, BlockNumber};
 pub use error::{ErrorClass, ErrorCode};
