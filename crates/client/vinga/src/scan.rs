@@ -24,7 +24,7 @@ use vinga_fragment::filter::tree::Expression;
 ///
 /// ```
 /// # use vinga::{ColumnType, NewTable};
-/// # let node = vinga_testnode::TestNode::start()?;
+/// # let node = vinga_datanode::LocalNode::start()?;
 /// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
 /// # let orders = cluster.create_table(NewTable::new("shop.orders")
 /// #     .column("id", ColumnType::Integer { bytes: 8, signed: false })
