@@ -229,7 +229,8 @@ fn rows_that_fit_no_longer_are_left_out_and_let_go() {
     std::thread::scope(|scope| {
         let scanning = scope.spawn(|| {
             let mut tx = cluster.begin().unwrap();
-            let scan = tx.scan_locked(&table, Lock::Exclusive, |scan| scan.index("by_kind").prefix(0)).unwrap();
+            let scan =
+                tx.scan_locked(&table, Lock::Exclusive, |scan| scan.index("by_kind").prefix(0)).unwrap();
             let rows = scan.collect(&mut tx).unwrap();
             // The row that was left out is free again when the transaction has said so.
             tx.execute().unwrap();

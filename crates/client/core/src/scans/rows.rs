@@ -36,6 +36,23 @@ pub struct ScanRow<'a> {
 }
 
 impl ScanRows {
+    /// The rows of a `ScanConfirm` of ranges; `None` if they are not whole.
+    pub fn of_ranges(count: u16, bytes: &[u8]) -> Option<Self> {
+        ScanRows::of(Form::Ranged, count, bytes)
+    }
+
+    /// The rows of a `ScanConfirm` of a full scan; `None` if they are not whole.
+    pub fn of_scan(count: u16, bytes: &[u8]) -> Option<Self> {
+        ScanRows::of(Form::Plain, count, bytes)
+    }
+
+    fn of(form: Form, count: u16, bytes: &[u8]) -> Option<Self> {
+        let mut rows = ScanRows::default();
+        rows.fill(form, count.into(), bytes);
+        rows.check()?;
+        Some(rows)
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.count as usize
