@@ -16,7 +16,7 @@ use vinga_base::{ColumnId, NodeId, PartitionId, RowId, TransactionId};
 use vinga_fragment::filter::Program;
 use vinga_kernel::{Context, Tick};
 use vinga_wire::operation::{ALL_COLUMNS, selection_from};
-use vinga_wire::scan::{ScanBody, ScanOpenHead, ScanRefusal};
+use vinga_wire::scan::{ScanBody, ScanNextBody, ScanOpenHead, ScanRefusal};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32};
 
 /// Bytes that a batch may ask for, at most.
@@ -331,6 +331,11 @@ impl DataManager {
         let scan = self.scans.scan_mut(handle);
         if let Phase::Idle { .. } = scan.phase {
             scan.phase = Phase::Running;
+            let sizes = frame.head::<ScanNextBody>().map(|(next, _)| next);
+            if let Some(next) = sizes.filter(|next| next.batch_rows.get() != 0) {
+                scan.head.batch_rows = next.batch_rows.get();
+                scan.head.batch_bytes = next.batch_bytes.get().clamp(1, BATCH_BYTES_MAX);
+            }
             scan.progress.rows_left = scan.head.batch_rows;
             scan.progress.bytes_left = scan.head.batch_bytes;
             self.give_turn(cx, handle);

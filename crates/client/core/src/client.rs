@@ -7,10 +7,11 @@ use crate::read_batch::{ReadBatch, ShapeId};
 use crate::reads::{Reads, Urgency, Within};
 use crate::request::TRAIN_TAG;
 use crate::requests::{Answer, Request, Requests};
-use crate::scans::{ScanProgress, ScanRows, ScanSpec, Scans};
+use crate::scans::{RangeSpec, ScanProgress, ScanRows, ScanSpec, Scans};
 use crate::schema_events::{NewsId, SchemaEvents, SchemaNews};
 use crate::sessions::{Greeted, Readiness, Sessions};
 use crate::settings::Settings;
+use crate::statistics::{Sample, Statistics};
 use crate::table::Table;
 use crate::time::Micros;
 use crate::train::Train;
@@ -39,6 +40,7 @@ pub struct Client {
     scans: Scans,
     requests: Requests,
     schema_events: SchemaEvents,
+    statistics: Statistics,
     next_check: Micros,
 }
 
@@ -55,6 +57,7 @@ impl Client {
             scans: Scans::new(),
             requests: Requests::new(),
             schema_events: SchemaEvents::new(),
+            statistics: Statistics::new(),
             next_check: Micros(0),
         }
     }
@@ -70,11 +73,15 @@ impl Client {
         }
     }
 
-    /// Refused reads wait less than the interval between checks.
+    /// Refused reads and scans wait less than the interval between checks.
     fn check_when_due(&mut self) {
-        if let Some(at) = self.reads.resend_at() {
+        if let Some(at) = self.resend_at() {
             self.next_check = self.next_check.min(at);
         }
+    }
+
+    fn resend_at(&self) -> Option<Micros> {
+        [self.reads.resend_at(), self.scans.resend_at()].into_iter().flatten().min()
     }
 
     fn check(&mut self) {
@@ -91,6 +98,7 @@ impl Client {
             self.net.link(link).hurry();
         }
         self.reads.resend(&mut self.net);
+        self.scans.resend(&mut self.net);
         let is_too_late = |net: &Net, _, until| net.now > until;
         self.writes.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
         self.transactions.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
@@ -113,7 +121,7 @@ impl Client {
         let held = self.net.links.iter().filter_map(|link| link.due_at(self.net.settings.hold_max)).min();
         let sessions = self.sessions.next_deadline(&self.net);
         let questions = (self.asking() > 0).then(|| self.net.now + Micros::from_millis(100));
-        let resend = self.reads.resend_at();
+        let resend = self.resend_at();
         let checks = [sessions, self.net.outcomes.idle_at(), questions, resend].into_iter().flatten().min();
         [held, checks.map(|at| at.max(self.next_check))].into_iter().flatten().min()
     }
@@ -220,6 +228,7 @@ impl Client {
             && self.scans.is_at_rest()
             && self.requests.is_at_rest()
             && self.schema_events.is_at_rest()
+            && self.statistics.is_at_rest()
     }
 
     /// This client's node id, 0 before it has one.
@@ -276,7 +285,13 @@ impl Client {
                 }
             }
             SignalNumber::ScanConfirm => self.scans.on_confirm(net, frame),
-            SignalNumber::ScanRefuse => self.scans.on_refuse(net, frame),
+            SignalNumber::ScanRefuse => {
+                self.scans.on_refuse(net, frame)?;
+                self.check_when_due();
+                Some(())
+            }
+            SignalNumber::IndexStatisticsConfirm => self.statistics.on_confirm(net, frame),
+            SignalNumber::IndexStatisticsRefuse => self.statistics.on_refuse(net, frame),
             SignalNumber::HeartbeatConfirm => {
                 let (body, _) = frame.head::<HeartbeatBody>()?;
                 net.note_epoch(body.epoch.get());
@@ -399,6 +414,7 @@ impl Client {
         self.scans.on_lost(net, endpoint);
         self.requests.on_lost(net, endpoint);
         self.schema_events.on_lost(endpoint);
+        self.statistics.on_lost(net, endpoint);
         net.outcomes.unlink(endpoint);
         self.sessions.become_lost(net, endpoint, error);
         self.sessions.rebuild_routes(net);
@@ -506,7 +522,22 @@ impl Client {
         self.transactions.take(transaction.handle)
     }
 
-    /// Begins a scan of all rows; with a transaction and the number of its next operation it sees its own changes.
+    /// Asks some partitions of a table what they know of an index, and how many rows are in these ranges.
+    ///
+    /// # Errors
+    /// `ClusterFailure`, `BadProgram` if there are too many ranges, `Overloaded`.
+    pub fn statistics(&mut self, table: &Table, ranges: &RangeSpec) -> Result<Token> {
+        let handle = self.statistics.submit(&mut self.net, table, ranges)?;
+        Ok(Token { kind: TokenKind::Statistics, handle })
+    }
+
+    /// Takes statistics that are complete; `None` while they are not.
+    pub fn take_statistics(&mut self, token: Token) -> Option<Result<Sample>> {
+        debug_assert_eq!(token.kind, TokenKind::Statistics);
+        self.statistics.take(token.handle)
+    }
+
+    /// Begins a scan, of all rows or of ranges; with a transaction and the number of its next operation it sees its own changes.
     ///
     /// # Errors
     /// `ClusterFailure`, `OutOfScans`, `BadProgram`; as [`Client::read_within`] for a transaction.
@@ -591,6 +622,7 @@ impl Client {
             TokenKind::Scan => self.scans.cancel(&mut self.net, token.handle),
             TokenKind::Request => self.requests.cancel(&mut self.net, token.handle),
             TokenKind::SchemaEvents => self.schema_events.cancel(&mut self.net, token.handle),
+            TokenKind::Statistics => self.statistics.cancel(token.handle),
         }
     }
 }

@@ -27,11 +27,13 @@ pub enum TokenKind {
     Request,
     /// Somebody who wants to know of schema changes.
     SchemaEvents,
+    /// A question for statistics.
+    Statistics,
 }
 
 impl TokenKind {
     /// Number of kinds.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 }
 
 /// Names something that is under way. A token that has been taken or cancelled finds nothing.

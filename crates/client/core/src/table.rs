@@ -6,8 +6,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
+use vinga_base::order_key::OrderKey;
 use vinga_base::row_layout::{Place, RowError, RowLayout};
-use vinga_base::schema::{Kind, TableDefinition};
+use vinga_base::schema::{IndexDefinition, IndexKind, Kind, TableDefinition};
 use vinga_base::{ColumnId, TableId, TableVersion};
 use vinga_wire::ErrorCode;
 use vinga_wire::dictionary::TableRecord;
@@ -51,13 +52,6 @@ impl Table {
         &self.record
     }
 
-    /// The hidden table of a unique index, by the index's id.
-    pub fn unique_table(&self, index: u16) -> Option<Table> {
-        let unique = self.record.unique_tables.iter().find(|unique| unique.index == index)?;
-        let record = self.record.hidden().find(|hidden| hidden.table == unique.table)?;
-        Some(Table { layout: RowLayout::new(&record.definition), record })
-    }
-
     /// `database.table`.
     pub fn name(&self) -> &str {
         &self.record.definition.name
@@ -94,6 +88,78 @@ impl Table {
     /// As [`Table::column`].
     pub fn columns(&self, names: &[&str]) -> Result<Vec<ColumnId>> {
         names.iter().map(|name| self.column(name)).collect()
+    }
+
+    /// The index of that name and kind, without regard to case.
+    ///
+    /// # Errors
+    /// `BadProgram` with the names that there are.
+    pub fn index(&self, name: &str, kind: IndexKind) -> Result<&IndexDefinition> {
+        let of_kind = || self.record.definition.indexes.iter().filter(|index| index.kind == kind);
+        of_kind().find(|index| index.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+            let names: Vec<&str> = of_kind().map(|index| index.name.as_str()).collect();
+            let what = match kind {
+                IndexKind::Ordered => "ordered",
+                IndexKind::Unique => "unique",
+            };
+            let name: String = name.chars().take(64).collect();
+            let detail =
+                format!("table {} has no {what} index '{name}'; it has {}", self.name(), names.join(", "));
+            Error::with_detail(ErrorCode::BadProgram, detail)
+        })
+    }
+
+    /// How the keys of one of its indexes are made.
+    pub fn order_key(&self, index: &IndexDefinition) -> OrderKey {
+        OrderKey::new(&self.layout, &index.columns).expect("the definition was checked")
+    }
+
+    /// The hidden table of one of its unique indexes.
+    ///
+    /// # Errors
+    /// `InternalError` if the dictionary has told of none.
+    pub fn unique_table(&self, index: &IndexDefinition) -> Result<Table> {
+        let unique = self.record.unique_tables.iter().find(|unique| unique.index == index.id);
+        let record = unique.and_then(|unique| self.record.hidden().find(|hidden| hidden.table == unique.table));
+        let record = record.ok_or_else(|| {
+            let detail = format!("unique index '{}' of {} has no table", index.name, self.name());
+            Error::with_detail(ErrorCode::InternalError, detail)
+        })?;
+        Ok(Table { layout: RowLayout::new(&record.definition), record })
+    }
+
+    /// The value of a column of an index as it stands in a row; `None` for NULL.
+    ///
+    /// # Errors
+    /// `BadKey` with the column and what is wrong with the value.
+    pub fn index_value(&self, column: ColumnId, value: &dyn StoreValue) -> Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        let column_type = self.record.definition.columns[usize::from(column.0)].column_type;
+        match value.store(column_type, &mut bytes) {
+            Ok(Stored::Bytes) => Ok(Some(bytes)),
+            Ok(Stored::Null) => Ok(None),
+            Err(misfit) => Err(self.misfit(ErrorCode::BadKey, column, &misfit)),
+        }
+    }
+
+    /// The key of the row whose primary key's columns have these values, which are as they stand in a row.
+    ///
+    /// # Errors
+    /// The first of `value`.
+    pub fn write_key_of<'a>(
+        &self,
+        mut value: impl FnMut(ColumnId) -> Result<Option<&'a [u8]>>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        for &id in self.layout.key() {
+            let bytes = value(id)?
+                .ok_or_else(|| self.misfit(ErrorCode::BadKey, id, &Misfit::new("NULL in a primary key")))?;
+            if self.layout.column(id).is_some_and(|column| matches!(column.kind, Kind::VarBytes(_))) {
+                out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+            }
+            out.extend_from_slice(bytes);
+        }
+        Ok(())
     }
 
     #[cold]
@@ -253,6 +319,16 @@ impl<'a> RowRef<'a> {
             )
         })?;
         Ok(RowRef { table, form })
+    }
+
+    /// The same row with only the first columns of what was selected.
+    #[must_use]
+    pub fn first_columns(mut self, count: usize) -> Self {
+        if let Form::Selection(selected, parts) = &mut self.form {
+            *selected = &selected[..count];
+            parts.truncate(count);
+        }
+        self
     }
 
     /// The row's table.

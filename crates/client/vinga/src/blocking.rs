@@ -4,16 +4,19 @@
 
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
 use crate::engine::Engine;
+use crate::locking_scan::LockedRows;
 use crate::program::Update;
 use crate::retry;
 use crate::row::{ReadRow, Record, WriteRow};
 use crate::scan::{RowBatch, ScanRequest};
+use crate::statistics::IndexStatistics;
 use crate::table::{IntoDefinition, Table};
 use crate::transaction::{Committed, Lock, Reading, Savepoint};
 use crate::{ConnectOptions, Database, InfoRows, NewsId, SchemaLock, SchemaNews};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+use vinga_base::order_key::KeyRange;
 use vinga_base::{NodeId, OperationNumber};
 use vinga_client_core::Result;
 use vinga_client_core::value::Key;
@@ -169,6 +172,32 @@ impl Cluster {
         self.block_on(self.inner.get_many(table, keys))
     }
 
+    /// Reads the committed row that has these values in the columns of a unique index.
+    pub fn get_by<R: ReadRow>(&self, table: &Table<R>, index: &str, values: impl Key) -> Result<Option<R>> {
+        self.block_on(self.inner.get_by(table, index, values))
+    }
+
+    /// Reads the committed rows that have these values in the columns of a unique index.
+    pub fn get_many_by<R: ReadRow, K: Key>(
+        &self,
+        table: &Table<R>,
+        index: &str,
+        values: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<R>>> {
+        self.block_on(self.inner.get_many_by(table, index, values))
+    }
+
+    /// What is known about an ordered index, and how many rows are in each of some ranges: see
+    /// [`Table::index_statistics`].
+    pub fn index_statistics<R>(
+        &self,
+        table: &Table<R>,
+        index: &str,
+        ranges: &[KeyRange],
+    ) -> Result<IndexStatistics> {
+        self.block_on(table.index_statistics(index, ranges))
+    }
+
     /// Adds a row, in a transaction of its own.
     pub fn insert<R>(&self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<()> {
         self.block_on(self.inner.insert(table, row))
@@ -290,6 +319,28 @@ impl Transaction {
         self.engine.block_on(self.inner.read_locked(table, key, lock))
     }
 
+    /// Reads the row that has these values in the columns of a unique index.
+    pub fn get_by<R: ReadRow>(
+        &mut self,
+        table: &Table<R>,
+        index: &str,
+        values: impl Key,
+        lock: Lock,
+    ) -> Result<Option<R>> {
+        self.engine.block_on(self.inner.get_by(table, index, values, lock))
+    }
+
+    /// Reads the rows that have these values in the columns of a unique index.
+    pub fn get_many_by<R: ReadRow, K: Key>(
+        &mut self,
+        table: &Table<R>,
+        index: &str,
+        values: impl IntoIterator<Item = K>,
+        lock: Lock,
+    ) -> Result<Vec<Option<R>>> {
+        self.engine.block_on(self.inner.get_many_by(table, index, values, lock))
+    }
+
     /// Sends what was defined; the transaction stays open.
     pub fn execute(&mut self) -> Result<()> {
         self.engine.block_on(self.inner.execute())
@@ -323,6 +374,18 @@ impl Transaction {
     ) -> Result<Scan<R>> {
         let inner = self.engine.block_on(self.inner.scan(request(ScanRequest::new(table))))?;
         Ok(Scan { inner, engine: Arc::clone(&self.engine) })
+    }
+
+    /// Scans and locks the rows that are found, a batch at a time.
+    pub fn scan_locked<R>(
+        &mut self,
+        table: &Table<R>,
+        lock: Lock,
+        request: impl FnOnce(ScanRequest<R>) -> ScanRequest<R>,
+    ) -> Result<LockingScan<R>> {
+        let request = request(ScanRequest::new(table));
+        let inner = self.engine.block_on(self.inner.scan_locked(request, lock))?;
+        Ok(LockingScan { inner })
     }
 
     /// Executes what was defined and commits.
@@ -384,6 +447,11 @@ pub struct Scan<R = Record> {
 }
 
 impl<R> Scan<R> {
+    /// In which of the scan's ranges the row lies that was given last.
+    pub fn range(&self) -> u16 {
+        self.inner.range()
+    }
+
     /// The next rows as they have arrived, in bytes; `None` at the end. Not to be mixed with iterating.
     ///
     /// # Errors
@@ -401,5 +469,37 @@ impl<R: ReadRow> Iterator for Scan<R> {
             Some(row) => Some(row),
             None => self.engine.block_on(self.inner.next()),
         }
+    }
+}
+
+/// Rows that a transaction has locked, from a scan; the blocking form of [`crate::LockingScan`].
+pub struct LockingScan<R = Record> {
+    inner: crate::LockingScan<R>,
+}
+
+/// Each method is the blocking form of the method of the same name of [`crate::LockingScan`].
+#[allow(clippy::missing_errors_doc, reason = "documented there")]
+impl<R> LockingScan<R> {
+    /// The next rows, locked; `None` at the end.
+    pub fn next_batch(&mut self, transaction: &mut Transaction) -> Result<Option<LockedRows<R>>> {
+        transaction.engine.block_on(self.inner.next_batch(&mut transaction.inner))
+    }
+}
+
+#[allow(clippy::missing_errors_doc, reason = "documented there")]
+impl<R: ReadRow> LockingScan<R> {
+    /// The next row; `None` at the end.
+    pub fn next(&mut self, transaction: &mut Transaction) -> Result<Option<R>> {
+        transaction.engine.block_on(self.inner.next(&mut transaction.inner))
+    }
+
+    /// In which of the scan's ranges the row lies that was given last.
+    pub fn range(&self) -> u16 {
+        self.inner.range()
+    }
+
+    /// All rows that are left.
+    pub fn collect(self, transaction: &mut Transaction) -> Result<Vec<R>> {
+        transaction.engine.block_on(self.inner.collect(&mut transaction.inner))
     }
 }

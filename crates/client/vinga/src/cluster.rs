@@ -9,7 +9,7 @@ use crate::row::{ReadRow, WriteRow};
 use crate::scan::ScanRequest;
 use crate::spare;
 use crate::table::{IntoDefinition, Table};
-use crate::transaction::Transaction;
+use crate::transaction::{Lock, Transaction};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use vinga_base::{Incarnation, NodeId};
@@ -251,6 +251,32 @@ impl Cluster {
             .collect();
         spare::keep_read(batch);
         rows
+    }
+
+    /// Reads the committed row that has these values in the columns of a unique index; `None` if there is none.
+    ///
+    /// # Errors
+    /// `BadProgram` if there is no such index, `BadKey` if a value does not fit or is NULL, or why it could not be read.
+    pub async fn get_by<R: ReadRow>(
+        &self,
+        table: &Table<R>,
+        index: &str,
+        values: impl Key,
+    ) -> Result<Option<R>> {
+        Ok(self.get_many_by(table, index, [values]).await?.pop().flatten())
+    }
+
+    /// Reads the committed rows that have these values in the columns of a unique index, in the order of the values.
+    ///
+    /// # Errors
+    /// As [`Cluster::get_by`].
+    pub async fn get_many_by<R: ReadRow, K: Key>(
+        &self,
+        table: &Table<R>,
+        index: &str,
+        values: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<R>>> {
+        crate::unique::find(table, index, values, None, Lock::None).await
     }
 
     /// Adds a row, in a transaction of its own; a row with its key must not exist.

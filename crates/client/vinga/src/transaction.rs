@@ -1,17 +1,19 @@
 //! Transactions.
 
 use crate::engine::Handle;
-use crate::batch::{ReadBatch, take_read};
+use crate::batch::take_read;
+use crate::locking_scan::LockingScan;
 use crate::pending::Pending;
 use crate::program::Update;
 use crate::row::{ReadRow, Record, WriteRow};
 use crate::scan::{Scan, ScanRequest};
 use crate::spare::{self, Scratch};
 use crate::table::Table;
+use crate::unique::LockedReads;
 use std::sync::Arc;
-use vinga_base::{Epoch, OperationNumber};
+use vinga_base::{ColumnId, Epoch, OperationNumber};
 use vinga_client_core::value::Key;
-use vinga_client_core::{Error, OperationSpec, Result, Standing, Token, Train, TrainEnd};
+use vinga_client_core::{Error, OperationSpec, ReadBatch, Result, Standing, Token, Train, TrainEnd};
 use vinga_wire::ErrorCode;
 use vinga_wire::operation::OperationKind;
 
@@ -27,7 +29,7 @@ pub enum Lock {
 }
 
 impl Lock {
-    fn kind(self) -> OperationKind {
+    pub(crate) fn kind(self) -> OperationKind {
         match self {
             Lock::None => OperationKind::ReadCommitted,
             Lock::Shared => OperationKind::ReadShared,
@@ -167,6 +169,65 @@ impl Transaction {
         table.write_key(&key, &mut self.scratch.key)
     }
 
+    pub(crate) fn token(&self) -> Token {
+        self.token
+    }
+
+    pub(crate) fn define_operation(&mut self, operation: &OperationSpec<'_>) -> Result<OperationNumber> {
+        open(&mut self.train, &mut self.is_executed)?.push(operation)
+    }
+
+    /// What a read gave that has just been executed.
+    pub(crate) fn bytes(&self, number: OperationNumber) -> Result<Option<&[u8]>, ErrorCode> {
+        self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?.result(number)
+    }
+
+    /// Reads rows by key under a lock, in one train.
+    pub(crate) async fn lock_rows(
+        &mut self,
+        table: &vinga_client_core::Table,
+        columns: Option<&[ColumnId]>,
+        keys: &[&[u8]],
+        lock: Lock,
+    ) -> Result<LockedReads> {
+        let error_is_local = self.is_lenient;
+        let mut numbers = Vec::with_capacity(keys.len());
+        for key in keys {
+            let operation =
+                OperationSpec { columns, error_is_local, ..OperationSpec::new(table, lock.kind(), key, &[]) };
+            numbers.push(self.define_operation(&operation)?);
+        }
+        self.execute().await?;
+        let read = |number| {
+            let bytes = self.bytes(number).map_err(|code| Error::new(code).at_operation(Some(number)))?;
+            Ok((number, bytes.map(<[u8]>::to_vec)))
+        };
+        numbers.into_iter().map(read).collect()
+    }
+
+    /// Defines: let go of the lock of a read.
+    pub(crate) fn unlock(
+        &mut self,
+        table: &vinga_client_core::Table,
+        key: &[u8],
+        read: OperationNumber,
+    ) -> Result<()> {
+        let body = read.0.to_le_bytes();
+        self.define_operation(&OperationSpec::new(table, OperationKind::Unlock, key, &body)).map(|_| ())
+    }
+
+    /// Reads rows as this transaction sees them; executes what was defined before.
+    pub(crate) async fn read_batch(&mut self, batch: ReadBatch) -> Result<ReadBatch> {
+        let train = open(&mut self.train, &mut self.is_executed)?;
+        if !train.is_empty() || train.has_changes() {
+            self.execute().await?;
+        }
+        let number = open(&mut self.train, &mut self.is_executed)?.next_number();
+        let token = self.token;
+        let read = self.handle.engine.submit(|client| client.read_within(token, number, batch))?;
+        Ok(Pending::new(&self.handle, read, take_read).await)
+    }
+
     fn define<R>(&mut self, table: &Table<R>, kind: OperationKind) -> Result<OperationNumber> {
         let is_lenient = self.is_lenient;
         let train = open(&mut self.train, &mut self.is_executed)?;
@@ -221,17 +282,9 @@ impl Transaction {
     ///
     /// # Errors
     /// Why what was defined before failed, or that the transaction is over.
-    pub async fn read_batch<R>(&mut self, batch: ReadBatch<R>) -> Result<ReadBatch<R>> {
-        let train = open(&mut self.train, &mut self.is_executed)?;
-        if !train.is_empty() || train.has_changes() {
-            self.execute().await?;
-        }
-        let number = open(&mut self.train, &mut self.is_executed)?.next_number();
-        let token = self.token;
-        let ReadBatch { table, batch } = batch;
-        let read = self.handle.engine.submit(|client| client.read_within(token, number, batch))?;
-        let batch = Pending::new(&self.handle, read, take_read).await;
-        Ok(ReadBatch { table, batch })
+    pub async fn read_keys<R>(&mut self, batch: crate::ReadBatch<R>) -> Result<crate::ReadBatch<R>> {
+        let crate::ReadBatch { table, batch } = batch;
+        Ok(crate::ReadBatch { table, batch: self.read_batch(batch).await? })
     }
 
     /// Whether operations were defined that have not been sent.
@@ -251,6 +304,36 @@ impl Transaction {
     /// The number that the next operation gets.
     pub fn next_number(&self) -> OperationNumber {
         self.savepoint().0
+    }
+
+    /// Reads the row that has these values in the columns of a unique index; executes what was defined before. With a lock
+    /// it is held to the end of the transaction; `None`, and nothing is locked, if there is no such row.
+    ///
+    /// # Errors
+    /// As [`Transaction::read`]; `BadProgram` if there is no such index, `BadKey` if a value does not fit or is NULL;
+    /// `LockTimeout` if others change the row again and again.
+    pub async fn get_by<R: ReadRow>(
+        &mut self,
+        table: &Table<R>,
+        index: &str,
+        values: impl Key,
+        lock: Lock,
+    ) -> Result<Option<R>> {
+        Ok(self.get_many_by(table, index, [values], lock).await?.pop().flatten())
+    }
+
+    /// Reads the rows that have these values in the columns of a unique index, in the order of the values.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_by`].
+    pub async fn get_many_by<R: ReadRow, K: Key>(
+        &mut self,
+        table: &Table<R>,
+        index: &str,
+        values: impl IntoIterator<Item = K>,
+        lock: Lock,
+    ) -> Result<Vec<Option<R>>> {
+        crate::unique::find(table, index, values, Some(self), lock).await
     }
 
     /// Sends what was defined; the transaction stays open.
@@ -320,6 +403,20 @@ impl Transaction {
         self.execute().await?;
         let number = open(&mut self.train, &mut self.is_executed)?.next_number();
         request.start(Some((self.token, number)))
+    }
+
+    /// Scans as [`Transaction::scan`] and locks the rows that it finds, a batch at a time: [`LockingScan`] says what that
+    /// promises.
+    ///
+    /// # Errors
+    /// As [`Transaction::scan`]; `BadProgram` for [`Lock::None`].
+    pub async fn scan_locked<R>(&mut self, request: ScanRequest<R>, lock: Lock) -> Result<LockingScan<R>> {
+        if lock == Lock::None {
+            return Err(Error::with_detail(ErrorCode::BadProgram, "a locking scan without a lock"));
+        }
+        self.execute().await?;
+        let number = open(&mut self.train, &mut self.is_executed)?.next_number();
+        LockingScan::begin(request, (self.token, number), lock)
     }
 
     /// Executes what was defined and commits. When this returns, the changes are in the memory of all replicas.

@@ -117,6 +117,17 @@ impl Shape {
         &self.layout
     }
 
+    /// The ordered index by count; `None` if the table has none.
+    pub fn count_index(&self) -> Option<u16> {
+        let is_it = |index: &&IndexDefinition| index.column_ids().eq([COUNT]);
+        self.definition.indexes.iter().find(is_it).map(|index| index.id)
+    }
+
+    /// The key of a count in that index.
+    pub fn count_key(count: u64) -> [u8; 8] {
+        count.to_be_bytes()
+    }
+
     /// The bytes of a key column.
     fn key_column(&self, key: u64) -> Vec<u8> {
         match self.key_form {

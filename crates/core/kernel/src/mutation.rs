@@ -71,6 +71,10 @@ mutations! {
     EntriesAreNotCounted = "entries-are-not-counted";
     /// A range scan does not look whether the version that it sees of a row has the entry's key.
     RangeScanTakesAnyVersion = "range-scan-takes-any-version";
+    /// A client gives the rows of several partitions as they come, though they were to be merged.
+    MergeIgnoresOrder = "merge-ignores-order";
+    /// A locking scan takes rows that don't fit its range any more when they are locked.
+    RecheckLeftOut = "recheck-left-out";
     /// The error of a sub-operation on a unique index counts as success.
     SubErrorIgnored = "sub-error-ignored";
     /// A row whose unique column changes keeps its old place in the index.

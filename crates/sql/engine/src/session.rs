@@ -320,7 +320,7 @@ impl Session {
         let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
         };
-        match wait(&self.node, &self.waiter, cluster, transaction.read_batch(batch)) {
+        match wait(&self.node, &self.waiter, cluster, transaction.read_keys(batch)) {
             Ok(Ok(batch)) => Ok(batch),
             Ok(Err(error)) => Err(self.lost(&error)),
             Err(failure) => Err(failure.doomed()),
