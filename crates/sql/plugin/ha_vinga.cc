@@ -5,10 +5,13 @@ extern "C" int thd_binlog_format(const MYSQL_THD thd);
 
 ulonglong ha_vinga::table_flags() const {
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
-         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_CAN_SQL_HANDLER | HA_REC_NOT_IN_SEQ;
+         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ;
 }
 
-ulong ha_vinga::index_flags(uint, uint, bool) const { return HA_ONLY_WHOLE_INDEX | HA_KEY_SCAN_NOT_ROR; }
+ulong ha_vinga::index_flags(uint index, uint, bool) const {
+  if (is_hash(index)) return HA_ONLY_WHOLE_INDEX | HA_KEY_SCAN_NOT_ROR;
+  return HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY | HA_KEY_SCAN_NOT_ROR;
+}
 
 /* Statements */
 
@@ -80,14 +83,17 @@ int ha_vinga::reset() {
 
 int ha_vinga::failed(int error) {
   if (likely(error == 0 || error == HA_ERR_KEY_NOT_FOUND || error == HA_ERR_END_OF_FILE)) return error;
-  if (error == HA_ERR_FOUND_DUPP_KEY) duplicate_key= table->s->primary_key;
+  if (error == HA_ERR_FOUND_DUPP_KEY) {
+    uint32_t key;
+    duplicate_key= engine->duplicate(session, share->table, nullptr, &key) ? table->s->primary_key : key;
+  }
   return note_failure(ha_thd(), error);
 }
 
 bool ha_vinga::restore_duplicate(vinga_session *of) {
   uint32_t key;
   if (!share || engine->duplicate(of, share->table, table->record[0], &key)) return false;
-  duplicate_key= table->s->primary_key;
+  duplicate_key= key;
   return true;
 }
 
@@ -130,8 +136,11 @@ int ha_vinga::rnd_pos(uchar *record, uchar *position) {
 
 void ha_vinga::position(const uchar *record) { engine->position(cursor, record, ref); }
 
-int ha_vinga::index_init(uint index, bool) {
+int ha_vinga::index_init(uint index, bool sorted) {
   active_index= index;
+  is_sorted= sorted;
+  is_point= false;
+  engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(condition.data()), condition.size());
   return 0;
 }
 
@@ -142,17 +151,81 @@ int ha_vinga::index_end() {
 
 bool ha_vinga::is_whole_key(uint index, uint length) const { return length == table->key_info[index].key_length; }
 
+int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
+  is_point= false;
+  return failed(engine->range_begin(cursor, session, active_index,
+    low ? low->key : nullptr, low ? low->length : 0, low && low->flag == HA_READ_AFTER_KEY,
+    high ? high->key : nullptr, high ? high->length : 0, high && high->flag == HA_READ_BEFORE_KEY, wish, lock));
+}
+
+int ha_vinga::next(uchar *record) {
+  if (is_point) return HA_ERR_END_OF_FILE;
+  return failed(engine->scan_next(cursor, session, record));
+}
+
+static int as_not_found(int error) { return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error; }
+
 int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) {
   uint length= calculate_key_len(table, active_index, key, parts);
-  if (find != HA_READ_KEY_EXACT || !is_whole_key(active_index, length)) return HA_ERR_WRONG_COMMAND;
-  return failed(engine->read_key(cursor, session, active_index, key, length, lock, record));
+  if (find == HA_READ_KEY_EXACT && is_primary_key(active_index, length)) {
+    is_point= true;
+    return failed(engine->read_key(cursor, session, active_index, key, length, lock, record));
+  }
+  key_range end= {key, length, parts, HA_READ_KEY_EXACT};
+  uint8_t ascending= is_sorted ? VINGA_RANGE_IN_ORDER : 0;
+  uint8_t descending= VINGA_RANGE_IN_ORDER | VINGA_RANGE_DESCENDING;
+  int error;
+  switch (find) {
+  case HA_READ_KEY_EXACT: case HA_READ_PREFIX:
+    error= range(&end, &end, ascending);
+    break;
+  case HA_READ_KEY_OR_NEXT:
+    error= range(&end, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT);
+    break;
+  case HA_READ_AFTER_KEY:
+    end.flag= HA_READ_AFTER_KEY;
+    error= range(&end, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT);
+    break;
+  case HA_READ_BEFORE_KEY:
+    end.flag= HA_READ_BEFORE_KEY;
+    error= range(nullptr, &end, descending | VINGA_RANGE_SHORT);
+    break;
+  case HA_READ_KEY_OR_PREV: case HA_READ_PREFIX_LAST_OR_PREV:
+    error= range(nullptr, &end, descending | VINGA_RANGE_SHORT);
+    break;
+  case HA_READ_PREFIX_LAST:
+    error= range(&end, &end, descending);
+    break;
+  default:
+    return HA_ERR_WRONG_COMMAND;
+  }
+  return error ? error : as_not_found(next(record));
+}
+
+int ha_vinga::index_first(uchar *record) {
+  int error= range(nullptr, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT);
+  return error ? error : next(record);
+}
+
+int ha_vinga::index_last(uchar *record) {
+  int error= range(nullptr, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT | VINGA_RANGE_DESCENDING);
+  return error ? error : next(record);
+}
+
+int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool is_equal, bool sorted) {
+  if (is_equal && low && is_primary_key(active_index, low->length)) {
+    is_point= true;
+    return failed(engine->read_key(cursor, session, active_index, low->key, low->length, lock, table->record[0]));
+  }
+  int error= range(low, high, sorted ? VINGA_RANGE_IN_ORDER : 0);
+  return error ? error : next(table->record[0]);
 }
 
 int ha_vinga::info(uint flag) {
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST)) {
     vinga_statistics known= {};
     Connection *connection= connection_of(ha_thd());
-    engine->statistics(connection ? connection->session : nullptr, share->table, 0, &known);
+    engine->statistics(connection ? connection->session : nullptr, share->table, !(flag & HA_STATUS_NO_LOCK) || (flag & HA_STATUS_VARIABLE), &known);
     stats.records= known.rows;
     stats.mean_rec_length= known.row_bytes;
     stats.data_file_length= known.data_bytes;
@@ -161,7 +234,10 @@ int ha_vinga::info(uint flag) {
   if (flag & HA_STATUS_CONST) {
     for (uint i= 0; i < table->s->keys; i++) {
       KEY &key= table->key_info[i];
-      if (key.rec_per_key) key.rec_per_key[key.user_defined_key_parts - 1]= 1;
+      if (!key.rec_per_key) continue;
+      for (uint j= 0; j < key.user_defined_key_parts; j++)
+        key.rec_per_key[j]= j + 1 == key.user_defined_key_parts && (key.flags & HA_NOSAME)
+          ? 1 : engine->rows_per_value(share->table, i, j + 1);
     }
   }
   if (flag & HA_STATUS_ERRKEY) errkey= duplicate_key;
@@ -175,12 +251,17 @@ int ha_vinga::info(uint flag) {
 }
 
 ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_range *high, page_range *) {
-  /* A hash index has no ranges but that of one key. */
-  if (!low || !high || low->flag != HA_READ_KEY_EXACT || high->flag != HA_READ_AFTER_KEY ||
-      !is_whole_key(index, low->length) || !is_whole_key(index, high->length) ||
-      memcmp(low->key, high->key, low->length) != 0)
-    return HA_POS_ERROR;
-  return 1;
+  if (is_hash(index)) {
+    /* It has no ranges but that of one key. */
+    if (!low || !high || low->flag != HA_READ_KEY_EXACT || high->flag != HA_READ_AFTER_KEY ||
+        !is_whole_key(index, low->length) || !is_whole_key(index, high->length) ||
+        memcmp(low->key, high->key, low->length) != 0)
+      return HA_POS_ERROR;
+    return 1;
+  }
+  return engine->rows_in_range(share->table, index,
+    low ? low->key : nullptr, low ? low->length : 0, low && low->flag == HA_READ_AFTER_KEY,
+    high ? high->key : nullptr, high ? high->length : 0, high && high->flag == HA_READ_BEFORE_KEY);
 }
 
 /* Writes */

@@ -21,6 +21,8 @@ class ha_vinga final : public handler {
   bool is_bulk= false;
   ulonglong greatest_value= 0;       // explicit auto-increment value of a bulk insert
   uint duplicate_key= MAX_KEY;
+  bool is_sorted= false;             // the index is read in its order
+  bool is_point= false;              // the row of a primary key was read; there is no next one
   /* A batch of ranges, see batches.cc. */
   RANGE_SEQ_IF ranges;
   range_seq_t range_iterator= nullptr;
@@ -33,13 +35,18 @@ class ha_vinga final : public handler {
   int failed(int error);
   int use_explicit_value();
   bool is_whole_key(uint index, uint length) const;
+  bool is_primary_key(uint index, uint length) const
+  { return index == table->s->primary_key && is_whole_key(index, length); }
+  bool is_hash(uint index) const { return table_share->key_info[index].algorithm == HA_KEY_ALG_HASH; }
+  int range(const key_range *low, const key_range *high, uint8_t wish);
+  int next(uchar *record);
   int fill_batch();
 
 public:
   ha_vinga(handlerton *hton, TABLE_SHARE *table_share) : handler(hton, table_share) {}
   ~ha_vinga() override { if (cursor) engine->cursor_free(cursor); }
 
-  const char *index_type(uint) override { return "HASH"; }
+  const char *index_type(uint index) override { return is_hash(index) ? "HASH" : "BTREE"; }
   ulonglong table_flags() const override;
   ulong index_flags(uint index, uint part, bool all_parts) const override;
   uint max_supported_record_length() const override { return HA_MAX_REC_LENGTH; }
@@ -85,8 +92,15 @@ public:
   int index_init(uint index, bool sorted) override;
   int index_end() override;
   int index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) override;
-  int index_next(uchar *) override { return HA_ERR_END_OF_FILE; }
-  int index_next_same(uchar *, const uchar *, uint) override { return HA_ERR_END_OF_FILE; }
+  int index_next(uchar *record) override { return next(record); }
+  int index_prev(uchar *record) override { return next(record); }
+  int index_next_same(uchar *record, const uchar *, uint) override { return next(record); }
+  int index_first(uchar *record) override;
+  int index_last(uchar *record) override;
+  int index_read_last_map(uchar *record, const uchar *key, key_part_map parts) override
+  { return index_read_map(record, key, parts, HA_READ_PREFIX_LAST); }
+  int read_range_first(const key_range *low, const key_range *high, bool is_equal, bool sorted) override;
+  int read_range_next() override { return next(table->record[0]); }
 
   ha_rows multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, void *context, uint count, uint *buffer_bytes,
                                       uint *mode, Cost_estimate *cost) override;

@@ -101,7 +101,8 @@ static int start(void *p) {
   static const char *no_files[]= {nullptr};
   vinga_hton->create= create_handler;
   vinga_hton->tablefile_extensions= no_files;
-  vinga_hton->flags= HTON_TEMPORARY_NOT_SUPPORTED | HTON_NO_PARTITION | HTON_CLOSE_CURSORS_AT_COMMIT;
+  vinga_hton->flags= HTON_TEMPORARY_NOT_SUPPORTED | HTON_NO_PARTITION | HTON_CLOSE_CURSORS_AT_COMMIT |
+    HTON_REQUIRES_CLOSE_AFTER_TRUNCATE;
   vinga_hton->table_options= table_options;
   vinga_hton->show_status= show_status;
   init_transactions(vinga_hton);

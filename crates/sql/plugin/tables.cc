@@ -75,6 +75,8 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     my_error(ER_TOO_MANY_FIELDS, MYF(0));
   else if (text.find("3072 are allowed") != std::string::npos)
     my_error(ER_TOO_LONG_KEY, MYF(0), 3072);
+  else if (text.find("greatest size of") != std::string::npos)
+    my_printf_error(ER_TOO_BIG_FIELDLENGTH, "%s", MYF(0), text.c_str());
   else if (error == 20022)
     unsupported(text.c_str());
   else

@@ -90,8 +90,8 @@ typedef struct vinga_definition {
 /* How rows are held that are read. */
 enum vinga_lock { VINGA_LOCK_NONE = 0, VINGA_LOCK_SHARED = 1, VINGA_LOCK_EXCLUSIVE = 2 };
 
-enum vinga_find { VINGA_FIND_EXACT = 0, VINGA_FIND_OR_NEXT = 1, VINGA_FIND_AFTER = 2, VINGA_FIND_BEFORE = 3,
-                  VINGA_FIND_OR_PREVIOUS = 4, VINGA_FIND_PREFIX_LAST = 5 };
+/* How a range is read: from its end, in order, and whether its first row is likely to be enough. */
+enum vinga_range { VINGA_RANGE_DESCENDING = 1, VINGA_RANGE_IN_ORDER = 2, VINGA_RANGE_SHORT = 4 };
 
 /* How a row is written. */
 enum vinga_write { VINGA_WRITE_NOW = 0, VINGA_WRITE_LATER = 1 };
@@ -175,9 +175,11 @@ typedef struct vinga_engine {
   uint8_t (*table_is_stale)(const vinga_table *table);
   uint32_t (*position_bytes)(const vinga_table *table);
   int (*statistics)(vinga_session *session, vinga_table *table, uint8_t refresh, vinga_statistics *out);
-  uint64_t (*rows_in_range)(vinga_session *session, vinga_table *table, uint32_t key, const uint8_t *low,
-                            uint32_t low_bytes, uint32_t low_find, const uint8_t *high, uint32_t high_bytes,
-                            uint32_t high_find);
+  uint64_t (*rows_per_value)(const vinga_table *table, uint32_t key, uint32_t columns);
+  /* Ends of ranges: the beginning of a key, null for no end; excluded ends leave out all keys that begin so. */
+  uint64_t (*rows_in_range)(const vinga_table *table, uint32_t key, const uint8_t *low, uint32_t low_bytes,
+                            uint32_t low_is_excluded, const uint8_t *high, uint32_t high_bytes,
+                            uint32_t high_is_excluded);
 
   /* Auto-increment. */
   int (*reserve_values)(vinga_session *session, vinga_table *table, uint64_t wanted, uint64_t *first, uint64_t *count);
@@ -200,10 +202,10 @@ typedef struct vinga_engine {
   int (*set_condition)(vinga_cursor *cursor, const uint8_t *program, size_t bytes);
   int (*scan_begin)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
   int (*scan_next)(vinga_cursor *cursor, vinga_session *session, uint8_t *record);
-  /* A range of an index, in its order; bounds are null where it is open. */
+  /* Begins a range of a key's ordered index, whose rows scan_next gives. `wish` is a sum of VINGA_RANGE numbers. */
   int (*range_begin)(vinga_cursor *cursor, vinga_session *session, uint32_t key, const uint8_t *low, uint32_t low_bytes,
-                     uint32_t low_find, const uint8_t *high, uint32_t high_bytes, uint32_t high_find,
-                     uint8_t descending, uint8_t lock);
+                     uint32_t low_is_excluded, const uint8_t *high, uint32_t high_bytes, uint32_t high_is_excluded,
+                     uint8_t wish, uint8_t lock);
   /* Many keys at once: cleared, added to, run; then row by row. */
   void (*batch_clear)(vinga_cursor *cursor);
   int (*batch_add)(vinga_cursor *cursor, uint32_t key, const uint8_t *value, uint32_t bytes);

@@ -259,6 +259,11 @@ impl<R> LockedRows<R> {
         self.places.is_empty()
     }
 
+    /// The bytes of a row, by its place among them: an image, or a selection.
+    pub fn bytes(&self, at: usize) -> Option<&[u8]> {
+        Some(&self.bytes[self.places.get(at)?.1.clone()])
+    }
+
     /// The number of the range of each row, and the row in place.
     ///
     /// # Errors

@@ -370,7 +370,11 @@ impl Transaction {
     /// Why it failed.
     pub fn result(&self, operation: OperationNumber) -> Result<()> {
         let train = self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?;
-        train.result(operation).map(|_| ()).map_err(Error::new)
+        let failed = |code| {
+            let index = train.failed_index(operation).unwrap_or(0);
+            Error::new(code).at_operation(Some(operation)).at_index(index)
+        };
+        train.result(operation).map(|_| ()).map_err(failed)
     }
 
     /// Remembers this place.

@@ -2,10 +2,11 @@
 //!
 //! Every entry catches panics: a mistake of ours ends the statement with an internal error, not the server.
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, RangeWish};
 use crate::definition::{Column, Description, Form, Key, KeyPart, split_attachment};
 use crate::failure::{Failure, Result, ha};
 use crate::node::{self, node};
+use crate::plan::End;
 use crate::server::{Collation, Server};
 use crate::session::Session;
 use crate::table::OpenTable;
@@ -441,11 +442,13 @@ unsafe extern "C" fn duplicate(
     // SAFETY: all are there; the record is one of this table.
     unsafe {
         enter(session, |session| {
-            *key = 0;
             let table = &*table;
-            let Some(image) = session.duplicate(table) else { return Ok(ha::KEY_NOT_FOUND) };
-            let record = std::slice::from_raw_parts_mut(record, table.plan.record_bytes());
-            table.plan.read_image(image, record)?;
+            let Some((place, image)) = session.duplicate(table) else { return Ok(ha::KEY_NOT_FOUND) };
+            *key = place as u32;
+            if !image.is_empty() && !record.is_null() {
+                let record = std::slice::from_raw_parts_mut(record, table.plan.record_bytes());
+                table.plan.read_image(image, record)?;
+            }
             Ok(0)
         })
     }
@@ -487,11 +490,14 @@ unsafe extern "C" fn drop_table(session: *mut Session, name: Slice) -> i32 {
     unsafe { enter(session, |session| drop_by_name(session, &name.text()).map(|()| 0)) }
 }
 
-unsafe extern "C" fn rename_table(session: *mut Session, _from: Slice, _to: Slice) -> i32 {
-    // SAFETY: the session is there.
+unsafe extern "C" fn rename_table(session: *mut Session, from: Slice, to: Slice) -> i32 {
+    // SAFETY: all are there.
     unsafe {
-        enter(session, |_| {
-            Err(Failure::unsupported("tables can't be renamed yet, nor altered by copying, which renames the copy"))
+        enter(session, |session| {
+            let (from, to) = (from.text(), to.text());
+            let cluster = session.cluster()?.clone();
+            let renamed = session.wait(cluster.as_async().rename_table(&from, &to))?;
+            renamed.map(|_| 0).map_err(|error| schema_failure(session, &error))
         })
     }
 }
@@ -501,13 +507,19 @@ unsafe extern "C" fn truncate_table(session: *mut Session, name: Slice) -> i32 {
     unsafe {
         enter(session, |session| {
             let name = name.text();
-            let definition = session.describe(&name)?.definition().clone();
-            drop_by_name(session, &name)?;
             let cluster = session.cluster()?.clone();
-            let made = session.wait(cluster.as_async().create_table(definition))?;
-            made.map(|_| 0).map_err(|error| session.node().failure(&error))
+            let emptied = session.wait(cluster.as_async().truncate_table(&name))?;
+            emptied.map(|_| 0).map_err(|error| schema_failure(session, &error))
         })
     }
+}
+
+fn schema_failure(session: &Session, error: &vinga::Error) -> Failure {
+    let failure = session.node().failure(error);
+    if error.code() == vinga::ErrorCode::NoSuchTable {
+        return Failure { number: ha::NO_SUCH_TABLE, ..failure };
+    }
+    failure
 }
 
 unsafe extern "C" fn discover(session: *mut Session, name: Slice, take: NameTaker, context: *mut c_void) -> i32 {
@@ -601,33 +613,59 @@ unsafe extern "C" fn position_bytes(table: *const OpenTable) -> u32 {
 }
 
 unsafe extern "C" fn statistics(
-    _session: *mut Session,
+    session: *mut Session,
     table: *const OpenTable,
-    _refresh: u8,
+    refresh: u8,
     out: *mut StatisticsAbi,
 ) -> i32 {
     // SAFETY: all are there.
     unsafe {
+        if refresh != 0 && !session.is_null() {
+            enter(session, |session| {
+                (*table).refresh(session);
+                Ok(0)
+            });
+        }
         let (rows, row_bytes) = (*table).statistics();
-        *out = StatisticsAbi { rows, row_bytes, data_bytes: rows.saturating_mul(row_bytes) };
+        *out = StatisticsAbi { rows: rows.max(2), row_bytes, data_bytes: rows.saturating_mul(row_bytes) };
     }
     0
 }
 
-#[allow(clippy::too_many_arguments, reason = "two bounds of a range, as the server has them")]
-unsafe extern "C" fn rows_in_range(
-    _session: *mut Session,
-    table: *const OpenTable,
-    _key: u32,
-    _low: *const u8,
-    _low_bytes: u32,
-    _low_find: u32,
-    _high: *const u8,
-    _high_bytes: u32,
-    _high_find: u32,
-) -> u64 {
+unsafe extern "C" fn rows_per_value(table: *const OpenTable, key: u32, columns: u32) -> u64 {
     // SAFETY: it is there.
-    unsafe { ((*table).statistics().0 / 10).max(2) }
+    calm(|| unsafe { (*table).rows_per_value(key as usize, columns as usize) }).max(1)
+}
+
+/// # Safety
+/// The bytes are there as long as they are used.
+unsafe fn end_of<'a>(bytes: *const u8, length: u32, is_excluded: u32) -> End<'a> {
+    if bytes.is_null() {
+        return End::Open;
+    }
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { array(bytes, length) };
+    if is_excluded == 0 { End::Included(bytes) } else { End::Excluded(bytes) }
+}
+
+#[allow(clippy::too_many_arguments, reason = "two ends of a range, as the server has them")]
+unsafe extern "C" fn rows_in_range(
+    table: *const OpenTable,
+    key: u32,
+    low: *const u8,
+    low_bytes: u32,
+    low_is_excluded: u32,
+    high: *const u8,
+    high_bytes: u32,
+    high_is_excluded: u32,
+) -> u64 {
+    // SAFETY: all are there.
+    calm(|| unsafe {
+        let low = end_of(low, low_bytes, low_is_excluded);
+        let high = end_of(high, high_bytes, high_is_excluded);
+        (*table).rows_in_range(key as usize, low, high)
+    })
+    .max(1)
 }
 
 unsafe extern "C" fn reserve_values(
@@ -774,22 +812,33 @@ unsafe extern "C" fn scan_next(cursor: *mut Cursor, session: *mut Session, recor
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "two bounds of a range, as the server has them")]
+#[allow(clippy::too_many_arguments, reason = "two ends of a range, as the server has them")]
 unsafe extern "C" fn range_begin(
-    _cursor: *mut Cursor,
+    cursor: *mut Cursor,
     session: *mut Session,
-    _key: u32,
-    _low: *const u8,
-    _low_bytes: u32,
-    _low_find: u32,
-    _high: *const u8,
-    _high_bytes: u32,
-    _high_find: u32,
-    _descending: u8,
-    _lock: u8,
+    key: u32,
+    low: *const u8,
+    low_bytes: u32,
+    low_is_excluded: u32,
+    high: *const u8,
+    high_bytes: u32,
+    high_is_excluded: u32,
+    wish: u8,
+    lock: u8,
 ) -> i32 {
-    // SAFETY: the session is there.
-    unsafe { enter(session, |_| Err(Failure::unsupported("there are no ordered indexes yet"))) }
+    // SAFETY: all are there.
+    unsafe {
+        enter(session, |session| {
+            let low = end_of(low, low_bytes, low_is_excluded);
+            let high = end_of(high, high_bytes, high_is_excluded);
+            let wish = RangeWish {
+                is_descending: wish & 1 != 0,
+                in_order: wish & 2 != 0,
+                is_short: wish & 4 != 0,
+            };
+            (*cursor).begin_range(session, key as usize, (low, high), wish, lock_of(lock)).map(|()| 0)
+        })
+    }
 }
 
 unsafe extern "C" fn batch_clear(cursor: *mut Cursor) {
@@ -964,8 +1013,9 @@ interface! {
     table_is_stale: unsafe extern "C" fn(*const OpenTable) -> u8,
     position_bytes: unsafe extern "C" fn(*const OpenTable) -> u32,
     statistics: unsafe extern "C" fn(*mut Session, *const OpenTable, u8, *mut StatisticsAbi) -> i32,
+    rows_per_value: unsafe extern "C" fn(*const OpenTable, u32, u32) -> u64,
     rows_in_range: unsafe extern "C" fn(
-        *mut Session, *const OpenTable, u32, *const u8, u32, u32, *const u8, u32, u32,
+        *const OpenTable, u32, *const u8, u32, u32, *const u8, u32, u32,
     ) -> u64,
     reserve_values: unsafe extern "C" fn(*mut Session, *const OpenTable, u64, *mut u64, *mut u64) -> i32,
     value_used: unsafe extern "C" fn(*mut Session, *const OpenTable, u64) -> i32,

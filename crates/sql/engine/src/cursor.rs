@@ -5,18 +5,29 @@
 
 use crate::condition;
 use crate::failure::{Failure, Result, ha};
+use crate::plan::End;
 use crate::session::Session;
 use crate::table::OpenTable;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::filter::Expression;
-use vinga::{Lock, OperationKind, ReadBatch, RowBatch, Scan};
+use vinga::{KeyRange, LockedRows, LockingScan, Lock, OperationKind, ReadBatch, RowBatch, Scan, ScanRequest};
 use vinga_fragment::update_program::{Action, Instruction, write as write_program};
 
-/// Rows that a locking scan locks at a time: first and most. A statement with a limit should not lock many rows that it
-/// does not want.
-const LOCKED_ROWS: (usize, usize) = (8, 256);
+/// Rows that a data manager sends at a time of a range of which few are wanted, and of others.
+const RANGE_ROWS: (u16, u16) = (4, 256);
+
+/// How a range is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RangeWish {
+    /// From its end to its beginning.
+    pub is_descending: bool,
+    /// Its rows have to come in order.
+    pub in_order: bool,
+    /// The first row is likely to be enough.
+    pub is_short: bool,
+}
 
 /// See the head of this file.
 pub struct Cursor {
@@ -41,14 +52,15 @@ pub struct Cursor {
 }
 
 struct OpenScan {
-    scan: Scan,
-    rows: Option<RowBatch>,
-    offset: usize,
-    lock: Lock,
-    /// The next of the locked rows.
-    locked_at: usize,
-    locked_rows: usize,
+    source: Source,
+    /// Whether it meets all rows of the table, so that it knows how many there are.
+    is_whole: bool,
     seen: u64,
+}
+
+enum Source {
+    Plain { scan: Scan, rows: Option<RowBatch>, offset: usize },
+    Locked { scan: Box<LockingScan>, rows: Option<LockedRows>, next: usize },
 }
 
 fn kind_of(lock: Lock) -> OperationKind {
@@ -241,22 +253,58 @@ impl Cursor {
     /// # Errors
     /// Why that is not possible.
     pub fn begin_scan(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
-        self.scan = None;
-        let begun = self.table.table(session).and_then(|table| session.scan(table, self.condition.as_ref()));
-        if self.condition.is_some() {
-            session.node().counters.conditions.fetch_add(1, Ordering::Relaxed);
+        let request = self.request(session)?;
+        self.begin(session, request, lock, self.condition.is_none())
+    }
+
+    /// Begins to read a range of an ordered index.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn begin_range(
+        &mut self,
+        session: &mut Session,
+        key: usize,
+        (low, high): (End<'_>, End<'_>),
+        wish: RangeWish,
+        lock: Lock,
+    ) -> Result<()> {
+        let server = session.node().server;
+        let KeyRange { from, to } = self.table.plan.range(key, low, high, &server)?;
+        let mut request = self.request(session)?;
+        let index = self.table.plan.ordered_index(key).unwrap_or_default();
+        request = request.index(index).range_bytes(&from, to.as_deref().unwrap_or_default());
+        request = request.batch_rows(if wish.is_short { RANGE_ROWS.0 } else { RANGE_ROWS.1 });
+        if wish.is_descending {
+            request = request.descending();
         }
-        let scan = self.learn(begun)?;
-        self.places.clear();
-        self.scan = Some(OpenScan {
-            scan,
-            rows: None,
-            offset: 0,
-            lock,
-            locked_at: 0,
-            locked_rows: LOCKED_ROWS.0,
-            seen: 0,
-        });
+        if wish.in_order {
+            request = request.in_order();
+        }
+        self.begin(session, request, lock, false)
+    }
+
+    fn request(&mut self, session: &mut Session) -> Result<ScanRequest> {
+        self.scan = None;
+        let table = self.table.table(session);
+        let table = self.learn(table)?;
+        let mut request = session.cluster()?.as_async().scan(table);
+        if let Some(condition) = &self.condition {
+            session.node().counters.conditions.fetch_add(1, Ordering::Relaxed);
+            request = request.filter(condition.clone());
+        }
+        Ok(request)
+    }
+
+    fn begin(&mut self, session: &mut Session, request: ScanRequest, lock: Lock, is_whole: bool) -> Result<()> {
+        let begun = if lock == Lock::None {
+            session.scan(request).map(|scan| Source::Plain { scan, rows: None, offset: 0 })
+        } else {
+            let begun = session.scan_locked(request, lock);
+            begun.map(|scan| Source::Locked { scan: Box::new(scan), rows: None, next: 0 })
+        };
+        let source = self.learn(begun)?;
+        self.scan = Some(OpenScan { source, is_whole, seen: 0 });
         Ok(())
     }
 
@@ -275,63 +323,49 @@ impl Cursor {
     }
 
     fn next_of(&mut self, open: &mut OpenScan, session: &mut Session, record: &mut [u8]) -> Result<bool> {
-        loop {
-            while open.locked_at < self.places.len() {
-                open.locked_at += 1;
-                if let Some(place) = self.places[open.locked_at - 1].clone() {
-                    self.show(place, record)?;
-                    return Ok(true);
-                }
-            }
-            if let Some(rows) = &open.rows {
-                if open.lock != Lock::None {
-                    if self.lock_rows(open, session)? {
-                        continue;
-                    }
-                } else if let Some((image, next)) = rows.row_at(open.offset) {
-                    open.offset = next;
+        let seen = match &mut open.source {
+            Source::Plain { scan, rows, offset } => loop {
+                if let Some((image, next)) = rows.as_ref().and_then(|rows| rows.row_at(*offset)) {
+                    *offset = next;
                     self.table.plan.read_image(image, record)?;
                     if self.table.plan.has_hidden_key() {
                         self.hidden_key = hidden_key(&self.table, image);
                     }
                     return Ok(true);
                 }
-            }
-            match session.next_rows(&mut open.scan)? {
-                Some(rows) => {
-                    open.seen += rows.len() as u64;
-                    session.node().counters.scanned_rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
-                    open.rows = Some(rows);
-                    open.offset = 0;
-                }
-                None => {
-                    if self.condition.is_none() {
-                        self.table.set_rows(open.seen);
+                match session.next_rows(scan)? {
+                    Some(more) => {
+                        open.seen += more.len() as u64;
+                        session.node().counters.scanned_rows.fetch_add(more.len() as u64, Ordering::Relaxed);
+                        *rows = Some(more);
+                        *offset = 0;
                     }
-                    return Ok(false);
+                    None => break open.seen,
                 }
-            }
+            },
+            Source::Locked { scan, rows, next } => loop {
+                if let Some(image) = rows.as_ref().and_then(|rows| rows.bytes(*next)) {
+                    *next += 1;
+                    self.table.plan.read_image(image, record)?;
+                    if self.table.plan.has_hidden_key() {
+                        self.hidden_key = hidden_key(&self.table, image);
+                    }
+                    return Ok(true);
+                }
+                match session.next_locked(scan)? {
+                    Some(more) => {
+                        open.seen += more.len() as u64;
+                        *rows = Some(more);
+                        *next = 0;
+                    }
+                    None => break open.seen,
+                }
+            },
+        };
+        if open.is_whole {
+            self.table.set_rows(seen);
         }
-    }
-
-    /// Locks the next rows of the batch that has arrived, as they are by now; false if there are none left.
-    fn lock_rows(&mut self, open: &mut OpenScan, session: &mut Session) -> Result<bool> {
-        let Some(rows) = &open.rows else { return Ok(false) };
-        let mut numbers = Vec::new();
-        while numbers.len() < open.locked_rows
-            && let Some((image, next)) = rows.row_at(open.offset)
-        {
-            open.offset = next;
-            let key = self.table.plan.layout().key_of(image);
-            numbers.push(session.define_locked(&self.table, kind_of(open.lock), &key)?);
-        }
-        if numbers.is_empty() {
-            return Ok(false);
-        }
-        open.locked_rows = (open.locked_rows * 8).min(LOCKED_ROWS.1);
-        self.take_locked(session, &numbers)?;
-        open.locked_at = 0;
-        Ok(true)
+        Ok(false)
     }
 
     /// Executes reads with locks and keeps their rows.
@@ -512,6 +546,8 @@ impl Cursor {
         let (fixed_before, variable_before) = layout.split(&self.before);
         let (fixed, variable) = layout.split(&self.image);
         let mut instructions = Vec::new();
+        let definition = self.table.table(session)?.definition();
+        let mut may_fail = false;
         for (id, column) in (0..).zip(layout.columns()) {
             let was_null = layout.is_null(fixed_before, column);
             let is_null = layout.is_null(fixed, column);
@@ -520,6 +556,7 @@ impl Cursor {
                 continue;
             }
             let action = if is_null { Action::SetNull } else { Action::Set(value) };
+            may_fail |= self.table.plan.is_unique_column(vinga::ColumnId(id), definition);
             instructions.push(Instruction { column: vinga::ColumnId(id), action });
         }
         if instructions.is_empty() {
@@ -528,7 +565,7 @@ impl Cursor {
         self.program.clear();
         write_program(&mut instructions, layout, &mut self.program)
             .map_err(|error| Failure::new(ha::INTERNAL_ERROR, format!("{error}")))?;
-        let changed = session.change(&self.table, OperationKind::Update, &key, &self.program, false);
+        let changed = session.change(&self.table, OperationKind::Update, &key, &self.program, may_fail);
         self.learn(changed)
     }
 

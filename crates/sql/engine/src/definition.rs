@@ -5,12 +5,17 @@
 //!              $s<n>  VarBinary: the sort key of the server's column n, if that is in a key and its bytes do not compare
 //!                     as its values do; keys name it instead of the column
 //!              $key   bigint unsigned: the primary key of a table that has none
+//!   indexes:   for each key that is not USING HASH an ordered index of its name, PRIMARY for the primary key, and for
+//!              each unique key a unique index of its name
 //!   attachment: u8 length and bytes of the server's version of the definition, then the frm image
 //! ```
 
 use crate::failure::{Failure, Result};
 use crate::server::Collation;
-use vinga::{ColumnDefinition, ColumnId, ColumnType, ErrorCode, TableDefinition};
+use vinga::{
+    ColumnDefinition, ColumnId, ColumnType, Direction, ErrorCode, IndexDefinition, IndexKind, OrderColumn,
+    TableDefinition,
+};
 use vinga_base::schema::{COLUMNS_MAX, KEY_BYTES_MAX, Kind};
 
 /// How a column lies in the server's record.
@@ -153,6 +158,41 @@ impl Description {
         bytes
     }
 
+    /// The indexes for the keys, each with an id of its own.
+    fn indexes(&self, columns: &[ColumnDefinition]) -> Vec<IndexDefinition> {
+        let mut indexes = Vec::new();
+        for key in &self.keys {
+            let parts = |ascending_only: bool| {
+                key.parts
+                    .iter()
+                    .map(|part| OrderColumn {
+                        column: if self.has_sort_column(part.column) {
+                            id_of(&sort_column_name(part.column), columns)
+                        } else {
+                            ColumnId(part.column as u16)
+                        },
+                        direction: if part.is_descending && !ascending_only {
+                            Direction::Descending
+                        } else {
+                            Direction::Ascending
+                        },
+                    })
+                    .collect()
+            };
+            let mut add = |kind, columns| {
+                let id = indexes.len() as u16 + 1;
+                indexes.push(IndexDefinition { id, name: key.name.clone(), columns, kind });
+            };
+            if !key.is_hash {
+                add(IndexKind::Ordered, parts(false));
+            }
+            if key.is_unique && !key.is_primary {
+                add(IndexKind::Unique, parts(true));
+            }
+        }
+        indexes
+    }
+
     /// The definition for the data nodes.
     ///
     /// # Errors
@@ -179,10 +219,6 @@ impl Description {
                 });
             }
         }
-        let id_of = |name: &str, columns: &[ColumnDefinition]| {
-            let at = columns.iter().position(|column| column.name == name).expect("it was put there just before");
-            ColumnId(at as u16)
-        };
         let primary_key = match self.primary_key() {
             Some(key) => key
                 .parts
@@ -204,12 +240,7 @@ impl Description {
                 vec![id_of(HIDDEN_KEY, &columns)]
             }
         };
-        if let Some(key) = self.keys.iter().find(|key| !key.is_primary) {
-            return Err(Failure::unsupported(format!(
-                "key '{}': only primary keys are supported yet, no other indexes",
-                key.name
-            )));
-        }
+        let indexes = self.indexes(&columns);
         if columns.len() > COLUMNS_MAX {
             return Err(bad(format!("{} columns; {COLUMNS_MAX} are allowed", columns.len())));
         }
@@ -219,12 +250,18 @@ impl Description {
             primary_key,
             no_logging: self.no_logging,
             read_backup: self.read_backup,
+            indexes,
             attachment: self.attachment.clone(),
             ..TableDefinition::default()
         };
         definition.check().map_err(bad)?;
         Ok(definition)
     }
+}
+
+fn id_of(name: &str, columns: &[ColumnDefinition]) -> ColumnId {
+    let at = columns.iter().position(|column| column.name == name).expect("it was put there just before");
+    ColumnId(at as u16)
 }
 
 /// Whether a type's values in a key have a length before them.

@@ -4,7 +4,8 @@
 use crate::definition::{Column, Description, Form, HIDDEN_KEY, sort_column_name};
 use crate::failure::{Failure, Result, ha};
 use crate::server::{Collation, Server};
-use vinga::{ColumnId, TableDefinition};
+use std::ops::Bound;
+use vinga::{ColumnId, IndexKind, KeyRange, OrderKey, TableDefinition};
 use vinga_base::row_layout::{ColumnLayout, Place, RowLayout};
 use vinga_base::schema::ROW_BYTES_MAX;
 
@@ -28,7 +29,7 @@ enum Source {
     SortKey { column: usize, bytes: usize },
 }
 
-/// One column of the primary key.
+/// One column of a key.
 #[derive(Clone, Copy, Debug)]
 struct KeyStep {
     column: usize,
@@ -42,6 +43,28 @@ struct KeyStep {
     is_variable: bool,
 }
 
+/// One key of the server.
+#[derive(Debug)]
+struct KeyPlan {
+    steps: Vec<KeyStep>,
+    /// The ordered index: its name and how its keys are made. None for hashes.
+    ordered: Option<(String, OrderKey)>,
+    /// The unique index behind it, if it is not the primary key.
+    unique: Option<u16>,
+    is_unique: bool,
+}
+
+/// What an end of a range is in the server's form: bytes of a key or of the beginning of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End<'a> {
+    /// No end.
+    Open,
+    /// Keys that begin so belong to it.
+    Included(&'a [u8]),
+    /// They do not.
+    Excluded(&'a [u8]),
+}
+
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Plan {
@@ -50,6 +73,8 @@ pub struct Plan {
     /// By the order of the variable columns in a row.
     variable: Vec<Source>,
     key: Vec<KeyStep>,
+    keys: Vec<KeyPlan>,
+    primary: usize,
     collations: Vec<Collation>,
     hidden_key: Option<usize>,
     record_bytes: usize,
@@ -92,34 +117,60 @@ impl Plan {
             };
             variable.push(source);
         }
-        let mut key = Vec::new();
         let mut hidden_key = None;
-        match description.primary_key() {
-            Some(primary) => {
-                if primary.parts.len() != definition.primary_key.len() {
-                    return Err(changed());
-                }
-                for (part, id) in primary.parts.iter().zip(&definition.primary_key) {
-                    let column = &description.columns[part.column];
-                    let is_sorted = definition.columns[usize::from(id.0)].name != column.name;
-                    key.push(KeyStep {
-                        column: part.column,
-                        bytes: part.bytes,
-                        has_length: part.has_length,
-                        is_nullable: part.is_nullable,
-                        sort_bytes: is_sorted.then(|| sort_room(definition, *id)),
-                        form: column.form,
-                        is_variable: matches!(column.form, Form::Varying(_) | Form::Long(_)),
-                    });
-                }
+        let mut keys = Vec::new();
+        for server_key in &description.keys {
+            let find_index = |kind: IndexKind| {
+                definition.indexes.iter().find(|index| index.kind == kind && index.name == server_key.name)
+            };
+            let ordered = find_index(IndexKind::Ordered);
+            let unique = find_index(IndexKind::Unique);
+            let ids: Vec<ColumnId> = match (server_key.is_primary, ordered.or(unique)) {
+                (true, _) => definition.primary_key.clone(),
+                (false, Some(index)) => index.column_ids().collect(),
+                (false, None) => return Err(changed()),
+            };
+            if ids.len() != server_key.parts.len() {
+                return Err(changed());
             }
+            let step = |(part, id): (&crate::definition::KeyPart, &ColumnId)| {
+                let column = &description.columns[part.column];
+                let is_sorted = definition.columns[usize::from(id.0)].name != column.name;
+                KeyStep {
+                    column: part.column,
+                    bytes: part.bytes,
+                    has_length: part.has_length,
+                    is_nullable: part.is_nullable,
+                    sort_bytes: is_sorted.then(|| sort_room(definition, *id)),
+                    form: column.form,
+                    is_variable: matches!(column.form, Form::Varying(_) | Form::Long(_)),
+                }
+            };
+            let ordered = match ordered {
+                Some(index) => {
+                    let order = OrderKey::new(layout, &index.columns).ok_or_else(changed)?;
+                    Some((index.name.clone(), order))
+                }
+                None => None,
+            };
+            keys.push(KeyPlan {
+                steps: server_key.parts.iter().zip(&ids).map(step).collect(),
+                ordered,
+                unique: unique.map(|index| index.id),
+                is_unique: server_key.is_unique,
+            });
+        }
+        let primary = description.keys.iter().position(|key| key.is_primary);
+        let key = match primary {
+            Some(primary) => keys[primary].steps.clone(),
             None => {
                 let Place::Fixed { offset, .. } = layout.column(find(HIDDEN_KEY)?).ok_or_else(changed)?.place else {
                     return Err(changed());
                 };
                 hidden_key = Some(usize::from(offset));
+                Vec::new()
             }
-        }
+        };
         let key_bytes_max = definition
             .primary_key
             .iter()
@@ -133,6 +184,8 @@ impl Plan {
             steps,
             variable,
             key,
+            keys,
+            primary: primary.unwrap_or(usize::MAX),
             collations: description.columns.iter().map(|column| column.collation).collect(),
             hidden_key,
             record_bytes: description.record_bytes,
@@ -316,6 +369,155 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// The server's place of the primary key.
+    pub fn primary(&self) -> usize {
+        self.primary
+    }
+
+    /// The server's key that a unique index of the data nodes stands for.
+    pub fn key_of_index(&self, index: u16) -> Option<usize> {
+        self.keys.iter().position(|key| key.unique == Some(index))
+    }
+
+    /// Whether a column is in a unique index: changes of it may fail.
+    pub fn is_unique_column(&self, id: ColumnId, definition: &TableDefinition) -> bool {
+        let of_unique = |index: &&vinga::IndexDefinition| index.kind == IndexKind::Unique;
+        definition.indexes.iter().filter(of_unique).any(|index| index.column_ids().any(|column| column == id))
+    }
+
+    /// The ordered index of a key; `None` if there is none.
+    pub fn ordered_index(&self, key: usize) -> Option<&str> {
+        self.keys.get(key)?.ordered.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    /// Ordered indexes: the server's key and the index's name.
+    pub fn ordered_indexes(&self) -> impl Iterator<Item = (usize, &str)> {
+        let named = |(at, key): (usize, &'_ KeyPlan)| key.ordered.is_some().then_some(at);
+        let places: Vec<usize> = self.keys.iter().enumerate().filter_map(named).collect();
+        places.into_iter().filter_map(|at| Some((at, self.ordered_index(at)?)))
+    }
+
+    /// How many columns of a key a piece of it has, and whether that is a whole unique one without NULL.
+    pub fn parts_of(&self, key: usize, bytes: &[u8]) -> (usize, bool) {
+        let Some(plan) = self.keys.get(key) else { return (0, false) };
+        let mut rest = bytes;
+        let mut parts = 0;
+        let mut has_null = false;
+        for step in &plan.steps {
+            let stored = usize::from(step.is_nullable) + if step.has_length { 2 } else { 0 } + step.bytes;
+            if rest.len() < stored {
+                break;
+            }
+            has_null |= step.is_nullable && rest[0] != 0;
+            rest = &rest[stored..];
+            parts += 1;
+        }
+        (parts, plan.is_unique && !has_null && parts == plan.steps.len())
+    }
+
+    /// The first column's value of a piece of a key, if that is an integer.
+    pub fn first_integer(&self, key: usize, bytes: &[u8], is_signed: impl Fn(ColumnId) -> Option<bool>) -> Option<i128> {
+        let step = self.keys.get(key)?.steps.first()?;
+        if step.form != Form::Same || step.sort_bytes.is_some() {
+            return None;
+        }
+        let is_signed = is_signed(self.steps[step.column].id)?;
+        let begin = usize::from(step.is_nullable);
+        let value = bytes.get(begin..begin + step.bytes)?;
+        let mut wide = [if is_signed && value.last()? & 0x80 != 0 { 0xff } else { 0 }; 16];
+        wide[..value.len()].copy_from_slice(value);
+        Some(i128::from_le_bytes(wide))
+    }
+
+    /// The range of an ordered index between two ends in the server's form.
+    ///
+    /// # Errors
+    /// If the key has no ordered index or a value is too long for it.
+    pub fn range(&self, key: usize, low: End<'_>, high: End<'_>, server: &Server) -> Result<KeyRange> {
+        let none = || Failure::new(ha::WRONG_COMMAND, "the key has no ordered index");
+        let plan = self.keys.get(key).ok_or_else(none)?;
+        let (_, order) = plan.ordered.as_ref().ok_or_else(none)?;
+        let (mut low_bytes, mut high_bytes) = (Vec::new(), Vec::new());
+        let lower = match low {
+            End::Open => Bound::Unbounded,
+            End::Included(bytes) => {
+                self.write_order_key(plan, order, bytes, server, &mut low_bytes)?;
+                Bound::Included(low_bytes.as_slice())
+            }
+            End::Excluded(bytes) => {
+                self.write_order_key(plan, order, bytes, server, &mut low_bytes)?;
+                Bound::Excluded(low_bytes.as_slice())
+            }
+        };
+        let upper = match high {
+            End::Open => Bound::Unbounded,
+            End::Included(bytes) => {
+                self.write_order_key(plan, order, bytes, server, &mut high_bytes)?;
+                Bound::Included(high_bytes.as_slice())
+            }
+            End::Excluded(bytes) => {
+                self.write_order_key(plan, order, bytes, server, &mut high_bytes)?;
+                Bound::Excluded(high_bytes.as_slice())
+            }
+        };
+        Ok(KeyRange::new(lower, upper))
+    }
+
+    fn write_order_key(
+        &self,
+        plan: &KeyPlan,
+        order: &OrderKey,
+        key: &[u8],
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut values: Vec<Option<Vec<u8>>> = Vec::with_capacity(plan.steps.len());
+        let mut rest = key;
+        for step in &plan.steps {
+            if rest.is_empty() {
+                break;
+            }
+            let mut value = Vec::new();
+            let is_null = self.take_value(step, &mut rest, server, &mut value)?;
+            values.push((!is_null).then_some(value));
+        }
+        let slices: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
+        order
+            .write_values(&slices, out)
+            .map_err(|error| Failure::new(ha::INTERNAL_ERROR, format!("a key does not fit its index: {error:?}")))
+    }
+
+    /// Takes one column's value off a key of the server, as rows have it; true if it is NULL.
+    fn take_value(&self, step: &KeyStep, rest: &mut &[u8], server: &Server, out: &mut Vec<u8>) -> Result<bool> {
+        let short = || Failure::new(ha::INTERNAL_ERROR, "a key ends within a column");
+        let mut bytes = *rest;
+        let mut is_null = false;
+        if step.is_nullable {
+            let (null, after) = bytes.split_first().ok_or_else(short)?;
+            is_null = *null != 0;
+            bytes = after;
+        }
+        let mut length = step.bytes;
+        if step.has_length {
+            let (count, after) = bytes.split_first_chunk::<2>().ok_or_else(short)?;
+            length = usize::from(u16::from_le_bytes(*count)).min(step.bytes);
+            bytes = after;
+        }
+        let (value, after) = bytes.split_at_checked(step.bytes).ok_or_else(short)?;
+        *rest = after;
+        if is_null {
+            return Ok(true);
+        }
+        let value = &value[..length];
+        if let Some(room) = step.sort_bytes {
+            server.sort_key(self.collations[step.column], value, room, out)?;
+        } else {
+            out.resize(value.len(), 0);
+            put_fixed(if step.is_variable { Form::Same } else { step.form }, value, out);
+        }
+        Ok(false)
     }
 
     /// Appends the primary key of a record.

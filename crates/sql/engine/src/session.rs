@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::blocking::Cluster;
 use vinga::{
-    Error, ErrorCode, OperationKind, OperationNumber, ReadBatch, Record, RowBatch, Scan, ScanRequest, Table,
-    Transaction,
+    Error, ErrorCode, Lock, LockedRows, LockingScan, OperationKind, OperationNumber, ReadBatch, Record, RowBatch,
+    Scan, ScanRequest, Table, Transaction,
 };
 
 /// Changes that wait to be sent, at most.
@@ -37,6 +37,8 @@ struct Pending {
 /// A row that could not be inserted because its key was there.
 struct Duplicate {
     table: String,
+    /// The server's key.
+    key: usize,
     image: Vec<u8>,
 }
 
@@ -267,7 +269,9 @@ impl Session {
         if let Some(pending) = self.pending.iter().find(|pending| pending.number == number) {
             if error.code() == ErrorCode::DuplicateKey {
                 let image = self.images[pending.image.clone()].to_vec();
-                self.duplicate = Some(Duplicate { table: pending.table.name().into(), image });
+                let plan = &pending.table.plan;
+                let key = error.index().and_then(|index| plan.key_of_index(index)).unwrap_or(plan.primary());
+                self.duplicate = Some(Duplicate { table: pending.table.name().into(), key, image });
             }
             pending.table.learn(&failure);
         }
@@ -291,9 +295,10 @@ impl Session {
         failure.doomed()
     }
 
-    /// The row of the last duplicate, if it was one of this table.
-    pub fn duplicate(&self, table: &OpenTable) -> Option<&[u8]> {
-        self.duplicate.as_ref().filter(|found| found.table == table.name()).map(|found| found.image.as_slice())
+    /// The key of the last duplicate and its row (none if that was an update), if it was one of this table.
+    pub fn duplicate(&self, table: &OpenTable) -> Option<(usize, &[u8])> {
+        let found = self.duplicate.as_ref().filter(|found| found.table == table.name())?;
+        Some((found.key, found.image.as_slice()))
     }
 
     /// Reads rows without locks, with what this session has changed. Errors of single keys are in the batch.
@@ -373,12 +378,8 @@ impl Session {
     ///
     /// # Errors
     /// Why it can't begin.
-    pub fn scan(&mut self, table: &Table, filter: Option<&vinga::filter::Expression>) -> Result<Scan> {
-        let cluster = self.cluster()?.clone();
-        let mut request: ScanRequest = cluster.as_async().scan(table);
-        if let Some(filter) = filter {
-            request = request.filter(filter.clone());
-        }
+    pub fn scan(&mut self, request: ScanRequest) -> Result<Scan> {
+        self.cluster()?;
         let begun = if self.has_operations && self.transaction.is_some() {
             self.flush()?;
             let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
@@ -392,6 +393,44 @@ impl Session {
             request.rows()
         };
         begun.map_err(|error| self.node.failure(&error))
+    }
+
+    /// Begins a scan whose rows are locked.
+    ///
+    /// # Errors
+    /// Why it can't begin.
+    pub fn scan_locked(&mut self, request: ScanRequest, lock: Lock) -> Result<LockingScan> {
+        self.flush()?;
+        self.transaction()?.set_lenient(true);
+        self.has_operations = true;
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        match wait(&self.node, &self.waiter, cluster, transaction.scan_locked(request, lock)) {
+            Ok(begun) => begun.map_err(|error| self.node.failure(&error)),
+            Err(failure) => Err(failure.doomed()),
+        }
+    }
+
+    /// The next rows of a scan that locks them.
+    ///
+    /// # Errors
+    /// Why it ended early.
+    pub fn next_locked(&mut self, scan: &mut LockingScan) -> Result<Option<LockedRows>> {
+        self.flush()?;
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        transaction.set_lenient(true);
+        match wait(&self.node, &self.waiter, cluster, scan.next_batch(transaction)) {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => {
+                let mut failure = self.node.failure(&error);
+                failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock | ErrorCode::TransactionAborted);
+                Err(failure)
+            }
+            Err(failure) => Err(failure.doomed()),
+        }
     }
 
     /// The next rows of a scan.

@@ -3,14 +3,19 @@
 use crate::auto_increment::Counter;
 use crate::definition::{Description, split_attachment};
 use crate::failure::{Failure, Result, ha};
-use crate::plan::Plan;
+use crate::plan::{End, Plan};
 use crate::session::Session;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 use vinga::Table;
 
 /// Rows that a table is assumed to have while nothing better is known.
 const ROWS_ASSUMED: u64 = 1000;
+/// How old statistics may be.
+const STATISTICS_AGE: Duration = Duration::from_secs(5);
+
+const NO_PANIC: &str = "nothing panics while it holds statistics";
 
 /// See the head of this file.
 pub struct OpenTable {
@@ -25,6 +30,15 @@ pub struct OpenTable {
     pub counter: Arc<Counter>,
     rows: AtomicU64,
     row_bytes: u64,
+    statistics: Mutex<Statistics>,
+}
+
+/// What is known about the table's indexes.
+#[derive(Default)]
+struct Statistics {
+    asked: Option<Instant>,
+    /// By the server's key: how many different values its first column has, its first two, and so on.
+    distinct: Vec<Vec<u64>>,
 }
 
 impl OpenTable {
@@ -51,6 +65,7 @@ impl OpenTable {
             counter: Arc::new(Counter::new(core.birth().0)),
             is_stale: AtomicBool::new(false),
             rows: AtomicU64::new(ROWS_ASSUMED),
+            statistics: Mutex::default(),
             row_bytes: core.definition().row_bytes_max().max(1) as u64,
             tables,
         };
@@ -104,6 +119,74 @@ impl OpenTable {
     /// Rows, as far as is known, and bytes of each.
     pub fn statistics(&self) -> (u64, u64) {
         (self.rows.load(Ordering::Relaxed), self.row_bytes)
+    }
+
+    /// Asks the data nodes for statistics if those that there are have become old. What goes wrong with that is of no
+    /// interest: the old ones hold on.
+    pub fn refresh(&self, session: &mut Session) {
+        {
+            let mut statistics = self.statistics.lock().expect(NO_PANIC);
+            if statistics.asked.is_some_and(|asked| asked.elapsed() < STATISTICS_AGE) {
+                return;
+            }
+            // Others go on with what there is meanwhile.
+            statistics.asked = Some(Instant::now());
+        }
+        let Ok(table) = self.table(session) else { return };
+        for (key, index) in self.plan.ordered_indexes() {
+            let Ok(Ok(known)) = session.wait(table.index_statistics(index, &[])) else { return };
+            self.rows.store(known.entries, Ordering::Relaxed);
+            let mut statistics = self.statistics.lock().expect(NO_PANIC);
+            if statistics.distinct.len() <= key {
+                statistics.distinct.resize(key + 1, Vec::new());
+            }
+            statistics.distinct[key] = known.distinct;
+        }
+    }
+
+    /// How many rows have the same values in the first columns of a key, on the average.
+    pub fn rows_per_value(&self, key: usize, columns: usize) -> u64 {
+        let rows = self.rows.load(Ordering::Relaxed);
+        let statistics = self.statistics.lock().expect(NO_PANIC);
+        let distinct = statistics.distinct.get(key).and_then(|all| all.get(columns.checked_sub(1)?)).copied();
+        match distinct {
+            Some(distinct) if distinct > 0 => (rows / distinct).max(1),
+            _ => (rows / 10).clamp(1, 10),
+        }
+    }
+
+    /// How many rows a range of a key has, about.
+    pub fn rows_in_range(&self, key: usize, low: End<'_>, high: End<'_>) -> u64 {
+        let rows = self.rows.load(Ordering::Relaxed).max(2);
+        let bytes = |end| match end {
+            End::Open => None,
+            End::Included(bytes) | End::Excluded(bytes) => Some(bytes),
+        };
+        match (bytes(low), bytes(high)) {
+            (Some(from), Some(to)) if from == to => match self.plan.parts_of(key, from) {
+                (_, true) => 1,
+                (columns, false) => self.rows_per_value(key, columns).min(rows),
+            },
+            (Some(from), Some(to)) => {
+                let is_signed = |id: vinga::ColumnId| {
+                    let table = self.tables.iter().find_map(OnceLock::get)?;
+                    match table.definition().columns[usize::from(id.0)].column_type {
+                        vinga::ColumnType::Integer { signed, .. } => Some(signed),
+                        _ => None,
+                    }
+                };
+                let value = |bytes| self.plan.first_integer(key, bytes, is_signed);
+                match (value(from), value(to)) {
+                    (Some(from), Some(to)) => {
+                        let values = u64::try_from(to - from).unwrap_or(0).saturating_add(1);
+                        values.saturating_mul(self.rows_per_value(key, 1)).clamp(1, rows)
+                    }
+                    _ => (rows / 10).max(1),
+                }
+            }
+            (None, None) => rows,
+            (Some(_), None) | (None, Some(_)) => (rows / 3).max(1),
+        }
     }
 
     /// A scan has seen so many rows.
