@@ -4,16 +4,13 @@
 mod support;
 
 use std::path::Path;
+use support::unique::{ON_NUMBER, ON_TEXT};
 use support::{ALL, Cluster, Op, Row, Setup, TC, Told, committed, dm, open, refused, row, strict};
 use vinga_kernel::{Mutation, Tick};
 use vinga_wire::ErrorCode::{self, DuplicateKey};
 use vinga_wire::SignalNumber;
 use vinga_wire::operation::OperationKind::{ReadCommitted, ReadExclusive, ReadShared};
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
-
-/// Ids of the indexes.
-const ON_NUMBER: u16 = 1;
-const ON_TEXT: u16 = 2;
 
 fn cluster(nodes: u8) -> Cluster {
     broken(nodes, None)

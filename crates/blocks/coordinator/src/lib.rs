@@ -64,7 +64,7 @@ pub struct Settings {
     pub transactions_max: u32,
     /// `TransactionInactiveTimeout`: a transaction without a train for so long is rolled back; `None` for never.
     pub inactive_timeout: Option<Tick>,
-    /// How long transactions that use a table may go on when the table is to be dropped.
+    /// How long transactions that use a table may go on when the table is to be changed.
     pub drop_timeout: Tick,
 }
 
@@ -142,8 +142,7 @@ impl Coordinator {
             Some(SignalNumber::OutcomeRequest) => self.on_outcome_request(cx, frame),
             Some(SignalNumber::OutcomesSeenOrder) => self.on_outcomes_seen_order(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
-            Some(SignalNumber::TableAddRequest) => self.on_table_add_request(cx, frame),
-            Some(SignalNumber::TableStopRequest) => self.on_table_stop_request(cx, frame),
+            Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
             Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
             Some(SignalNumber::TimerReport) => {

@@ -216,7 +216,8 @@ impl Coordinator {
         let participant = self.participant(handle, place)?;
         self.participants[participant].changes |= changes;
         let actor = actor(cx.own(), &self.settings, handle);
-        let transaction = &self.transactions[handle];
+        let transaction = &mut self.transactions[handle];
+        transaction.has_changes |= changes;
         let epoch = self.epoch.max(transaction.epoch);
         let mut writer = cx.frame(SignalNumber::PrepareRequest, place.at(place.chain.primary()));
         writer.put(&PrepareHead {

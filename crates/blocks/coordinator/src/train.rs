@@ -144,6 +144,7 @@ impl Coordinator {
         let table = self.tables.get(cx, table_id, head.version.get())?;
         let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
         let transaction = &mut self.transactions[handle];
+        table.admits(table_id, kind, transaction)?;
         if head.number.get() <= transaction.operation || head.flags & FLAG_FORWARDED != 0 || head.sub != 0 {
             return Err(ErrorCode::MalformedSignal);
         }

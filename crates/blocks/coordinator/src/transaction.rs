@@ -71,6 +71,8 @@ pub struct Transaction {
     pub cause: Option<Failure>,
     /// Operations of the train under way that failed alone.
     pub errors: Vec<Failure>,
+    /// Whether an operation that changes something was sent.
+    pub has_changes: bool,
     /// Number of the first operation that changed something, and the place of its chain, if any. Only what can't fail
     /// alone any more counts.
     pub first_change: Option<(u32, Place)>,
@@ -130,6 +132,7 @@ impl Transaction {
             rows: 0,
             cause: None,
             errors: Vec::new(),
+            has_changes: false,
             first_change: None,
             unique: None,
             asked: None,

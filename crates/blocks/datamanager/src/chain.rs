@@ -72,7 +72,7 @@ impl DataManager {
             count: U16::new(1),
         });
         writer.put(&OperationHead {
-            version: U64::new(table.version.0),
+            version: U64::new(table.birth.0),
             hash: U64::new(hash.0),
             table: U32::new(record.table),
             number: U32::new(record.number),
@@ -138,7 +138,7 @@ impl DataManager {
             return Ok(known);
         }
         let table_id = operation.head.table.get();
-        let table = self.store.tables.get(cx, table_id, operation.head.version.get())?;
+        let table = self.store.tables.get_forwarded(table_id, operation.head.version.get())?;
         let hash = KeyHash(operation.head.hash.get());
         let partition = self.map.partition(hash);
         assert!(table.has_fragment(partition), "a chain names replicas only");

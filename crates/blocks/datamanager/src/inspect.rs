@@ -36,8 +36,8 @@ pub struct StoredRow {
 pub struct ShownRows {
     /// The table.
     pub table: u32,
-    /// Its version.
-    pub version: u64,
+    /// The version with which its rows began.
+    pub birth: u64,
     /// Used slots in the order of row ids: the epoch of the version shown, none if the row is hidden (its insert is
     /// not committed, or not known to be so everywhere).
     pub rows: Vec<(RowId, Option<Epoch>)>,
@@ -54,6 +54,11 @@ impl DataManager {
         self.store.tables.iter().flat_map(|(id, table)| {
             table.fragments().map(move |(partition, _)| (id, table.version.0, partition))
         })
+    }
+
+    /// The hidden tables of unique indexes, with their versions.
+    pub fn inspect_hidden_tables(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.store.tables.iter().flat_map(|(_, table)| table.unique.tables())
     }
 
     /// Calls `see` with each hidden row that the rows of a partition should have in unique indexes: hidden table, its
@@ -99,7 +104,7 @@ impl DataManager {
     /// What readers of a partition are shown, for each table that is not being removed.
     pub fn inspect_shown(&self, partition: PartitionId) -> Vec<ShownRows> {
         let mut shown = Vec::new();
-        for (id, table) in self.store.tables.iter().filter(|(_, table)| table.removing.is_none()) {
+        for (id, table) in self.store.tables.iter().filter(|(_, table)| !table.is_gone) {
             if !table.has_fragment(partition) {
                 continue;
             }
@@ -114,7 +119,7 @@ impl DataManager {
                     rows.push((RowId::new(page, slot as u32), epoch));
                 }
             }
-            shown.push(ShownRows { table: id, version: table.version.0, rows });
+            shown.push(ShownRows { table: id, birth: table.birth.0, rows });
         }
         shown
     }

@@ -41,6 +41,7 @@ mod range_scan;
 mod rows;
 mod scan;
 mod scan_slice;
+mod schema;
 mod tables;
 mod unique;
 mod waiting;
@@ -236,8 +237,7 @@ impl DataManager {
             Some(SignalNumber::RangeScanOpenRequest) => self.on_range_scan_open_request(cx, frame),
             Some(SignalNumber::ScanNextRequest) => self.on_scan_next_request(cx, frame),
             Some(SignalNumber::ScanCloseOrder) => self.on_scan_close_order(frame),
-            Some(SignalNumber::TableAddRequest) => self.on_table_add_request(cx, frame),
-            Some(SignalNumber::TableRemoveRequest) => self.on_table_remove_request(cx, frame),
+            Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
             Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
             Some(SignalNumber::TimerReport) => {

@@ -35,7 +35,7 @@ struct UniqueIndex {
     key_columns: usize,
 }
 
-/// The unique indexes of a table.
+/// The unique indexes of a table; while it is changed, those of both versions.
 pub struct UniqueIndexes(Vec<UniqueIndex>);
 
 impl UniqueIndexes {
@@ -57,6 +57,20 @@ impl UniqueIndexes {
             })
         });
         UniqueIndexes(indexes.collect())
+    }
+
+    /// Their hidden tables, with their versions.
+    pub fn tables(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.0.iter().map(|index| (index.table, index.version))
+    }
+
+    /// Adds those that are not there yet.
+    pub fn add(&mut self, others: Self) {
+        for other in others.0 {
+            if !self.0.iter().any(|index| index.table == other.table) {
+                self.0.push(other);
+            }
+        }
     }
 
     /// Whether anything has to follow a change of a row of this layout from one version to another.

@@ -8,6 +8,7 @@ use crate::reads::{Reads, Urgency, Within};
 use crate::request::TRAIN_TAG;
 use crate::requests::{Answer, Request, Requests};
 use crate::scans::{RangeSpec, ScanProgress, ScanRows, ScanSpec, Scans};
+use crate::schema_events::{NewsId, SchemaEvents, SchemaNews};
 use crate::sessions::{Greeted, Readiness, Sessions};
 use crate::settings::Settings;
 use crate::statistics::{Sample, Statistics};
@@ -39,6 +40,7 @@ pub struct Client {
     scans: Scans,
     requests: Requests,
     statistics: Statistics,
+    schema_events: SchemaEvents,
     next_check: Micros,
 }
 
@@ -55,6 +57,7 @@ impl Client {
             scans: Scans::new(),
             requests: Requests::new(),
             statistics: Statistics::new(),
+            schema_events: SchemaEvents::new(),
             next_check: Micros(0),
         }
     }
@@ -225,11 +228,18 @@ impl Client {
             && self.scans.is_at_rest()
             && self.requests.is_at_rest()
             && self.statistics.is_at_rest()
+            && self.schema_events.is_at_rest()
     }
 
     /// This client's node id, 0 before it has one.
     pub fn node(&self) -> NodeId {
         self.net.api
+    }
+
+    /// Which life of the cluster this client knows: another one after a restart in which everything was lost. 0 before the
+    /// first data node was connected.
+    pub fn cluster_incarnation(&self) -> u64 {
+        self.sessions.cluster_incarnation()
     }
 
     /// The newest epoch that was seen.
@@ -312,8 +322,21 @@ impl Client {
             | SignalNumber::DescribeTableRefuse
             | SignalNumber::ListTablesConfirm
             | SignalNumber::ListTablesRefuse
+            | SignalNumber::SchemaChangeConfirm
+            | SignalNumber::SchemaChangeRefuse
+            | SignalNumber::DescribeDatabaseConfirm
+            | SignalNumber::DescribeDatabaseRefuse
+            | SignalNumber::ListDatabasesConfirm
+            | SignalNumber::ListDatabasesRefuse
+            | SignalNumber::SchemaLockConfirm
+            | SignalNumber::SchemaLockRefuse
             | SignalNumber::InfoConfirm
             | SignalNumber::InfoRefuse) => self.requests.on_answer(net, signal, frame),
+            SignalNumber::SchemaEventsConfirm => {
+                self.schema_events.on_confirm(net, link, frame, self.sessions.cluster_incarnation())
+            }
+            SignalNumber::SchemaEventReport => self.schema_events.on_report(net, link, frame),
+            SignalNumber::SchemaEventsRefuse => Some(()),
             _ => None,
         }
     }
@@ -341,6 +364,7 @@ impl Client {
         self.sessions.rebuild_routes(&mut self.net);
         self.writes.ask(&mut self.net, endpoint);
         self.transactions.ask(&mut self.net, endpoint);
+        self.schema_events.subscribe(&mut self.net, self.sessions.any());
     }
 
     fn on_hello_refuse(&mut self, link: LinkId, refusal: Refusal) {
@@ -390,9 +414,11 @@ impl Client {
         self.scans.on_lost(net, endpoint);
         self.requests.on_lost(net, endpoint);
         self.statistics.on_lost(net, endpoint);
+        self.schema_events.on_lost(endpoint);
         net.outcomes.unlink(endpoint);
         self.sessions.become_lost(net, endpoint, error);
         self.sessions.rebuild_routes(net);
+        self.schema_events.subscribe(net, self.sessions.any());
     }
 }
 
@@ -558,6 +584,34 @@ impl Client {
         self.requests.take(token.handle)
     }
 
+    /// Whether a token of [`Request::Lock`] that was answered still holds the lock: not when the connection was lost.
+    pub fn holds_lock(&self, token: Token) -> bool {
+        debug_assert_eq!(token.kind, TokenKind::Request);
+        self.requests.holds_lock(token.handle)
+    }
+
+    /// Wants to know of schema changes: the first news says that everything may have changed.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many want to know already.
+    pub fn watch_schema(&mut self) -> Result<Token> {
+        let way = self.sessions.any();
+        let handle = self.schema_events.watch(&mut self.net, way, self.sessions.cluster_incarnation())?;
+        Ok(Token { kind: TokenKind::SchemaEvents, handle })
+    }
+
+    /// The next change; `None` while there is none.
+    pub fn take_schema_news(&mut self, token: Token) -> Option<(NewsId, SchemaNews)> {
+        debug_assert_eq!(token.kind, TokenKind::SchemaEvents);
+        self.schema_events.take(token.handle)
+    }
+
+    /// News, and all before it, has been acted on.
+    pub fn confirm_schema_news(&mut self, token: Token, news: NewsId) {
+        debug_assert_eq!(token.kind, TokenKind::SchemaEvents);
+        self.schema_events.confirm(&mut self.net, token.handle, news);
+    }
+
     /// Nobody wants what this token names any more: what it waits for is discarded when it comes, an open transaction is
     /// rolled back, a scan closed. A token that is gone already is none of a fault.
     pub fn cancel(&mut self, token: Token) {
@@ -566,8 +620,9 @@ impl Client {
             TokenKind::Write => self.writes.cancel(token.handle),
             TokenKind::Transaction => self.transactions.abandon(&mut self.net, token.handle),
             TokenKind::Scan => self.scans.cancel(&mut self.net, token.handle),
-            TokenKind::Request => self.requests.cancel(token.handle),
+            TokenKind::Request => self.requests.cancel(&mut self.net, token.handle),
             TokenKind::Statistics => self.statistics.cancel(token.handle),
+            TokenKind::SchemaEvents => self.schema_events.cancel(&mut self.net, token.handle),
         }
     }
 }

@@ -19,6 +19,7 @@
 //! | `writes`, `write_batch` | autocommitted operations |
 //! | `transactions`, `train`, `operation` | transactions |
 //! | `outcomes` | which outcomes are known, so that coordinators can forget them |
+//! | `schema_events` | who is told of schema changes |
 //! | `scans` | all rows, or ranges of an index |
 //! | `statistics`, `requests` | the rest |
 //! | `table`, `value` | rows and values to bytes and back |
@@ -40,6 +41,7 @@ mod request;
 mod requests;
 mod routes;
 mod scans;
+mod schema_events;
 mod sessions;
 pub mod settings;
 mod statistics;
@@ -60,6 +62,7 @@ pub use read_batch::{ReadBatch, ShapeId};
 pub use reads::Urgency;
 pub use requests::{Answer, Request};
 pub use scans::{Merge, RangeSpec, ScanProgress, ScanRow, ScanRows, ScanRowsIter, ScanSpec};
+pub use schema_events::{NewsId, SchemaNews};
 pub use sessions::Readiness;
 pub use settings::Settings;
 pub use statistics::{Sample, SampledPartition};

@@ -27,11 +27,13 @@ pub enum TokenKind {
     Request,
     /// A question for statistics.
     Statistics,
+    /// Somebody who wants to know of schema changes.
+    SchemaEvents,
 }
 
 impl TokenKind {
     /// Number of kinds.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 }
 
 /// Names something that is under way. A token that has been taken or cancelled finds nothing.

@@ -11,15 +11,12 @@ use vinga_base::row_layout::{Place, RowError, RowLayout};
 use vinga_base::schema::{IndexDefinition, IndexKind, Kind, TableDefinition};
 use vinga_base::{ColumnId, TableId, TableVersion};
 use vinga_wire::ErrorCode;
-use vinga_wire::dictionary::{TableRecord, UniqueTable};
+use vinga_wire::dictionary::TableRecord;
 
 /// A definition, with what follows from it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    id: TableId,
-    version: TableVersion,
-    definition: TableDefinition,
-    unique_tables: Vec<UniqueTable>,
+    record: TableRecord,
     layout: RowLayout,
 }
 
@@ -29,30 +26,47 @@ impl Table {
     /// # Errors
     /// `BadTableDefinition` if it breaks a limit, which no data node sends.
     pub fn new(record: TableRecord) -> Result<Self> {
-        let TableRecord { table, version, definition, unique_tables, .. } = record;
-        definition.check().map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
-        let layout = RowLayout::new(&definition);
-        Ok(Table { id: TableId(table), version: TableVersion(version), definition, unique_tables, layout })
+        let check = record.definition.check();
+        check.map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
+        let layout = RowLayout::new(&record.definition);
+        Ok(Table { record, layout })
     }
 
     /// Its place in the dictionary.
     pub fn id(&self) -> TableId {
-        self.id
+        TableId(self.record.table)
     }
 
     /// Which definition it is.
     pub fn version(&self) -> TableVersion {
-        self.version
+        TableVersion(self.record.version)
+    }
+
+    /// The version with which its rows began: it stays when the definition or the name changes, a truncate gives another.
+    pub fn birth(&self) -> TableVersion {
+        TableVersion(self.record.birth)
+    }
+
+    /// All that the dictionary has of it.
+    pub fn record(&self) -> &TableRecord {
+        &self.record
+    }
+
+    /// The hidden table of a unique index, by the index's id.
+    pub fn unique_table(&self, index: u16) -> Option<Table> {
+        let unique = self.record.unique_tables.iter().find(|unique| unique.index == index)?;
+        let record = self.record.hidden().find(|hidden| hidden.table == unique.table)?;
+        Some(Table { layout: RowLayout::new(&record.definition), record })
     }
 
     /// `database.table`.
     pub fn name(&self) -> &str {
-        &self.definition.name
+        &self.record.definition.name
     }
 
     /// What it was created as.
     pub fn definition(&self) -> &TableDefinition {
-        &self.definition
+        &self.record.definition
     }
 
     /// Where the columns lie in a row.
@@ -65,8 +79,8 @@ impl Table {
     /// # Errors
     /// `BadRow` with the names that there are.
     pub fn column(&self, name: &str) -> Result<ColumnId> {
-        self.definition.column(name).ok_or_else(|| {
-            let names: Vec<&str> = self.definition.columns.iter().map(|c| c.name.as_str()).collect();
+        self.record.definition.column(name).ok_or_else(|| {
+            let names: Vec<&str> = self.record.definition.columns.iter().map(|c| c.name.as_str()).collect();
             let name: String = name.chars().take(64).collect();
             Error::with_detail(
                 ErrorCode::BadRow,
@@ -88,7 +102,7 @@ impl Table {
     /// # Errors
     /// `BadProgram` with the names that there are.
     pub fn index(&self, name: &str, kind: IndexKind) -> Result<&IndexDefinition> {
-        let of_kind = || self.definition.indexes.iter().filter(|index| index.kind == kind);
+        let of_kind = || self.record.definition.indexes.iter().filter(|index| index.kind == kind);
         of_kind().find(|index| index.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
             let names: Vec<&str> = of_kind().map(|index| index.name.as_str()).collect();
             let what = match kind {
@@ -107,26 +121,13 @@ impl Table {
         OrderKey::new(&self.layout, &index.columns).expect("the definition was checked")
     }
 
-    /// The hidden table of one of its unique indexes.
-    ///
-    /// # Errors
-    /// `InternalError` if the dictionary has told of none.
-    pub fn unique_table(&self, index: &IndexDefinition) -> Result<Table> {
-        let place = self.unique_tables.iter().find(|place| place.index == index.id).ok_or_else(|| {
-            let detail = format!("unique index '{}' of {} has no table", index.name, self.name());
-            Error::with_detail(ErrorCode::InternalError, detail)
-        })?;
-        let definition = self.definition.unique_table(self.id.0, index);
-        Table::new(TableRecord::new(place.table, place.version, definition))
-    }
-
     /// The value of a column of an index as it stands in a row; `None` for NULL.
     ///
     /// # Errors
     /// `BadKey` with the column and what is wrong with the value.
     pub fn index_value(&self, column: ColumnId, value: &dyn StoreValue) -> Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
-        let column_type = self.definition.columns[usize::from(column.0)].column_type;
+        let column_type = self.record.definition.columns[usize::from(column.0)].column_type;
         match value.store(column_type, &mut bytes) {
             Ok(Stored::Bytes) => Ok(Some(bytes)),
             Ok(Stored::Null) => Ok(None),
@@ -156,7 +157,7 @@ impl Table {
 
     #[cold]
     pub(crate) fn misfit(&self, code: ErrorCode, column: ColumnId, misfit: &Misfit) -> Error {
-        let name = &self.definition.columns[usize::from(column.0)].name;
+        let name = &self.record.definition.columns[usize::from(column.0)].name;
         Error::with_detail(code, format!("column '{name}' of {}: {misfit}", self.name()))
     }
 
@@ -198,7 +199,7 @@ impl<'a> KeyWriter<'a> {
     pub(crate) fn put<V: StoreValue + ?Sized>(&mut self, value: &V) -> Result<()> {
         let id = self.table.layout.key()[self.at];
         self.at += 1;
-        let column = &self.table.definition.columns[usize::from(id.0)];
+        let column = &self.table.record.definition.columns[usize::from(id.0)];
         let is_variable = matches!(column.column_type.kind(), Kind::VarBytes(_));
         let start = self.out.len();
         if is_variable {
@@ -232,7 +233,7 @@ impl RowBuilder {
     pub fn begin(&mut self, table: &Table) {
         self.bytes.clear();
         self.values.clear();
-        self.values.resize(table.definition.columns.len(), None);
+        self.values.resize(table.record.definition.columns.len(), None);
     }
 
     /// Sets a column.
@@ -242,7 +243,7 @@ impl RowBuilder {
     #[inline]
     pub fn set<V: StoreValue + ?Sized>(&mut self, table: &Table, column: ColumnId, value: &V) -> Result<()> {
         let start = self.bytes.len();
-        let column_type = table.definition.columns[usize::from(column.0)].column_type;
+        let column_type = table.record.definition.columns[usize::from(column.0)].column_type;
         match value.store(column_type, &mut self.bytes) {
             Ok(Stored::Bytes) => {
                 self.values[usize::from(column.0)] = Some(start..self.bytes.len());
@@ -355,14 +356,14 @@ impl<'a> RowRef<'a> {
     }
 
     fn load<T: LoadValue>(&self, column: ColumnId, bytes: Option<&[u8]>) -> Result<T> {
-        let column_type = self.table.definition.columns[usize::from(column.0)].column_type;
+        let column_type = self.table.record.definition.columns[usize::from(column.0)].column_type;
         T::load(column_type, bytes).map_err(|misfit| self.table.misfit(ErrorCode::BadRow, column, &misfit))
     }
 
     /// The columns that were read, in their order.
     pub fn columns(&self) -> Vec<ColumnId> {
         match &self.form {
-            Form::Image(_) => (0..self.table.definition.columns.len() as u16).map(ColumnId).collect(),
+            Form::Image(_) => (0..self.table.record.definition.columns.len() as u16).map(ColumnId).collect(),
             Form::Selection(selected, _) => selected.to_vec(),
         }
     }

@@ -12,7 +12,7 @@ use crate::scan::{RowBatch, ScanRequest};
 use crate::statistics::IndexStatistics;
 use crate::table::{IntoDefinition, Table};
 use crate::transaction::{Committed, Lock, Reading, Savepoint};
-use crate::{ConnectOptions, InfoRows};
+use crate::{ConnectOptions, Database, InfoRows, NewsId, SchemaLock, SchemaNews};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +84,67 @@ impl Cluster {
     /// Drops a table with all its rows.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         self.block_on(self.inner.drop_table(name))
+    }
+
+    /// Gives a table another name, perhaps in another database.
+    pub fn rename_table(&self, name: &str, new_name: &str) -> Result<Table> {
+        self.block_on(self.inner.rename_table(name, new_name))
+    }
+
+    /// Removes all rows of a table.
+    pub fn truncate_table(&self, name: &str) -> Result<Table> {
+        self.block_on(self.inner.truncate_table(name))
+    }
+
+    /// Gives a table another definition with the same columns.
+    pub fn alter_table<R>(&self, table: &Table<R>, definition: impl IntoDefinition) -> Result<Table> {
+        self.block_on(self.inner.alter_table(table, definition))
+    }
+
+    /// From now on only this client may change rows of a table.
+    pub fn fence_table<R>(&self, table: &Table<R>) -> Result<Fence> {
+        let inner = self.block_on(self.inner.fence_table(table))?;
+        Ok(Fence { inner, engine: Arc::clone(self.engine()) })
+    }
+
+    /// Creates a database.
+    pub fn create_database(&self, name: &str, attachment: &[u8]) -> Result<()> {
+        self.block_on(self.inner.create_database(name, attachment))
+    }
+
+    /// Replaces a database's attachment.
+    pub fn alter_database(&self, name: &str, attachment: &[u8]) -> Result<()> {
+        self.block_on(self.inner.alter_database(name, attachment))
+    }
+
+    /// Drops a database, in which there must be no table.
+    pub fn drop_database(&self, name: &str) -> Result<()> {
+        self.block_on(self.inner.drop_database(name))
+    }
+
+    /// A database with its attachment.
+    pub fn database(&self, name: &str) -> Result<Database> {
+        self.block_on(self.inner.database(name))
+    }
+
+    /// The names of all databases.
+    pub fn databases(&self) -> Result<Vec<String>> {
+        self.block_on(self.inner.databases())
+    }
+
+    /// Waits for the schema lock.
+    pub fn schema_lock(&self, purpose: &str, wait: Duration) -> Result<SchemaLock> {
+        self.block_on(self.inner.schema_lock(purpose, wait))
+    }
+
+    /// News of schema changes from now on.
+    pub fn schema_events(&self) -> Result<SchemaEvents> {
+        Ok(SchemaEvents { inner: self.inner.schema_events()? })
+    }
+
+    /// Which life of the cluster this client is connected to.
+    pub fn incarnation(&self) -> u64 {
+        self.inner.incarnation()
     }
 
     /// The names of all tables.
@@ -334,6 +395,47 @@ impl Transaction {
     /// Rolls back.
     pub fn roll_back(self) -> Result<()> {
         self.engine.block_on(self.inner.roll_back())
+    }
+}
+
+/// Keeps all other clients from changing rows of a table; the blocking form of [`crate::Fence`].
+pub struct Fence {
+    inner: crate::Fence,
+    engine: Arc<Engine>,
+}
+
+impl Fence {
+    /// Lets everybody change rows again, and waits until the data node knows.
+    ///
+    /// # Errors
+    /// If the data node can't be told; then the fence goes with the connection.
+    pub fn lift(self) -> Result<()> {
+        self.engine.block_on(self.inner.lift())
+    }
+}
+
+/// News of schema changes; the blocking form of [`crate::SchemaEvents`].
+pub struct SchemaEvents {
+    inner: crate::SchemaEvents,
+}
+
+impl SchemaEvents {
+    /// The next news; waits for it.
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> (NewsId, SchemaNews) {
+        let engine = Arc::clone(self.inner.engine());
+        engine.block_on(self.inner.next())
+    }
+
+    /// The next news, if it comes within so much time.
+    pub fn next_within(&mut self, wait: Duration) -> Option<(NewsId, SchemaNews)> {
+        let engine = Arc::clone(self.inner.engine());
+        engine.block_on(self.inner.next_within(wait))
+    }
+
+    /// This news, and all before it, has been acted on.
+    pub fn confirm(&self, news: NewsId) {
+        self.inner.confirm(news);
     }
 }
 

@@ -64,7 +64,10 @@ impl UniqueIndex {
         wanted: Option<&[ColumnId]>,
         index: &IndexDefinition,
     ) -> Result<Self> {
-        let hidden = table.unique_table(index)?;
+        let hidden = table.unique_table(index.id).ok_or_else(|| {
+            let detail = format!("unique index '{}' of {} has no table", index.name, table.name());
+            Error::with_detail(ErrorCode::InternalError, detail)
+        })?;
         let mut columns: Vec<ColumnId> = index.column_ids().collect();
         let index_columns = columns.len();
         let selection = with_columns(wanted, &columns);

@@ -479,6 +479,18 @@ fn check_name(what: &str, name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks the name of a database, which has no dot.
+///
+/// # Errors
+/// A sentence that names what is wrong and what is allowed.
+pub fn check_database_name(name: &str) -> Result<(), String> {
+    check_name("database", name)?;
+    match name.contains('.') {
+        true => Err(format!("the database name '{name}' has a dot")),
+        false => Ok(()),
+    }
+}
+
 /// Checks a full table name, `database.table`.
 ///
 /// # Errors

@@ -83,6 +83,18 @@ mutations! {
     CommitBeforeSubs = "commit-before-subs";
     /// A partial rollback leaves what followed in unique indexes.
     PartialRollbackForgetsSubs = "partial-rollback-forgets-subs";
+    /// A data manager goes on to accept a table's old version when the change is complete.
+    CompleteKeepsOldVersion = "complete-keeps-old-version";
+    /// A coordinator does not wait for transactions that use a table which is about to change.
+    SwitchDoesNotWait = "switch-does-not-wait";
+    /// The asker of a schema change is told before subscribers have confirmed the event.
+    EventNotAwaited = "event-not-awaited";
+    /// The fence of an API node that has gone stays.
+    FenceOutlivesOwner = "fence-outlives-owner";
+    /// The schema lock of an API node that has gone stays.
+    LockOutlivesOwner = "lock-outlives-owner";
+    /// A refused schema change leaves what it had prepared.
+    UndoForgetsPrepared = "undo-forgets-prepared";
 }
 
 /// Whether `mutation` is the one that was chosen for this run.

@@ -25,6 +25,8 @@ pub mod operation;
 pub mod partition;
 pub mod range_scan;
 pub mod scan;
+pub mod schema;
+pub mod schema_round;
 pub mod signal;
 pub mod transaction;
 pub mod unique;

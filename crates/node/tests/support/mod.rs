@@ -4,7 +4,7 @@
 
 mod connections;
 mod hold;
-mod unique;
+pub mod unique;
 
 use hold::Held;
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ pub struct Setup {
     pub coordinators: u8,
     /// Whether backups of the table answer reads.
     pub read_backup: bool,
-    /// Whether the table has a unique index on the number, of id 1, and one on the text, of id 2.
+    /// Whether the table has a unique index on the number and one on the text.
     pub unique: bool,
     /// A rule that is broken on purpose; only with the feature `mutations`.
     pub mutation: Option<Mutation>,
@@ -192,14 +192,13 @@ fn definition(setup: &Setup) -> TableDefinition {
         ],
         primary_key: vec![ColumnId(0)],
         read_backup: setup.read_backup,
-        indexes: if setup.unique {
-            unique::indexes()
-        } else {
-            vec![
-                index(BY_NUMBER, "by number", &[(1, Direction::Ascending)]),
-                index(BY_TEXT, "by text", &[(2, Direction::Ascending), (1, Direction::Descending)]),
-            ]
-        },
+        indexes: [
+            index(BY_NUMBER, "by number", &[(1, Direction::Ascending)]),
+            index(BY_TEXT, "by text", &[(2, Direction::Ascending), (1, Direction::Descending)]),
+        ]
+        .into_iter()
+        .chain(unique::indexes().into_iter().filter(|_| setup.unique))
+        .collect(),
         ..TableDefinition::default()
     }
 }
@@ -289,10 +288,6 @@ impl Cluster {
             held: Held::default(),
             ticket: 0,
         };
-        if setup.unique {
-            cluster.add_unique_tables(definition);
-            return cluster;
-        }
         let dictionary = Address::new(NodeId(1), BlockNumber::Dictionary, 0);
         cluster.send(SignalNumber::CreateTableRequest, dictionary, |w| {
             cold::write(w, &CreateTableRequest { request: 1, definition });
@@ -724,6 +719,8 @@ impl Cluster {
             SignalNumber::CreateTableConfirm => {
                 let TableConfirm { table, .. } = cold::read(frame).expect("well-formed");
                 self.table = (table.table, table.version);
+                self.hidden =
+                    table.unique_tables.iter().map(|unique| (unique.table, unique.version)).collect();
                 Told::Other(signal)
             }
             SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse => {

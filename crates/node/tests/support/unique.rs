@@ -1,17 +1,14 @@
 //! The test table with unique indexes: one on its number, one on its text.
 
-use super::{API, Cluster, Op, Row, TC};
+use super::{Cluster, Op, Row};
 use std::collections::BTreeSet;
 use vinga_base::ColumnId;
 use vinga_base::order_key::{Direction, OrderColumn};
-use vinga_base::schema::{IndexDefinition, IndexKind, TableDefinition};
-use vinga_kernel::Origin;
-use vinga_wire::dictionary::{TableAddRequest, TableRecord, UniqueTable};
-use vinga_wire::{BlockNumber, FrameWriter, SignalNumber, cold};
+use vinga_base::schema::{IndexDefinition, IndexKind};
 
 /// Ids of the indexes.
-pub const ON_NUMBER: u16 = 1;
-pub const ON_TEXT: u16 = 2;
+pub const ON_NUMBER: u16 = 11;
+pub const ON_TEXT: u16 = 12;
 
 /// What a test is told of a hidden row that is there.
 pub const FOUND: Row = Row(0, 0, None);
@@ -27,45 +24,6 @@ pub fn indexes() -> Vec<IndexDefinition> {
 }
 
 impl Cluster {
-    /// Tells all blocks of the test table and of its hidden tables.
-    pub(super) fn add_unique_tables(&mut self, definition: TableDefinition) {
-        let (table, version) = (1, 2001);
-        let mut record = TableRecord::new(table, version, definition);
-        let mut records = vec![];
-        for (at, index) in record.definition.indexes.iter().enumerate() {
-            let (hidden, hidden_version) = (table + 1 + at as u32, version + 1 + at as u64);
-            records.push(TableRecord::new(
-                hidden,
-                hidden_version,
-                record.definition.unique_table(table, index),
-            ));
-            record.unique_tables.push(UniqueTable {
-                index: index.id,
-                table: hidden,
-                version: hidden_version,
-            });
-            self.hidden.push((hidden, hidden_version));
-        }
-        records.push(record);
-        let settings = self.settings[&TC.node().0].clone();
-        for record in records {
-            for to in [BlockNumber::DataManager, BlockNumber::Coordinator]
-                .into_iter()
-                .flat_map(|block| settings.all_of(block))
-            {
-                let mut bytes = vec![];
-                let mut writer = FrameWriter::begin(&mut bytes, SignalNumber::TableAddRequest, 1, to, API, 0);
-                cold::write(&mut writer, &TableAddRequest { table: record.clone() });
-                drop(writer);
-                let executor = self.executors.get_mut(&to.node().0).expect("all are alive");
-                executor.feed(&bytes, Origin::Node).expect("our own");
-            }
-        }
-        self.run();
-        self.told.clear();
-        self.table = (table, version);
-    }
-
     /// The table that an operation is for.
     pub(super) fn table_of(&self, op: &Op) -> (u32, u64) {
         match op {
