@@ -5,7 +5,9 @@ mod support;
 
 use support::ranges::{Ask, Found, key_of};
 use support::{ALL, BY_NUMBER, BY_TEXT, Cluster, Op, Row, Setup, TC, Told, committed, dm, open, row, strict};
-use vinga_base::{NodeId, PartitionId, TransactionId};
+use vinga_base::order_key::{Direction, OrderColumn};
+use vinga_base::schema::{IndexDefinition, IndexKind};
+use vinga_base::{ColumnId, NodeId, PartitionId, TransactionId};
 use vinga_wire::ErrorCode;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
 
@@ -337,4 +339,153 @@ fn a_promoted_backup_scans_by_the_new_keys() {
     check_indexes(&c, "promoted");
     assert_eq!(c.owner_of(keys[0]).node(), NodeId(3));
     c.forget_all_outcomes();
+}
+
+/// Builds an index of the test table at a node and says how that ended, data manager by data manager.
+fn build(c: &mut Cluster, node: u8, id: u16, column: u16) -> Vec<Result<(), ErrorCode>> {
+    let index = IndexDefinition {
+        id,
+        name: format!("index {id}"),
+        columns: vec![OrderColumn { column: ColumnId(column), direction: Direction::Descending }],
+        kind: IndexKind::Ordered,
+    };
+    let (table, _) = c.table();
+    for data_manager in c.node_mut(node).data_managers_mut() {
+        data_manager.begin_index_build(table, &index);
+    }
+    c.run();
+    let managers = c.node_mut(node).data_managers_mut();
+    let built =
+        managers.iter_mut().map(|data_manager| data_manager.take_built_index().expect("it has ended"));
+    built
+        .map(|built| {
+            assert_eq!((built.table, built.index), (table, id));
+            built.result
+        })
+        .collect()
+}
+
+#[test]
+fn an_index_is_built_over_rows_that_are_there() {
+    let mut c = Cluster::new(2);
+    for first in (1..600).step_by(10) {
+        let ops: Vec<Op> = (first..first + 10).map(|key| Op::Insert(row(key, key as i64 % 57))).collect();
+        assert_eq!(c.at_once(&ops), [committed(1)]);
+    }
+    for key in (1..600).step_by(7) {
+        c.at_once(&[Op::Delete(key)]);
+    }
+    for node in [1, 2] {
+        assert_eq!(build(&mut c, node, 7, 2), [Ok(()), Ok(())]);
+    }
+    check_indexes(&c, "built");
+    // It goes with the rows from now on.
+    c.at_once(&[Op::SetText(2, "changed"), Op::Delete(3), Op::Insert(row(1, 5))]);
+    check_indexes(&c, "changed");
+    let whole = c.ranges(&Ask::all(7)).expect("it can be scanned");
+    assert_eq!(whole.len(), c.scan(None, 100).expect("it can be scanned").len());
+    // Another one is built and dropped again.
+    let before: Vec<u64> = ordered_bytes(&c);
+    assert_eq!(build(&mut c, 1, 8, 0), [Ok(()), Ok(())]);
+    let (table, _) = c.table();
+    for data_manager in c.node_mut(1).data_managers_mut() {
+        data_manager.drop_index(table, 8);
+        data_manager.drop_index(table, 9);
+    }
+    c.run();
+    assert_eq!(c.ranges(&Ask { node: None, ..Ask::all(8) }), Err(ErrorCode::NoSuchIndex));
+    assert_eq!(ordered_bytes(&c), before);
+    c.forget_all_outcomes();
+    assert!(c.is_at_rest());
+}
+
+fn ordered_bytes(c: &Cluster) -> Vec<u64> {
+    let of_node = |node| c.node(node).data_managers().iter().map(|d| d.memory().ordered_index_bytes);
+    c.live_nodes().into_iter().flat_map(of_node).collect()
+}
+
+#[test]
+fn a_build_waits_for_what_is_not_complete() {
+    let mut c = Cluster::new(2);
+    c.at_once(&[Op::Insert(row(1, 1)), Op::Insert(row(2, 1))]);
+    c.hold(TC, dm(2, 0));
+    c.hold(TC, dm(2, 1));
+    let keys: Vec<u64> = c.keys_at(1).take(2).collect();
+    c.at_once(&[Op::Write(row(keys[0], 5)), Op::Write(row(keys[1], 5))]);
+    let index = IndexDefinition {
+        id: 5,
+        name: "later".into(),
+        columns: vec![OrderColumn { column: ColumnId(1), direction: Direction::Ascending }],
+        kind: IndexKind::Ordered,
+    };
+    let (table, _) = c.table();
+    for data_manager in c.node_mut(2).data_managers_mut() {
+        data_manager.begin_index_build(table, &index);
+    }
+    c.run();
+    let built = |c: &mut Cluster| {
+        let managers = c.node_mut(2).data_managers_mut();
+        managers.iter_mut().filter_map(vinga_datamanager::DataManager::take_built_index).count()
+    };
+    let at_first = built(&mut c);
+    assert!(at_first < 2, "one of them has a hidden version");
+    c.release(TC, dm(2, 0));
+    c.release(TC, dm(2, 1));
+    assert_eq!(at_first + built(&mut c), 2);
+    check_indexes(&c, "built");
+}
+
+#[test]
+fn a_build_without_memory_leaves_nothing() {
+    let mut c = Cluster::new(1);
+    let mut key = 0;
+    loop {
+        key += 1;
+        // Rows without entries in the present indexes that are worth their size.
+        let told = c.at_once(&[Op::Insert(Row(key, 0, None))]);
+        if told != [committed(1)] {
+            break;
+        }
+    }
+    let before = ordered_bytes(&c);
+    let refused = Err(ErrorCode::DataMemoryFull);
+    assert!(build(&mut c, 1, 7, 0).contains(&refused));
+    let (table, _) = c.table();
+    for data_manager in c.node_mut(1).data_managers_mut() {
+        data_manager.drop_index(table, 7);
+    }
+    c.run();
+    assert_eq!(ordered_bytes(&c), before);
+    check_indexes(&c, "as before");
+}
+
+#[test]
+fn statistics_tell_how_much_is_where() {
+    let mut c = Cluster::new(1);
+    for first in (0..2000).step_by(20) {
+        let ops: Vec<Op> =
+            (first..first + 20).map(|key| Op::Insert(Row(key, key as i64 % 50, Some("t".into())))).collect();
+        assert_eq!(c.at_once(&ops), [committed(1)]);
+    }
+    let numbers = |low, high| Ask::numbers(low, high).ranges[0].clone();
+    let ranges = [numbers(0, 49), numbers(10, 19), numbers(60, 70), (vec![9], vec![1]), (vec![], vec![])];
+    let (mut rows, mut all) = ([0; 5], 0);
+    for partition in c.partitions() {
+        let (entries, distinct, of_ranges) =
+            c.statistics(partition, BY_NUMBER, &ranges).expect("there is one");
+        all += entries;
+        rows.iter_mut().zip(&of_ranges).for_each(|(sum, more)| *sum += more);
+        assert!((40..=60).contains(&distinct[0]), "{distinct:?}");
+        let (_, distinct, _) = c.statistics(partition, BY_TEXT, &[]).expect("there is one");
+        assert!(distinct[0] <= 2 && (40..=60).contains(&distinct[1]), "{distinct:?}");
+        // Once more, from what is remembered.
+        assert_eq!(c.statistics(partition, BY_TEXT, &[]).expect("there is one").1, distinct);
+    }
+    assert_eq!((all, rows[2], rows[3]), (2000, 0, 0));
+    assert!((1500..=2500).contains(&rows[0]) && (300..=500).contains(&rows[1]), "{rows:?}");
+    assert!((1500..=2500).contains(&rows[4]), "{rows:?}");
+    assert_eq!(c.statistics(PartitionId(0), 9, &[]), Err(ErrorCode::NoSuchIndex));
+    assert_eq!(c.statistics(PartitionId(99), 1, &[]), Err(ErrorCode::Moved));
+    c.forget_all_outcomes();
+    assert!(c.is_at_rest());
 }

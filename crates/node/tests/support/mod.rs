@@ -159,6 +159,8 @@ pub struct Cluster {
     ticket: u64,
     /// Batches of range scans that were not looked at, and whether the scan ended with them.
     range_answers: Vec<ranges::Answer>,
+    /// Index statistics that were not looked at.
+    statistics: Vec<Result<ranges::Statistics, ErrorCode>>,
 }
 
 fn definition(read_backup: bool) -> TableDefinition {
@@ -273,6 +275,7 @@ impl Cluster {
             held: Held::default(),
             ticket: 0,
             range_answers: vec![],
+            statistics: vec![],
         };
         let dictionary = Address::new(NodeId(1), BlockNumber::Dictionary, 0);
         cluster.send(SignalNumber::CreateTableRequest, dictionary, |w| {
@@ -330,6 +333,8 @@ impl Cluster {
                     for frame in Frames(&bytes) {
                         if let Some(answer) = self.hear_range(&frame) {
                             self.range_answers.push(answer);
+                        } else if let Some(answer) = ranges::hear_statistics(&frame) {
+                            self.statistics.push(answer);
                         } else {
                             let told = self.hear(&frame);
                             self.told.push(told);
@@ -682,6 +687,10 @@ impl Cluster {
 
     pub fn node(&self, node: u8) -> &Blocks {
         self.executors[&node].host()
+    }
+
+    pub fn node_mut(&mut self, node: u8) -> &mut Blocks {
+        self.executors.get_mut(&node).expect("a live node").host_mut()
     }
 
     pub fn live_nodes(&self) -> Vec<u8> {

@@ -7,7 +7,8 @@ use vinga_base::order_key::{KeyRange, OrderKey};
 use vinga_base::{PartitionId, TransactionId};
 use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::range_scan::{
-    RANGE_DESCENDING, RANGE_FROM_POSITION, RANGE_KEYS, RangeHead, RangeRow, RangeScanOpenHead,
+    IndexStatisticsAnswer, IndexStatisticsHead, IndexStatisticsRefusal, RANGE_DESCENDING,
+    RANGE_FROM_POSITION, RANGE_KEYS, RangeHead, RangeRow, RangeScanOpenHead,
 };
 use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanRefusal};
 use vinga_wire::{ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, U64};
@@ -30,6 +31,9 @@ pub struct Found {
 
 /// A batch of a range scan and whether the scan ended with it, or why there is none.
 pub type Answer = Result<(Vec<Found>, bool), ErrorCode>;
+
+/// Entries of an index in a partition, different values of its first columns, rows in ranges.
+pub type Statistics = (u64, Vec<u64>, Vec<u64>);
 
 /// What is asked of a partition.
 #[derive(Clone, Debug)]
@@ -152,10 +156,7 @@ impl Cluster {
                 unused: U16::ZERO,
             })
             .bytes(key);
-            for (low, high) in &ask.ranges {
-                let (low_bytes, high_bytes) = (U16::new(low.len() as u16), U16::new(high.len() as u16));
-                w.put(&RangeHead { low_bytes, high_bytes }).bytes(low).bytes(high);
-            }
+            put_ranges(w, &ask.ranges);
         });
         let mut found = vec![];
         loop {
@@ -174,6 +175,31 @@ impl Cluster {
             });
             assert!(!self.range_answers.is_empty(), "a batch is answered");
         }
+    }
+
+    /// Asks for the statistics of an index in a partition.
+    pub fn statistics(
+        &mut self,
+        partition: PartitionId,
+        index: u16,
+        ranges: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<Statistics, ErrorCode> {
+        let place = self.map.places().find(|(other, _)| *other == partition);
+        let owner = place.map_or(dm(1, 0), |(_, place)| place.primary());
+        let (table, version) = self.table;
+        self.send(SignalNumber::IndexStatisticsRequest, owner, |w| {
+            w.put(&IndexStatisticsHead {
+                version: U64::new(version),
+                request: U32::new(5),
+                table: U32::new(table),
+                index: U16::new(index),
+                partition: U16::new(partition.0),
+                ranges: U16::new(ranges.len() as u16),
+                unused: U16::ZERO,
+            });
+            put_ranges(w, ranges);
+        });
+        self.statistics.pop().expect("every request is answered")
     }
 
     /// Takes an answer to a range scan; `None` if the frame is something else.
@@ -207,5 +233,30 @@ impl Cluster {
             _ => return None,
         };
         Some(answer)
+    }
+}
+
+fn put_ranges(w: &mut FrameWriter<'_>, ranges: &[(Vec<u8>, Vec<u8>)]) {
+    for (low, high) in ranges {
+        let (low_bytes, high_bytes) = (U16::new(low.len() as u16), U16::new(high.len() as u16));
+        w.put(&RangeHead { low_bytes, high_bytes }).bytes(low).bytes(high);
+    }
+}
+
+/// Takes an answer to a question for statistics; `None` if the frame is something else.
+pub(super) fn hear_statistics(frame: &Frame<'_>) -> Option<Result<Statistics, ErrorCode>> {
+    match frame.signal()? {
+        SignalNumber::IndexStatisticsConfirm => {
+            let (answer, rest) = frame.head::<IndexStatisticsAnswer>()?;
+            let (columns, ranges) = (usize::from(answer.columns.get()), usize::from(answer.ranges.get()));
+            let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+            let numbers: Vec<u64> = rest.chunks_exact(8).take(columns + ranges).map(number).collect();
+            assert_eq!((answer.request.get(), numbers.len()), (5, columns + ranges));
+            Some(Ok((answer.entries.get(), numbers[..columns].to_vec(), numbers[columns..].to_vec())))
+        }
+        SignalNumber::IndexStatisticsRefuse => {
+            Some(Err(code(frame.head::<IndexStatisticsRefusal>()?.0.code)))
+        }
+        _ => None,
     }
 }
