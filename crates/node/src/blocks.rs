@@ -99,6 +99,11 @@ impl Blocks {
         &self.data_managers
     }
 
+    /// The same, to change them.
+    pub fn data_managers_mut(&mut self) -> &mut [DataManager] {
+        &mut self.data_managers
+    }
+
     /// The coordinators of this thread.
     pub fn coordinators(&self) -> &[Coordinator] {
         &self.coordinators

@@ -7,11 +7,14 @@
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
-use support::{ALL, Cluster, Op, Row, Setup, TC, Told, committed, dm, open, refused, row, strict, tc};
+use support::ranges::Ask;
+use support::{
+    ALL, BY_NUMBER, Cluster, Op, Row, Setup, TC, Told, committed, dm, open, refused, row, strict, tc,
+};
 use vinga_base::NodeId;
 use vinga_kernel::{Mutation, Tick};
 use vinga_wire::operation::OperationKind::{ReadCommitted, ReadShared};
-use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START};
+use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
 use vinga_wire::{Address, BlockNumber, ErrorCode};
 
 /// Three nodes that hold all rows. Rows with their primary at node 2 have the chain 2, 3, 1, all at instance 1.
@@ -97,6 +100,22 @@ hazards! {
 
     /// A transaction scans a table and inserts a row for each row that it meets: the new rows lie ahead of the scan.
     a_scan_does_not_meet_the_rows_that_are_inserted_because_of_it breaks ScanSeesLaterOwnChanges;
+
+    /// A transaction changes a key of an ordered index; a backup that answers reads has committed, but keeps showing the
+    /// old version until all have. If it has removed that version's entry at commit, a scan of the index finds the row
+    /// neither under the old nor under the new key.
+    a_backup_scans_an_index_by_the_versions_that_it_shows breaks EntriesGoAtCommit;
+
+    /// `update t set n = n + 10 where n > 5`, by a scan in the order of n, meets its own rows again and again.
+    a_range_scan_does_not_meet_the_rows_that_it_moves_ahead
+        breaks ScanSeesLaterOwnChanges, RangeScanTakesAnyVersion;
+
+    /// A transaction changes a key from a to b and back to a: the entry of a serves two versions, of which one goes.
+    a_key_that_is_given_back_keeps_its_entry breaks EntriesAreNotCounted;
+
+    /// Two transactions change a key one after the other while a backup hears of no end; then the one that it has only
+    /// prepared is rolled back elsewhere. The index of each replica must follow what it shows.
+    indexes_follow_what_settles breaks ForwardedDoesNotSettle, SettleShowsPrepared;
 
     /// The order to roll back dies with the middle replica of a chain; the next transaction on the row reaches the last
     /// one first. What is only prepared there was not committed, whatever else a prepare proves.
@@ -351,6 +370,122 @@ mod stories {
         assert_eq!(c.scan(Some((id, number + 1)), 4).map(|rows| rows.len()), Ok(12));
         c.train(id, FLAG_COMMIT, number + 1, &[]);
         assert_eq!(c.told(), [committed(number + 1)]);
+        ends_well(c);
+    }
+
+    pub fn a_backup_scans_an_index_by_the_versions_that_it_shows(mutation: Option<Mutation>) {
+        let mut c = three_with_two_coordinators(mutation);
+        let [key, gone] = keys(&c);
+        c.at_once(&[Op::Insert(row(key, 1)), Op::Insert(row(gone, 2))]);
+        let seen = |c: &mut Cluster, node: u8| {
+            let all = Ask { node: Some(node), ..Ask::all(BY_NUMBER) };
+            let upwards = c.ranges(&all).expect("backups answer");
+            let mut downwards = c.ranges(&Ask { descending: true, ..all }).expect("backups answer");
+            downwards.reverse();
+            assert_eq!(upwards, downwards);
+            upwards
+        };
+        let (old, new) = (vec![row(key, 1), row(gone, 2)], vec![row(key, 101)]);
+        // The backup has committed, the primary has not.
+        c.hold(dm(3, 1), dm(2, 1));
+        c.hold(TC, dm(3, 1));
+        let id = c.begin();
+        c.train(id, ALL, 1, &strict(&[Op::Add(key, 100), Op::Delete(gone)]));
+        assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (old.clone(), old.clone()));
+        // The primary has, the backup has not heard that all have.
+        c.release(dm(3, 1), dm(2, 1));
+        assert_eq!(c.told(), [committed(1)]);
+        assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (new.clone(), old));
+        c.release(TC, dm(3, 1));
+        assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (new.clone(), new));
+        ends_well(c);
+    }
+
+    pub fn a_range_scan_does_not_meet_the_rows_that_it_moves_ahead(mutation: Option<Mutation>) {
+        let mut c = three(mutation);
+        let keys: [u64; 4] = keys(&c);
+        c.at_once(&keys.map(|key| Op::Insert(row(key, key as i64 % 7 + 6))));
+        let id = c.begin();
+        c.train(id, FLAG_START, 1, &strict(&[Op::Add(keys[3], 1)]));
+        assert_eq!(c.told(), [open(1)]);
+        let before = |c: &mut Cluster| c.ranges(&Ask { viewer: Some((id, 2)), ..Ask::numbers(6, 1000) });
+        let all = before(&mut c).expect("it can be scanned");
+        assert_eq!(all.len(), 4);
+        let partition = c.partition_of(keys[0]);
+        let ask = Ask { viewer: Some((id, 2)), batch: 1, ..Ask::numbers(6, 1000) };
+        let (mut number, mut met) = (1, 0);
+        let found = c.ranges_with(partition, &ask, |c, rows| {
+            for found in rows {
+                met += 1;
+                assert!(met <= 20, "the scan meets what it moves ahead");
+                number += 1;
+                c.train(id, 0, number, &strict(&[Op::Add(found.row.0, 10)]));
+                assert_eq!(c.told(), [open(number)]);
+            }
+        });
+        // It has seen its own first change, and nothing of what it did itself.
+        let found: Vec<Row> = found.expect("it goes on").into_iter().map(|found| found.row).collect();
+        assert_eq!(found, all);
+        // Who else looks sees the rows under their old keys only, its own transaction under the new ones.
+        let others = c.ranges(&Ask::numbers(0, 13));
+        assert_eq!(others.map(|rows| rows.len()), Ok(4));
+        let ask = Ask { viewer: Some((id, number + 1)), ..Ask::numbers(16, 1000) };
+        assert_eq!(c.ranges(&ask).map(|rows| rows.len()), Ok(4));
+        c.train(id, FLAG_COMMIT, number + 1, &[]);
+        assert_eq!(c.told(), [committed(number + 1)]);
+        assert_eq!(c.ranges(&Ask::numbers(0, 15)), Ok(vec![]));
+        ends_well(c);
+    }
+
+    pub fn a_key_that_is_given_back_keeps_its_entry(mutation: Option<Mutation>) {
+        let mut c = three(mutation);
+        let [key] = keys(&c);
+        c.at_once(&[Op::Insert(row(key, 1))]);
+        assert_eq!(c.at_once(&[Op::Add(key, 1), Op::Add(key, -1)]), [committed(1)]);
+        assert_eq!(c.ranges(&Ask::all(BY_NUMBER)), Ok(vec![row(key, 1)]));
+        // The same with the last step undone, and with all.
+        let id = c.begin();
+        c.train(id, FLAG_START, 1, &strict(&[Op::Add(key, 1), Op::Add(key, -1)]));
+        c.train_with(id, FLAG_ROLLBACK_TO, 3, 2, &[]);
+        c.told();
+        assert_eq!(c.ranges(&Ask { viewer: Some((id, 4)), ..Ask::numbers(2, 2) }), Ok(vec![row(key, 2)]));
+        assert_eq!(c.ranges(&Ask::numbers(1, 1)), Ok(vec![row(key, 1)]));
+        c.train(id, FLAG_ROLLBACK, 4, &[]);
+        c.told();
+        assert_eq!(c.ranges(&Ask::all(BY_NUMBER)), Ok(vec![row(key, 1)]));
+        ends_well(c);
+    }
+
+    pub fn indexes_follow_what_settles(mutation: Option<Mutation>) {
+        let mut c = three_with_two_coordinators(mutation);
+        let [key, missing] = keys(&c);
+        let at = |c: &mut Cluster, node: u8| c.ranges(&Ask { node: Some(node), ..Ask::all(BY_NUMBER) });
+        c.at_once(&[Op::Insert(row(key, 1))]);
+        // Committed everywhere, but not complete; the next prepare shows it here.
+        c.hold(tc(2), dm(3, 1));
+        assert_eq!(c.at_once_by(tc(2), &[Op::Add(key, 100)]), [committed(1)]);
+        assert_eq!(at(&mut c, 3), Ok(vec![row(key, 1)]));
+        let id = c.begin();
+        c.train(id, FLAG_START, 1, &strict(&[Op::Add(key, 1000)]));
+        assert_eq!(c.told(), [open(1)]);
+        assert_eq!(at(&mut c, 3), Ok(vec![row(key, 101)]));
+        // It is rolled back at the primary; the order dies with node 3, and the next one is late.
+        c.hold(dm(2, 1), dm(3, 1));
+        c.train(id, 0, 2, &strict(&[Op::Delete(missing)]));
+        assert_eq!(c.held(dm(2, 1), dm(3, 1)), 1);
+        c.hold(TC, dm(2, 1));
+        c.kill(3);
+        assert_eq!(c.told(), []);
+        // The next prepare undoes here what was only prepared.
+        let next = c.begin();
+        c.train_at(tc(2), next, FLAG_START, 1, 0, &strict(&[Op::Add(key, 10)]));
+        assert_eq!(c.told(), [open(1)]);
+        assert_eq!((at(&mut c, 2), at(&mut c, 1)), (Ok(vec![row(key, 101)]), Ok(vec![row(key, 101)])));
+        c.train_at(tc(2), next, FLAG_COMMIT, 2, 0, &[]);
+        assert_eq!(c.told(), [committed(2)]);
+        c.release(TC, dm(2, 1));
+        assert_eq!(c.told(), [refused(2, ErrorCode::NoSuchRow, 2)]);
+        assert_eq!((at(&mut c, 2), at(&mut c, 1)), (Ok(vec![row(key, 111)]), Ok(vec![row(key, 111)])));
         ends_well(c);
     }
 

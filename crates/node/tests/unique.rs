@@ -347,6 +347,24 @@ fn a_reader_by_index_lets_go_of_it_before_it_locks_the_row() {
     at_rest(&mut c, 2);
 }
 
+/// The first of two operations waits for its row, and then fails because of a place that the second one would free.
+#[test]
+fn the_second_waits_for_the_first_one_that_fails_alone() {
+    for nodes in 1..=3 {
+        let mut c = cluster(nodes);
+        c.at_once(&[Op::Insert(bare(1, 10)), Op::Insert(bare(2, 20))]);
+        let (holder, id) = (c.begin(), c.begin());
+        c.train(holder, FLAG_START, 1, &strict(&[Op::Read(ReadShared, 1)]));
+        c.told();
+        c.train(id, ALL, 1, &alone(&[Op::Write(bare(1, 20)), Op::Write(bare(2, 30))]));
+        assert_eq!(c.told(), []);
+        c.train(holder, FLAG_COMMIT, 2, &[]);
+        assert_eq!(c.told(), [committed(2), confirmed(1, 1, &[(1, DuplicateKey)])]);
+        assert_eq!(c.read(&[1, 2], None), [Some(bare(1, 10)), Some(bare(2, 30))]);
+        at_rest(&mut c, 2);
+    }
+}
+
 /// Two transactions take each other's values: one of them gives way, by the search within a data manager or in time.
 #[test]
 fn a_deadlock_in_the_index_ends() {

@@ -135,11 +135,20 @@ pub enum Load {
     SchemaChurn,
     /// [`vinga_workloads::range_scanning`].
     RangeScanning,
+    /// [`vinga_workloads::key_value`] with unique indexes.
+    Unique,
 }
 
 impl Load {
-    const ALL: [Load; 6] =
-        [Load::KeyValue, Load::Bank, Load::Counter, Load::Scanning, Load::ScanAhead, Load::SchemaChurn];
+    const ALL: [Load; 7] = [
+        Load::KeyValue,
+        Load::Bank,
+        Load::Counter,
+        Load::Scanning,
+        Load::ScanAhead,
+        Load::SchemaChurn,
+        Load::Unique,
+    ];
 }
 
 /// Sizes of pools.

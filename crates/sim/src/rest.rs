@@ -1,12 +1,12 @@
 //! What must hold when everything has come to its end.
 //!
 //! Nothing of any transaction or scan is left; the replicas of each partition hold the same bytes under the same row
-//! ids with the same epochs; each hash index leads to exactly the rows that there are; and when all tables are dropped,
-//! all pages are free.
+//! ids with the same epochs; each hash index leads to exactly the rows that there are; unique indexes hold exactly what
+//! follows from the rows of their tables; and when all tables are dropped, all pages are free.
 
 use crate::thread::ThreadId;
 use crate::world::World;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vinga_base::{PartitionId, RowId};
 use vinga_datamanager::DataManager;
 use vinga_workloads::workload::Contents;
@@ -16,6 +16,9 @@ type Replica = BTreeMap<RowId, (u64, Vec<u8>)>;
 
 /// A partition of a table: id, version, number.
 type Partition = (u32, u64, PartitionId);
+
+/// A hidden row of a unique index: table, version, image.
+type HiddenRow = (u32, u64, Vec<u8>);
 
 impl World {
     /// The data managers of all live nodes.
@@ -87,6 +90,8 @@ impl World {
                 replicas.entry((table, version, partition)).or_default().push((node, is_primary, replica));
             }
         }
+        let hidden = self.hidden_tables();
+        let mut found = BTreeSet::new();
         let mut contents = Contents::default();
         for ((table, version, partition), replicas) in &replicas {
             let Some((first, _, rows)) = replicas.first() else { continue };
@@ -100,6 +105,10 @@ impl World {
                     ));
                 }
             }
+            if hidden.contains(&(*table, *version)) {
+                found.extend(rows.values().map(|(_, image)| (*table, *version, image.clone())));
+                continue;
+            }
             let name = self.names.get(version).ok_or_else(|| format!("nobody knows version {version}"))?;
             contents.versions.insert(*name, *version);
             let shape = &self.shapes[usize::from(name.0)];
@@ -110,7 +119,41 @@ impl World {
                 }
             }
         }
+        self.check_unique(&found)?;
         Ok(contents)
+    }
+
+    /// The hidden tables of unique indexes, with their versions.
+    fn hidden_tables(&self) -> BTreeSet<(u32, u64)> {
+        self.data_managers().flat_map(|(_, data_manager)| data_manager.inspect_hidden_tables()).collect()
+    }
+
+    /// Compares the hidden rows of unique indexes with those that follow from the rows of their tables.
+    fn check_unique(&self, found: &BTreeSet<HiddenRow>) -> Result<(), String> {
+        let mut expected = BTreeSet::new();
+        let mut twice = None;
+        for (_, data_manager) in self.data_managers() {
+            let fragments: BTreeSet<PartitionId> =
+                data_manager.inspect_fragments().map(|(.., partition)| partition).collect();
+            for partition in fragments.into_iter().filter(|&partition| data_manager.is_primary_of(partition))
+            {
+                data_manager.inspect_projection(partition, |table, version, image| {
+                    if let Some(row) = expected.replace((table, version, image)) {
+                        twice = Some(row);
+                    }
+                });
+            }
+        }
+        if let Some((table, _, image)) = twice {
+            return Err(format!("two rows belong to row {image:02x?} of hidden table {table}"));
+        }
+        if let Some((table, _, image)) = expected.difference(found).next() {
+            return Err(format!("hidden table {table} lacks row {image:02x?}, which a row of its table has"));
+        }
+        if let Some((table, _, image)) = found.difference(&expected).next() {
+            return Err(format!("hidden table {table} has row {image:02x?}, which no row of its table has"));
+        }
+        Ok(())
     }
 
     /// Whether all pages are free, once all tables are dropped.

@@ -220,7 +220,8 @@ impl World {
         let (transactions, keys, pause) = (self.profile.transactions, self.profile.keys, self.profile.pause);
         for load in self.profile.loads.clone() {
             let workload: Box<dyn Workload> = match load {
-                Load::KeyValue => Box::new(KeyValue::new(key_value::Settings {
+                Load::KeyValue | Load::Unique => Box::new(KeyValue::new(key_value::Settings {
+                    unique: load == Load::Unique,
                     keys,
                     transactions,
                     operations_max: self.random.usize(1..8),

@@ -67,7 +67,8 @@ struct Step {
 struct Sub {
     index: u16,
     row: HiddenRow,
-    place: Place,
+    /// Where it was sent. (Who owned the row when the answer came may have failed when it is sent.)
+    place: Option<Place>,
     /// As it stands in a `PrepareRequest`; empty once sent.
     bytes: Vec<u8>,
 }
@@ -105,7 +106,7 @@ impl UniqueWork {
     }
 
     /// The sub-operations that may be sent now.
-    fn take_ready(&mut self) -> Vec<(Place, Vec<u8>)> {
+    fn take_ready(&mut self, owner: impl Fn(HiddenRow) -> Place) -> Vec<(Place, Vec<u8>)> {
         let mut ready = Vec::new();
         while let Some(step) = self.steps.get_mut(self.sent) {
             let meets_uncertain = || step.subs.iter().any(|sub| self.uncertain.contains(&sub.row));
@@ -116,7 +117,9 @@ impl UniqueWork {
                 if step.error_is_local {
                     self.uncertain.insert(sub.row);
                 }
-                ready.push((sub.place, core::mem::take(&mut sub.bytes)));
+                let place = owner(sub.row);
+                sub.place = Some(place);
+                ready.push((place, core::mem::take(&mut sub.bytes)));
             }
             self.sent += 1;
         }
@@ -131,8 +134,6 @@ impl Coordinator {
         if !self.tables.is_known(change.table.get(), change.version.get()) {
             return;
         }
-        let hash = KeyHash(change.hash.get());
-        let (_, place) = self.routing.place(hash);
         let step = self.transactions[handle].unique.as_mut().and_then(|w| w.find(change.operation.get()));
         let Some(step) = step else { return };
         let number = step.number;
@@ -159,7 +160,7 @@ impl Coordinator {
         step.subs.push(Sub {
             index: change.index.get(),
             row: (change.table.get(), change.hash.get()),
-            place,
+            place: None,
             bytes,
         });
         step.outstanding += 1;
@@ -269,7 +270,7 @@ impl Coordinator {
         let first = transaction.participants;
         let work = transaction.unique.as_mut().expect("the caller found a step in it");
         let step = work.find(number).expect("the caller found it");
-        let places: BTreeSet<Place> = step.subs.iter().map(|sub| sub.place).chain([step.place]).collect();
+        let places: BTreeSet<Place> = step.subs.iter().filter_map(|sub| sub.place).chain([step.place]).collect();
         step.outstanding = places.len() as u32;
         let asked = step.outstanding;
         let mut next = first;
@@ -309,7 +310,7 @@ impl Coordinator {
     /// Sends the sub-operations that may go now. False if the transaction had to be rolled back instead.
     pub(crate) fn send_subs(&mut self, cx: &mut Context<'_>, handle: Handle) -> bool {
         let Some(work) = self.transactions[handle].unique.as_mut() else { return true };
-        let ready = work.take_ready();
+        let ready = work.take_ready(|(_, hash)| self.routing.place(KeyHash(hash)).1);
         if ready.is_empty() {
             return true;
         }

@@ -1,4 +1,4 @@
-//! API nodes that go away: their scans are closed. Locks and operations are the coordinators' to end.
+//! API nodes that go away: their scans are closed, their questions forgotten. Locks and operations are the coordinators' to end.
 
 use crate::DataManager;
 use vinga_base::NodeId;
@@ -15,6 +15,7 @@ impl DataManager {
     ) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         self.scans.close_of_api(NodeId(body.api));
+        self.index_statistics.forget_api(NodeId(body.api));
         cx.frame(SignalNumber::ApiConnectionClosedConfirm, frame.sender()).put(body);
         Some(())
     }

@@ -47,7 +47,7 @@ pub struct KeyList {
 }
 
 impl KeyList {
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
@@ -60,12 +60,12 @@ impl KeyList {
         self.key(self.len() - 1)
     }
 
-    fn key(&self, at: usize) -> &[u8] {
+    pub fn key(&self, at: usize) -> &[u8] {
         let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[begin..self.ends[at]]
     }
 
-    fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.ends.push(self.bytes.len());
     }
@@ -109,7 +109,7 @@ impl<'a> Places<'a> {
 
     /// Appends the key of the version in a row's slot.
     #[inline]
-    fn write_slot(&self, pool: &PagePool, order: &OrderKey, row: RowId, out: &mut Vec<u8>) {
+    pub fn write_slot(&self, pool: &PagePool, order: &OrderKey, row: RowId, out: &mut Vec<u8>) {
         let row = self.rows.row(pool, row);
         let variable = row.variable().map_or(&[][..], |variable| self.chunks.bytes(pool, variable));
         order.write_row(self.layout, row.fixed(), variable, out);
@@ -147,6 +147,19 @@ impl<'a> Places<'a> {
             Change::Insert | Change::Delete => None,
             Change::None => unreachable!("only changes are linked"),
         })
+    }
+
+    /// The first row from a row id on.
+    pub fn next_row(&self, pool: &PagePool, from: RowId) -> Option<RowId> {
+        let mut slot = from.slot();
+        for page in from.page()..self.rows.page_count() {
+            let found = self.rows.page(pool, page).and_then(|view| view.next_live_slot(slot));
+            if let Some(slot) = found {
+                return Some(RowId::new(page, slot));
+            }
+            slot = 0;
+        }
+        None
     }
 
     /// Calls `each` with the key of each version of a row, oldest first.

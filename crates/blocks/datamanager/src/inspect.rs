@@ -56,6 +56,11 @@ impl DataManager {
         })
     }
 
+    /// The hidden tables of unique indexes, with their versions.
+    pub fn inspect_hidden_tables(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.store.tables.iter().flat_map(|(_, table)| table.unique.tables())
+    }
+
     /// Calls `see` with each hidden row that the rows of a partition should have in unique indexes: hidden table, its
     /// version, image.
     pub fn inspect_projection(&self, partition: PartitionId, mut see: impl FnMut(u32, u64, Vec<u8>)) {

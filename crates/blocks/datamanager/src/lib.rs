@@ -31,7 +31,9 @@ mod chain;
 mod clients;
 mod commit;
 mod failure;
+pub mod index_build;
 mod index_entries;
+mod index_statistics;
 pub mod inspect;
 mod key_read;
 mod one_shot;
@@ -48,7 +50,9 @@ mod waiting;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use index_build::IndexWork;
 use index_entries::KeyScratch;
+use index_statistics::StatisticsRequests;
 use operation::{OperationRecord, TransactionRecord};
 use prepare::Answers;
 use range_scan::RangeScratch;
@@ -111,6 +115,8 @@ pub struct DataManager {
     /// Committed transactions whose API node has not confirmed the outcome, and their epochs.
     markers: BTreeMap<TransactionId, Epoch>,
     scans: Scans,
+    index_work: IndexWork,
+    index_statistics: StatisticsRequests,
     scratch: Scratch,
     answers: Answers,
     /// Operations that got their lock, or lost their row, and run again before anything newer.
@@ -201,6 +207,8 @@ impl DataManager {
             waiting: VecDeque::new(),
             markers: BTreeMap::new(),
             scans: Scans::new(settings.scans_max),
+            index_work: IndexWork::default(),
+            index_statistics: StatisticsRequests::default(),
             scratch: Scratch::default(),
             answers: Answers::default(),
             ready: VecDeque::new(),
@@ -235,6 +243,7 @@ impl DataManager {
             Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(frame),
             Some(SignalNumber::ScanOpenRequest) => self.on_scan_open_request(cx, frame),
             Some(SignalNumber::RangeScanOpenRequest) => self.on_range_scan_open_request(cx, frame),
+            Some(SignalNumber::IndexStatisticsRequest) => self.on_index_statistics_request(cx, frame),
             Some(SignalNumber::ScanNextRequest) => self.on_scan_next_request(cx, frame),
             Some(SignalNumber::ScanCloseOrder) => self.on_scan_close_order(frame),
             Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
@@ -255,7 +264,9 @@ impl DataManager {
     pub fn slice(&mut self, cx: &mut Context<'_>) -> bool {
         let scans = self.run_scans(cx);
         let removals = self.remove_table_slice(cx);
-        scans || removals
+        let statistics = self.statistics_slice(cx);
+        let indexes = self.index_work_slice(cx);
+        scans || removals || statistics || indexes
     }
 
     fn check_timeouts(&mut self, cx: &mut Context<'_>) {
@@ -272,6 +283,8 @@ impl DataManager {
             && self.locks.used() == (0, 0)
             && self.markers.is_empty()
             && self.scans.is_empty()
+            && self.index_work.is_empty()
+            && self.index_statistics.is_empty()
     }
 
     /// Operations that wait for a lock; some of them may have it since.
@@ -304,6 +317,7 @@ impl DataManager {
         let chunks = self.store.chunks.usage();
         let mut usage = MemoryUsage {
             chunk_bytes: u64::from(chunks.pages) * PAGE_BYTES as u64 + chunks.heap_bytes,
+            ordered_index_bytes: self.index_work.bytes(),
             ..MemoryUsage::default()
         };
         for (_, fragment) in self.store.tables.iter().flat_map(|(_, table)| table.fragments()) {

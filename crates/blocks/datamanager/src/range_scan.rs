@@ -28,7 +28,7 @@ use vinga_wire::{ErrorCode, Frame, U16, U32};
 /// What an entry costs of a slice's units, of which a row of a full scan costs one.
 const ENTRY_UNITS: u32 = 4;
 /// What seeking a range costs.
-const RANGE_UNITS: u32 = 16;
+pub(crate) const RANGE_UNITS: u32 = 16;
 
 /// What a request says about ranges.
 pub(crate) struct RangeRequest<'a> {

@@ -96,14 +96,14 @@ impl Table {
         matches!(self.fragments.get(usize::from(partition.0)), Some(Some(_)))
     }
 
-    /// All fragments here.
-    pub fn fragments(&self) -> impl Iterator<Item = (PartitionId, &Fragment)> {
-        self.fragments.iter().enumerate().filter_map(|(i, f)| Some((PartitionId(i as u16), f.as_ref()?)))
-    }
-
     /// All fragments here, to change them.
     pub fn fragments_mut(&mut self) -> impl Iterator<Item = &mut Fragment> {
         self.fragments.iter_mut().flatten()
+    }
+
+    /// All fragments here.
+    pub fn fragments(&self) -> impl Iterator<Item = (PartitionId, &Fragment)> {
+        self.fragments.iter().enumerate().filter_map(|(i, f)| Some((PartitionId(i as u16), f.as_ref()?)))
     }
 }
 
@@ -161,6 +161,11 @@ impl Tables {
     #[inline]
     pub fn peek(&self, table: u32, version: u64) -> Option<&Table> {
         self.tables.get(table as usize)?.as_ref().filter(|t| t.has_version(version))
+    }
+
+    /// A table that may have been removed meanwhile.
+    pub fn present(&self, table: u32) -> Option<&Table> {
+        self.tables.get(table as usize)?.as_ref().filter(|table| !table.is_gone)
     }
 
     /// A table that an operation names, so it is there.

@@ -59,6 +59,11 @@ impl UniqueIndexes {
         UniqueIndexes(indexes.collect())
     }
 
+    /// Their hidden tables, with their versions.
+    pub fn tables(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.0.iter().map(|index| (index.table, index.version))
+    }
+
     /// Adds those that are not there yet.
     pub fn add(&mut self, others: Self) {
         for other in others.0 {

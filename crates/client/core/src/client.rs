@@ -39,8 +39,8 @@ pub struct Client {
     transactions: Transactions,
     scans: Scans,
     requests: Requests,
-    schema_events: SchemaEvents,
     statistics: Statistics,
+    schema_events: SchemaEvents,
     next_check: Micros,
 }
 
@@ -56,8 +56,8 @@ impl Client {
             transactions: Transactions::new(),
             scans: Scans::new(),
             requests: Requests::new(),
-            schema_events: SchemaEvents::new(),
             statistics: Statistics::new(),
+            schema_events: SchemaEvents::new(),
             next_check: Micros(0),
         }
     }
@@ -227,8 +227,8 @@ impl Client {
             && self.transactions.is_at_rest()
             && self.scans.is_at_rest()
             && self.requests.is_at_rest()
-            && self.schema_events.is_at_rest()
             && self.statistics.is_at_rest()
+            && self.schema_events.is_at_rest()
     }
 
     /// This client's node id, 0 before it has one.
@@ -413,8 +413,8 @@ impl Client {
         self.transactions.on_lost(net, endpoint);
         self.scans.on_lost(net, endpoint);
         self.requests.on_lost(net, endpoint);
-        self.schema_events.on_lost(endpoint);
         self.statistics.on_lost(net, endpoint);
+        self.schema_events.on_lost(endpoint);
         net.outcomes.unlink(endpoint);
         self.sessions.become_lost(net, endpoint, error);
         self.sessions.rebuild_routes(net);
@@ -621,8 +621,8 @@ impl Client {
             TokenKind::Transaction => self.transactions.abandon(&mut self.net, token.handle),
             TokenKind::Scan => self.scans.cancel(&mut self.net, token.handle),
             TokenKind::Request => self.requests.cancel(&mut self.net, token.handle),
-            TokenKind::SchemaEvents => self.schema_events.cancel(&mut self.net, token.handle),
             TokenKind::Statistics => self.statistics.cancel(token.handle),
+            TokenKind::SchemaEvents => self.schema_events.cancel(&mut self.net, token.handle),
         }
     }
 }

@@ -25,10 +25,10 @@ pub enum TokenKind {
     Scan,
     /// A request to the dictionary or for an information table.
     Request,
-    /// Somebody who wants to know of schema changes.
-    SchemaEvents,
     /// A question for statistics.
     Statistics,
+    /// Somebody who wants to know of schema changes.
+    SchemaEvents,
 }
 
 impl TokenKind {

@@ -52,6 +52,13 @@ impl Table {
         &self.record
     }
 
+    /// The hidden table of a unique index, by the index's id.
+    pub fn unique_table(&self, index: u16) -> Option<Table> {
+        let unique = self.record.unique_tables.iter().find(|unique| unique.index == index)?;
+        let record = self.record.hidden().find(|hidden| hidden.table == unique.table)?;
+        Some(Table { layout: RowLayout::new(&record.definition), record })
+    }
+
     /// `database.table`.
     pub fn name(&self) -> &str {
         &self.record.definition.name
@@ -112,20 +119,6 @@ impl Table {
     /// How the keys of one of its indexes are made.
     pub fn order_key(&self, index: &IndexDefinition) -> OrderKey {
         OrderKey::new(&self.layout, &index.columns).expect("the definition was checked")
-    }
-
-    /// The hidden table of one of its unique indexes.
-    ///
-    /// # Errors
-    /// `InternalError` if the dictionary has told of none.
-    pub fn unique_table(&self, index: &IndexDefinition) -> Result<Table> {
-        let unique = self.record.unique_tables.iter().find(|unique| unique.index == index.id);
-        let record = unique.and_then(|unique| self.record.hidden().find(|hidden| hidden.table == unique.table));
-        let record = record.ok_or_else(|| {
-            let detail = format!("unique index '{}' of {} has no table", index.name, self.name());
-            Error::with_detail(ErrorCode::InternalError, detail)
-        })?;
-        Ok(Table { layout: RowLayout::new(&record.definition), record })
     }
 
     /// The value of a column of an index as it stands in a row; `None` for NULL.

@@ -3,7 +3,10 @@
 //! Answers wait in one queue for each sender (a data manager, a coordinator, the rest) and connection; within a queue
 //! they keep their order, between queues there is none: exactly what a client may rely on.
 
+mod ranges;
+
 use crate::store::{Changes, Store, filter, partition, passes, row, select};
+use ranges::RangeScan;
 use std::collections::{BTreeMap, VecDeque};
 use vinga_base::{NodeId, TransactionId};
 use vinga_wire::dictionary::{
@@ -53,6 +56,7 @@ struct Life {
     outcomes: Vec<Outcomes>,
     open: BTreeMap<u64, (u16, Changes)>,
     scans: BTreeMap<u32, Scan>,
+    ranges: BTreeMap<u32, RangeScan>,
 }
 
 /// Outcomes that one coordinator keeps for a client.
@@ -100,6 +104,8 @@ pub struct ScriptedNode {
     pub handled: BTreeMap<u16, u64>,
     /// So many further requests for rows by key are refused, because too many answers wait.
     pub refuses_reads: u32,
+    /// So many further requests for ranges are refused, because too many answers wait.
+    pub refuses_scans: u32,
 }
 
 const NODE: NodeId = NodeId(1);
@@ -119,6 +125,7 @@ impl ScriptedNode {
             incarnation: 1,
             handled: BTreeMap::new(),
             refuses_reads: 0,
+            refuses_scans: 0,
         }
     }
 
@@ -178,6 +185,7 @@ impl ScriptedNode {
         let life = self.lives.get_mut(&api).expect("it has connections");
         life.connections.iter_mut().for_each(|place| *place = None);
         life.scans.clear();
+        life.ranges.clear();
         for (id, (coordinator, _)) in std::mem::take(&mut life.open) {
             life.outcomes[usize::from(coordinator)].push(id, None);
         }
@@ -197,7 +205,9 @@ impl ScriptedNode {
 
     /// Whether no transaction and no scan is open.
     pub fn is_at_rest(&self) -> bool {
-        self.lives.values().all(|life| life.open.is_empty() && life.scans.is_empty())
+        self.lives
+            .values()
+            .all(|life| life.open.is_empty() && life.scans.is_empty() && life.ranges.is_empty())
     }
 
     /// Outcomes that no client has confirmed.
@@ -290,14 +300,21 @@ impl ScriptedNode {
                 Some(())
             }
             SignalNumber::ScanOpenRequest => self.on_scan_open(api, at, frame),
+            SignalNumber::RangeScanOpenRequest => self.on_range_scan_open(api, at, frame),
+            SignalNumber::IndexStatisticsRequest => self.on_index_statistics(api, at, frame),
             SignalNumber::ScanNextRequest => {
+                if self.range_next(api, frame)? {
+                    return Some(());
+                }
                 let (body, _) = frame.head::<ScanBody>()?;
                 self.scan_batch(api, at, body.scan.get());
                 Some(())
             }
             SignalNumber::ScanCloseOrder => {
                 let (body, _) = frame.head::<ScanBody>()?;
-                self.lives.get_mut(&api)?.scans.remove(&body.scan.get());
+                let life = self.lives.get_mut(&api)?;
+                life.scans.remove(&body.scan.get());
+                life.ranges.remove(&body.scan.get());
                 Some(())
             }
             SignalNumber::HeartbeatRequest => {
@@ -355,6 +372,7 @@ impl ScriptedNode {
                     outcomes: (0..count).map(|_| Outcomes::default()).collect(),
                     open: BTreeMap::new(),
                     scans: BTreeMap::new(),
+                    ranges: BTreeMap::new(),
                 },
             );
             wanted

@@ -99,6 +99,75 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Indexes
+//! An ordered index gives rows in the order of its columns, from ranges; a unique index finds at most one row:
+//!
+//! ```
+//! # use vinga::{ColumnType, NewTable};
+//! # let node = vinga_datanode::LocalNode::start()?;
+//! # let cluster = vinga::blocking::Cluster::connect(node.address())?;
+//! use vinga::{Lock, Update};
+//!
+//! vinga::row! {
+//!     #[derive(Debug)]
+//!     struct Order {
+//!         id: u64,
+//!         customer: u32,
+//!         day: u32,
+//!         number: String,
+//!         state: u8,
+//!     }
+//! }
+//!
+//! cluster.create_table(
+//!     NewTable::new("shop.order")
+//!         .column("id", ColumnType::Integer { bytes: 8, signed: false })
+//!         .column("customer", ColumnType::Integer { bytes: 4, signed: false })
+//!         .column("day", ColumnType::Integer { bytes: 4, signed: false })
+//!         .column("number", ColumnType::VarChar { bytes_max: 20 })
+//!         .column("state", ColumnType::Integer { bytes: 1, signed: false })
+//!         .primary_key(&["id"])
+//!         .ordered_index("by_customer", &["customer", "day"])
+//!         .unique_index("number", &["number"]),
+//! )?;
+//! let orders = cluster.table_of::<Order>("shop.order")?;
+//! for id in 0..100 {
+//!     let (customer, day) = (id as u32 % 7, id as u32);
+//!     cluster.insert(&orders, &Order { id, customer, day, number: format!("A{id}"), state: 0 })?;
+//! }
+//!
+//! // The two newest orders of customer 3.
+//! let newest = cluster.scan(&orders, |scan| {
+//!     scan.index("by_customer").prefix(3u32).descending().in_order().limit(2)
+//! })?;
+//! let days: Vec<u32> = newest.map(|order| Ok(order?.day)).collect::<vinga::Result<_>>()?;
+//! assert_eq!(days, [94, 87]);
+//!
+//! // All of some days, in no particular order.
+//! let some = cluster.scan(&orders, |scan| scan.index("by_customer").between((3u32, 20u32), (3u32, 40u32)))?;
+//! assert_eq!(some.count(), 3);
+//!
+//! // By a unique value, and many at once.
+//! let order = cluster.get_by(&orders, "number", "A42")?.expect("it was inserted");
+//! assert_eq!(order.id, 42);
+//! assert!(cluster.get_many_by(&orders, "number", ["A1", "A1000"])?[1].is_none());
+//!
+//! // A scan that locks its rows, so that they are as they were read when they are changed.
+//! cluster.run(|tx| {
+//!     let mut open = tx.scan_locked(&orders, Lock::Exclusive, |scan| scan.index("by_customer").prefix(5u32))?;
+//!     while let Some(order) = open.next(tx)? {
+//!         tx.update(&orders, order.id, &Update::new().set("state", order.state + 1))?;
+//!     }
+//!     Ok(())
+//! })?;
+//!
+//! // How many rows a range has, for whoever chooses between ways to them.
+//! let range = orders.index_range("by_customer", std::ops::Bound::Included(&3u32), std::ops::Bound::Unbounded)?;
+//! let known = cluster.index_statistics(&orders, "by_customer", &[range])?;
+//! assert!(known.rows[0] > 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Transactions step by step
 //! Operations are defined, then executed together in one round trip. A transaction can go back to a place that it has
 //! remembered; locks that it got since stay.
@@ -227,10 +296,10 @@ pub use program::Update;
 pub use row::{ReadRow, Record, RowReader, RowWriter, WriteRow};
 pub use scan::{RowBatch, Scan, ScanRequest};
 pub use schema::{Fence, NewsId, SchemaEvents, SchemaLock, SchemaNews};
+pub use statistics::IndexStatistics;
 pub use table::{IntoDefinition, NewTable, Table};
 pub use transaction::{Committed, Lock, Reading, Savepoint, Transaction};
 pub use vinga_base::order_key::{Direction, KeyRange, OrderColumn, OrderKey};
-pub use statistics::IndexStatistics;
 pub use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 pub use vinga_base::{ColumnId, Epoch, NodeId, OperationNumber};
 pub use vinga_client_core::{Error, Result, RowBuilder, RowRef, Value, value};

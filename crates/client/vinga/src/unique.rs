@@ -2,10 +2,10 @@
 //!
 //! The two are read one after the other, and between the two the row may be given other values, be removed, or only just
 //! not be committed yet. So a row counts only if its columns still have the values that were asked for; else the search
-//! begins again, and after some times with a shared lock on the hidden row: then whoever changes it has ended. That lock is
-//! given back before the row itself is locked, as who changes a row locks it before the hidden row: the two in opposite
-//! orders would wait for each other. A row that is read under a lock is looked at when it is locked, so that what was seen
-//! holds on.
+//! begins again, and after some times with a shared lock on the hidden row: then whoever changes it has ended. If the row
+//! is only read, that lock is held meanwhile. If it is to be locked, the lock is given back before, as who changes a row
+//! locks it before the hidden row: the two in opposite orders would wait for each other. A row that is read under a lock is
+//! looked at when it is locked, so that what was seen holds on.
 
 use crate::engine::Handle;
 use crate::pending::Pending;
@@ -21,7 +21,8 @@ use vinga_wire::ErrorCode;
 
 /// Searches without a lock on the hidden row.
 const TRIES: u32 = 3;
-/// Searches with one. Each time somebody must have changed the row in the moment between the two locks.
+/// Searches with one. Each time somebody must have changed the row in the moment between the two locks; or, if it is only
+/// read, must not have come to show what he has committed.
 const LOCKED_TRIES: u32 = 10;
 
 /// A unique index, ready for reads.
@@ -64,7 +65,10 @@ impl UniqueIndex {
         wanted: Option<&[ColumnId]>,
         index: &IndexDefinition,
     ) -> Result<Self> {
-        let hidden = table.unique_table(index)?;
+        let hidden = table.unique_table(index.id).ok_or_else(|| {
+            let detail = format!("unique index '{}' of {} has no table", index.name, table.name());
+            Error::with_detail(ErrorCode::InternalError, detail)
+        })?;
         let mut columns: Vec<ColumnId> = index.column_ids().collect();
         let index_columns = columns.len();
         let selection = with_columns(wanted, &columns);
@@ -209,29 +213,68 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// One search behind whoever changes a hidden row.
-    async fn try_locked(&mut self, transaction: &mut Transaction, lock: Lock) -> Result<()> {
-        let (unique, base) = (self.unique, self.base);
+    /// Reads the hidden rows of the open keys under a shared lock, behind whoever changes them; returns where they lead
+    /// to, and the numbers of the reads whose locks have to be given back.
+    async fn lock_hidden(
+        &mut self,
+        transaction: &mut Transaction,
+    ) -> Result<(Leads, Vec<(usize, OperationNumber)>)> {
         let open = self.open.clone();
-        let hidden_rows =
-            transaction.lock_rows(&unique.hidden, None, &self.open_keys(), Lock::Shared).await?;
-        for (at, (number, row)) in open.into_iter().zip(&hidden_rows) {
-            if row.is_some() {
-                transaction.unlock(&unique.hidden, &self.keys[at], *number)?;
-            }
-        }
-        let (found, keys) = self.follow(hidden_rows.into_iter().map(|(_, row)| row).collect())?;
+        let reads = transaction.lock_rows(&self.unique.hidden, None, &self.open_keys(), Lock::Shared).await?;
+        let locked = open.into_iter().zip(&reads).filter(|(_, (_, row))| row.is_some());
+        let locked = locked.map(|(at, (number, _))| (at, *number)).collect();
+        Ok((self.follow(reads.into_iter().map(|(_, row)| row).collect())?, locked))
+    }
+
+    fn unlock_hidden(
+        &self,
+        transaction: &mut Transaction,
+        locked: Vec<(usize, OperationNumber)>,
+    ) -> Result<()> {
+        locked
+            .into_iter()
+            .try_for_each(|(at, number)| transaction.unlock(&self.unique.hidden, &self.keys[at], number))
+    }
+
+    /// One search for rows that are to be locked, behind whoever changes a hidden row.
+    async fn lock_once(&mut self, transaction: &mut Transaction, lock: Lock) -> Result<()> {
+        let (unique, base) = (self.unique, self.base);
+        let ((found, keys), locked) = self.lock_hidden(transaction).await?;
+        self.unlock_hidden(transaction, locked)?;
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let held = if lock == Lock::None { Lock::Shared } else { lock };
-        let rows = transaction.lock_rows(base, unique.selection.as_deref(), &keys, held).await?;
+        let rows = transaction.lock_rows(base, unique.selection.as_deref(), &keys, lock).await?;
         for ((at, key), (number, row)) in found.into_iter().zip(&keys).zip(rows) {
             let is_there = row.is_some();
-            let is_right = self.settle(at, row)?;
-            if is_there && (!is_right || lock == Lock::None) {
+            if !self.settle(at, row)? && is_there {
                 transaction.unlock(base, key, number)?;
             }
         }
         Ok(())
+    }
+
+    /// A search for committed rows under the locks of the hidden rows, which keep them as they are. Only who has just
+    /// changed one may not have shown the base row yet.
+    async fn read_under_locks(&mut self, transaction: &mut Transaction) -> Result<()> {
+        let unique = self.unique;
+        let ((mut found, mut keys), locked) = self.lock_hidden(transaction).await?;
+        for _ in 0..LOCKED_TRIES {
+            let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let rows = read(unique, &mut Some(&mut *transaction), unique.base_shape, &wanted).await?;
+            for (&at, row) in found.iter().zip(rows) {
+                self.settle(at, row)?;
+            }
+            let still: Vec<bool> = found.iter().map(|at| self.open.contains(at)).collect();
+            let mut is_open = still.iter();
+            found.retain(|_| *is_open.next().expect("one each"));
+            let mut is_open = still.iter();
+            keys.retain(|_| *is_open.next().expect("one each"));
+            if found.is_empty() {
+                break;
+            }
+            self.open.clear();
+        }
+        self.open = found;
+        self.unlock_hidden(transaction, locked)
     }
 
     async fn run(&mut self, mut transaction: Option<&mut Transaction>, lock: Lock) -> Result<()> {
@@ -250,8 +293,12 @@ impl<'a> Search<'a> {
             Some(transaction) => transaction,
             None => own.insert(Transaction::begin(&self.unique.handle)?),
         };
-        for _ in 0..LOCKED_TRIES {
-            self.try_locked(transaction, lock).await?;
+        let tries = if lock == Lock::None { 1 } else { LOCKED_TRIES };
+        for _ in 0..tries {
+            match lock {
+                Lock::None => self.read_under_locks(transaction).await?,
+                Lock::Shared | Lock::Exclusive => self.lock_once(transaction, lock).await?,
+            }
             if self.open.is_empty() {
                 return Ok(());
             }

@@ -70,7 +70,7 @@ impl Workload for Counter {
                 else {
                     continue;
                 };
-                if matches!(record.result, OperationResult::Failed(_)) {
+                if matches!(record.result, OperationResult::Failed(_) | OperationResult::FailedInIndex(_)) {
                     continue;
                 }
                 let count = counts.entry(record.operation.key).or_default();

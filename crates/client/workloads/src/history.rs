@@ -111,6 +111,8 @@ pub enum OperationResult {
     Row(Option<Value>),
     /// It failed.
     Failed(ErrorCode),
+    /// It failed because of a unique index, which says nothing of its row.
+    FailedInIndex(ErrorCode),
 }
 
 /// One key of a committed read.

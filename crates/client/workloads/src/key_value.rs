@@ -2,7 +2,8 @@
 //!
 //! Nothing is expected of the answers here: whether they can be true is for [`crate::check`] to say. Sessions make
 //! transactions of one or several trains, of one or many operations of all kinds, on two tables; undo parts of them;
-//! leave them, to be rolled back by a time-out; read committed rows beside them, and their own changes.
+//! leave them, to be rolled back by a time-out; read committed rows beside them, and their own changes. With unique indexes
+//! they also fight for values of columns.
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};
@@ -20,6 +21,8 @@ use vinga_wire::operation::OperationKind;
 /// How large it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
+    /// Whether the tables have unique indexes, whose keys the sessions fight for, too.
+    pub unique: bool,
     /// Keys of each table.
     pub keys: u64,
     /// Transactions of each session.
@@ -51,6 +54,12 @@ impl KeyValue {
 
 impl Workload for KeyValue {
     fn tables(&self) -> Vec<Shape> {
+        if self.settings.unique {
+            return vec![
+                Shape::new("unique.plain", KeyForm::Number, false).unique(),
+                Shape::new("unique.noted", KeyForm::Text, true).unique(),
+            ];
+        }
         vec![
             Shape::new("key_value.plain", KeyForm::Number, false),
             Shape::new("key_value.noted", KeyForm::Text, true),
@@ -58,7 +67,7 @@ impl Workload for KeyValue {
     }
 
     fn loader(&self, ids: Ids) -> Box<dyn Session> {
-        Box::new(Loader { ids, left: (0..self.settings.keys / 2).collect() })
+        Box::new(Loader { ids, unique: self.settings.unique, left: (0..self.settings.keys / 2).collect() })
     }
 
     fn session(&mut self, ids: Ids) -> Box<dyn Session> {
@@ -80,6 +89,7 @@ impl Workload for KeyValue {
 /// Inserts a row under half of the keys.
 struct Loader {
     ids: Ids,
+    unique: bool,
     left: Vec<u64>,
 }
 
@@ -92,7 +102,7 @@ impl Session for Loader {
                 kind: OperationKind::Write,
                 table: self.ids.table(table),
                 key,
-                body: Body::Row(Value { value: self.ids.value(), count: 0 }),
+                body: Body::Row(Value { value: self.ids.value(), count: if self.unique { key } else { 0 } }),
                 condition: None,
                 error_is_local: false,
                 selects: false,
@@ -227,7 +237,8 @@ impl KeyValueSession {
         };
         let body = match kind {
             OperationKind::Insert | OperationKind::Write => {
-                Body::Row(Value { value: self.ids.value(), count: random.u64(..10) })
+                let counts = if self.settings.unique { self.settings.keys * 2 } else { 10 };
+                Body::Row(Value { value: self.ids.value(), count: random.u64(..counts) })
             }
             OperationKind::Update => {
                 let set = (random.u8(..4) > 0).then(|| self.ids.value());

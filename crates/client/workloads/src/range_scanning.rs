@@ -351,17 +351,11 @@ impl RangeSession {
         let key = if key.is_multiple_of(4) { key + 1 } else { key };
         let value = self.ids.value();
         match random.u8(..6) {
-            0 => {
-                let mut delete = self.operation(OperationKind::Delete, key, Body::None);
-                delete.error_is_local = true;
-                delete
-            }
+            0 => self.operation(OperationKind::Delete, key, Body::None),
             1 | 2 => {
                 let body =
                     Body::Change(Change { set: Some(value), add: random.u64(..9), ..Change::default() });
-                let mut update = self.operation(OperationKind::Update, key, body);
-                update.error_is_local = true;
-                update
+                self.operation(OperationKind::Update, key, body)
             }
             _ => {
                 let row = Body::Row(Value { value, count: random.u64(..COUNTS) });

@@ -102,6 +102,19 @@ impl Shape {
         Shape { definition, layout, key_form, noted }
     }
 
+    /// The same with unique indexes: on the count, and if it is noted on the note.
+    #[must_use]
+    pub fn unique(mut self) -> Self {
+        let columns = [(10, COUNT), (11, NOTE)].into_iter().take(1 + usize::from(self.noted));
+        self.definition.indexes.extend(columns.map(|(id, column)| IndexDefinition {
+            id,
+            name: format!("unique{id}"),
+            columns: vec![OrderColumn { column, direction: Direction::Ascending }],
+            kind: IndexKind::Unique,
+        }));
+        self
+    }
+
     /// What the table is created as.
     pub fn definition(&self) -> &TableDefinition {
         &self.definition

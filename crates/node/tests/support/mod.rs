@@ -4,6 +4,7 @@
 
 mod connections;
 mod hold;
+pub mod ranges;
 pub mod unique;
 
 use hold::Held;
@@ -169,6 +170,10 @@ pub struct Cluster {
     settings: BTreeMap<u8, NodeSettings>,
     held: Held,
     ticket: u64,
+    /// Batches of range scans that were not looked at, and whether the scan ended with them.
+    range_answers: Vec<ranges::Answer>,
+    /// Index statistics that were not looked at.
+    statistics: Vec<Result<ranges::Statistics, ErrorCode>>,
 }
 
 fn definition(setup: &Setup) -> TableDefinition {
@@ -287,6 +292,8 @@ impl Cluster {
             settings: all_settings,
             held: Held::default(),
             ticket: 0,
+            range_answers: vec![],
+            statistics: vec![],
         };
         let dictionary = Address::new(NodeId(1), BlockNumber::Dictionary, 0);
         cluster.send(SignalNumber::CreateTableRequest, dictionary, |w| {
@@ -342,8 +349,14 @@ impl Cluster {
             for (to, bytes) in moved {
                 if to == API.node().0 {
                     for frame in Frames(&bytes) {
-                        let told = self.hear(&frame);
-                        self.told.push(told);
+                        if let Some(answer) = self.hear_range(&frame) {
+                            self.range_answers.push(answer);
+                        } else if let Some(answer) = ranges::hear_statistics(&frame) {
+                            self.statistics.push(answer);
+                        } else {
+                            let told = self.hear(&frame);
+                            self.told.push(told);
+                        }
                     }
                 } else if let Some(executor) = self.executors.get_mut(&to) {
                     executor.feed(&bytes, Origin::Peer).expect("peers are believed");
@@ -557,51 +570,73 @@ impl Cluster {
         batch: u16,
         mut meet: impl FnMut(&mut Self, &[Row]),
     ) -> Result<Vec<Row>, ErrorCode> {
-        let (table, version) = self.table;
-        let places: Vec<_> = self.map.places().map(|(p, place)| (p, place.primary())).collect();
         let mut found = vec![];
-        for (partition, primary) in places {
-            let owner = node.map_or(primary, |node| dm(node, primary.instance()));
-            let name = u32::from(partition.0) + 1;
-            self.send(SignalNumber::ScanOpenRequest, owner, |w| {
-                w.put(&ScanOpenHead {
-                    version: U64::new(version),
-                    transaction: U64::new(viewer.map_or(0, |(id, _)| id.0)),
-                    scan: U32::new(name),
-                    table: U32::new(table),
-                    operation: U32::new(viewer.map_or(0, |(_, operation)| operation)),
-                    from_row: U32::ZERO,
-                    batch_bytes: U32::new(1 << 16),
-                    limit: U32::ZERO,
-                    partition: U16::new(partition.0),
-                    batch_rows: U16::new(batch),
-                    columns: U16::new(ALL_COLUMNS),
-                    filter_bytes: U16::ZERO,
-                });
-            });
-            loop {
-                let mut is_over = false;
-                for told in self.told() {
-                    match told {
-                        Told::Scanned { rows, end } => {
-                            meet(self, &rows);
-                            found.extend(rows);
-                            is_over |= end;
-                        }
-                        Told::Refused(code) => return Err(code),
-                        other => panic!("a scan is answered by rows, not {other:?}"),
-                    }
-                }
-                if is_over {
-                    break;
-                }
-                self.send(SignalNumber::ScanNextRequest, owner, |w| {
-                    w.put(&ScanBody { scan: U32::new(name) });
-                });
-            }
+        for partition in self.partitions() {
+            found.extend(self.scan_partition_with(partition, node, viewer, batch, &mut meet)?);
         }
         found.sort_by_key(|row| row.0);
         Ok(found)
+    }
+
+    /// Scans one partition, which must go well.
+    pub fn scan_partition(
+        &mut self,
+        partition: PartitionId,
+        node: Option<u8>,
+        viewer: Option<(TransactionId, u32)>,
+    ) -> Vec<Row> {
+        self.scan_partition_with(partition, node, viewer, 100, &mut |_, _| ()).expect("it can be scanned")
+    }
+
+    fn scan_partition_with(
+        &mut self,
+        partition: PartitionId,
+        node: Option<u8>,
+        viewer: Option<(TransactionId, u32)>,
+        batch: u16,
+        meet: &mut dyn FnMut(&mut Self, &[Row]),
+    ) -> Result<Vec<Row>, ErrorCode> {
+        let (table, version) = self.table;
+        let primary = self.map.place(partition).primary();
+        let owner = node.map_or(primary, |node| dm(node, primary.instance()));
+        let name = u32::from(partition.0) + 1;
+        let mut found = vec![];
+        self.send(SignalNumber::ScanOpenRequest, owner, |w| {
+            w.put(&ScanOpenHead {
+                version: U64::new(version),
+                transaction: U64::new(viewer.map_or(0, |(id, _)| id.0)),
+                scan: U32::new(name),
+                table: U32::new(table),
+                operation: U32::new(viewer.map_or(0, |(_, operation)| operation)),
+                from_row: U32::ZERO,
+                batch_bytes: U32::new(1 << 16),
+                limit: U32::ZERO,
+                partition: U16::new(partition.0),
+                batch_rows: U16::new(batch),
+                columns: U16::new(ALL_COLUMNS),
+                filter_bytes: U16::ZERO,
+            });
+        });
+        loop {
+            let mut is_over = false;
+            for told in self.told() {
+                match told {
+                    Told::Scanned { rows, end } => {
+                        meet(self, &rows);
+                        found.extend(rows);
+                        is_over |= end;
+                    }
+                    Told::Refused(code) => return Err(code),
+                    other => panic!("a scan is answered by rows, not {other:?}"),
+                }
+            }
+            if is_over {
+                return Ok(found);
+            }
+            self.send(SignalNumber::ScanNextRequest, owner, |w| {
+                w.put(&ScanBody { scan: U32::new(name) });
+            });
+        }
     }
 
     /// What the API node was told since the last call.
@@ -676,6 +711,10 @@ impl Cluster {
 
     pub fn node(&self, node: u8) -> &Blocks {
         self.executors[&node].host()
+    }
+
+    pub fn node_mut(&mut self, node: u8) -> &mut Blocks {
+        self.executors.get_mut(&node).expect("a live node").host_mut()
     }
 
     pub fn live_nodes(&self) -> Vec<u8> {

@@ -303,6 +303,11 @@ impl Fragment {
         self.indexes.iter().find(|index| index.id() == id)
     }
 
+    /// The same, to change it.
+    pub fn ordered_index_mut(&mut self, id: u16) -> Option<&mut FragmentIndex> {
+        self.indexes.iter_mut().find(|index| index.id() == id)
+    }
+
     /// The ordered indexes, to change them, and what that takes.
     #[inline]
     pub fn split_indexes(&mut self) -> (&RowLayout, &RowStore, &mut [FragmentIndex]) {

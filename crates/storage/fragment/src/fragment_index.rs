@@ -4,7 +4,24 @@
 //! versions of rows: the fragment knows only those in the slots.
 
 use crate::ordered_index::OrderedIndex;
+use alloc::vec::Vec;
 use vinga_base::order_key::OrderKey;
+
+/// How many different values the first columns have: for one column, two columns and so on.
+#[derive(Clone, Default, Debug)]
+pub struct Distinct {
+    /// Entries of the tree when this was estimated.
+    pub entries: u64,
+    /// Empty if it never was.
+    pub values: Vec<u64>,
+}
+
+impl Distinct {
+    /// Whether it will still do for a tree of so many entries: they are within a tenth of those that it had.
+    pub fn is_of(&self, entries: u64) -> bool {
+        !self.values.is_empty() && self.entries.abs_diff(entries) <= self.entries / 10
+    }
+}
 
 /// See the head of this file.
 pub struct FragmentIndex {
@@ -12,12 +29,14 @@ pub struct FragmentIndex {
     order: OrderKey,
     /// The entries.
     pub tree: OrderedIndex,
+    /// What whoever asked last was told.
+    pub distinct: Distinct,
 }
 
 impl FragmentIndex {
     /// An index without entries.
     pub fn new(id: u16, order: OrderKey) -> Self {
-        FragmentIndex { id, order, tree: OrderedIndex::new() }
+        FragmentIndex { id, order, tree: OrderedIndex::new(), distinct: Distinct::default() }
     }
 
     /// Its id in the table's definition.

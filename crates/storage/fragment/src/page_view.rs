@@ -56,6 +56,19 @@ impl<'a> PageView<'a> {
         self.live.iter().enumerate().flat_map(|(word, &bits)| Ones(bits).map(move |bit| word * 64 + bit))
     }
 
+    /// The first slot that holds a row, from a slot on.
+    #[inline]
+    pub fn next_live_slot(&self, from: u32) -> Option<u32> {
+        let first = from / 64;
+        let behind = self.live.iter().enumerate().skip(first as usize);
+        behind
+            .map(|(word, &bits)| {
+                (word as u32, if word as u32 == first { bits & !0 << (from % 64) } else { bits })
+            })
+            .find(|&(_, bits)| bits != 0)
+            .map(|(word, bits)| word * 64 + bits.trailing_zeros())
+    }
+
     /// The row in a slot that holds one.
     #[inline]
     pub fn row(&self, slot: usize) -> Row<'a> {

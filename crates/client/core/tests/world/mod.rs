@@ -1,4 +1,5 @@
 //! A client and a scripted node with wires between them that a generator of choices moves.
+#![allow(dead_code, reason = "no test needs all of it")]
 
 use std::collections::{BTreeMap, VecDeque};
 use vinga_base::ColumnId;

@@ -99,7 +99,8 @@ impl Action<'_> {
 
 /// Whether an operation changes its row if its transaction commits, as far as is known.
 fn is_effective(operation: &OperationRecord) -> bool {
-    operation.operation.kind.is_change() && !matches!(operation.result, OperationResult::Failed(_))
+    operation.operation.kind.is_change()
+        && !matches!(operation.result, OperationResult::Failed(_) | OperationResult::FailedInIndex(_))
 }
 
 /// Whether a row fulfils the conditions of an operation.
@@ -220,6 +221,7 @@ fn change(pieces: &[Piece<'_>], base: Option<Value>) -> Option<Option<Value>> {
                                 return None;
                             }
                         }
+                        (OperationResult::FailedInIndex(_), _) => {}
                         (_, Ok(version)) => versions.push((number, version)),
                         (OperationResult::Unknown, Err(_)) if operation.operation.error_is_local => {}
                         (_, Err(_)) => return None,
@@ -376,7 +378,10 @@ impl<'a> Actions<'a> {
 fn may_be_seen(operation: &OperationRecord) -> bool {
     let is_refused_for_its_row = match operation.result {
         OperationResult::Failed(code) => is_about_row(code),
-        OperationResult::Unknown | OperationResult::Done | OperationResult::Row(_) => false,
+        OperationResult::FailedInIndex(_)
+        | OperationResult::Unknown
+        | OperationResult::Done
+        | OperationResult::Row(_) => false,
     };
     operation.operation.kind.is_change() && !is_refused_for_its_row
 }
@@ -392,6 +397,9 @@ fn sight<'a>(operation: &'a OperationRecord) -> Option<What<'a>> {
         OperationResult::Failed(ErrorCode::NoSuchRow) => Some(What::Saw(None, None)),
         OperationResult::Failed(ErrorCode::DuplicateKey) => Some(What::Exists),
         OperationResult::Failed(ErrorCode::ConditionFailed) => Some(What::Rejected(operation)),
-        OperationResult::Failed(_) | OperationResult::Done | OperationResult::Unknown => None,
+        OperationResult::Failed(_)
+        | OperationResult::FailedInIndex(_)
+        | OperationResult::Done
+        | OperationResult::Unknown => None,
     }
 }

@@ -35,7 +35,7 @@ struct UnderWay {
     /// Which data node was to send the row of each read, as the client knew.
     owners: BTreeMap<u32, u8>,
     rows: BTreeMap<u32, Option<Value>>,
-    answer: Option<(TransactionAnswer, Vec<(u32, ErrorCode)>)>,
+    answer: Option<(TransactionAnswer, Vec<(u32, ErrorCode, u16)>)>,
 }
 
 impl Client {
@@ -239,7 +239,10 @@ impl Client {
         let (errors, _) = <[OperationError]>::ref_from_prefix_with_elems(rest, count).ok()?;
         let errors = errors
             .iter()
-            .map(|error| Some((error.operation.get(), ErrorCode::from_number(error.code.get())?)))
+            .map(|error| {
+                let code = ErrorCode::from_number(error.code.get())?;
+                Some((error.operation.get(), code, error.index.get()))
+            })
             .collect::<Option<Vec<_>>>()?;
         let Some(session) = self.find(id) else { return Some(()) };
         let transaction = self.sessions[session].transaction.as_mut().expect("found just now");
@@ -298,13 +301,18 @@ impl Client {
         }
         for (number, place) in &under_way.operations {
             let Event::Operation(record) = &mut record.events[*place] else { continue };
-            let failed = errors.iter().find(|(n, _)| n == number).map(|(_, code)| *code);
+            let failed = errors.iter().find(|(n, ..)| n == number).map(|&(_, code, index)| (code, index));
             let fatal = match fate {
-                Fate::RolledBack { error, operation } if operation == *number => error,
+                Fate::RolledBack { error, operation } if operation == *number => {
+                    error.map(|code| (code, answer.failed_index.get()))
+                }
                 _ => None,
             };
-            if let Some(code) = failed.or(fatal) {
-                record.result = OperationResult::Failed(code);
+            if let Some((code, index)) = failed.or(fatal) {
+                record.result = match index {
+                    0 => OperationResult::Failed(code),
+                    _ => OperationResult::FailedInIndex(code),
+                };
                 record.answered = Some(cx.now);
             } else if !matches!(fate, Fate::RolledBack { .. }) && !record.operation.kind.is_read() {
                 record.result = OperationResult::Done;
@@ -316,6 +324,7 @@ impl Client {
             self.sessions[session].transaction = None;
         }
         let rows = under_way.rows.into_iter().collect();
+        let errors = errors.into_iter().map(|(number, code, _)| (number, code)).collect();
         self.answers.push_back((session, Answer::Train(TrainAnswer { fate, rows, errors })));
     }
 

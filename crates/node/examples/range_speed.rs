@@ -1,0 +1,146 @@
+//! What ordered indexes cost on the thread that executes them, without sockets, in time of one processor: building one over
+//! rows that are there, scanning a range of 100 rows over eight partitions, changing rows that have one.
+//!
+//! `cargo run --release -p vinga-node --example range_speed`
+
+#[allow(dead_code, reason = "each example uses its part of it")]
+mod support;
+
+use support::{API, Bench, NODE, ROWS, TABLE, VERSION, processor_time};
+use vinga_base::order_key::{Direction, OrderColumn};
+use vinga_base::schema::{IndexDefinition, IndexKind};
+use vinga_base::{ColumnId, PartitionId};
+use vinga_wire::operation::{ALL_COLUMNS, OperationKind};
+use vinga_wire::range_scan::{RANGE_KEYS, RangeHead, RangeScanOpenHead};
+use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U16, U32, U64};
+
+/// Rows of a range.
+const RANGE: u64 = 100;
+/// Ranges that are scanned.
+const SCANS: u64 = 20_000;
+
+fn index() -> IndexDefinition {
+    IndexDefinition {
+        id: 1,
+        name: "PRIMARY".into(),
+        columns: vec![OrderColumn { column: ColumnId(0), direction: Direction::Ascending }],
+        kind: IndexKind::Ordered,
+    }
+}
+
+/// Requests for the rows from a key on, one for each partition.
+fn scan(bench: &Bench, first: u64, flags: u16, out: &mut Vec<u8>) {
+    for partition in 0..8 {
+        let instance = bench.map.place(PartitionId(partition)).instance;
+        let to = Address::new(NODE, BlockNumber::DataManager, instance);
+        let mut writer = FrameWriter::begin(out, SignalNumber::RangeScanOpenRequest, 1, to, API, 0);
+        writer.put(&RangeScanOpenHead {
+            version: U64::new(VERSION),
+            transaction: U64::ZERO,
+            scan: U32::new(u32::from(partition)),
+            table: U32::new(TABLE),
+            operation: U32::ZERO,
+            batch_bytes: U32::new(1 << 18),
+            limit: U32::ZERO,
+            from_row: U32::ZERO,
+            from_range: U16::ZERO,
+            key_bytes: U16::ZERO,
+            index: U16::new(1),
+            partition: U16::new(partition),
+            batch_rows: U16::new(1000),
+            columns: U16::new(ALL_COLUMNS),
+            filter_bytes: U16::ZERO,
+            ranges: U16::new(1),
+            flags: U16::new(flags),
+            unused: U16::ZERO,
+        });
+        writer.put(&RangeHead { low_bytes: U16::new(8), high_bytes: U16::new(8) });
+        writer.bytes(&first.to_be_bytes()).bytes(&(first + RANGE).to_be_bytes());
+    }
+}
+
+fn scans(bench: &mut Bench, name: &str, together: usize, flags: u16) {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut requests = vec![];
+    for _ in 0..SCANS / together as u64 {
+        let mut out = vec![];
+        (0..together).for_each(|_| scan(bench, random.u64(..ROWS - RANGE), flags, &mut out));
+        requests.push(out);
+    }
+    let begun = processor_time();
+    let mut answered = 0;
+    for request in &requests {
+        answered += bench.turn(request);
+    }
+    let spent = processor_time() - begun;
+    println!(
+        "scan of {RANGE} rows, {name}: {:.2} us, {} bytes answered",
+        spent.as_secs_f64() * 1e6 / SCANS as f64,
+        answered as u64 / SCANS
+    );
+}
+
+fn changes(bench: &mut Bench, name: &str, kind: OperationKind, keys: &[u64]) {
+    let mut requests = vec![];
+    for chunk in keys.chunks(128) {
+        let mut out = vec![];
+        bench.writes(kind, chunk, &mut out);
+        requests.push(out);
+    }
+    let begun = processor_time();
+    for request in &requests {
+        bench.turn(request);
+    }
+    let spent = processor_time() - begun;
+    println!("{name}: {:.1} ns a row", spent.as_nanos() as f64 / keys.len() as f64);
+}
+
+fn build(bench: &mut Bench) {
+    for data_manager in bench.executor.host_mut().data_managers_mut() {
+        data_manager.begin_index_build(TABLE, &index());
+    }
+    let (begun, mut turns) = (processor_time(), 0u32);
+    loop {
+        bench.turn(&[]);
+        turns += 1;
+        let managers = bench.executor.host_mut().data_managers_mut();
+        if bench_is_built(managers) {
+            break;
+        }
+    }
+    let spent = processor_time() - begun;
+    let entries: u64 =
+        bench.executor.host().data_managers().iter().map(|d| d.memory().ordered_index_bytes).sum();
+    println!(
+        "build: {:.0} rows a second, {:.1} us a turn of eight slices, {:.1} bytes an entry",
+        ROWS as f64 / spent.as_secs_f64(),
+        spent.as_secs_f64() * 1e6 / f64::from(turns),
+        entries as f64 / ROWS as f64
+    );
+}
+
+fn bench_is_built(managers: &mut [vinga_datamanager::DataManager]) -> bool {
+    for data_manager in &mut *managers {
+        if let Some(built) = data_manager.take_built_index() {
+            built.result.expect("there is memory");
+        }
+    }
+    managers.iter().all(|data_manager| data_manager.is_at_rest())
+}
+
+fn main() {
+    let mut bench = Bench::new(vec![]);
+    let mut keys: Vec<u64> = (0..ROWS).collect();
+    fastrand::Rng::with_seed(1).shuffle(&mut keys);
+    changes(&mut bench, "insert without an index", OperationKind::Insert, &keys);
+    changes(&mut bench, "update without an index", OperationKind::Update, &keys);
+    build(&mut bench);
+    for together in [1, 16] {
+        scans(&mut bench, &format!("{together} in a turn"), together, 0);
+        scans(&mut bench, &format!("{together} in a turn, with keys"), together, RANGE_KEYS);
+    }
+    changes(&mut bench, "update beside an index", OperationKind::Update, &keys);
+    changes(&mut bench, "delete with an index", OperationKind::Delete, &keys);
+    changes(&mut bench, "insert with an index", OperationKind::Insert, &keys);
+    println!("at rest: {}", bench.executor.host().is_at_rest());
+}
