@@ -87,6 +87,8 @@ int ha_vinga::failed(int error) {
     uint32_t key;
     duplicate_key= engine->duplicate(session, share->table, nullptr, &key) ? table->s->primary_key : key;
   }
+  if (error == HA_ERR_TABLE_DEF_CHANGED)
+    forget_table_of(ha_thd(), table->s->db.str, table->s->table_name.str);
   return note_failure(ha_thd(), error);
 }
 

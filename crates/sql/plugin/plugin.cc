@@ -1,5 +1,6 @@
 /* The plugin: its variables, its status, its start. */
 #include "ha_vinga.h"
+#include "information.h"
 
 const vinga_engine *engine;
 handlerton *vinga_hton;
@@ -108,7 +109,7 @@ static int start(void *p) {
   init_transactions(vinga_hton);
   init_discovery(vinga_hton);
   vinga_settings settings= {{connectstring, strlen(connectstring)}, connection_pool, spin_us};
-  static const vinga_server server= {sort_key, log_line};
+  static const vinga_server server= {sort_key, log_line, forget_table, make_database};
   if (engine->start(&settings, &server)) return 1;
   engine->set_auto_increment_prefetch(prefetch);
   engine->set_wait_max_ms(wait_max_ms);
@@ -122,9 +123,17 @@ static int stop(void *) {
 
 static st_mysql_storage_engine storage_engine= {MYSQL_HANDLERTON_INTERFACE_VERSION};
 
+#define INFORMATION(name, says, init)                                                                              \
+  MYSQL_INFORMATION_SCHEMA_PLUGIN, &vinga_information, name, "The Vinga project", says, PLUGIN_LICENSE_GPL, init,  \
+    nullptr, 0x0001, nullptr, nullptr, "0.1", MariaDB_PLUGIN_MATURITY_GAMMA
+
 maria_declare_plugin(vinga) {
   MYSQL_STORAGE_ENGINE_PLUGIN, &storage_engine, "VINGA", "The Vinga project",
   "Distributed tables in the memory of data nodes", PLUGIN_LICENSE_GPL, start, stop, 0x0001, status, variables, "0.1",
   MariaDB_PLUGIN_MATURITY_GAMMA
-}
+},
+{INFORMATION("VINGA_THREADS", "Threads of the data nodes", init_threads)},
+{INFORMATION("VINGA_MEMORY", "Memory of the data nodes", init_memory)},
+{INFORMATION("VINGA_POOLS", "Pools of the data nodes", init_pools)},
+{INFORMATION("VINGA_COUNTERS", "Counters of the data nodes", init_counters)}
 maria_declare_plugin_end;

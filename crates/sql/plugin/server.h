@@ -17,6 +17,7 @@
 #include "sql_show.h"
 #include "sql_type.h"
 #include "log.h"
+#include "table_cache.h"
 /* The server's own functions, not the pointers that its loader would have to fill. */
 #undef my_error
 #undef my_printf_error
@@ -72,6 +73,11 @@ struct Description {
 bool describe(const TABLE *table, Description *out);
 size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room);
 
+/* Forgets the definition of a table; makes a database. From threads of our own. */
+void forget_table(const char *name, size_t length);
+void make_database(const char *name, size_t length);
+/* The same within a statement. */
+void forget_table_of(THD *thd, const char *db, const char *table);
 /* Definitions that the data nodes have. */
 void init_discovery(handlerton *hton);
 /* The name of a table from its path. */

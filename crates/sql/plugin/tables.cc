@@ -12,7 +12,11 @@ std::string name_of_path(const char *path) {
   size_t length= filename_to_tablename(database.c_str(), decoded, sizeof decoded, true);
   std::string name(decoded, length);
   length= filename_to_tablename(table.c_str(), decoded, sizeof decoded, true);
-  return name + "." + std::string(decoded, length);
+  std::string decoded_table(decoded, length);
+  /* Names of the server's own passing tables are no names of files in disguise. */
+  static const char disguise[]= "#mysql50#";
+  if (decoded_table.compare(0, sizeof disguise - 1, disguise) == 0) decoded_table.erase(0, sizeof disguise - 1);
+  return name + "." + decoded_table;
 }
 
 static void unsupported(const char *what) {

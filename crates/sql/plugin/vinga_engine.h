@@ -121,6 +121,10 @@ typedef struct vinga_server {
   size_t (*sort_key)(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room);
   /* Writes a line into the server's log; 0 note, 1 warning, 2 error. */
   void (*log)(int level, const char *text, size_t length);
+  /* Forgets the definition of a table, database.table: it has another one now. From any thread. */
+  void (*forget)(const char *name, size_t length);
+  /* Makes a database, if there is none of that name. From any thread. */
+  void (*make_database)(const char *name, size_t length);
 } vinga_server;
 
 /* Takes one name, or one row of texts; anything but 0 stops. */

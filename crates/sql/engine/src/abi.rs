@@ -19,6 +19,9 @@ use vinga::{ColumnType, InfoTable, InfoValue, Lock, OperationNumber};
 
 const INTERFACE: u32 = 1;
 
+/// The database of the engine's own tables, which SQL does not see.
+pub const OWN_DATABASE: &str = "vinga";
+
 /// Bytes that somebody else owns.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -557,6 +560,7 @@ unsafe extern "C" fn table_names(
             for name in all_names(session)? {
                 if let Some((of, table)) = name.split_once('.')
                     && of == database
+                    && of != OWN_DATABASE
                     && !table.starts_with('$')
                 {
                     take(context, table.as_ptr(), table.len());

@@ -14,6 +14,7 @@
 //! | [`condition`] | conditions that the data nodes check |
 //! | [`auto_increment`] | values of auto-increment columns |
 //! | [`waiting`] | waits that a kill or a time-out ends |
+//! | [`schema_watch`] | what other SQL nodes do to tables |
 //! | [`failure`] | errors as the server knows them |
 
 pub mod abi;
@@ -24,6 +25,7 @@ pub mod definition;
 pub mod failure;
 pub mod node;
 pub mod plan;
+pub mod schema_watch;
 pub mod server;
 pub mod session;
 pub mod table;

@@ -6,7 +6,9 @@
 
 use crate::auto_increment::Fetcher;
 use crate::failure::{Failure, Result};
+use crate::schema_watch;
 use crate::server::Server;
+use crate::table::OpenTable;
 use crate::waiting::Waiter;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock, Weak};
@@ -58,6 +60,8 @@ pub struct Node {
     on_connected: Condvar,
     last_error: Mutex<String>,
     waiters: Mutex<Vec<Weak<Waiter>>>,
+    tables: Mutex<Vec<Weak<OpenTable>>>,
+    incarnation: AtomicU64,
     is_stopping: AtomicBool,
     wait_max_ms: AtomicU64,
     prefetch: AtomicU64,
@@ -89,6 +93,8 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         on_connected: Condvar::new(),
         last_error: Mutex::new(String::new()),
         waiters: Mutex::new(Vec::new()),
+        tables: Mutex::new(Vec::new()),
+        incarnation: AtomicU64::new(0),
         is_stopping: AtomicBool::new(false),
         wait_max_ms: AtomicU64::new(WAIT_MAX_MS),
         prefetch: AtomicU64::new(PREFETCH),
@@ -105,6 +111,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
     };
     run("vinga-connect", connect)?;
     run("vinga-watch", |node, _| watch(node))?;
+    run("vinga-schema", |node, _| schema_watch::run(node))?;
     run("vinga-autoinc", |node, _| node.fetcher.run(node))?;
     *NODE.write().expect(NO_PANIC) = Some(node);
     Ok(())
@@ -207,6 +214,36 @@ impl Node {
     /// The watchdog looks after this waiter from now on.
     pub fn watch(&self, waiter: &Arc<Waiter>) {
         self.waiters.lock().expect(NO_PANIC).push(Arc::downgrade(waiter));
+    }
+
+    /// Whether the server is going down.
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// A table was opened: it is told when its definition becomes old.
+    pub fn keep_table(&self, table: &Arc<OpenTable>) {
+        let mut tables = self.tables.lock().expect(NO_PANIC);
+        tables.retain(|table| table.strong_count() > 0);
+        tables.push(Arc::downgrade(table));
+    }
+
+    /// Definitions of open tables with these names are old.
+    pub fn forget_tables(&self, which: impl Fn(&str) -> bool) {
+        let open: Vec<Arc<OpenTable>> =
+            self.tables.lock().expect(NO_PANIC).iter().filter_map(Weak::upgrade).collect();
+        for table in open.iter().filter(|table| which(table.name())) {
+            table.mark_stale();
+            self.server.forget(table.name());
+        }
+    }
+
+    /// The cluster is in this life of it: says so if that is a new one.
+    pub fn become_incarnation(&self, incarnation: u64) {
+        let before = self.incarnation.swap(incarnation, Ordering::Relaxed);
+        if before != 0 && before != incarnation {
+            self.server.warn("the cluster was restarted: tables and rows of its life before are gone");
+        }
     }
 
     /// A wait for one answer, at most.

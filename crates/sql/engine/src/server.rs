@@ -21,6 +21,10 @@ pub struct Server {
     pub sort_key: unsafe extern "C" fn(*const c_void, *const u8, usize, *mut u8, usize) -> usize,
     /// Writes a line into the log.
     pub log: unsafe extern "C" fn(i32, *const u8, usize),
+    /// Forgets the definition of a table.
+    pub forget: unsafe extern "C" fn(*const u8, usize),
+    /// Makes a database, if there is none of that name.
+    pub make_database: unsafe extern "C" fn(*const u8, usize),
 }
 
 impl Server {
@@ -42,6 +46,18 @@ impl Server {
         }
         out.truncate(start + length);
         Ok(())
+    }
+
+    /// Lets the server forget the definition of a table, `database.table`.
+    pub fn forget(&self, table: &str) {
+        // SAFETY: the server copies the name.
+        unsafe { (self.forget)(table.as_ptr(), table.len()) }
+    }
+
+    /// Makes a database in the server, if there is none of that name.
+    pub fn make_database(&self, name: &str) {
+        // SAFETY: the server copies the name.
+        unsafe { (self.make_database)(name.as_ptr(), name.len()) }
     }
 
     /// Writes a note into the log.

@@ -70,7 +70,9 @@ impl OpenTable {
             tables,
         };
         let _ = open.tables[session.slot()].set(table);
-        Ok(Arc::new(open))
+        let open = Arc::new(open);
+        session.node().keep_table(&open);
+        Ok(open)
     }
 
     /// `database.table`.
@@ -107,7 +109,8 @@ impl OpenTable {
         }
     }
 
-    fn mark_stale(&self) {
+    /// Its definition is old.
+    pub fn mark_stale(&self) {
         self.is_stale.store(true, Ordering::Relaxed);
     }
 

@@ -1,0 +1,47 @@
+/* What the server keeps of definitions, and how it is made to forget them. */
+#include "ha_vinga.h"
+#include <mutex>
+
+/* In no header of the server. */
+THD *create_background_thd();
+void destroy_background_thd(THD *thd);
+
+void forget_table_of(THD *thd, const char *db, const char *table) {
+  TDC_element *element= tdc_lock_share(thd, db, table);
+  if (!element || element == MY_ERRPTR) return;
+  TABLE_SHARE *share= element->share;
+  /* Held, so that it stays while nobody uses it. */
+  element->ref_count++;
+  tdc_unlock_share(element);
+  element->flush_unused(true);
+  tdc_release_share(share);
+}
+
+/* Runs something with a connection of its own, which the server wants for whatever touches its caches. */
+template <class Work> static void in_background(Work work) {
+  static std::mutex one_at_a_time;
+  std::lock_guard<std::mutex> lock(one_at_a_time);
+  my_thread_init();
+  THD *thd= create_background_thd();
+  if (!thd) return;
+  set_current_thd(thd);
+  work(thd);
+  set_current_thd(nullptr);
+  destroy_background_thd(thd);
+}
+
+void forget_table(const char *name, size_t length) {
+  std::string text(name, length);
+  size_t point= text.find('.');
+  if (point == std::string::npos) return;
+  in_background([&](THD *thd) { forget_table_of(thd, text.substr(0, point).c_str(), text.substr(point + 1).c_str()); });
+}
+
+void make_database(const char *name, size_t length) {
+  char path[FN_REFLEN + 1];
+  std::string text(name, length);
+  build_table_filename(path, sizeof path - 1, text.c_str(), "", "", 0);
+  size_t end= strlen(path);
+  if (end && path[end - 1] == FN_LIBCHAR) path[end - 1]= 0;
+  if (access(path, F_OK) != 0) my_mkdir(path, 0777, MYF(0));
+}

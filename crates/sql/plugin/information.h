@@ -1,0 +1,10 @@
+/* The tables in INFORMATION_SCHEMA, for the plugin's declaration. */
+#ifndef VINGA_INFORMATION_H
+#define VINGA_INFORMATION_H
+#include "server.h"
+extern st_mysql_information_schema vinga_information;
+int init_threads(void *p);
+int init_memory(void *p);
+int init_pools(void *p);
+int init_counters(void *p);
+#endif
