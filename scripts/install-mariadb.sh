@@ -5,6 +5,7 @@
 #
 #   target/mariadb/root      the packages, unpacked: usr/sbin/mariadbd, usr/bin/mariadb, libraries, headers
 #   target/mariadb/source    of the server's source: include/, sql/, wsrep-lib/
+#   target/mariadb/bin       its programs for the command line, ready to be run
 #   target/mariadb/version   which version it is; written last, so what stands there is complete
 #
 # A plugin works only with exactly the version that it was built for. The newest version is taken of which the archive
@@ -13,13 +14,36 @@ set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
 place=$(mkdir -p "${CARGO_TARGET_DIR:-target}/mariadb" && cd "${CARGO_TARGET_DIR:-target}/mariadb" && pwd)
+
+# Programs find their libraries, and sysbench its scripts, through one script that goes by many names.
+make_programs() {
+    local program
+    rm -rf "$place/bin" && mkdir "$place/bin"
+    cat >"$place/bin/run" <<'RUN'
+#!/bin/sh
+# Runs a program of ../root by the name that this script is called by.
+root=$(cd "$(dirname "$0")/../root" && pwd)
+for libraries in "$root"/usr/lib/*-linux-gnu*; do :; done
+export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export LUA_PATH="$root/usr/share/sysbench/?.lua;;"
+exec "$root/usr/bin/$(basename "$0")" "$@"
+RUN
+    chmod +x "$place/bin/run"
+    for program in mariadb mariadb-admin mariadb-check mariadb-dump mariadb-import mariadb-show mariadb-slap \
+        mariadb-test sysbench; do
+        ln -s run "$place/bin/$program"
+    done
+}
+
+[ -d "$place/bin" ] || make_programs
 [ -s "$place/version" ] && [ "${MARIADB_VERSION:-$(cat "$place/version")}" = "$(cat "$place/version")" ] && exit 0
 rm -f "$place/version"
 
 # The server and its clients, its headers and tests; then libraries that they need and a small system may lack.
 server_packages="mariadb-server mariadb-server-core mariadb-client mariadb-client-core mariadb-common libmariadb3
     libmariadbd-dev mariadb-test mariadb-test-data"
-library_packages="libaio1 liburing2 libnuma1 libpcre2-8-0 libedit2 libncurses6 libbsd0 libmd0 libsnappy1v5"
+library_packages="libaio1 liburing2 libnuma1 libpcre2-8-0 libedit2 libncurses6 libbsd0 libmd0 libsnappy1v5
+    libssl3"
 sysbench_packages="sysbench libluajit-5.1-2 libluajit-5.1-common libpq5 libldap-2.5-0 libsasl2-2"
 
 begin_apt() {
