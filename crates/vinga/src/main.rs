@@ -4,7 +4,6 @@ mod admin;
 mod columns;
 mod data;
 mod demo;
-mod folder;
 mod sim;
 mod up;
 

@@ -1,12 +1,12 @@
 //! `vinga up` and `vinga down`: a cluster on this machine, for development and tests.
 
-use crate::folder::NodeFolder;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use vinga_runtime::node_folder::NodeFolder;
 
 /// How long a node may take to become ready, or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! A node's folder: its log, its process id, its address, its crash reports.
+//! A node's folder: its log, its process id, its address, its crash reports. Of SQL nodes, too: they have more in it.
 //!
 //! ```text
 //!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it lives
@@ -61,15 +61,25 @@ impl NodeFolder {
     /// # Errors
     /// What the file system says.
     pub fn occupy(&self) -> io::Result<Option<File>> {
-        let mut file = File::options().create(true).truncate(false).write(true).open(self.pid_file())?;
+        let Some(mut file) = self.lock()? else { return Ok(None) };
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Some(file))
+    }
+
+    /// Takes the lock for a node that is about to be started; `None` if another node has it. The caller hands the file
+    /// on to the new process, so that the lock lasts as long as that lives, and writes its process id into it.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn lock(&self) -> io::Result<Option<File>> {
+        let file = File::options().create(true).truncate(false).write(true).open(self.pid_file())?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
         file.set_len(0)?;
-        writeln!(file, "{}", std::process::id())?;
-        let _ = fs::remove_file(self.address_file());
+        self.withdraw();
         Ok(Some(file))
     }
 
