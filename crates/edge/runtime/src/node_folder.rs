@@ -110,7 +110,11 @@ impl NodeFolder {
         };
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
-            Err(TryLockError::WouldBlock) => Ok(fs::read_to_string(self.pid_file())?.trim().parse().ok()),
+            Err(TryLockError::WouldBlock) => {
+                // A SQL node has the file as its standard output: what was said there would stand behind the number.
+                let text = fs::read_to_string(self.pid_file())?;
+                Ok(text.lines().next().and_then(|line| line.trim().parse().ok()))
+            }
             Err(TryLockError::Error(error)) => Err(error),
         }
     }

@@ -1,6 +1,6 @@
 //! A SQL node for a test or a benchmark: on any free port, in a folder that goes away with it.
 
-use crate::{Settings, SqlNode, StartError};
+use crate::{Installation, Settings, SqlNode, StartError};
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -36,7 +36,7 @@ impl ScopedSqlNode {
     pub fn start_with(data_nodes: &str, change: impl FnOnce(&mut Settings)) -> Result<Self, StartError> {
         let unique = format!("vinga-sql-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = TemporaryFolder(std::env::temp_dir().join(unique));
-        let mut settings = Settings::new(&folder.0, data_nodes)?;
+        let mut settings = Settings::new(&folder.0, data_nodes, Installation::find()?);
         settings.address_space_max = Some(ADDRESS_SPACE);
         change(&mut settings);
         let node = SqlNode::start(settings)?;

@@ -49,20 +49,21 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A node in this folder, by the installation of this build.
-    ///
-    /// # Errors
-    /// There is no server or no plugin beside this program.
-    pub fn new(folder: impl Into<PathBuf>, data_nodes: impl Into<String>) -> Result<Self, StartError> {
-        Ok(Settings {
+    /// A node in this folder, on any free port.
+    pub fn new(
+        folder: impl Into<PathBuf>,
+        data_nodes: impl Into<String>,
+        installation: Installation,
+    ) -> Self {
+        Settings {
             folder: folder.into(),
-            installation: Installation::find()?,
+            installation,
             port: 0,
             data_nodes: data_nodes.into(),
             variables: Vec::new(),
             address_space_max: None,
             patience: START_PATIENCE,
-        })
+        }
     }
 }
 

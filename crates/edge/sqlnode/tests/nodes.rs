@@ -12,6 +12,10 @@ use vinga_sqlnode::{
 /// Nobody listens there.
 const NO_DATA_NODE: &str = "127.0.0.1:1";
 
+fn installation() -> Installation {
+    Installation::find().expect("'make sql' was run")
+}
+
 /// A folder of a test, removed at the end.
 struct Folder(PathBuf);
 
@@ -23,7 +27,7 @@ impl Folder {
     }
 
     fn settings(&self) -> Settings {
-        let mut settings = Settings::new(self.0.join("sql-1"), NO_DATA_NODE).expect("'make sql' was run");
+        let mut settings = Settings::new(self.0.join("sql-1"), NO_DATA_NODE, installation());
         settings.address_space_max = Some(3 << 30);
         settings
     }
@@ -63,8 +67,7 @@ fn a_node_is_started_stopped_killed_and_keeps_what_is_its_own() {
     // By the same folder it is found, and not started twice.
     let found = running(node.folder()).expect("the folder can be read").expect("it runs");
     assert_eq!((found.pid as u32, found.address), (node.id(), Some(node.address())));
-    let mut second = Settings::new(node.folder(), NO_DATA_NODE).expect("'make sql' was run");
-    second.port = 0;
+    let second = Settings::new(node.folder(), NO_DATA_NODE, installation());
     let error = SqlNode::start(second).expect_err("one runs there");
     assert!(matches!(error, StartError::AlreadyRunning(_)), "{error}");
     session.query("SELECT 1").expect("the second start has not hurt it");
@@ -175,7 +178,7 @@ fn what_does_not_fit_is_refused_with_a_sentence() {
 #[test]
 fn plugins_that_do_not_fit_are_refused() {
     let folder = Folder::new("plugins");
-    let real = Installation::find().expect("'make sql' was run");
+    let real = installation();
     let of = |plugin: &Path| Installation::of(Some(real.mariadb().to_owned()), Some(plugin.to_owned()));
     let plugin = folder.0.join("ha_vinga.so");
     let error = of(&plugin).expect_err("there is none");
