@@ -18,7 +18,8 @@ place=$(mkdir -p "${CARGO_TARGET_DIR:-target}/mariadb" && cd "${CARGO_TARGET_DIR
 # Programs find their libraries, and sysbench its scripts, through one script that goes by many names.
 make_programs() {
     local program
-    rm -rf "$place/bin" && mkdir "$place/bin"
+    rm -rf "${place:?}/bin"
+    mkdir "$place/bin"
     cat >"$place/bin/run" <<'RUN'
 #!/bin/sh
 # Runs a program of ../root by the name that this script is called by.
@@ -89,6 +90,8 @@ fetch_packages() {
     for package in "$place"/download/*.deb; do dpkg -x "$package" "$place/root"; done
     # The embedded server is large, and nobody links it.
     rm -f "$place"/root/usr/lib/*/lib{mysqld,mariadbd}.*
+    # The script that makes data directories would let it run as root for everybody; nobody logs in by PAM here.
+    rm -rf "$place"/root/usr/lib/mysql/plugin/auth_pam_tool_dir
 }
 
 # The one header that the server's build makes and no package has: probes that do nothing.

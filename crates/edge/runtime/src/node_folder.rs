@@ -126,9 +126,8 @@ impl NodeFolder {
 
     /// Warnings and errors in the log behind its first `before` bytes: who says what.
     pub fn log_warnings(&self, before: u64) -> Vec<String> {
-        let text = fs::read_to_string(self.log()).unwrap_or_default();
-        let new = text.get(before as usize..).unwrap_or_default();
-        new.lines()
+        self.log_behind(before)
+            .lines()
             .filter_map(|line| {
                 let (_time, rest) = line.split_once(' ')?;
                 rest.strip_prefix("warning ").or_else(|| rest.strip_prefix("error ")).map(str::to_owned)
@@ -136,11 +135,22 @@ impl NodeFolder {
             .collect()
     }
 
-    /// The last lines of the log.
-    pub fn log_tail(&self, lines: usize) -> String {
-        let text = fs::read_to_string(self.log()).unwrap_or_default();
+    /// How long the log is, in bytes.
+    pub fn log_bytes(&self) -> u64 {
+        fs::metadata(self.log()).map_or(0, |log| log.len())
+    }
+
+    /// The last lines of the log, but none of its first `before` bytes.
+    pub fn log_tail(&self, before: u64, lines: usize) -> String {
+        let text = self.log_behind(before);
         let all: Vec<&str> = text.lines().collect();
         all[all.len().saturating_sub(lines)..].join("\n")
+    }
+
+    /// Bytes that are no UTF-8 are replaced: a server that crashes writes what it likes.
+    fn log_behind(&self, before: u64) -> String {
+        let log = fs::read(self.log()).unwrap_or_default();
+        String::from_utf8_lossy(log.get(before as usize..).unwrap_or_default()).into_owned()
     }
 }
 
@@ -178,6 +188,9 @@ mod tests {
         fs::write(folder.log(), [old, new].concat()).unwrap();
         assert_eq!(folder.log_warnings(old.len() as u64), ["ldm0: no real time"]);
         assert!(folder.log_warnings(1 << 40).is_empty());
+        assert_eq!(folder.log_tail(old.len() as u64, 1), "something else");
+        assert_eq!(folder.log_tail(old.len() as u64, 100), new.trim_end());
+        assert_eq!(folder.log_bytes(), (old.len() + new.len()) as u64);
         fs::remove_dir_all(place).unwrap();
     }
 }

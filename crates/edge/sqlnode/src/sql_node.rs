@@ -160,7 +160,7 @@ impl SqlNode {
 
     /// The last lines of its log.
     pub fn log_tail(&self, lines: usize) -> String {
-        self.folder.log_tail(lines)
+        self.folder.log_tail(0, lines)
     }
 
     /// Connects as `root`, over the Unix socket.
@@ -284,6 +284,7 @@ fn launch(settings: &Settings, folder: &NodeFolder, lock: &File, port: u16) -> R
     let failed = || StartError::system(format!("cannot start a server in {}", place.display()));
     let configuration = place.join("my.cnf");
     fs::write(&configuration, my_cnf::text(settings, place, port)).map_err(failed())?;
+    let log_bytes = folder.log_bytes();
     let log = File::options().create(true).append(true).open(folder.log()).map_err(failed())?;
     let mut command = settings.installation.command(&settings.installation.server());
     command.arg(format!("--defaults-file={}", configuration.display()));
@@ -292,7 +293,8 @@ fn launch(settings: &Settings, folder: &NodeFolder, lock: &File, port: u16) -> R
     command.process_group(0);
     let mut child = command.spawn().map_err(failed())?;
     let noted = note(&child, lock, settings.address_space_max);
-    let answer = noted.map_err(failed()).and_then(|()| wait(folder, &mut child, settings.patience));
+    let answer =
+        noted.map_err(failed()).and_then(|()| wait(folder, log_bytes, &mut child, settings.patience));
     let announced = answer.and_then(|()| folder.announce(&address(port)).map_err(failed()));
     match announced {
         Ok(()) => Ok(child),
@@ -316,14 +318,23 @@ fn note(child: &Child, mut lock: &File, address_space_max: Option<u64>) -> io::R
     Ok(())
 }
 
-/// Waits until the server answers.
-fn wait(folder: &NodeFolder, child: &mut Child, patience: Duration) -> Result<(), StartError> {
+/// Waits until the server answers; before this start its log had so many bytes.
+fn wait(
+    folder: &NodeFolder,
+    log_bytes: u64,
+    child: &mut Child,
+    patience: Duration,
+) -> Result<(), StartError> {
     let socket = folder.path().join(SOCKET);
     let begun = Instant::now();
     while begun.elapsed() < patience {
         let ended: Option<ExitStatus> = child.try_wait().map_err(StartError::system("our child"))?;
         if let Some(status) = ended {
-            return Err(StartError::Ended { status, log: folder.log(), tail: folder.log_tail(20) });
+            return Err(StartError::Ended {
+                status,
+                log: folder.log(),
+                tail: folder.log_tail(log_bytes, 20),
+            });
         }
         match Connection::open_socket(&socket) {
             // Perhaps `root` has a password by now; but it answers.
@@ -332,7 +343,7 @@ fn wait(folder: &NodeFolder, child: &mut Child, patience: Duration) -> Result<()
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Err(StartError::Silent { patience, log: folder.log(), tail: folder.log_tail(20) })
+    Err(StartError::Silent { patience, log: folder.log(), tail: folder.log_tail(log_bytes, 20) })
 }
 
 #[cfg(test)]
