@@ -16,7 +16,7 @@ sources=crates/sql/plugin
 library=$target/release/libvinga_engine.a
 plugin=$place/ha_vinga.so
 [ -d "$sources" ] || { echo "there is no storage engine in $sources: only the server was brought"; exit 0; }
-libraries=$(dirname "$(find "$mariadb/root/usr/lib" -name 'libmariadb.so.3' | head -1)")
+libraries=$(printf '%s:' "$mariadb"/root/lib/*-linux-gnu* "$mariadb"/root/usr/lib/*-linux-gnu*)
 
 flags=(-std=c++17 -O2 -g1 -fPIC -fno-strict-aliasing -Wall -Wno-unused-parameter
     -DHAVE_CONFIG_H -DMYSQL_DYNAMIC_PLUGIN -DDBUG_OFF -D_FILE_OFFSET_BITS=64)

@@ -24,8 +24,10 @@ make_programs() {
 #!/bin/sh
 # Runs a program of ../root by the name that this script is called by.
 root=$(cd "$(dirname "$0")/../root" && pwd)
-for libraries in "$root"/usr/lib/*-linux-gnu*; do :; done
-export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+for folder in "$root"/lib/*-linux-gnu* "$root"/usr/lib/*-linux-gnu*; do
+    LD_LIBRARY_PATH="$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+done
+export LD_LIBRARY_PATH
 export LUA_PATH="$root/usr/share/sysbench/?.lua;;"
 exec "$root/usr/bin/$(basename "$0")" "$@"
 RUN
@@ -36,14 +38,17 @@ RUN
     done
 }
 
-[ -d "$place/bin" ] || make_programs
-[ -s "$place/version" ] && [ "${MARIADB_VERSION:-$(cat "$place/version")}" = "$(cat "$place/version")" ] && exit 0
+# What this script brings and how it lies there; whoever changes that counts it up, and all is brought anew.
+layout=2
+
+[ -s "$place/version" ] && [ "$(cat "$place/layout" 2>/dev/null)" = "$layout" ] &&
+    [ "${MARIADB_VERSION:-$(cat "$place/version")}" = "$(cat "$place/version")" ] && exit 0
 rm -f "$place/version"
 
 # The server and its clients, its headers and tests; then libraries that they need and a small system may lack.
 server_packages="mariadb-server mariadb-server-core mariadb-client mariadb-client-core mariadb-common libmariadb3
     libmariadbd-dev mariadb-test mariadb-test-data"
-library_packages="libaio1 liburing2 libnuma1 libpcre2-8-0 libedit2 libncurses6 libbsd0 libmd0 libsnappy1v5
+library_packages="libaio1 liburing2 libnuma1 libpcre2-8-0 libpcre2-posix3 libedit2 libncurses6 libbsd0 libmd0 libsnappy1v5
     libssl3"
 sysbench_packages="sysbench libluajit-5.1-2 libluajit-5.1-common libpq5 libldap-2.5-0 libsasl2-2"
 
@@ -107,7 +112,9 @@ for version in $versions; do
     # Which of them has everything is only known by trying.
     if [[ "$packages" == *"$version"* ]] && fetch_source "$version" && fetch_packages "$version"; then
         make_header
+        make_programs
         rm -rf "$place/download" "$place/apt"
+        echo "$layout" >"$place/layout"
         echo "$version" >"$place/version"
         echo "MariaDB $version is in $place"
         exit 0

@@ -6,6 +6,7 @@
 use crate::{Installation, StartError};
 use std::fs;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
@@ -57,7 +58,7 @@ fn template(installation: &Installation, server: &str) -> Result<PathBuf, StartE
 fn bootstrap(installation: &Installation, data: &Path) -> Result<(), StartError> {
     let root = installation.root();
     let script = root.join("usr/bin/mariadb-install-db");
-    fs::create_dir_all(data).map_err(StartError::system(format!("cannot make {}", data.display())))?;
+    make_private(data).map_err(StartError::system(format!("cannot make {}", data.display())))?;
     let mut command = installation.command(&script);
     command.arg("--no-defaults").arg(format!("--basedir={}", root.join("usr").display()));
     command.arg(format!("--lc-messages-dir={}", root.join("usr/share/mysql").display()));
@@ -111,9 +112,14 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes a folder that nobody else can look into: accounts are in it.
+fn make_private(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(folder)
+}
+
 /// Copies a folder with all that is in it.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
+    make_private(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());

@@ -85,10 +85,10 @@ impl Installation {
     /// A program of the server, by its path, that is to find the libraries which were unpacked with it.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        let libraries = fs::read_dir(self.root().join("usr/lib")).into_iter().flatten().flatten();
-        let libraries =
-            libraries.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains("-linux-gnu"));
-        if let Some(libraries) = libraries {
+        let folders = ["lib", "usr/lib"].map(|folder| fs::read_dir(self.root().join(folder)));
+        let folders = folders.into_iter().flatten().flatten().flatten().map(|entry| entry.path());
+        let libraries = folders.filter(|path| path.to_string_lossy().contains("-linux-gnu"));
+        if let Ok(libraries) = std::env::join_paths(libraries) {
             command.env("LD_LIBRARY_PATH", libraries);
         }
         command

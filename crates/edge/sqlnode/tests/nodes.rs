@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vinga_sqlnode::{
@@ -102,6 +103,8 @@ fn two_nodes_run_side_by_side() {
         let mut session = Connection::open_tcp(node.address()).expect("it answers");
         let data = value(&mut session, "SELECT @@datadir");
         assert!(Path::new(&data).starts_with(node.folder()), "{data}");
+        let mode = fs::metadata(&data).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "accounts are in it");
     }
 }
 
