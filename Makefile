@@ -7,11 +7,12 @@ SHELL := /bin/bash
 
 VINGA := target/release/vinga
 
-.PHONY: up down build test lint unit simulate bench soak tools clean help
+.PHONY: up down build sql test lint unit simulate bench soak tools clean help
 
 help:
-	@echo "make up     install what is missing, build, start a cluster, run a first session on it"
+	@echo "make up     install what is missing, build, start a cluster with two SQL nodes, run a first session on it"
 	@echo "make down   stop the cluster that 'make up' has started"
+	@echo "make sql    bring MariaDB, build the storage engine for it"
 	@echo "make test   install what is missing, run all tests"
 	@echo "make bench  measure everything, with peers where there are some; results in target/bench"
 	@echo "make soak   fresh simulator seeds, fuzzers and sanitizers until told to stop (MINUTES=n bounds it)"
@@ -22,13 +23,19 @@ tools:
 build: tools
 	cargo build --release --locked --jobs $(CARGO_JOBS) --bin vinga
 
-up: build
-	$(VINGA) up
+# The storage engine, and the MariaDB server that it is for.
+sql:
+	@CARGO_JOBS=$(CARGO_JOBS) scripts/build-plugin.sh
+
+up: build sql
+	$(VINGA) up --sql-nodes 2
 	$(VINGA) demo
-	$(VINGA) bench flexasynch --connect 127.0.0.1:2202 --node-pid "$$(cat vinga-cluster/node-1/vinga.pid)" \
+	$(VINGA) bench flexasynch --connect 127.0.0.1:2202 --node-pid "$$(head -1 vinga-cluster/node-1/vinga.pid)" \
 		--rows 200000 --repetitions 1
+	$(VINGA) demo --sql --engine InnoDB
 	@echo
-	@echo "The data node goes on running: try '$(VINGA) admin threads'; '$(VINGA) down' stops it."
+	@echo "The nodes go on running: try '$(VINGA) admin threads', or SQL, as '$(VINGA) up' tells;"
+	@echo "'$(VINGA) down' stops them."
 
 down:
 	$(VINGA) down
@@ -43,7 +50,7 @@ lint: tools
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --jobs $(CARGO_JOBS) -- -D warnings
 
-unit: tools
+unit: tools sql
 	cargo test --workspace --locked --jobs $(CARGO_JOBS)
 
 simulate: tools

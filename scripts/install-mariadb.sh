@@ -5,6 +5,7 @@
 #
 #   target/mariadb/root      the packages, unpacked: usr/sbin/mariadbd, usr/bin/mariadb, libraries, headers
 #   target/mariadb/source    of the server's source: include/, sql/, wsrep-lib/
+#   target/mariadb/bin       its programs for the command line, ready to be run
 #   target/mariadb/version   which version it is; written last, so what stands there is complete
 #
 # A plugin works only with exactly the version that it was built for. The newest version is taken of which the archive
@@ -13,13 +14,42 @@ set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
 place=$(mkdir -p "${CARGO_TARGET_DIR:-target}/mariadb" && cd "${CARGO_TARGET_DIR:-target}/mariadb" && pwd)
-[ -s "$place/version" ] && [ "${MARIADB_VERSION:-$(cat "$place/version")}" = "$(cat "$place/version")" ] && exit 0
+
+# Programs find their libraries, and sysbench its scripts, through one script that goes by many names.
+make_programs() {
+    local program
+    rm -rf "${place:?}/bin"
+    mkdir "$place/bin"
+    cat >"$place/bin/run" <<'RUN'
+#!/bin/sh
+# Runs a program of ../root by the name that this script is called by.
+root=$(cd "$(dirname "$0")/../root" && pwd)
+for folder in "$root"/lib/*-linux-gnu* "$root"/usr/lib/*-linux-gnu*; do
+    LD_LIBRARY_PATH="$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+done
+export LD_LIBRARY_PATH
+export LUA_PATH="$root/usr/share/sysbench/?.lua;;"
+exec "$root/usr/bin/$(basename "$0")" "$@"
+RUN
+    chmod +x "$place/bin/run"
+    for program in mariadb mariadb-admin mariadb-check mariadb-dump mariadb-import mariadb-show mariadb-slap \
+        mariadb-test sysbench; do
+        ln -s run "$place/bin/$program"
+    done
+}
+
+# What this script brings and how it lies there; whoever changes that counts it up, and all is brought anew.
+layout=2
+
+[ -s "$place/version" ] && [ "$(cat "$place/layout" 2>/dev/null)" = "$layout" ] &&
+    [ "${MARIADB_VERSION:-$(cat "$place/version")}" = "$(cat "$place/version")" ] && exit 0
 rm -f "$place/version"
 
 # The server and its clients, its headers and tests; then libraries that they need and a small system may lack.
 server_packages="mariadb-server mariadb-server-core mariadb-client mariadb-client-core mariadb-common libmariadb3
     libmariadbd-dev mariadb-test mariadb-test-data"
-library_packages="libaio1 liburing2 libnuma1 libpcre2-8-0 libedit2 libncurses6 libbsd0 libmd0 libsnappy1v5"
+library_packages="libaio1 liburing2 libnuma1 libpcre2-8-0 libpcre2-posix3 libedit2 libncurses6 libbsd0 libmd0 libsnappy1v5
+    libssl3"
 sysbench_packages="sysbench libluajit-5.1-2 libluajit-5.1-common libpq5 libldap-2.5-0 libsasl2-2"
 
 begin_apt() {
@@ -65,6 +95,8 @@ fetch_packages() {
     for package in "$place"/download/*.deb; do dpkg -x "$package" "$place/root"; done
     # The embedded server is large, and nobody links it.
     rm -f "$place"/root/usr/lib/*/lib{mysqld,mariadbd}.*
+    # The script that makes data directories would let it run as root for everybody; nobody logs in by PAM here.
+    rm -rf "$place"/root/usr/lib/mysql/plugin/auth_pam_tool_dir
 }
 
 # The one header that the server's build makes and no package has: probes that do nothing.
@@ -80,7 +112,9 @@ for version in $versions; do
     # Which of them has everything is only known by trying.
     if [[ "$packages" == *"$version"* ]] && fetch_source "$version" && fetch_packages "$version"; then
         make_header
+        make_programs
         rm -rf "$place/download" "$place/apt"
+        echo "$layout" >"$place/layout"
         echo "$version" >"$place/version"
         echo "MariaDB $version is in $place"
         exit 0

@@ -6,6 +6,8 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
+# The storage engine's part that MariaDB sees is C++.
+command -v g++ >/dev/null || missing+=(g++)
 if ! command -v cargo >/dev/null; then
     # Debian's own toolchain, as recent as its browsers need it.
     missing+=(cargo-web rustc-web)

@@ -2,7 +2,7 @@
 # Fresh seeds, fuzzers and sanitizers until told to stop; an argument bounds it in minutes.
 # What is not installed (nightly toolchain, cargo-fuzz) is said and left out.
 set -u -o pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
 minutes=${1:-0}
 end=$((minutes > 0 ? $(date +%s) + minutes * 60 : 0))

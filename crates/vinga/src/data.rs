@@ -1,6 +1,5 @@
 //! `vinga data`: a data node.
 
-use crate::folder::NodeFolder;
 use std::path::{Path, PathBuf};
 use vinga_config::configuration::Configuration;
 use vinga_config::file::ConfigFile;
@@ -8,6 +7,7 @@ use vinga_config::parameters::Parameter;
 use vinga_datanode::{Assembly, this_machine};
 use vinga_runtime::crash::{self, CrashSettings};
 use vinga_runtime::log::{self, LogSettings};
+use vinga_runtime::node_folder::NodeFolder;
 
 /// What the command line says.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,7 @@
 //! `vinga demo`: a first session on real data, Debian's own package records.
 
 mod packages;
+pub mod sql;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use packages::Package;

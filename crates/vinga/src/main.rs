@@ -4,8 +4,8 @@ mod admin;
 mod columns;
 mod data;
 mod demo;
-mod folder;
 mod sim;
+mod sql_nodes;
 mod up;
 
 use clap::{Args, Parser, Subcommand};
@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use up::Started;
 use vinga_bench::commands::BenchCommand;
+use vinga_sqlnode::Installation;
 
 /// A distributed, in-memory, transactional database.
 #[derive(Parser)]
@@ -35,7 +36,7 @@ enum Command {
     /// Simulates whole clusters, with faults, from seeds
     Sim(sim::SimArguments),
     /// Shows a first session on real data: Debian's own package records
-    Demo(ConnectArgument),
+    Demo(DemoArguments),
     /// Measures speed and memory, also of Redis beside it
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -64,6 +65,57 @@ struct UpArguments {
     port: u16,
     #[command(flatten)]
     parameters: ParameterArguments,
+    #[command(flatten)]
+    sql: SqlArguments,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "SQL nodes")]
+struct SqlArguments {
+    /// How many SQL nodes (MariaDB servers over the cluster's tables) shall run
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    sql_nodes: u16,
+    /// Where the first SQL node listens on 127.0.0.1; the others on the ports behind it
+    #[arg(long, value_name = "PORT", default_value_t = 3307)]
+    sql_port: u16,
+    /// A server variable for SQL nodes that are started (may be given several times); docs/sql.md lists those that
+    /// Vinga sets
+    #[arg(long = "sql-set", value_name = "NAME=VALUE", value_parser = name_and_value)]
+    sql_variables: Vec<(String, String)>,
+    #[command(flatten)]
+    installation: InstallationArguments,
+}
+
+#[derive(Args)]
+struct InstallationArguments {
+    /// The folder that 'make sql' brings MariaDB into [default: 'mariadb' in the build folder of this program]
+    #[arg(long, value_name = "DIR", env = "VINGA_MARIADB")]
+    mariadb: Option<PathBuf>,
+    /// The storage engine that 'make sql' builds [default: 'sql/ha_vinga.so' in the build folder of this program]
+    #[arg(long, value_name = "FILE", env = "VINGA_PLUGIN")]
+    plugin: Option<PathBuf>,
+}
+
+impl InstallationArguments {
+    fn find(&self) -> Result<Installation, String> {
+        Installation::of(self.mariadb.clone(), self.plugin.clone()).map_err(|error| error.to_string())
+    }
+}
+
+#[derive(Args)]
+struct DemoArguments {
+    #[command(flatten)]
+    connect: ConnectArgument,
+    /// Shows it in SQL, on the SQL nodes of the cluster in --folder, by MariaDB's ordinary client
+    #[arg(long)]
+    sql: bool,
+    #[command(flatten)]
+    folder: FolderArgument,
+    /// The storage engine that makes the tables, with --sql
+    #[arg(long, value_name = "NAME", default_value = "VINGA")]
+    engine: String,
+    #[command(flatten)]
+    installation: InstallationArguments,
 }
 
 #[derive(Args)]
@@ -103,7 +155,8 @@ fn main() -> ExitCode {
         Command::Data(arguments) => run_data(arguments),
         Command::Admin(arguments) => admin::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
-        Command::Demo(arguments) => demo::run(&arguments.connect),
+        Command::Demo(arguments) if arguments.sql => run_sql_demo(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments.connect.connect),
         Command::Bench(command) => match vinga_bench::commands::run(&command) {
             Ok(true) => Ok(()),
             Ok(false) => return ExitCode::FAILURE,
@@ -129,25 +182,49 @@ fn run_up(arguments: UpArguments) -> Result<(), String> {
         parameters.extend(["--set".to_owned(), format!("{name}={value}")]);
     }
     let folder = arguments.folder.folder;
-    match up::up(&up::Up { folder: folder.clone(), port: arguments.port, parameters })? {
+    let address = match up::up(&up::Up { folder: folder.clone(), port: arguments.port, parameters })? {
         Started::Fresh { address, after, warnings } => {
             println!("data node 1 is ready on {address} after {:.0} ms", after.as_secs_f64() * 1000.0);
             for warning in warnings {
                 println!("warning of {warning}");
             }
+            address
         }
-        Started::Already(address) => println!("data node 1 is running already, on {address}"),
-    }
+        Started::Already(address) => {
+            println!("data node 1 is running already, on {address}");
+            address
+        }
+    };
     println!("its folder with the log: {}", folder.join("node-1").display());
-    Ok(())
+    let sql = arguments.sql;
+    // Without SQL nodes to start it does not matter whether there is a server.
+    let installation = if sql.sql_nodes == 0 { None } else { Some(sql.installation.find()?) };
+    sql_nodes::up(&sql_nodes::Wanted {
+        cluster: &folder,
+        nodes: sql.sql_nodes,
+        port: sql.sql_port,
+        installation,
+        data_nodes: &address,
+        variables: &sql.sql_variables,
+    })
 }
 
 fn run_down(arguments: &FolderArgument) -> Result<(), String> {
+    // They have connections to the data node.
+    sql_nodes::down(&arguments.folder)?;
     match up::down(&arguments.folder)? {
         true => println!("data node 1 has stopped"),
         false => println!("no data node runs in {}", arguments.folder.display()),
     }
     Ok(())
+}
+
+fn run_sql_demo(arguments: &DemoArguments) -> Result<(), String> {
+    demo::sql::run(&demo::sql::Demo {
+        cluster: &arguments.folder.folder,
+        client: arguments.installation.find()?.program("mariadb"),
+        engine: &arguments.engine,
+    })
 }
 
 fn run_data(arguments: DataArguments) -> Result<(), String> {

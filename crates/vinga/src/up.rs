@@ -1,12 +1,12 @@
 //! `vinga up` and `vinga down`: a cluster on this machine, for development and tests.
 
-use crate::folder::NodeFolder;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use vinga_runtime::node_folder::NodeFolder;
 
 /// How long a node may take to become ready, or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -45,13 +45,13 @@ pub fn up(up: &Up) -> Result<Started, String> {
     let fail = |what: &str, error: io::Error| format!("{what} {}: {error}", folder.path().display());
     folder.create().map_err(|e| fail("cannot make the folder", e))?;
     if folder.running().map_err(|e| fail("cannot look into", e))?.is_some() {
-        let address = wait(&folder, None)?;
+        let address = wait(&folder, 0, None)?;
         return Ok(Started::Already(address));
     }
     let begun = Instant::now();
-    let log_bytes = std::fs::metadata(folder.log()).map_or(0, |log| log.len());
+    let log_bytes = folder.log_bytes();
     let mut child = spawn(&folder, up).map_err(|e| fail("cannot start a data node in", e))?;
-    let address = wait(&folder, Some(&mut child))?;
+    let address = wait(&folder, log_bytes, Some(&mut child))?;
     let (after, warnings) = (begun.elapsed(), folder.log_warnings(log_bytes));
     Ok(Started::Fresh { address, after, warnings })
 }
@@ -66,8 +66,8 @@ fn spawn(folder: &NodeFolder, up: &Up) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Waits until the node says where it can be reached.
-fn wait(folder: &NodeFolder, mut child: Option<&mut Child>) -> Result<String, String> {
+/// Waits until the node says where it can be reached; before this start its log had so many bytes.
+fn wait(folder: &NodeFolder, log_bytes: u64, mut child: Option<&mut Child>) -> Result<String, String> {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
         if let Some(address) = folder.address() {
@@ -79,7 +79,7 @@ fn wait(folder: &NodeFolder, mut child: Option<&mut Child>) -> Result<String, St
             return Err(format!(
                 "the data node has stopped ({status}); the end of its log, {}:\n{}",
                 folder.log().display(),
-                folder.log_tail(20)
+                folder.log_tail(log_bytes, 20)
             ));
         }
         std::thread::sleep(Duration::from_millis(2));

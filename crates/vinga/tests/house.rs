@@ -81,7 +81,7 @@ const RINGS: [&[&str]; 13] = [
     &["client/workloads"],
     &["client/vinga", "client/testnode"],
     &["edge/runtime", "sim", "spike"],
-    &["edge/datanode"],
+    &["edge/datanode", "edge/sqlnode"],
     &["bench"],
     &["vinga"],
 ];

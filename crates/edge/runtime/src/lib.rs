@@ -60,6 +60,8 @@ pub mod log;
 #[cfg(not(loom))]
 pub mod memory;
 #[cfg(not(loom))]
+pub mod node_folder;
+#[cfg(not(loom))]
 pub mod node_process;
 #[cfg(not(loom))]
 mod outlets;

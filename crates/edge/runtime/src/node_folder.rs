@@ -1,4 +1,4 @@
-//! A node's folder: its log, its process id, its address, its crash reports.
+//! A node's folder: its log, its process id, its address, its crash reports. Of SQL nodes, too: they have more in it.
 //!
 //! ```text
 //!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it lives
@@ -61,15 +61,25 @@ impl NodeFolder {
     /// # Errors
     /// What the file system says.
     pub fn occupy(&self) -> io::Result<Option<File>> {
-        let mut file = File::options().create(true).truncate(false).write(true).open(self.pid_file())?;
+        let Some(mut file) = self.lock()? else { return Ok(None) };
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Some(file))
+    }
+
+    /// Takes the lock for a node that is about to be started; `None` if another node has it. The caller hands the file
+    /// on to the new process, so that the lock lasts as long as that lives, and writes its process id into it.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn lock(&self) -> io::Result<Option<File>> {
+        let file = File::options().create(true).truncate(false).write(true).open(self.pid_file())?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
         file.set_len(0)?;
-        writeln!(file, "{}", std::process::id())?;
-        let _ = fs::remove_file(self.address_file());
+        self.withdraw();
         Ok(Some(file))
     }
 
@@ -100,7 +110,11 @@ impl NodeFolder {
         };
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
-            Err(TryLockError::WouldBlock) => Ok(fs::read_to_string(self.pid_file())?.trim().parse().ok()),
+            Err(TryLockError::WouldBlock) => {
+                // A SQL node has the file as its standard output: what was said there would stand behind the number.
+                let text = fs::read_to_string(self.pid_file())?;
+                Ok(text.lines().next().and_then(|line| line.trim().parse().ok()))
+            }
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
@@ -112,9 +126,8 @@ impl NodeFolder {
 
     /// Warnings and errors in the log behind its first `before` bytes: who says what.
     pub fn log_warnings(&self, before: u64) -> Vec<String> {
-        let text = fs::read_to_string(self.log()).unwrap_or_default();
-        let new = text.get(before as usize..).unwrap_or_default();
-        new.lines()
+        self.log_behind(before)
+            .lines()
             .filter_map(|line| {
                 let (_time, rest) = line.split_once(' ')?;
                 rest.strip_prefix("warning ").or_else(|| rest.strip_prefix("error ")).map(str::to_owned)
@@ -122,11 +135,22 @@ impl NodeFolder {
             .collect()
     }
 
-    /// The last lines of the log.
-    pub fn log_tail(&self, lines: usize) -> String {
-        let text = fs::read_to_string(self.log()).unwrap_or_default();
+    /// How long the log is, in bytes.
+    pub fn log_bytes(&self) -> u64 {
+        fs::metadata(self.log()).map_or(0, |log| log.len())
+    }
+
+    /// The last lines of the log, but none of its first `before` bytes.
+    pub fn log_tail(&self, before: u64, lines: usize) -> String {
+        let text = self.log_behind(before);
         let all: Vec<&str> = text.lines().collect();
         all[all.len().saturating_sub(lines)..].join("\n")
+    }
+
+    /// Bytes that are no UTF-8 are replaced: a server that crashes writes what it likes.
+    fn log_behind(&self, before: u64) -> String {
+        let log = fs::read(self.log()).unwrap_or_default();
+        String::from_utf8_lossy(log.get(before as usize..).unwrap_or_default()).into_owned()
     }
 }
 
@@ -164,6 +188,9 @@ mod tests {
         fs::write(folder.log(), [old, new].concat()).unwrap();
         assert_eq!(folder.log_warnings(old.len() as u64), ["ldm0: no real time"]);
         assert!(folder.log_warnings(1 << 40).is_empty());
+        assert_eq!(folder.log_tail(old.len() as u64, 1), "something else");
+        assert_eq!(folder.log_tail(old.len() as u64, 100), new.trim_end());
+        assert_eq!(folder.log_bytes(), (old.len() + new.len()) as u64);
         fs::remove_dir_all(place).unwrap();
     }
 }

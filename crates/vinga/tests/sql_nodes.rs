@@ -1,0 +1,104 @@
+//! `vinga up` and `down` with SQL nodes, as a user has them.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+use vinga_sqlnode::{Connection, running};
+
+/// A cluster in a folder of its own; stopped and removed at the end.
+struct Cluster {
+    folder: PathBuf,
+    data_port: u16,
+    sql_port: u16,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("vinga-test-up-{}", std::process::id()));
+        let data_port = free_ports(1);
+        Cluster { folder, data_port, sql_port: free_ports(2) }
+    }
+
+    /// Runs `vinga` on this cluster; what it says, and whether it is content.
+    fn vinga(&self, arguments: &[&str]) -> (bool, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
+        command.args(arguments).arg("--folder").arg(&self.folder);
+        let output = command.output().expect("the binary runs");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    fn up(&self, sql_nodes: &str) -> (bool, String) {
+        let [data_port, sql_port] = [self.data_port, self.sql_port].map(|port| port.to_string());
+        let small = ["--set", "DataMemory=64M"];
+        let ports = ["--port", &data_port, "--sql-port", &sql_port];
+        self.vinga(&[&["up", "--sql-nodes", sql_nodes][..], &small, &ports].concat())
+    }
+
+    fn socket(&self, node: u16) -> PathBuf {
+        self.folder.join(format!("sql-{node}/sql.sock"))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.vinga(&["down"]);
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The first of so many ports in a row that nobody listens on now.
+fn free_ports(count: u16) -> u16 {
+    loop {
+        let first = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        let port = first.local_addr().expect("it is bound").port();
+        let behind = (1..count).map(|i| TcpListener::bind(("127.0.0.1", port.saturating_add(i))));
+        if behind.collect::<Result<Vec<_>, _>>().is_ok() {
+            return port;
+        }
+    }
+}
+
+#[test]
+fn sql_nodes_come_up_after_the_data_node_and_go_down_before_it() {
+    let cluster = Cluster::new();
+    let (ok, said) = cluster.up("1");
+    assert!(ok, "{said}");
+    let first = format!("SQL node 1 is ready on 127.0.0.1:{}", cluster.sql_port);
+    let data = format!("data node 1 is ready on 127.0.0.1:{}", cluster.data_port);
+    assert!(said.find(&data).expect(&said) < said.find(&first).expect(&said), "{said}");
+    let socket = format!("--user=root --socket={}", cluster.socket(1).display());
+    assert!(said.contains(&socket) && said.contains(&format!("--port={}", cluster.sql_port)), "{said}");
+
+    // The line that was told works.
+    let line = said.lines().find(|line| line.contains("--socket=")).expect("it was told").trim();
+    let shell = Command::new("sh").arg("-c").arg(format!("{line} -NBe 'SELECT 6 * 7'")).output();
+    assert_eq!(String::from_utf8_lossy(&shell.expect("there is a shell").stdout), "42\n");
+    let mut session = Connection::open_socket(&cluster.socket(1)).expect("it answers");
+    let told = session.rows("SELECT @@vinga_connectstring").expect("there is a storage engine");
+    assert_eq!(told, [[format!("127.0.0.1:{}", cluster.data_port)]]);
+
+    // More can be asked for; what runs is left alone.
+    let (ok, said) = cluster.up("2");
+    assert!(ok && said.contains("data node 1 is running already"), "{said}");
+    assert!(said.contains("SQL node 1 is running already") && said.contains("SQL node 2 is ready"), "{said}");
+    session.query("SELECT 1").expect("it was left alone");
+    let (ok, said) = cluster.up("0");
+    assert!(ok && said.contains("SQL node 2 is running already"), "{said}");
+
+    let (ok, said) = cluster.vinga(&["down"]);
+    assert!(ok, "{said}");
+    let place = |what: &str| said.find(what).unwrap_or_else(|| panic!("{what}: {said}"));
+    assert!(place("SQL node 1 has stopped") < place("data node 1 has stopped"));
+    assert!(place("SQL node 2 has stopped") < place("data node 1 has stopped"));
+    for node in ["sql-1", "sql-2"] {
+        assert_eq!(running(&cluster.folder.join(node)).expect("the folder is there"), None);
+    }
+    let (ok, said) = cluster.vinga(&["down"]);
+    assert!(ok && said.starts_with("no data node runs"), "{said}");
+
+    // A port in use is told; the data node is there all the same.
+    let _taken = TcpListener::bind(("127.0.0.1", cluster.sql_port)).expect("it was freed");
+    let (ok, said) = cluster.up("1");
+    assert!(!ok && said.contains(&data) && said.contains("--sql-port"), "{said}");
+}
