@@ -281,6 +281,8 @@ int ha_vinga::use_explicit_value() {
 
 int ha_vinga::end_bulk_insert() {
   is_bulk= false;
+  if (!ha_thd()->transaction->on)
+    if (int error= engine->commit(session)) return failed(error);
   return failed(use_explicit_value());
 }
 
@@ -298,7 +300,9 @@ int ha_vinga::write_row(const uchar *record) {
   THD *thd= ha_thd();
   /* With a binary log everything has to be known before it is written. */
   bool now= writes_now || (!is_bulk && thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC);
-  int error= engine->insert(cursor, session, record, now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER);
+  /* ALTER that copies has switched transactions off. */
+  uint8_t when= !thd->transaction->on ? VINGA_WRITE_PORTIONS : now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER;
+  int error= engine->insert(cursor, session, record, when);
   if (error == HA_ERR_FOUND_DUPP_KEY && !now) restore_duplicate(session);
   return failed(error);
 }

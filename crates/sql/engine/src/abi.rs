@@ -897,7 +897,11 @@ unsafe extern "C" fn insert(cursor: *mut Cursor, session: *mut Session, record: 
         enter(session, |session| {
             let cursor = &mut *cursor;
             let record = std::slice::from_raw_parts(record, cursor.table().plan.record_bytes());
-            cursor.insert(session, record, when == 0).map(|()| 0)
+            cursor.insert(session, record, when == 0)?;
+            if when == 2 {
+                session.commit_portion()?;
+            }
+            Ok(0)
         })
     }
 }

@@ -23,6 +23,8 @@ use vinga::{
 
 /// Changes that wait to be sent, at most.
 const PENDING_MAX: usize = 1024;
+/// Rows of a transaction when a whole table is copied.
+const PORTION: usize = 256;
 /// Bytes of rows that wait to be sent, at most.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
 
@@ -224,6 +226,14 @@ impl Session {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// Commits what has been collected, if that is much: for copies of whole tables, which are no transaction.
+    ///
+    /// # Errors
+    /// Why one of the changes failed.
+    pub fn commit_portion(&mut self) -> Result<()> {
+        if self.pending.len() >= PORTION { self.commit() } else { Ok(()) }
     }
 
     /// Sends what waits to be sent.
