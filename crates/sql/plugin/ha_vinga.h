@@ -31,7 +31,7 @@ class ha_vinga final : public handler {
   bool ranges_are_batched= false, ranges_are_over= false;
   std::string condition;
 
-  int open_share();
+  int open_share(const char *path);
   int failed(int error);
   int use_explicit_value();
   bool is_whole_key(uint index, uint length) const;

@@ -118,18 +118,30 @@ int ha_vinga::rename_table(const char *from, const char *to) {
 int ha_vinga::truncate() {
   Connection *connection= connection_of(ha_thd());
   if (!connection) return HA_ERR_NO_CONNECTION;
-  std::string name= std::string(table->s->db.str, table->s->db.length) + "." +
-                    std::string(table->s->table_name.str, table->s->table_name.length);
-  return failed(engine->truncate_table(connection->session, text_of(name)));
+  std::string name= name_of_path(table->s->normalized_path.str);
+  if (int error= failed(engine->truncate_table(connection->session, text_of(name)))) return error;
+  /* It is another table now. Nobody else has it open: the server holds it for this statement alone. */
+  Description description;
+  if (!describe(table, &description)) return HA_ERR_TABLE_DEF_CHANGED;
+  description.definition.name= text_of(name);
+  vinga_table *opened= nullptr;
+  if (int error= failed(engine->table_open(connection->session, &description.definition, &opened))) return error;
+  engine->table_close(share->table);
+  share->table= opened;
+  engine->cursor_free(cursor);
+  cursor= engine->cursor_new(share->table);
+  return 0;
 }
 
-int ha_vinga::open_share() {
+/* The name is that of the path: the server opens the copy that ALTER makes under the name that it will have. */
+int ha_vinga::open_share(const char *path) {
   lock_shared_ha_data();
   share= static_cast<Vinga_share *>(get_ha_share_ptr());
   int error= 0;
   if (!share) {
     Connection *connection= connection_of(ha_thd());
     Description description;
+    std::string name= name_of_path(path);
     if (!connection)
       error= HA_ERR_NO_CONNECTION;
     else if (!describe(table, &description))
@@ -137,6 +149,7 @@ int ha_vinga::open_share() {
     else {
       begin_statement(ha_thd(), connection->locks == 0 && !in_transaction(ha_thd()));
       vinga_table *opened= nullptr;
+      description.definition.name= text_of(name);
       error= engine->table_open(connection->session, &description.definition, &opened);
       if (!error) {
         share= new Vinga_share;
@@ -152,8 +165,8 @@ int ha_vinga::open_share() {
   return error;
 }
 
-int ha_vinga::open(const char *, int, uint) {
-  if (int error= open_share()) return error;
+int ha_vinga::open(const char *path, int, uint) {
+  if (int error= open_share(path)) return error;
   cursor= engine->cursor_new(share->table);
   ref_length= engine->position_bytes(share->table);
   /* What the optimizer asks for before the first info(). */
