@@ -238,8 +238,12 @@ const COND *ha_vinga::cond_push(const COND *cond) {
   if (!condition_program(cond, table, share->places, &program)) return cond;
   if (engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(program.data()), program.size())) return cond;
   condition= program;
+  pushed_cond= cond;   // for EXPLAIN
   /* Taken, but the server checks again: what was left away of an AND is its own. */
   return cond;
 }
 
-void ha_vinga::cond_pop() { condition.clear(); }
+void ha_vinga::cond_pop() {
+  condition.clear();
+  pushed_cond= nullptr;
+}

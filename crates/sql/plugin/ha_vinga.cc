@@ -76,6 +76,7 @@ int ha_vinga::reset() {
   is_bulk= false;
   greatest_value= 0;
   condition.clear();
+  pushed_cond= nullptr;
   ranges_are_batched= false;
   if (cursor) engine->cursor_reset(cursor);
   return 0;
