@@ -1,7 +1,7 @@
 //! Transactions.
 
-use crate::engine::Handle;
 use crate::batch::take_read;
+use crate::engine::Handle;
 use crate::locking_scan::LockingScan;
 use crate::pending::Pending;
 use crate::program::Update;

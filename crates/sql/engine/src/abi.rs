@@ -164,7 +164,9 @@ impl ColumnAbi {
             14 => ColumnType::VarBinary { bytes_max: bytes as u16 },
             15 => ColumnType::Text,
             16 => ColumnType::Blob,
-            _ => return Err(Failure::unsupported(format!("column '{name}' has a type that is not supported"))),
+            _ => {
+                return Err(Failure::unsupported(format!("column '{name}' has a type that is not supported")));
+            }
         };
         let form = match self.form {
             5 | 6 => Form::Reversed,
@@ -256,7 +258,9 @@ unsafe fn enter(session: *mut Session, work: impl FnOnce(&mut Session) -> Result
         Err(panic) => {
             let text = panic_text(&*panic);
             session.node().server.warn(&format!("a mistake of the storage engine: {text}"));
-            session.fail(Failure::new(ha_internal(), format!("a mistake of the storage engine: {text}")).doomed())
+            session.fail(
+                Failure::new(ha_internal(), format!("a mistake of the storage engine: {text}")).doomed(),
+            )
         }
     }
 }
@@ -525,7 +529,12 @@ fn schema_failure(session: &Session, error: &vinga::Error) -> Failure {
     failure
 }
 
-unsafe extern "C" fn discover(session: *mut Session, name: Slice, take: NameTaker, context: *mut c_void) -> i32 {
+unsafe extern "C" fn discover(
+    session: *mut Session,
+    name: Slice,
+    take: NameTaker,
+    context: *mut c_void,
+) -> i32 {
     // SAFETY: all are there; the taker copies.
     unsafe {
         enter(session, |session| {
@@ -835,11 +844,8 @@ unsafe extern "C" fn range_begin(
         enter(session, |session| {
             let low = end_of(low, low_bytes, low_is_excluded);
             let high = end_of(high, high_bytes, high_is_excluded);
-            let wish = RangeWish {
-                is_descending: wish & 1 != 0,
-                in_order: wish & 2 != 0,
-                is_short: wish & 4 != 0,
-            };
+            let wish =
+                RangeWish { is_descending: wish & 1 != 0, in_order: wish & 2 != 0, is_short: wish & 4 != 0 };
             (*cursor).begin_range(session, key as usize, (low, high), wish, lock_of(lock)).map(|()| 0)
         })
     }
@@ -939,7 +945,12 @@ unsafe extern "C" fn erase_all(_cursor: *mut Cursor, _session: *mut Session) -> 
     ha::WRONG_COMMAND
 }
 
-unsafe extern "C" fn information(session: *mut Session, table: u32, take: RowTaker, context: *mut c_void) -> i32 {
+unsafe extern "C" fn information(
+    session: *mut Session,
+    table: u32,
+    take: RowTaker,
+    context: *mut c_void,
+) -> i32 {
     // SAFETY: all are there; the taker copies.
     unsafe {
         enter(session, |session| {

@@ -220,7 +220,8 @@ fn counters(cluster: &Cluster) -> vinga::Result<Table> {
             Err(error) if error.code() == ErrorCode::NoSuchTable => {}
             there => return there,
         }
-        let table = NewTable::new(TABLE).column("birth", BIGINT).column("next", BIGINT).primary_key(&["birth"]);
+        let table =
+            NewTable::new(TABLE).column("birth", BIGINT).column("next", BIGINT).primary_key(&["birth"]);
         match cluster.create_table(table) {
             Err(error) if matches!(error.code(), ErrorCode::TableExists | ErrorCode::SchemaBusy) => {}
             made => return made,

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::filter::Expression;
-use vinga::{KeyRange, LockedRows, LockingScan, Lock, OperationKind, ReadBatch, RowBatch, Scan, ScanRequest};
+use vinga::{KeyRange, Lock, LockedRows, LockingScan, OperationKind, ReadBatch, RowBatch, Scan, ScanRequest};
 use vinga_fragment::update_program::{Action, Instruction, write as write_program};
 
 /// Rows that a data manager sends at a time of a range of which few are wanted, and of others.
@@ -213,7 +213,12 @@ impl Cursor {
     ///
     /// # Errors
     /// If it has none.
-    pub unsafe fn position(&mut self, record: &[u8], session_server: &crate::server::Server, out: &mut [u8]) -> Result<()> {
+    pub unsafe fn position(
+        &mut self,
+        record: &[u8],
+        session_server: &crate::server::Server,
+        out: &mut [u8],
+    ) -> Result<()> {
         self.key.clear();
         // SAFETY: as the caller promises.
         unsafe { self.key_of_record(record, session_server)? };
@@ -296,7 +301,13 @@ impl Cursor {
         Ok(request)
     }
 
-    fn begin(&mut self, session: &mut Session, request: ScanRequest, lock: Lock, is_whole: bool) -> Result<()> {
+    fn begin(
+        &mut self,
+        session: &mut Session,
+        request: ScanRequest,
+        lock: Lock,
+        is_whole: bool,
+    ) -> Result<()> {
         let begun = if lock == Lock::None {
             session.scan(request).map(|scan| Source::Plain { scan, rows: None, offset: 0 })
         } else {
@@ -507,11 +518,8 @@ impl Cursor {
     /// # Errors
     /// Why it was not added, or a change before it failed.
     pub unsafe fn insert(&mut self, session: &mut Session, record: &[u8], now: bool) -> Result<()> {
-        let hidden = if self.table.plan.has_hidden_key() {
-            self.table.counter.take(session, 1)?.0
-        } else {
-            0
-        };
+        let hidden =
+            if self.table.plan.has_hidden_key() { self.table.counter.take(session, 1)?.0 } else { 0 };
         self.image.clear();
         // SAFETY: as the caller promises.
         unsafe { self.table.plan.write_image(record, hidden, &session.node().server, &mut self.image)? };
@@ -539,8 +547,8 @@ impl Cursor {
         let key = layout.key_of(&self.before);
         if key != layout.key_of(&self.image) {
             let removed = session.change(&self.table, OperationKind::Delete, &key, &[], false);
-            let changed =
-                removed.and_then(|()| session.change(&self.table, OperationKind::Insert, &[], &self.image, true));
+            let changed = removed
+                .and_then(|()| session.change(&self.table, OperationKind::Insert, &[], &self.image, true));
             return self.learn(changed);
         }
         let (fixed_before, variable_before) = layout.split(&self.before);
@@ -552,7 +560,9 @@ impl Cursor {
             let was_null = layout.is_null(fixed_before, column);
             let is_null = layout.is_null(fixed, column);
             let value = layout.bytes(fixed, variable, column);
-            if was_null == is_null && (is_null || value == layout.bytes(fixed_before, variable_before, column)) {
+            if was_null == is_null
+                && (is_null || value == layout.bytes(fixed_before, variable_before, column))
+            {
                 continue;
             }
             let action = if is_null { Action::SetNull } else { Action::Set(value) };

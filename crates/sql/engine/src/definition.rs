@@ -200,7 +200,9 @@ impl Description {
     pub fn to_definition(&self) -> Result<TableDefinition> {
         let bad = |text: String| Failure::new(ErrorCode::BadTableDefinition as i32, text);
         if self.partitions != 0 {
-            return Err(Failure::unsupported("the number of partitions can't be chosen yet: leave PARTITIONS away"));
+            return Err(Failure::unsupported(
+                "the number of partitions can't be chosen yet: leave PARTITIONS away",
+            ));
         }
         let mut columns = Vec::new();
         for column in &self.columns {

@@ -87,7 +87,8 @@ impl Plan {
     /// # Errors
     /// `TABLE_DEF_CHANGED` if server and data nodes do not mean the same table.
     pub fn new(description: &Description, definition: &TableDefinition, layout: &RowLayout) -> Result<Self> {
-        let changed = || Failure::new(ha::TABLE_DEF_CHANGED, "the table has another definition at the data nodes");
+        let changed =
+            || Failure::new(ha::TABLE_DEF_CHANGED, "the table has another definition at the data nodes");
         let find = |name: &str| {
             let at = definition.columns.iter().position(|column| column.name == name).ok_or_else(changed)?;
             Ok::<_, Failure>(ColumnId(at as u16))
@@ -164,7 +165,8 @@ impl Plan {
         let key = match primary {
             Some(primary) => keys[primary].steps.clone(),
             None => {
-                let Place::Fixed { offset, .. } = layout.column(find(HIDDEN_KEY)?).ok_or_else(changed)?.place else {
+                let Place::Fixed { offset, .. } = layout.column(find(HIDDEN_KEY)?).ok_or_else(changed)?.place
+                else {
                     return Err(changed());
                 };
                 hidden_key = Some(usize::from(offset));
@@ -343,7 +345,10 @@ impl Plan {
             }
             let value = self.layout.bytes(fixed, variable, &step.layout);
             if value.len() > step.bytes && !matches!(step.form, Form::Long(_)) {
-                return Err(Failure::new(ha::INTERNAL_ERROR, "a data node sent a value that is longer than its column"));
+                return Err(Failure::new(
+                    ha::INTERNAL_ERROR,
+                    "a data node sent a value that is longer than its column",
+                ));
             }
             let place = &mut record[step.offset..];
             match step.form {
@@ -418,7 +423,12 @@ impl Plan {
     }
 
     /// The first column's value of a piece of a key, if that is an integer.
-    pub fn first_integer(&self, key: usize, bytes: &[u8], is_signed: impl Fn(ColumnId) -> Option<bool>) -> Option<i128> {
+    pub fn first_integer(
+        &self,
+        key: usize,
+        bytes: &[u8],
+        is_signed: impl Fn(ColumnId) -> Option<bool>,
+    ) -> Option<i128> {
         let step = self.keys.get(key)?.steps.first()?;
         if step.form != Form::Same || step.sort_bytes.is_some() {
             return None;
@@ -484,13 +494,19 @@ impl Plan {
             values.push((!is_null).then_some(value));
         }
         let slices: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
-        order
-            .write_values(&slices, out)
-            .map_err(|error| Failure::new(ha::INTERNAL_ERROR, format!("a key does not fit its index: {error:?}")))
+        order.write_values(&slices, out).map_err(|error| {
+            Failure::new(ha::INTERNAL_ERROR, format!("a key does not fit its index: {error:?}"))
+        })
     }
 
     /// Takes one column's value off a key of the server, as rows have it; true if it is NULL.
-    fn take_value(&self, step: &KeyStep, rest: &mut &[u8], server: &Server, out: &mut Vec<u8>) -> Result<bool> {
+    fn take_value(
+        &self,
+        step: &KeyStep,
+        rest: &mut &[u8],
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
         let short = || Failure::new(ha::INTERNAL_ERROR, "a key ends within a column");
         let mut bytes = *rest;
         let mut is_null = false;

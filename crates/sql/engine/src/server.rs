@@ -41,7 +41,8 @@ impl Server {
         };
         if length > room {
             out.truncate(start);
-            let text = format!("the value's sort key is longer than the {room} bytes that the key has for it");
+            let text =
+                format!("the value's sort key is longer than the {room} bytes that the key has for it");
             return Err(Failure::new(ha::INDEX_COLUMN_TOO_LONG, text));
         }
         out.truncate(start + length);

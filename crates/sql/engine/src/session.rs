@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::blocking::Cluster;
 use vinga::{
-    Error, ErrorCode, Lock, LockedRows, LockingScan, OperationKind, OperationNumber, ReadBatch, Record, RowBatch,
-    Scan, ScanRequest, Table, Transaction,
+    Error, ErrorCode, Lock, LockedRows, LockingScan, OperationKind, OperationNumber, ReadBatch, Record,
+    RowBatch, Scan, ScanRequest, Table, Transaction,
 };
 
 /// Changes that wait to be sent, at most.
@@ -248,7 +248,9 @@ impl Session {
     }
 
     fn execute(&mut self) -> Result<()> {
-        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else { return Ok(()) };
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+            return Ok(());
+        };
         match wait(&self.node, &self.waiter, cluster, transaction.execute()) {
             Ok(Ok(())) => self.settle(),
             Ok(Err(error)) => Err(self.lost(&error)),
@@ -356,7 +358,8 @@ impl Session {
         let node = Arc::clone(&self.node);
         let transaction = self.transaction()?;
         transaction.set_lenient(true);
-        let number = transaction.define_encoded(handle, kind, key, &[]).map_err(|error| node.failure(&error))?;
+        let number =
+            transaction.define_encoded(handle, kind, key, &[]).map_err(|error| node.failure(&error))?;
         self.has_operations = true;
         Ok(number)
     }
@@ -436,7 +439,8 @@ impl Session {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => {
                 let mut failure = self.node.failure(&error);
-                failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock | ErrorCode::TransactionAborted);
+                failure.is_doomed =
+                    matches!(error.code(), ErrorCode::Deadlock | ErrorCode::TransactionAborted);
                 Err(failure)
             }
             Err(failure) => Err(failure.doomed()),

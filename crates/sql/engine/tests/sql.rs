@@ -130,7 +130,10 @@ fn ranges_follow_the_order_of_their_columns() {
     s.expect("select count(*) from a where k = 10", "100");
     s.run("delete from a where k between 1 and 3");
     s.expect("select count(*) from a", "700");
-    s.expect("select a1.id, a2.id from a a1 join a a2 on a1.u = a2.id where a1.id between 14 and 16", "14 14|15 15|16 16");
+    s.expect(
+        "select a1.id, a2.id from a a1 join a a2 on a1.u = a2.id where a1.id between 14 and 16",
+        "14 14|15 15|16 16",
+    );
     s.run("alter table a add column z int default 5");
     s.expect("select id, z from a where id = 5", "5 5");
     s.run("rename table a to b");
