@@ -138,6 +138,9 @@ fn run_up(arguments: UpArguments) -> Result<(), String> {
         }
         Started::Already(address) => println!("data node 1 is running already, on {address}"),
     }
+    if let Some(address) = folder::NodeFolder::new(&folder, 1).local_address() {
+        println!("clients on this machine reach it faster by {address}");
+    }
     println!("its folder with the log: {}", folder.join("node-1").display());
     Ok(())
 }

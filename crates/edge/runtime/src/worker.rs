@@ -36,6 +36,9 @@ use vinga_wire::ErrorCode;
 /// How long a thread sleeps at most, and how often it takes stock.
 const STOCK_NANOS: u64 = 1_000_000_000;
 
+/// How long sockets are not asked whether they have something, while shared memory always has.
+const POLL_NANOS: u64 = 20_000;
+
 /// How long nothing may have come from other threads before a thread of a stopping node ends.
 const QUIET_NANOS: u64 = 20_000_000;
 
@@ -61,6 +64,8 @@ pub(crate) struct Worker<H> {
     /// What stands in the driver's lane while it is handled.
     orders: Vec<u8>,
     stock_due: u64,
+    /// When sockets were last asked whether they have something.
+    polled: u64,
     /// Slices of long work wait for the next turn.
     has_long_work: bool,
     /// The node stops, since then.
@@ -112,6 +117,7 @@ impl<H: Host> Worker<H> {
             realtime,
             orders: Vec::new(),
             stock_due: 0,
+            polled: 0,
             has_long_work: false,
             stops_since: None,
             statistics: registered.statistics().clone(),
@@ -162,6 +168,7 @@ impl<H: Host> Worker<H> {
             (&mut *self.executor, &*self.switchboard, &*self.statistics);
         if self.stops_since.is_none() {
             statistics.enter(Phase::Sockets);
+            self.sockets.look();
             self.sockets.serve(executor, switchboard, &self.limits, statistics);
         }
         statistics.enter(Phase::Rings);
@@ -209,7 +216,13 @@ impl<H: Host> Worker<H> {
             return now;
         }
         self.poll(0);
-        self.clock.nanos()
+        self.polled = self.clock.nanos();
+        self.polled
+    }
+
+    /// A client has put something into shared memory: sockets are not asked each time, but often enough.
+    fn look_at_times(&mut self, now: u64) -> u64 {
+        if now - self.polled < POLL_NANOS { now } else { self.look(now) }
     }
 
     /// There is nothing to do: spins, then sleeps, until there is; says what time it is then.
@@ -230,14 +243,25 @@ impl<H: Host> Worker<H> {
         if now >= wake_at {
             return now;
         }
+        if self.sockets.has_locals() {
+            if self.sockets.has_news() || self.yields() {
+                return self.look_at_times(now);
+            }
+        }
         if !self.desk().doorbell.begin_sleep() {
             return self.look(now);
+        }
+        if !self.sockets.begin_sleep() {
+            self.desk().doorbell.end_sleep();
+            return self.look_at_times(now);
         }
         self.statistics.enter(Phase::Sleeping);
         self.statistics.sleeps.add(1);
         self.poll(wake_at - now);
         self.desk().doorbell.end_sleep();
+        self.sockets.end_sleep();
         let woken = self.clock.nanos();
+        self.polled = woken;
         self.statistics.sleep_nanos.add(woken - now);
         self.realtime.slept(woken);
         self.spinning.note_idle(woken - begin, true);
@@ -250,13 +274,20 @@ impl<H: Host> Worker<H> {
         let mut now = begin;
         while now < until {
             let has_rung = self.desk().doorbell.has_rung();
-            if has_rung || self.polls() && self.poll(0) {
+            if has_rung || self.sockets.has_news() || self.polls() && self.poll(0) {
                 break;
             }
             std::hint::spin_loop();
             now = self.clock.nanos();
         }
         now
+    }
+
+    /// Before it sleeps, a thread with clients on this machine lets others run that want its CPU: those may be these
+    /// clients, and then nobody has to be woken. Says whether one of them has put something in.
+    fn yields(&mut self) -> bool {
+        std::thread::yield_now();
+        self.sockets.has_news()
     }
 
     /// Whether a socket may have something to report.
