@@ -347,10 +347,10 @@ fn read_local(
     buffer: &mut [u8],
     statistics: &ThreadStatistics,
 ) -> Result<Read, Broken> {
-    statistics.reads.add(1);
     let moved = receiver.read(buffer).map_err(io::Error::from)?;
     if moved.wakes {
         stream.wake();
+        statistics.wakes.add(1);
     }
     statistics.bytes_read.add(moved.bytes as u64);
     match moved.bytes {

@@ -147,8 +147,8 @@ impl Output {
                 let moved = sender.write(waiting)?;
                 if moved.wakes {
                     stream.wake();
+                    statistics.wakes.add(1);
                 }
-                statistics.writes.add(1);
                 statistics.bytes_written.add(moved.bytes as u64);
                 *has_moved |= moved.bytes > 0;
                 *is_full = moved.bytes < waiting.len();

@@ -286,6 +286,7 @@ impl<H: Host> Worker<H> {
     /// Before it sleeps, a thread with clients on this machine lets others run that want its CPU: those may be these
     /// clients, and then nobody has to be woken. Says whether one of them has put something in.
     fn yields(&mut self) -> bool {
+        self.statistics.waits.add(1);
         std::thread::yield_now();
         self.sockets.has_news()
     }
