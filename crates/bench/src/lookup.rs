@@ -208,6 +208,9 @@ mod tests {
         assert_eq!(results.len(), 2);
         assert!(results[0].latency.p99_us >= results[0].latency.p50_us && results[0].node_cpu.is_none());
         let names: Vec<String> = figures("c", &results).into_iter().map(|figure| figure.name).collect();
-        assert_eq!(names, ["lookup.single.rate", "lookup.single.p50", "lookup.single.p99", "lookup.single.client_cpu"]);
+        assert_eq!(
+            names,
+            ["lookup.single.rate", "lookup.single.p50", "lookup.single.p99", "lookup.single.client_cpu"]
+        );
     }
 }

@@ -132,7 +132,8 @@ fn a_killed_client_is_forgotten_and_others_go_on() {
     let table = table(&cluster);
     for _ in 0..5 {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
-        let arguments = ["bench", "lookup", "--rows", "2000", "--threads", "4", "--lookups", "10000000", "-q"];
+        let arguments =
+            ["bench", "lookup", "--rows", "2000", "--threads", "4", "--lookups", "10000000", "-q"];
         command.args(arguments).args(["--connect", &node.local_address()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the binary is there");

@@ -350,7 +350,10 @@ impl Engine {
         state.take_wakers(self, wakers);
         // The reader that sleeps in poll is not woken by its waker alone.
         let is_for_reader = state.reader_sleeps
-            && state.reader_waker.as_ref().is_some_and(|reader| wakers.iter().any(|one| one.will_wake(reader)));
+            && state
+                .reader_waker
+                .as_ref()
+                .is_some_and(|reader| wakers.iter().any(|one| one.will_wake(reader)));
         self.call_io_thread_if_needed(state);
         wakers.drain(..).for_each(Waker::wake);
         if is_for_reader {

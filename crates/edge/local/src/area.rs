@@ -54,16 +54,18 @@ impl Control {
     }
 }
 
-#[cfg(loom)]
-pub use modelled::Area;
 #[cfg(not(loom))]
 pub use mapped::Area;
+#[cfg(loom)]
+pub use modelled::Area;
 
 #[cfg(not(loom))]
 mod mapped {
     use super::{Control, RING_BYTES};
     use crate::pipe::Side;
-    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+    use rustix::fs::{
+        MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+    };
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     use std::io;
     use std::os::fd::{AsFd, OwnedFd};
@@ -109,7 +111,11 @@ mod mapped {
             let size = usize::try_from(fstat(memory)?.st_size).map_err(|_| bad())?;
             let capacity = size.checked_sub(RINGS_AT).ok_or_else(bad)? / 2;
             let is_sealed = fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SEALS));
-            if !is_sealed || !capacity.is_power_of_two() || size != RINGS_AT + 2 * capacity || capacity > 1 << 30 {
+            if !is_sealed
+                || !capacity.is_power_of_two()
+                || size != RINGS_AT + 2 * capacity
+                || capacity > 1 << 30
+            {
                 return Err(bad());
             }
             Self::map_bytes(memory, capacity)

@@ -54,7 +54,10 @@ impl NodeLink {
         let descriptors = [memory.as_fd(), self.ear.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)), "the space is for two descriptors");
+        assert!(
+            control.push(SendAncillaryMessage::ScmRights(&descriptors)),
+            "the space is for two descriptors"
+        );
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match sendmsg(socket, &[IoSlice::new(&MEMORY)], &mut control, flags)? {
             count if count == MEMORY.len() => Ok(()),

@@ -322,11 +322,7 @@ enum Read {
     Interrupted,
 }
 
-fn read_some(
-    stream: &Socket,
-    buffer: &mut [u8],
-    statistics: &ThreadStatistics,
-) -> Result<Read, Broken> {
+fn read_some(stream: &Socket, buffer: &mut [u8], statistics: &ThreadStatistics) -> Result<Read, Broken> {
     statistics.reads.add(1);
     match stream.read(buffer) {
         Ok(0) => Err(Broken::Ended),

@@ -98,3 +98,5 @@ mod termination;
 mod watchdog;
 #[cfg(not(loom))]
 mod worker;
+#[cfg(not(loom))]
+mod yielding;

@@ -3,7 +3,7 @@
 //! A turn is: take what sockets have reported, the mail and the rings; hand all of it to the executor; run timers and
 //! a slice of long work; do what blocks have ordered of the driver; send what stands in the lanes, by one write for
 //! each connection, and wake the threads that got something. Then, if there is nothing left to do, spin for a while
-//! if the plan says so, and sleep until something comes, until a timer is due, or for a second: the clock is read
+//! if the plan says so, let others run if that pays ([`crate::yielding`]), and sleep until something comes, until a timer is due, or for a second: the clock is read
 //! twice a turn, the system's own figures once a second.
 //!
 //! *The way to an API node.* An API node has one connection to each thread that serves sockets, or fewer. A thread
@@ -28,6 +28,7 @@ use crate::sockets::{NODE_IDS, Sockets};
 use crate::spinning::Spinning;
 use crate::statistics::{Phase, ThreadStatistics};
 use crate::switchboard::{Desk, Mail, Switchboard};
+use crate::yielding::Yielding;
 use std::io;
 use std::sync::Arc;
 use vinga_kernel::{Executor, Host, LaneId};
@@ -59,6 +60,7 @@ pub(crate) struct Worker<H> {
     outlets: Outlets,
     rings: Rings,
     spinning: Spinning,
+    yielding: Yielding,
     pacer: SlicePacer,
     realtime: Realtime,
     /// What stands in the driver's lane while it is handled.
@@ -113,6 +115,7 @@ impl<H: Host> Worker<H> {
             outlets: Outlets::new(index, NODE_IDS as u64),
             rings: Rings::new(index, threads),
             spinning: Spinning::new(plan.spin_micros),
+            yielding: Yielding::default(),
             pacer: SlicePacer::default(),
             realtime,
             orders: Vec::new(),
@@ -243,10 +246,8 @@ impl<H: Host> Worker<H> {
         if now >= wake_at {
             return now;
         }
-        if self.sockets.has_locals() {
-            if self.sockets.has_news() || self.yields() {
-                return self.look_at_times(now);
-            }
+        if self.sockets.has_locals() && (self.sockets.has_news() || self.finds_after_yield()) {
+            return self.look_at_times(now);
         }
         if !self.desk().doorbell.begin_sleep() {
             return self.look(now);
@@ -283,9 +284,11 @@ impl<H: Host> Worker<H> {
         now
     }
 
-    /// Before it sleeps, a thread with clients on this machine lets others run that want its CPU: those may be these
-    /// clients, and then nobody has to be woken. Says whether one of them has put something in.
-    fn yields(&mut self) -> bool {
+    /// Lets others run, if that pays; says whether a client has put something into shared memory then.
+    fn finds_after_yield(&mut self) -> bool {
+        if !self.yielding.pays(self.executor.handled()) {
+            return false;
+        }
         self.statistics.waits.add(1);
         std::thread::yield_now();
         self.sockets.has_news()

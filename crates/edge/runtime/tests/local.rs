@@ -403,9 +403,8 @@ fn a_hundred_connections_are_served_and_leave_nothing_behind() {
     wait_until("it has gone", || records.gone().len() == 1);
     let before = (descriptors(), mappings());
     for round in 0..3 {
-        let mut clients: Vec<LocalClient> = (0..support::API_NODES_MAX)
-            .map(|at| LocalClient::connect(&path, at % 10 > 0).unwrap())
-            .collect();
+        let mut clients: Vec<LocalClient> =
+            (0..support::API_NODES_MAX).map(|at| LocalClient::connect(&path, at % 10 > 0).unwrap()).collect();
         for trace in 0..20 {
             for client in &mut clients {
                 client.send(SignalNumber::KeyReadRequest, (trace % 2) as u16, trace, &[3; 32]);

@@ -3,9 +3,12 @@
 //!
 //! *Whoever waits looks.* A thread that waits for its operation looks into the memory of all connections, again and
 //! again, and between two looks lets others run that want its CPU: the data node, and threads that will find its answer
-//! for it. Whoever finds answers takes them in for everybody. So under load nobody is ever woken: threads take turns.
-//! After [`LOOKS_MAX`] looks in vain it waits as for any other connection: one thread sleeps in poll, the others are
-//! parked. Whether looking pays is measured, and left alone while it mostly does not.
+//! for it. Whoever finds answers takes them in for everybody. So under load threads take turns, and hardly anybody is
+//! ever woken. After some looks in vain a thread waits as for any other connection: one sleeps in poll, the others are
+//! parked. How many looks depends on what happens between them: where nobody else wants the CPU they cost next to
+//! nothing and cover the time that the data node takes to wake up and answer ([`LOOKS_MAX`]); but each time that others
+//! did run may have cost a time slice ([`TURNS_MAX`]), and whoever sleeps is given the CPU at once when it is woken.
+//! Whether looking pays at all is measured, and left alone while it mostly does not.
 //!
 //! *Sleep.* The last one who stops looking tells the data nodes that they have to wake us from now on. They do that by a
 //! byte on the socket, which ends the sleep of the reader.
@@ -13,6 +16,7 @@
 use super::{Engine, LinkState, State, Way};
 use std::sync::{Arc, MutexGuard};
 use std::thread;
+use std::time::{Duration, Instant};
 use vinga_client_core::LinkId;
 use vinga_local::ClientLink;
 use vinga_local::pipe::{INPUT, ROOM, Scribbled};
@@ -20,6 +24,12 @@ use vinga_wire::frame::FRAME_BYTES_MAX;
 
 /// Looks in vain before a thread sleeps.
 const LOOKS_MAX: u32 = 50;
+
+/// How often others may have run between looks in vain before a thread sleeps.
+const TURNS_MAX: u32 = 3;
+
+/// A yield that takes longer is one in which others ran.
+const TURN_MIN: Duration = Duration::from_micros(3);
 
 /// Room for what is read in one go.
 const BUFFER_BYTES: usize = 2 * FRAME_BYTES_MAX;
@@ -82,7 +92,7 @@ impl Engine {
         if state.lookers == 1 {
             state.end_local_sleep();
         }
-        let mut looks = 0;
+        let (mut looks, mut turns, mut before) = (0, 0, Instant::now());
         let is_done = loop {
             if state.has_local_input() {
                 self.take_in(state);
@@ -92,14 +102,17 @@ impl Engine {
             if done() {
                 break true;
             }
-            looks += 1;
-            if looks > LOOKS_MAX {
+            if looks >= LOOKS_MAX || turns >= TURNS_MAX {
                 break false;
             }
             thread::yield_now();
             if done() {
                 break true;
             }
+            let now = Instant::now();
+            looks += 1;
+            turns += u32::from(now - before >= TURN_MIN);
+            before = now;
             state = self.lock();
         };
         state = self.lock();

@@ -173,7 +173,11 @@ impl Socket {
                 Event::Ready
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                if self.filled > 0 { Event::Ready } else { Event::Nothing }
+                if self.filled > 0 {
+                    Event::Ready
+                } else {
+                    Event::Nothing
+                }
             }
             Err(error) => Event::Broken(error.to_string()),
         };
@@ -262,18 +266,20 @@ impl State {
         let broken = match event {
             Event::Broken(why) => Some(why),
             Event::Nothing | Event::Memory(_) | Event::Ready if link.unsent.is_empty() => None,
-            Event::Nothing | Event::Memory(_) | Event::Ready => match write(&socket.stream, &link.unsent[link.unsent_from..]) {
-                Ok(count) => {
-                    link.unsent_from += count;
-                    if link.unsent_from == link.unsent.len() {
-                        link.unsent = Vec::new();
-                        socket.wants_to_write = false;
-                        self.client.set_blocked(socket.link, false);
+            Event::Nothing | Event::Memory(_) | Event::Ready => {
+                match write(&socket.stream, &link.unsent[link.unsent_from..]) {
+                    Ok(count) => {
+                        link.unsent_from += count;
+                        if link.unsent_from == link.unsent.len() {
+                            link.unsent = Vec::new();
+                            socket.wants_to_write = false;
+                            self.client.set_blocked(socket.link, false);
+                        }
+                        None
                     }
-                    None
+                    Err(error) => Some(error.to_string()),
                 }
-                Err(error) => Some(error.to_string()),
-            },
+            }
         };
         if let Some(why) = broken {
             self.client.on_broken(socket.link, why);
