@@ -8,6 +8,8 @@
 //!   operation and finds the role free takes it: it polls the sockets, hands what arrives to the machine and wakes the
 //!   others, until its own operation is done; then it hands the role over to one that still waits. So a lone caller does
 //!   its round trip all by itself, without another thread.
+//! - *Shared memory* with a data node on this machine (`local`) is read and written by whoever holds the lock; who waits
+//!   looks there first.
 //! - *One thread of our own* (`io_thread`) does what nobody waits for: it reads for futures on foreign executors, and
 //!   says that we are alive when there is nothing else to say. It sleeps otherwise.
 //!
@@ -21,12 +23,13 @@ mod reader;
 mod waiting;
 
 use local::{Luck, Shared};
-use reader::Reader;
+use reader::{Reader, Waiter};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, Thread};
@@ -49,6 +52,8 @@ pub(crate) struct Engine {
     addresses: Vec<String>,
     /// How long the reader looks again and again before it sleeps.
     spin: Micros,
+    /// The reader sleeps in poll, or is about to and will look once more whether it was woken.
+    reader_sleeps: AtomicBool,
 }
 
 struct State {
@@ -65,9 +70,7 @@ struct State {
     timers_begun: u64,
     /// Empty buffers for output.
     buffers: Vec<Vec<u8>>,
-    /// The reader sleeps in poll.
-    reader_sleeps: bool,
-    /// Wakes the reader's own future, if it has one.
+    /// Wakes the future of the reader that sleeps in poll, if it has one.
     reader_waker: Option<Waker>,
     /// The connections by shared memory.
     locals: Vec<LinkId>,
@@ -142,7 +145,6 @@ impl Engine {
                 timers: BTreeMap::new(),
                 timers_begun: 0,
                 buffers: Vec::new(),
-                reader_sleeps: false,
                 reader_waker: None,
                 locals: Vec::new(),
                 lookers: 0,
@@ -159,6 +161,7 @@ impl Engine {
             began: Instant::now(),
             addresses,
             spin,
+            reader_sleeps: AtomicBool::new(false),
         });
         io_thread::start(&engine)?;
         Ok(engine)
@@ -277,7 +280,7 @@ impl Engine {
     pub fn drive(self: &Arc<Self>, timeout: Duration) {
         match self.try_read() {
             Some(mut reader) => {
-                self.read_turn(&mut reader, None, Micros(timeout.as_micros() as u64));
+                self.read_turn(&mut reader, Waiter::NOBODY, Micros(timeout.as_micros() as u64));
                 drop(reader);
                 self.hand_over();
             }
@@ -297,8 +300,8 @@ impl Engine {
         while !is_done {
             if let Some(mut reader) = self.try_read() {
                 while !is_done {
-                    self.read_turn(&mut reader, Some(waker), LONGEST_SLEEP);
-                    is_done = done();
+                    let waiter = Waiter { waker: Some(waker), done: &done };
+                    is_done = self.read_turn(&mut reader, waiter, LONGEST_SLEEP) || done();
                 }
                 continue;
             }
@@ -348,17 +351,17 @@ impl Engine {
     fn settle<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>, wakers: &mut Vec<Waker>) {
         state = self.write_out(state);
         state.take_wakers(self, wakers);
-        // The reader that sleeps in poll is not woken by its waker alone.
-        let is_for_reader = state.reader_sleeps
-            && state
-                .reader_waker
-                .as_ref()
-                .is_some_and(|reader| wakers.iter().any(|one| one.will_wake(reader)));
         self.call_io_thread_if_needed(state);
-        wakers.drain(..).for_each(Waker::wake);
-        if is_for_reader {
-            self.raise_alarm();
+        wakers.iter().for_each(Waker::wake_by_ref);
+        // The reader is not woken from poll by its waker alone. Either it is seen here that it sleeps, or it sees before
+        // it does that it was woken.
+        if !wakers.is_empty() && self.reader_sleeps.load(Ordering::SeqCst) {
+            let is_for_reader = |reader: &Waker| wakers.iter().any(|one| one.will_wake(reader));
+            if self.lock().reader_waker.as_ref().is_some_and(is_for_reader) {
+                self.raise_alarm();
+            }
         }
+        wakers.clear();
     }
 
     fn call_io_thread_if_needed(&self, mut state: MutexGuard<'_, State>) {
@@ -422,7 +425,7 @@ impl Engine {
                         place.unsent = std::mem::take(&mut buffer);
                         place.unsent_from = count;
                         state.sockets_version += 1;
-                        self.alarm_reader(&state);
+                        self.alarm_reader();
                     }
                     Err(error) => {
                         state.client.on_broken(link, error.to_string());
@@ -439,8 +442,8 @@ impl Engine {
     }
 
     /// The reader must look at its sockets again.
-    fn alarm_reader(&self, state: &State) {
-        if state.reader_sleeps {
+    fn alarm_reader(&self) {
+        if self.reader_sleeps.load(Ordering::SeqCst) {
             self.raise_alarm();
         }
     }

@@ -169,7 +169,10 @@ impl Connection {
     /// The thread will sleep: a client on this machine will wake it. False if it must not, because there is something to
     /// do already.
     pub fn begin_sleep(&mut self) -> bool {
-        let waits_for_room = self.output.look_for_room();
+        let waits_for_room = self.output.waits_for_room();
+        if waits_for_room && !self.output.look_for_room() {
+            return false;
+        }
         let (Some(local), Some(sender)) = (&self.local, self.output.sender()) else { return true };
         // What is held back is not to be woken for.
         let input = if self.is_readable { 0 } else { INPUT };

@@ -1,12 +1,11 @@
 //! The Unix socket on which a node listens for clients on its machine.
 
 use crate::peer::Peer;
-use rustix::net::sockopt::socket_peercred;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use vinga_local::Socket;
 
@@ -51,9 +50,27 @@ impl LocalSocket {
     pub fn accept(&self) -> io::Result<(Socket, Peer)> {
         let (stream, _) = self.socket.accept()?;
         stream.set_nonblocking(true)?;
-        let process = socket_peercred(&stream).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
-        Ok((Socket::from(stream), Peer::Local(process)))
+        let peer = Peer::Local(process_of(&stream));
+        Ok((Socket::from(stream), peer))
     }
+}
+
+/// The process that has connected; 0 if it is not known, as for one of another container.
+fn process_of(stream: &UnixStream) -> i32 {
+    // `rustix` has this call, but no way to say 0.
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the descriptor is open, and the system writes so many bytes at most into `peer`, of which any are valid.
+    unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        );
+    }
+    peer.pid
 }
 
 impl AsFd for LocalSocket {
@@ -65,5 +82,21 @@ impl AsFd for LocalSocket {
 impl Drop for LocalSocket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_connects_is_known() {
+        let path = std::env::temp_dir().join(format!("vinga-peer-{}.sock", std::process::id()));
+        let socket = LocalSocket::listen(&path).unwrap();
+        assert!(socket.accept().is_err_and(|why| why.kind() == io::ErrorKind::WouldBlock));
+        let _client = UnixStream::connect(&path).unwrap();
+        assert_eq!(socket.accept().unwrap().1, Peer::Local(std::process::id() as i32));
+        drop(socket);
+        assert!(!path.exists());
     }
 }

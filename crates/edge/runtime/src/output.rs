@@ -59,6 +59,11 @@ impl Output {
         }
     }
 
+    /// Whether shared memory was full when it was last looked at.
+    pub fn waits_for_room(&self) -> bool {
+        matches!(self.way, Way::Local { is_full: true, .. })
+    }
+
     /// Looks whether there is room in shared memory that was full; says whether that is still to be waited for.
     pub fn look_for_room(&mut self) -> bool {
         let Way::Local { sender, is_full, .. } = &mut self.way else { return false };

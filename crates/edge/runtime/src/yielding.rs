@@ -64,7 +64,7 @@ mod tests {
         assert!(rests(1, 640) <= 10, "one request at a time");
         rests(12, 64 * 8);
         assert_eq!(rests(12, 100), 100, "many");
-        rests(1, 20);
+        rests(1, 60);
         assert!(rests(1, 640) <= 10, "one at a time again");
     }
 }

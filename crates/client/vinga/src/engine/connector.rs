@@ -49,7 +49,7 @@ fn opened(
     place.socket = Some(Arc::new(socket));
     place.way = way;
     state.sockets_version += 1;
-    engine.alarm_reader(&state);
+    engine.alarm_reader();
     state.client.on_opened(link);
     engine.settle(state, &mut Vec::new());
 }

@@ -1,5 +1,6 @@
 //! The thread that does what nobody waits for.
 
+use super::reader::Waiter;
 use super::{Engine, LONGEST_SLEEP, let_go};
 use std::io;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ impl Engine {
             if let Some(mut reader) = self.try_read() {
                 let mut longest = if attends { LONGEST_SLEEP } else { Micros(0) };
                 loop {
-                    self.read_turn(&mut reader, None, longest);
+                    self.read_turn(&mut reader, Waiter::NOBODY, longest);
                     let mut state = self.lock();
                     state.io_attends = state.needs_io_thread();
                     if !state.io_attends || state.leaves_until.is_some() {

@@ -125,7 +125,7 @@ impl Engine {
         // What came then has to wake the reader, unless somebody has begun to look.
         let state = self.lock();
         if state.lookers == 0 && !state.begin_local_sleep() {
-            self.alarm_reader(&state);
+            self.alarm_reader();
         }
         is_done || done()
     }
@@ -151,7 +151,7 @@ impl Engine {
                 place.unsent_from = count;
                 state.client.set_blocked(link, true);
                 // It has to say that it waits for room, too.
-                self.alarm_reader(state);
+                self.alarm_reader();
             }
             Err(scribbled) => {
                 state.client.on_broken(link, scribbled.to_string());

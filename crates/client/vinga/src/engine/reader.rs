@@ -5,6 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Instant;
 use vinga_client_core::{LinkId, Micros};
@@ -186,8 +187,13 @@ impl Socket {
 
 impl Engine {
     /// One turn: sleep until something arrives (or so long at most), hand it over, send what follows, wake whom it is for.
-    /// `waker` is that of the future for which the caller waits.
-    pub(super) fn read_turn(self: &Arc<Self>, reader: &mut Reader, waker: Option<&Waker>, longest: Micros) {
+    /// Says whether it has seen that what the caller waits for is done.
+    pub(super) fn read_turn(
+        self: &Arc<Self>,
+        reader: &mut Reader,
+        waiter: Waiter<'_>,
+        longest: Micros,
+    ) -> bool {
         let mut state = self.lock();
         if reader.version != state.sockets_version {
             reader.update(&state);
@@ -197,14 +203,18 @@ impl Engine {
         if state.lookers == 0 && !state.begin_local_sleep() {
             timeout = Micros(0);
         }
-        state.reader_sleeps = true;
-        if !same(state.reader_waker.as_ref(), waker) {
-            state.reader_waker = waker.cloned();
+        if !same(state.reader_waker.as_ref(), waiter.waker) {
+            state.reader_waker = waiter.waker.cloned();
         }
+        self.reader_sleeps.store(true, Ordering::SeqCst);
         drop(state);
-        reader.poll(timeout, self.spin);
+        // Another thread may have found it in shared memory.
+        let is_done = (waiter.done)();
+        if !is_done {
+            reader.poll(timeout, self.spin);
+        }
         let mut state = self.lock();
-        state.reader_sleeps = false;
+        self.reader_sleeps.store(false, Ordering::SeqCst);
         if state.lookers == 0 {
             state.end_local_sleep();
         }
@@ -216,7 +226,21 @@ impl Engine {
         let mut wakers = std::mem::take(&mut reader.wakers);
         self.settle(state, &mut wakers);
         reader.wakers = wakers;
+        is_done
     }
+}
+
+/// For whom a thread reads.
+pub struct Waiter<'a> {
+    /// Wakes its future.
+    pub waker: Option<&'a Waker>,
+    /// Whether that was woken, asked once.
+    pub done: &'a dyn Fn() -> bool,
+}
+
+impl Waiter<'_> {
+    /// It reads for others only.
+    pub const NOBODY: Waiter<'static> = Waiter { waker: None, done: &|| false };
 }
 
 fn same(one: Option<&Waker>, other: Option<&Waker>) -> bool {
