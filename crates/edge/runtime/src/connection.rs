@@ -100,7 +100,7 @@ pub(crate) enum Way {
     /// By its socket, which a send thread writes.
     Relayed(Entrance),
     /// By shared memory.
-    Local(NodeLink),
+    Local(Box<NodeLink>),
 }
 
 impl Connection {
@@ -117,7 +117,8 @@ impl Connection {
         let (local, output) = match way {
             Way::Socket => (None, Output::new(None)),
             Way::Relayed(entrance) => (None, Output::new(Some(entrance))),
-            Way::Local(NodeLink { sender, receiver, ear, .. }) => {
+            Way::Local(link) => {
+                let NodeLink { sender, receiver, ear, .. } = *link;
                 (Some(Local { receiver, ear }), Output::local(sender))
             }
         };

@@ -372,7 +372,7 @@ impl Listener {
             topology: confirm.topology,
         };
         let local = match guest.shares.then(NodeLink::make).transpose() {
-            Ok(local) => local,
+            Ok(local) => local.map(Box::new),
             Err(why) => {
                 let text = format_args!("{}: no memory is shared with it: {why}", guest.peer);
                 self.lines.write(Level::Warn, WHO, text);

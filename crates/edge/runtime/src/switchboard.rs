@@ -45,7 +45,7 @@ pub(crate) enum Mail {
 pub(crate) struct Adoption {
     pub stream: Socket,
     /// Memory to share with the client, if it is on this machine and wants that.
-    pub local: Option<NodeLink>,
+    pub local: Option<Box<NodeLink>>,
     pub peer: Peer,
     pub api: NodeId,
     /// The first frame to send: `HelloConfirm`.
