@@ -52,6 +52,8 @@ pub(crate) struct Engine {
     addresses: Vec<String>,
     /// How long the reader looks again and again before it sleeps.
     spin: Micros,
+    /// There is, or has been, a connection by shared memory.
+    has_shared: AtomicBool,
     /// The reader sleeps in poll, or is about to and will look once more whether it was woken.
     reader_sleeps: AtomicBool,
 }
@@ -161,6 +163,7 @@ impl Engine {
             began: Instant::now(),
             addresses,
             spin,
+            has_shared: AtomicBool::new(false),
             reader_sleeps: AtomicBool::new(false),
         });
         io_thread::start(&engine)?;

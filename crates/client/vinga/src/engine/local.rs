@@ -14,6 +14,7 @@
 //! byte on the socket, which ends the sleep of the reader.
 
 use super::{Engine, LinkState, State, Way};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -84,6 +85,9 @@ impl Luck {
 impl Engine {
     /// Waits by looking; whether that ended it. See the head of this file.
     pub(super) fn look_until(self: &Arc<Self>, done: &impl Fn() -> bool) -> bool {
+        if !self.has_shared.load(Ordering::Relaxed) {
+            return false;
+        }
         let mut state = self.lock();
         if state.locals.is_empty() || !state.luck.is_good() {
             return false;

@@ -223,6 +223,9 @@ impl Engine {
         for socket in &mut reader.sockets {
             state.take_event(socket);
         }
+        if !state.locals.is_empty() {
+            self.has_shared.store(true, Ordering::Relaxed);
+        }
         let mut wakers = std::mem::take(&mut reader.wakers);
         self.settle(state, &mut wakers);
         reader.wakers = wakers;
