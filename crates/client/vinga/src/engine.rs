@@ -20,15 +20,17 @@ mod connector;
 mod io_thread;
 mod local;
 mod reader;
+mod sleep;
 mod waiting;
 
 use local::{Luck, Shared};
 use reader::{Reader, Waiter};
+use sleep::Sleep;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::task::{Context, Poll, Waker};
@@ -254,7 +256,7 @@ impl Engine {
 
     /// Ready when so much time has passed since the engine began.
     pub fn sleep_until(self: &Arc<Self>, until: Micros) -> Sleep {
-        Sleep { engine: Arc::clone(self), until, number: None }
+        Sleep::new(self, until)
     }
 
     /// Time since the engine began.
@@ -510,44 +512,6 @@ impl LinkState {
         self.way = Way::Socket;
         self.opening += 1;
         self.unsent = Vec::new();
-    }
-}
-
-/// See [`Engine::sleep_until`].
-pub(crate) struct Sleep {
-    engine: Arc<Engine>,
-    until: Micros,
-    /// Which of the timers is its own, once it has waited.
-    number: Option<u64>,
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.engine.now() >= self.until {
-            return Poll::Ready(());
-        }
-        let mut state = self.engine.lock();
-        let number = self.number.unwrap_or_else(|| {
-            state.timers_begun += 1;
-            state.timers_begun
-        });
-        let before = state.timers.insert((self.until, number), context.waker().clone());
-        drop(state);
-        self.engine.wake_io_thread();
-        drop(before);
-        self.number = Some(number);
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        let Some(number) = self.number else { return };
-        let waker = self.engine.lock().timers.remove(&(self.until, number));
-        // Not under the lock: a whole task may go with it.
-        drop(waker);
     }
 }
 
