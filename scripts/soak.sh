@@ -22,8 +22,8 @@ sanitize() {
     TSAN_OPTIONS="suppressions=$PWD/crates/edge/runtime/tests/thread_sanitizer.suppressions" \
         RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR=$target/thread cargo +nightly test --target "$host" \
         -p vinga-runtime --lib --test ring --test end_to_end || return 1
-    echo "loom: every interleaving of ring and doorbell"
-    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$target/loom cargo test --release -p vinga-runtime --test loom || return 1
+    echo "loom: every interleaving of rings and sleep"
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$target/loom cargo test --release -p vinga-runtime -p vinga-local --test loom || return 1
 }
 
 fuzz() {

@@ -120,7 +120,7 @@ impl Plan {
         Plan {
             spike: SpikeOptions { questions: vec!["signals".into(), "hop".into()], quick },
             start: StartOptions { loops },
-            lookup: LookupOptions { rows: flexasynch.rows, lookups, loops },
+            lookup: LookupOptions { rows: flexasynch.rows, lookups, threads: 1, loops },
             redis: RedisOptions {
                 keys: flexasynch.rows,
                 requests: pick(300_000, 3_000_000),

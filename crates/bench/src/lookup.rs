@@ -1,7 +1,7 @@
-//! One client, one lookup at a time: how long it takes until the row is there.
+//! One lookup at a time: how long it takes until the row is there, and what it costs.
 //!
-//! A table of rows of 8 + 100 bytes is loaded; then one thread reads rows in scattered order, each with a blocking
-//! call, and takes the time around it.
+//! A table of rows of 8 + 100 bytes is loaded; then one thread, or several that share a client, read rows in scattered
+//! order, each with a blocking call, and take the time around it.
 
 use crate::failure::{Failure, Result};
 use crate::figure::Figure;
@@ -12,6 +12,7 @@ use crate::meter::{Meter, NodeCpu};
 use crate::progress::Progress;
 use crate::target::{TableShape, Target};
 use serde::{Deserialize, Serialize};
+use std::thread;
 use std::time::Instant;
 
 /// Bytes of the value.
@@ -26,6 +27,9 @@ pub struct LookupOptions {
     /// Lookups of a repetition
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub lookups: u64,
+    /// Threads that look rows up, each one at a time; they share one client
+    #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
     /// Repetitions
     #[arg(short, long, visible_alias = "repetitions", default_value_t = 5)]
     pub loops: u32,
@@ -34,8 +38,9 @@ pub struct LookupOptions {
 impl LookupOptions {
     /// The options as a command line.
     pub fn command(&self) -> String {
-        let LookupOptions { rows, lookups, loops } = self;
-        format!("vinga bench lookup --rows {rows} --lookups {lookups} --loops {loops}")
+        let LookupOptions { rows, lookups, threads, loops } = self;
+        let threads = if *threads == 1 { String::new() } else { format!(" --threads {threads}") };
+        format!("vinga bench lookup --rows {rows} --lookups {lookups}{threads} --loops {loops}")
     }
 }
 
@@ -44,6 +49,8 @@ impl LookupOptions {
 pub struct LookupResult {
     /// Round trips.
     pub latency: LatencySummary,
+    /// Lookups a second, of all threads.
+    pub per_second: f64,
     /// CPU time of the data node for a lookup, if its process is known.
     pub node_cpu: Option<NodeCpu>,
     /// CPU time of this process for a lookup, in nanoseconds.
@@ -76,13 +83,39 @@ impl<'a, T: Target> Lookup<'a, T> {
     /// # Errors
     /// The database's, or that a row was wrong.
     pub fn repetition(&mut self) -> Result<LookupResult> {
-        let LookupOptions { rows, lookups, .. } = *self.options;
+        let LookupOptions { lookups, threads, .. } = *self.options;
+        let threads = u64::from(threads);
+        self.visits += threads;
+        let own = &*self;
+        let meter = Meter::start(own.node)?;
+        let latencies = match threads {
+            1 => own.look_up(own.visits, lookups)?,
+            _ => thread::scope(|scope| {
+                let share = |thread| (lookups * (thread + 1) / threads) - (lookups * thread / threads);
+                let looking: Vec<_> = (0..threads)
+                    .map(|thread| scope.spawn(move || own.look_up(own.visits + thread, share(thread))))
+                    .collect();
+                looking.into_iter().try_fold(Latencies::default(), |mut all, one| {
+                    all.add(&one.join().expect("a thread that looks up does not panic")?);
+                    Ok::<_, Failure>(all)
+                })
+            })?,
+        };
+        let spent = meter.stop()?;
+        Ok(LookupResult {
+            per_second: lookups as f64 / spent.elapsed.as_secs_f64(),
+            latency: latencies.summary(),
+            node_cpu: spent.node.map(|used| NodeCpu::new(&used, lookups, spent.elapsed)),
+            client_cpu_ns: spent.client_ns as f64 / lookups as f64,
+        })
+    }
+
+    /// What one thread does.
+    fn look_up(&self, seed: u64, lookups: u64) -> Result<Latencies> {
         let values = ValueMaker::new(VALUE_BYTES);
         let mut latencies = Latencies::default();
         let mut value = Vec::new();
-        self.visits += 1;
-        let ids = (0..).flat_map(|round| visit(0..rows, Order::Scattered, self.visits + (round << 32)));
-        let meter = Meter::start(self.node)?;
+        let ids = (0..).flat_map(|round| visit(0..self.options.rows, Order::Scattered, seed + (round << 32)));
         for id in ids.take(usize::try_from(lookups).expect("lookups are countable")) {
             value.clear();
             let begun = Instant::now();
@@ -92,12 +125,7 @@ impl<'a, T: Target> Lookup<'a, T> {
                 return Err(Failure::new(format!("lookup of row {id}: it is not there, or another")));
             }
         }
-        let spent = meter.stop()?;
-        Ok(LookupResult {
-            latency: latencies.summary(),
-            node_cpu: spent.node.map(|used| NodeCpu::new(&used, lookups, spent.elapsed)),
-            client_cpu_ns: spent.client_ns as f64 / lookups as f64,
-        })
+        Ok(latencies)
     }
 
     /// Removes the table.
@@ -136,7 +164,12 @@ pub fn run<T: Target>(
 /// One line.
 pub fn line(result: &LookupResult) -> String {
     let LatencySummary { p50_us, p99_us, max_us, .. } = result.latency;
-    format!("lookup   p50 {p50_us:.1} µs   p99 {p99_us:.1} µs   max {max_us:.1} µs")
+    let (rate, client) = (result.per_second, result.client_cpu_ns / 1000.0);
+    let node = result.node_cpu.as_ref().map_or(f64::NAN, |cpu| cpu.ns_per_operation / 1000.0);
+    format!(
+        "lookup   {rate:.0}/s   CPU client {client:.2} µs, node {node:.2} µs   \
+         p50 {p50_us:.1} µs   p99 {p99_us:.1} µs   max {max_us:.1} µs"
+    )
 }
 
 /// The figures of a run.
@@ -147,6 +180,7 @@ pub fn figures(command: &str, results: &[LookupResult]) -> Vec<Figure> {
             figures.push(Figure::from_samples(format!("lookup.single.{name}"), unit, command, &samples));
         }
     };
+    add("rate", "1/s", &|result| Some(result.per_second));
     add("p50", "us", &|result| Some(result.latency.p50_us));
     add("p99", "us", &|result| Some(result.latency.p99_us));
     add("node_cpu", "ns", &|result| result.node_cpu.as_ref().map(|cpu| cpu.ns_per_operation));
@@ -160,12 +194,23 @@ mod tests {
     use crate::fake_target::FakeTarget;
 
     #[test]
+    fn threads_share_the_lookups() {
+        let options = LookupOptions { rows: 300, lookups: 1001, threads: 3, loops: 1 };
+        let results = run(&FakeTarget::default(), None, &options, &mut Progress::quiet()).unwrap();
+        assert!(results[0].per_second > 0.0 && results[0].latency.max_us > 0.0);
+        assert!(options.command().contains("--threads 3"));
+    }
+
+    #[test]
     fn lookups_find_all_rows() {
-        let options = LookupOptions { rows: 300, lookups: 1000, loops: 2 };
+        let options = LookupOptions { rows: 300, lookups: 1000, threads: 1, loops: 2 };
         let results = run(&FakeTarget::default(), None, &options, &mut Progress::quiet()).unwrap();
         assert_eq!(results.len(), 2);
         assert!(results[0].latency.p99_us >= results[0].latency.p50_us && results[0].node_cpu.is_none());
         let names: Vec<String> = figures("c", &results).into_iter().map(|figure| figure.name).collect();
-        assert_eq!(names, ["lookup.single.p50", "lookup.single.p99", "lookup.single.client_cpu"]);
+        assert_eq!(
+            names,
+            ["lookup.single.rate", "lookup.single.p50", "lookup.single.p99", "lookup.single.client_cpu"]
+        );
     }
 }

@@ -38,6 +38,7 @@ pub struct VingaTable {
     whole: Table,
     /// Its rows typed, if it is a table of values.
     typed: Option<Table<ValueRow>>,
+    cluster: Cluster,
 }
 
 /// A way for one definer. See [`crate::target`].
@@ -113,7 +114,7 @@ impl Target for VingaTarget {
             TableShape::Value { .. } => Some(whole.rows().context(failed)?),
             TableShape::Scan => None,
         };
-        Ok(VingaTable { whole, typed })
+        Ok(VingaTable { whole, typed, cluster })
     }
 
     fn drop_table(&self, table: VingaTable) -> Result<()> {
@@ -144,7 +145,7 @@ impl Target for VingaTarget {
 
     fn get(&self, table: &VingaTable, id: u64, value: &mut Vec<u8>) -> Result<bool> {
         let typed = table.typed.as_ref().ok_or_else(|| Failure::new("lookups are for tables of values"))?;
-        let row = self.cluster(0)?.get(typed, id).context(|| format!("lookup of row {id}"))?;
+        let row = table.cluster.get(typed, id).context(|| format!("lookup of row {id}"))?;
         match row {
             Some(row) if row.id == id => value.extend_from_slice(&row.value),
             Some(row) => return Err(Failure::new(format!("lookup of row {id} has found row {}", row.id))),

@@ -8,7 +8,7 @@ use vinga::{InfoRows, InfoTable, InfoValue};
 /// `vinga admin …`.
 #[derive(Args)]
 pub struct AdminArguments {
-    /// Where a data node can be reached
+    /// Where a data node can be reached: host:port, or unix:/path/vinga.sock on its machine
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:2202", env = "VINGA_CONNECT")]
     connect: String,
     /// Print JSON

@@ -62,7 +62,10 @@ pub fn run(options: &DataOptions) -> Result<(), String> {
     for warning in &configuration.warnings {
         ::log::warn!(target: "configuration", "{warning}");
     }
-    let assembly = Assembly::new(&configuration)?;
+    let mut assembly = Assembly::new(&configuration)?;
+    if let Some(folder) = &folder {
+        assembly = assembly.listening_at(folder.socket());
+    }
     let announced = folder.clone();
     let result = assembly.run(|process| {
         if let Some(folder) = &announced

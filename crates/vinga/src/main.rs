@@ -51,7 +51,7 @@ struct FolderArgument {
 
 #[derive(Args)]
 struct ConnectArgument {
-    /// Where a data node can be reached
+    /// Where a data node can be reached: host:port, or unix:/path/vinga.sock on its machine
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:2202", env = "VINGA_CONNECT")]
     connect: String,
 }
@@ -195,6 +195,10 @@ fn run_up(arguments: UpArguments) -> Result<(), String> {
             address
         }
     };
+    let local_address = NodeFolder::new(&folder, 1).local_address();
+    if let Some(address) = &local_address {
+        println!("clients on this machine reach it faster by {address}");
+    }
     println!("its folder with the log: {}", folder.join("node-1").display());
     let sql = arguments.sql;
     // Without SQL nodes to start it does not matter whether there is a server.
@@ -204,7 +208,7 @@ fn run_up(arguments: UpArguments) -> Result<(), String> {
         nodes: sql.sql_nodes,
         port: sql.sql_port,
         installation,
-        data_nodes: &address,
+        data_nodes: local_address.as_ref().unwrap_or(&address),
         variables: &sql.sql_variables,
     })
 }

@@ -194,6 +194,11 @@ impl Client {
         self.net.link(link).is_blocked = is_blocked;
     }
 
+    /// Sending on this connection costs next to nothing, until it is closed: operations go one by one, at once.
+    pub fn set_eager(&mut self, link: LinkId) {
+        self.net.link(link).is_eager = true;
+    }
+
     /// Tokens about which there is news: what they name has ended, or (a scan) has rows. A token may be named although
     /// its news has been taken already.
     pub fn take_news(&mut self, news: &mut Vec<Token>) {

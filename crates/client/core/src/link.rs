@@ -3,7 +3,8 @@
 //! Batching is adaptive: an operation that finds nothing under way goes at once; while others are under way, operations
 //! gather until they are a quarter of those, or have waited for [`crate::settings::Settings::hold_max`]. So few callers
 //! are never held up, and many callers fill large batches by themselves. What is urgent (a batch that its caller filled,
-//! a train of an open transaction, whatever holds locks) goes at once and takes along what has gathered.
+//! a train of an open transaction, whatever holds locks) goes at once and takes along what has gathered. On an eager
+//! connection, one by shared memory, nothing gathers: sending costs next to nothing there.
 
 use crate::time::Micros;
 use alloc::vec::Vec;
@@ -47,6 +48,8 @@ pub struct Link {
     pub out: Vec<u8>,
     /// The driver can't take more at the moment.
     pub is_blocked: bool,
+    /// Sending costs next to nothing: nothing gathers.
+    pub is_eager: bool,
     pub last_heard: Micros,
     is_urgent: bool,
     gathered: u32,
@@ -88,7 +91,8 @@ impl Link {
             && !self.is_blocked
             && (self.is_urgent
                 || self.gathered > 0
-                    && (self.gathered * SHARE_OF_UNDER_WAY >= self.under_way
+                    && (self.is_eager
+                        || self.gathered * SHARE_OF_UNDER_WAY >= self.under_way
                         || now >= self.gathered_since + hold_max))
     }
 
@@ -142,6 +146,17 @@ mod tests {
         assert!(link.is_due(now + HOLD, HOLD), "nobody waits longer than that");
         link.answered(link.under_way);
         assert!(link.is_due(now, HOLD), "nothing is under way any more");
+    }
+
+    #[test]
+    fn nothing_gathers_where_sending_costs_nothing() {
+        let mut link = Link { is_open: true, is_eager: true, ..Link::default() };
+        link.gather(100, Micros(0));
+        link.take_output(&mut Vec::new());
+        link.gather(1, Micros(0));
+        assert!(link.is_due(Micros(0), HOLD));
+        link.reset();
+        assert!(!link.is_eager, "the next connection may be another");
     }
 
     #[test]

@@ -102,7 +102,8 @@ pub struct InfoRows {
 }
 
 impl Cluster {
-    /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 2202 if none is given.
+    /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 2202 if none is given. A data
+    /// node on this machine is reached faster by the path of its Unix socket: `unix:/path/vinga.sock`.
     ///
     /// # Errors
     /// Why none of them could be connected.

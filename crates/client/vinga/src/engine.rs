@@ -8,6 +8,8 @@
 //!   operation and finds the role free takes it: it polls the sockets, hands what arrives to the machine and wakes the
 //!   others, until its own operation is done; then it hands the role over to one that still waits. So a lone caller does
 //!   its round trip all by itself, without another thread.
+//! - *Shared memory* with a data node on this machine (`local`) is read and written by whoever holds the lock; who waits
+//!   looks there first.
 //! - *One thread of our own* (`io_thread`) does what nobody waits for: it reads for futures on foreign executors, and
 //!   says that we are alive when there is nothing else to say. It sleeps otherwise.
 //!
@@ -16,21 +18,28 @@
 
 mod connector;
 mod io_thread;
+mod local;
 mod reader;
+mod sleep;
 mod waiting;
 
-use reader::Reader;
+use local::{Luck, Shared};
+use reader::{Reader, Waiter};
+use sleep::Sleep;
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::{Shutdown, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::pin::{Pin, pin};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use std::{io, io::Write};
-use vinga_client_core::{Client, Command, Micros, Readiness, Result, Settings, Token};
+use vinga_client_core::{Client, Command, LinkId, Micros, Readiness, Result, Settings, Token};
+use vinga_local::Socket;
+use vinga_local::link::ring;
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use waiting::{Parking, ThreadWaker, Waiters};
 
@@ -45,6 +54,10 @@ pub(crate) struct Engine {
     addresses: Vec<String>,
     /// How long the reader looks again and again before it sleeps.
     spin: Micros,
+    /// There is, or has been, a connection by shared memory.
+    has_shared: AtomicBool,
+    /// The reader sleeps in poll, or is about to and will look once more whether it was woken.
+    reader_sleeps: AtomicBool,
 }
 
 struct State {
@@ -61,8 +74,18 @@ struct State {
     timers_begun: u64,
     /// Empty buffers for output.
     buffers: Vec<Vec<u8>>,
-    /// The reader sleeps in poll.
-    reader_sleeps: bool,
+    /// Wakes the future of the reader that sleeps in poll, if it has one.
+    reader_waker: Option<Waker>,
+    /// The connections by shared memory.
+    locals: Vec<LinkId>,
+    /// Threads that look into shared memory again and again. While there are any, no data node has to wake us.
+    lookers: u32,
+    /// Whether looking pays.
+    luck: Luck,
+    /// Kept for the next who finds something in shared memory.
+    local_wakers: Vec<Waker>,
+    /// Data nodes that must be woken, when the lock has been let go.
+    bells: Vec<Arc<OwnedFd>>,
     /// The I/O thread knows that it is needed.
     io_attends: bool,
     /// Nobody uses the engine any more; how long it may take to say goodbye.
@@ -73,12 +96,25 @@ struct State {
 
 #[derive(Default)]
 struct LinkState {
-    socket: Option<Arc<TcpStream>>,
+    socket: Option<Arc<Socket>>,
+    way: Way,
     /// Which opening of the connection this is, so that news of an earlier one is recognised.
     opening: u64,
     /// What the socket could not take, from a byte on.
     unsent: Vec<u8>,
     unsent_from: usize,
+}
+
+/// How the bytes of a connection go.
+#[derive(Default)]
+enum Way {
+    /// By the socket.
+    #[default]
+    Socket,
+    /// By the socket; but the data node has been offered to share memory and has not answered.
+    Offered,
+    /// By shared memory.
+    Shared(Shared),
 }
 
 /// How long the reader sleeps at most while operations are under way: those that were held back go then.
@@ -113,7 +149,12 @@ impl Engine {
                 timers: BTreeMap::new(),
                 timers_begun: 0,
                 buffers: Vec::new(),
-                reader_sleeps: false,
+                reader_waker: None,
+                locals: Vec::new(),
+                lookers: 0,
+                luck: Luck::default(),
+                local_wakers: Vec::new(),
+                bells: Vec::new(),
                 io_attends: false,
                 leaves_until: None,
                 is_closed: false,
@@ -124,6 +165,8 @@ impl Engine {
             began: Instant::now(),
             addresses,
             spin,
+            has_shared: AtomicBool::new(false),
+            reader_sleeps: AtomicBool::new(false),
         });
         io_thread::start(&engine)?;
         Ok(engine)
@@ -138,7 +181,7 @@ impl Engine {
         state.client.leave();
         state = self.write_out(state);
         state.end_if_left(self.now());
-        drop(state);
+        let_go(state);
         self.wake_io_thread();
     }
 
@@ -166,7 +209,7 @@ impl Engine {
             if state.client.has_output() {
                 self.settle(state, &mut Vec::new());
             } else {
-                drop(state);
+                let_go(state);
             }
             drop(before);
             return Poll::Ready(result);
@@ -213,7 +256,7 @@ impl Engine {
 
     /// Ready when so much time has passed since the engine began.
     pub fn sleep_until(self: &Arc<Self>, until: Micros) -> Sleep {
-        Sleep { engine: Arc::clone(self), until, number: None }
+        Sleep::new(self, until)
     }
 
     /// Time since the engine began.
@@ -231,7 +274,7 @@ impl Engine {
             let polled = waiting::blocking(|| future.as_mut().poll(&mut context));
             match polled {
                 Poll::Ready(output) => break output,
-                Poll::Pending => self.read_until(|| thread.take_woken()),
+                Poll::Pending => self.read_until(&waker, || thread.take_woken()),
             }
         };
         thread.give_back();
@@ -242,7 +285,7 @@ impl Engine {
     pub fn drive(self: &Arc<Self>, timeout: Duration) {
         match self.try_read() {
             Some(mut reader) => {
-                self.read_turn(&mut reader, Micros(timeout.as_micros() as u64));
+                self.read_turn(&mut reader, Waiter::NOBODY, Micros(timeout.as_micros() as u64));
                 drop(reader);
                 self.hand_over();
             }
@@ -254,16 +297,16 @@ impl Engine {
     ///
     /// Whoever leaves hands over: a thread that has read, and one that was parked, too, as it may have been handed the role
     /// in the moment in which its own operation was done.
-    fn read_until(self: &Arc<Self>, done: impl Fn() -> bool) {
-        let mut is_done = done();
+    fn read_until(self: &Arc<Self>, waker: &Waker, done: impl Fn() -> bool) {
+        let mut is_done = done() || self.look_until(&done);
         if is_done {
             return;
         }
         while !is_done {
             if let Some(mut reader) = self.try_read() {
                 while !is_done {
-                    self.read_turn(&mut reader, LONGEST_SLEEP);
-                    is_done = done();
+                    let waiter = Waiter { waker: Some(waker), done: &done };
+                    is_done = self.read_turn(&mut reader, waiter, LONGEST_SLEEP) || done();
                 }
                 continue;
             }
@@ -314,14 +357,25 @@ impl Engine {
         state = self.write_out(state);
         state.take_wakers(self, wakers);
         self.call_io_thread_if_needed(state);
-        wakers.drain(..).for_each(Waker::wake);
+        wakers.iter().for_each(Waker::wake_by_ref);
+        // The reader is not woken from poll by its waker alone. Either it is seen here that it sleeps, or it sees before
+        // it does that it was woken.
+        if !wakers.is_empty() && self.reader_sleeps.load(Ordering::SeqCst) {
+            let is_for_reader = |reader: &Waker| wakers.iter().any(|one| one.will_wake(reader));
+            if self.lock().reader_waker.as_ref().is_some_and(is_for_reader) {
+                self.raise_alarm();
+            }
+        }
+        wakers.clear();
     }
 
     fn call_io_thread_if_needed(&self, mut state: MutexGuard<'_, State>) {
         if !state.io_attends && state.needs_io_thread() {
             state.io_attends = true;
-            drop(state);
+            let_go(state);
             self.wake_io_thread();
+        } else {
+            let_go(state);
         }
     }
 
@@ -336,12 +390,11 @@ impl Engine {
         while let Some(command) = state.client.next_command() {
             match command {
                 Command::Open(link) => {
-                    let place = &mut state.links[usize::from(link.0)];
-                    place.close();
-                    connector::open(self, link, place.opening);
+                    state.close(link);
+                    connector::open(self, link, state.links[usize::from(link.0)].opening);
                 }
                 Command::Close(link) => {
-                    state.links[usize::from(link.0)].close();
+                    state.close(link);
                     state.sockets_version += 1;
                 }
             }
@@ -354,6 +407,11 @@ impl Engine {
         self.obey(&mut state);
         let mut buffer = state.buffers.pop().unwrap_or_default();
         while let Some(link) = state.client.next_output(&mut buffer) {
+            if state.is_shared(link) {
+                self.write_shared(&mut state, link, &mut buffer);
+                buffer.clear();
+                continue;
+            }
             let place = &state.links[usize::from(link.0)];
             let opening = place.opening;
             let Some(socket) = place.socket.clone() else {
@@ -372,7 +430,7 @@ impl Engine {
                         place.unsent = std::mem::take(&mut buffer);
                         place.unsent_from = count;
                         state.sockets_version += 1;
-                        self.alarm_reader(&state);
+                        self.alarm_reader();
                     }
                     Err(error) => {
                         state.client.on_broken(link, error.to_string());
@@ -389,12 +447,27 @@ impl Engine {
     }
 
     /// The reader must look at its sockets again.
-    fn alarm_reader(&self, state: &State) {
-        if state.reader_sleeps {
-            // If it can't be written, earlier alarms are still unheard.
-            let _ = (&self.alarm).write(&[1]);
+    fn alarm_reader(&self) {
+        if self.reader_sleeps.load(Ordering::SeqCst) {
+            self.raise_alarm();
         }
     }
+
+    fn raise_alarm(&self) {
+        // If it can't be written, earlier alarms are still unheard.
+        let _ = (&self.alarm).write(&[1]);
+    }
+}
+
+/// Lets the lock go, and wakes the data nodes that have got something meanwhile and sleep.
+#[inline]
+fn let_go(mut state: MutexGuard<'_, State>) {
+    if state.bells.is_empty() {
+        return;
+    }
+    let bells = std::mem::take(&mut state.bells);
+    drop(state);
+    bells.iter().for_each(|bell| ring(bell));
 }
 
 impl State {
@@ -409,7 +482,13 @@ impl State {
         if self.leaves_until.is_some_and(|until| now >= until || has_left) {
             self.is_closed = true;
             self.links.iter_mut().for_each(LinkState::close);
+            self.locals.clear();
         }
+    }
+
+    fn close(&mut self, link: LinkId) {
+        self.links[usize::from(link.0)].close();
+        self.locals.retain(|local| *local != link);
     }
 
     /// Gathers whom the news is for, whose time has come, and who waits for a connection.
@@ -428,54 +507,16 @@ impl State {
 impl LinkState {
     fn close(&mut self) {
         if let Some(socket) = self.socket.take() {
-            // Closed by the other side already is as good.
-            let _ = socket.shutdown(Shutdown::Both);
+            socket.end();
         }
+        self.way = Way::Socket;
         self.opening += 1;
         self.unsent = Vec::new();
     }
 }
 
-/// See [`Engine::sleep_until`].
-pub(crate) struct Sleep {
-    engine: Arc<Engine>,
-    until: Micros,
-    /// Which of the timers is its own, once it has waited.
-    number: Option<u64>,
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.engine.now() >= self.until {
-            return Poll::Ready(());
-        }
-        let mut state = self.engine.lock();
-        let number = self.number.unwrap_or_else(|| {
-            state.timers_begun += 1;
-            state.timers_begun
-        });
-        let before = state.timers.insert((self.until, number), context.waker().clone());
-        drop(state);
-        self.engine.wake_io_thread();
-        drop(before);
-        self.number = Some(number);
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        let Some(number) = self.number else { return };
-        let waker = self.engine.lock().timers.remove(&(self.until, number));
-        // Not under the lock: a whole task may go with it.
-        drop(waker);
-    }
-}
-
 /// Writes as much as the socket takes.
-fn write(mut socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+fn write(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {
         match socket.write(&bytes[sent..]) {

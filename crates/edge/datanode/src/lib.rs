@@ -14,7 +14,9 @@ pub use machine::this_machine;
 
 use data_memory::DataMemory;
 use facts::EdgeFacts;
+use std::path::PathBuf;
 use vinga_config::configuration::Configuration;
+use vinga_config::parameters::Parameter;
 use vinga_node::{Blocks, NodeSettings};
 use vinga_runtime::node_process::{self, NodeProcess, Statistics};
 use vinga_runtime::settings as edge;
@@ -24,6 +26,7 @@ pub struct Assembly {
     node: NodeSettings,
     edge: edge::NodeSettings,
     pages: DataMemory,
+    allows_local: bool,
     /// What each thread hosts and where it may run.
     descriptions: Vec<String>,
 }
@@ -42,7 +45,15 @@ impl Assembly {
         for description in &descriptions {
             log::info!(target: "placement", "{description}");
         }
-        Ok(Assembly { node, edge, pages, descriptions })
+        let allows_local = configuration.parameters.flag(Parameter::LocalConnections);
+        Ok(Assembly { node, edge, pages, allows_local, descriptions })
+    }
+
+    /// Has the node listen for clients on this machine at this path, too, unless the configuration switches that off.
+    #[must_use]
+    pub fn listening_at(mut self, path: PathBuf) -> Self {
+        self.edge.listen_locally = self.allows_local.then_some(path);
+        self
     }
 
     /// Runs the node until the process is asked to stop; see [`node_process::run`].
@@ -50,7 +61,7 @@ impl Assembly {
     /// # Errors
     /// A sentence, if it could not start.
     pub fn run(self, ready: impl FnOnce(&NodeProcess)) -> Result<(), String> {
-        let Assembly { node, edge, pages, descriptions } = self;
+        let Assembly { node, edge, pages, descriptions, .. } = self;
         node_process::run(edge, make_host(node, pages, descriptions), ready)
     }
 
@@ -59,7 +70,7 @@ impl Assembly {
     /// # Errors
     /// A sentence, if it could not start.
     pub fn start(self) -> Result<NodeProcess, String> {
-        let Assembly { node, edge, pages, descriptions } = self;
+        let Assembly { node, edge, pages, descriptions, .. } = self;
         NodeProcess::start(edge, make_host(node, pages, descriptions))
     }
 }

@@ -1,6 +1,7 @@
 //! A small data node inside of this process, on a port that nobody else has.
 
 use crate::{Assembly, this_machine};
+use std::sync::atomic::{AtomicU32, Ordering};
 use vinga_config::configuration::Configuration;
 use vinga_runtime::node_process::NodeProcess;
 
@@ -13,7 +14,11 @@ pub struct LocalNode {
     /// Always there until the node is dropped.
     process: Option<NodeProcess>,
     address: String,
+    local_address: Option<String>,
 }
+
+/// Nodes that this process has started: each has a socket of its own.
+static STARTED: AtomicU32 = AtomicU32::new(0);
 
 impl LocalNode {
     /// Starts a node.
@@ -31,9 +36,18 @@ impl LocalNode {
     pub fn start_with(parameters: &[(&str, &str)]) -> Result<Self, String> {
         let parameters = [&PARAMETERS[..], parameters].concat();
         let configuration = Configuration::new(None, &parameters, &this_machine());
-        let process = Assembly::new(&configuration.map_err(|error| error.to_string())?)?.start()?;
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let socket = std::env::temp_dir().join(format!("vinga-{}-{number}.sock", std::process::id()));
+        let assembly = Assembly::new(&configuration.map_err(|error| error.to_string())?)?;
+        let process = assembly.listening_at(socket).start()?;
         let address = process.address().to_string();
-        Ok(LocalNode { process: Some(process), address })
+        let local_address = process.local().map(|path| format!("unix:{}", path.display()));
+        Ok(LocalNode { process: Some(process), address, local_address })
+    }
+
+    /// Where it listens for clients on this machine, as they are told; `None` if it does not.
+    pub fn local_address(&self) -> Option<&str> {
+        self.local_address.as_deref()
     }
 
     /// Where it listens, as clients are told: `127.0.0.1` and a port.

@@ -106,6 +106,7 @@ pub fn edge_settings(
         cluster_incarnation: seed,
         cluster: text(Parameter::Name),
         listen: listen(&text(Parameter::HostName), integer(Parameter::ServerPort) as u16)?,
+        listen_locally: None,
         threads: configuration.placement.executors().iter().map(thread).collect(),
         helpers: thread(configuration.placement.watchdog()),
         instances: instances(node),

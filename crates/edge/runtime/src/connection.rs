@@ -12,17 +12,20 @@
 
 use crate::input::Input;
 use crate::output::Output;
+use crate::peer::Peer;
 use crate::poller::Poller;
 use crate::relay::Entrance;
 use crate::settings::Limits;
 use crate::statistics::ThreadStatistics;
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind};
 use std::mem;
-use std::net::{SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Origin, Outbox, Rejected};
+use vinga_local::pipe::{INPUT, ROOM, Receiver};
+use vinga_local::{NodeLink, Socket};
 use vinga_wire::ErrorCode;
 
 /// Bytes that one read takes, at most: what fits the second-level cache along with what handling it touches.
@@ -61,8 +64,10 @@ impl From<io::Error> for Broken {
 pub(crate) struct Connection {
     pub api: NodeId,
     pub lane: LaneId,
-    pub peer: SocketAddr,
-    stream: Arc<TcpStream>,
+    pub peer: Peer,
+    stream: Arc<Socket>,
+    /// The memory that is shared with a client on this machine, in the place of the socket.
+    local: Option<Local>,
     input: Input,
     output: Output,
     /// There may be something to read.
@@ -81,24 +86,50 @@ pub(crate) struct Connection {
     pub is_broken: bool,
 }
 
+/// What is read from shared memory. The end that is written is with the output.
+struct Local {
+    receiver: Receiver,
+    /// Is waited for by the thread's poller.
+    ear: OwnedFd,
+}
+
+/// How the bytes of a connection leave and come.
+pub(crate) enum Way {
+    /// By its socket; the owner writes it.
+    Socket,
+    /// By its socket, which a send thread writes.
+    Relayed(Entrance),
+    /// By shared memory.
+    Local(Box<NodeLink>),
+}
+
 impl Connection {
-    /// A connection of which `early` was read already, whose bytes go by `lane` and, if there is one, by `relay`.
+    /// A connection of which `early` was read already, whose bytes go by `lane` and from there as `way` says.
     pub fn new(
-        stream: Arc<TcpStream>,
-        peer: SocketAddr,
+        stream: Arc<Socket>,
+        peer: Peer,
         api: NodeId,
         early: &[u8],
         lane: LaneId,
-        relay: Option<Entrance>,
+        way: Way,
         nanos: u64,
     ) -> Self {
+        let (local, output) = match way {
+            Way::Socket => (None, Output::new(None)),
+            Way::Relayed(entrance) => (None, Output::new(Some(entrance))),
+            Way::Local(link) => {
+                let NodeLink { sender, receiver, ear, .. } = *link;
+                (Some(Local { receiver, ear }), Output::local(sender))
+            }
+        };
         Connection {
             api,
             lane,
             peer,
             stream,
+            local,
             input: Input::new(early),
-            output: Output::new(relay),
+            output,
             is_readable: true,
             is_ending: false,
             slice_bytes: *SLICE_BYTES.start(),
@@ -115,6 +146,44 @@ impl Connection {
         self.is_ending |= is_ending;
         if is_writable {
             self.output.note_writable();
+        }
+    }
+
+    /// Whether its bytes go by shared memory.
+    pub fn is_local(&self) -> bool {
+        self.local.is_some()
+    }
+
+    /// Looks into shared memory: what a socket would have reported. To be called once a turn.
+    pub fn look(&mut self) {
+        if let Some(local) = &self.local {
+            self.is_readable |= local.receiver.has_input();
+            self.output.look_for_room();
+        }
+    }
+
+    /// Whether something has come into shared memory since all was read.
+    pub fn has_news(&self) -> bool {
+        !self.is_readable && self.local.as_ref().is_some_and(|local| local.receiver.has_input())
+    }
+
+    /// The thread will sleep: a client on this machine will wake it. False if it must not, because there is something to
+    /// do already.
+    pub fn begin_sleep(&mut self) -> bool {
+        let waits_for_room = self.output.waits_for_room();
+        if waits_for_room && !self.output.look_for_room() {
+            return false;
+        }
+        let (Some(local), Some(sender)) = (&self.local, self.output.sender()) else { return true };
+        // What is held back is not to be woken for.
+        let input = if self.is_readable { 0 } else { INPUT };
+        local.receiver.begin_sleep(sender, input | if waits_for_room { ROOM } else { 0 })
+    }
+
+    /// The thread is awake.
+    pub fn end_sleep(&self) {
+        if let Some(local) = &self.local {
+            local.receiver.end_sleep();
         }
     }
 
@@ -177,7 +246,11 @@ impl Connection {
         if self.input.is_held_back() || !self.is_readable {
             return Ok(());
         }
-        match read_some(&self.stream, buffer, statistics)? {
+        let read = match &mut self.local {
+            None => read_some(&self.stream, buffer, statistics)?,
+            Some(local) => read_local(&mut local.receiver, &self.stream, self.is_ending, buffer, statistics)?,
+        };
+        match read {
             Read::Nothing => {
                 self.is_readable = false;
                 Ok(())
@@ -232,10 +305,14 @@ impl Connection {
     /// Takes it out of the poller and has what can be written leave; says which send thread has the rest to do, if
     /// there is one. The lane is empty then and may serve another connection.
     pub fn close(self, outbox: &mut Outbox, poller: &Poller, statistics: &ThreadStatistics) -> Option<u16> {
-        let sender = self.output.sender();
+        let sender = self.output.send_thread();
         if sender.is_some() {
             // The send thread keeps the socket open for a moment. (Otherwise closing takes it out.)
             poller.remove(&*self.stream);
+        }
+        if let Some(local) = &self.local {
+            // The client holds it, too: closing does not take it out.
+            poller.remove(&local.ear);
         }
         self.output.close(&self.stream, outbox.lane_mut(self.lane), statistics);
         sender
@@ -249,11 +326,7 @@ enum Read {
     Interrupted,
 }
 
-fn read_some(
-    mut stream: &TcpStream,
-    buffer: &mut [u8],
-    statistics: &ThreadStatistics,
-) -> Result<Read, Broken> {
+fn read_some(stream: &Socket, buffer: &mut [u8], statistics: &ThreadStatistics) -> Result<Read, Broken> {
     statistics.reads.add(1);
     match stream.read(buffer) {
         Ok(0) => Err(Broken::Ended),
@@ -264,6 +337,26 @@ fn read_some(
         Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(Read::Nothing),
         Err(why) if why.kind() == ErrorKind::Interrupted => Ok(Read::Interrupted),
         Err(why) => Err(Broken::Failed(why)),
+    }
+}
+
+fn read_local(
+    receiver: &mut Receiver,
+    stream: &Socket,
+    is_ending: bool,
+    buffer: &mut [u8],
+    statistics: &ThreadStatistics,
+) -> Result<Read, Broken> {
+    let moved = receiver.read(buffer).map_err(io::Error::from)?;
+    if moved.wakes {
+        stream.wake();
+        statistics.wakes.add(1);
+    }
+    statistics.bytes_read.add(moved.bytes as u64);
+    match moved.bytes {
+        0 if is_ending => Err(Broken::Ended),
+        0 => Ok(Read::Nothing),
+        count => Ok(Read::Some(count)),
     }
 }
 

@@ -56,6 +56,8 @@ mod last_signals;
 #[cfg(not(loom))]
 mod listener;
 #[cfg(not(loom))]
+mod local_socket;
+#[cfg(not(loom))]
 pub mod log;
 #[cfg(not(loom))]
 pub mod memory;
@@ -68,6 +70,8 @@ mod outlets;
 #[cfg(not(loom))]
 mod output;
 pub mod parker;
+#[cfg(not(loom))]
+mod peer;
 #[cfg(not(loom))]
 mod poller;
 #[cfg(not(loom))]
@@ -96,3 +100,5 @@ mod termination;
 mod watchdog;
 #[cfg(not(loom))]
 mod worker;
+#[cfg(not(loom))]
+mod yielding;

@@ -5,6 +5,10 @@
 //! it like mail), and when that has confirmed, the socket is handed to the thread that serves connections of this
 //! index, whose first frame is the `HelloConfirm`. From then on this thread has nothing to do with it.
 //!
+//! Clients on this machine come by a Unix socket ([`LocalSocket`]) and are treated as all others; they may offer to share
+//! memory ([`vinga_local`]), which is made when they are admitted. If the system has none left for that, their
+//! connections are ordinary streams.
+//!
 //! Everything that a stranger can cause has a bound. There are at most [`Limits::greetings_max`] guests, and never so
 //! many that file descriptors run out. When all places are taken, the guest that has been silent for longest makes
 //! room; if none has been silent for [`SILENCE_MIN`], the newcomer is refused. Whoever is refused is told why
@@ -12,18 +16,21 @@
 
 use crate::api_nodes::Admission;
 use crate::greeting::{self, Expected, GREETING_BYTES_MAX, NotAdmitted};
+use crate::local_socket::LocalSocket;
 use crate::log::RateLimit;
+use crate::peer::Peer;
 use crate::poller::{Interest, Poller};
 use crate::settings::NodeSettings;
 use crate::switchboard::{Adoption, Mail, Switchboard};
 use log::Level;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::mem;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
+use vinga_local::{NodeLink, OFFER, Socket};
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
@@ -54,6 +61,8 @@ const WHO: &str = "listener";
 
 /// In the place of a guest's place: the socket that is listened on.
 const SOCKET: u64 = u64::MAX - 1;
+/// The same for clients on this machine.
+const LOCAL_SOCKET: u64 = u64::MAX - 2;
 
 /// What the listener may find in its mailbox.
 pub(crate) enum ListenerMail {
@@ -68,6 +77,7 @@ pub(crate) enum ListenerMail {
 /// See the head of this file.
 pub(crate) struct Listener {
     socket: TcpListener,
+    local: Option<LocalSocket>,
     poller: Poller,
     switchboard: Arc<Switchboard>,
     settings: Arc<NodeSettings>,
@@ -81,8 +91,10 @@ pub(crate) struct Listener {
 }
 
 struct Guest {
-    stream: TcpStream,
-    peer: SocketAddr,
+    stream: Socket,
+    peer: Peer,
+    /// It has offered to share memory.
+    shares: bool,
     since: Instant,
     stage: Stage,
 }
@@ -97,12 +109,13 @@ enum Stage {
 }
 
 impl Listener {
-    /// A listener that accepts on `socket`.
+    /// A listener that accepts on `socket`, and clients on this machine on `local`.
     ///
     /// # Errors
     /// The system has no file descriptor left.
     pub fn new(
         socket: TcpListener,
+        local: Option<LocalSocket>,
         switchboard: Arc<Switchboard>,
         settings: Arc<NodeSettings>,
         descriptors: Option<u64>,
@@ -110,9 +123,13 @@ impl Listener {
         socket.set_nonblocking(true)?;
         let poller = Poller::new(switchboard.listener.doorbell.alarm())?;
         poller.add(&socket, SOCKET, Interest::Accept)?;
+        if let Some(local) = &local {
+            poller.add(local, LOCAL_SOCKET, Interest::Accept)?;
+        }
         let guests_max = settings.limits.greetings_max.min(guests_affordable(descriptors));
         Ok(Listener {
             socket,
+            local,
             poller,
             switchboard,
             socket_threads: settings.socket_threads(),
@@ -131,7 +148,7 @@ impl Listener {
             self.wait(&mut ready);
             for token in ready.drain(..) {
                 match token {
-                    SOCKET => self.accept(),
+                    SOCKET | LOCAL_SOCKET => self.accept(token),
                     place => self.hear(place as usize),
                 }
             }
@@ -158,23 +175,34 @@ impl Listener {
         doorbell.end_sleep();
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, socket: u64) {
         for _ in 0..ACCEPTS_MAX {
-            match self.socket.accept() {
+            match self.accept_one(socket) {
                 Ok((stream, peer)) => self.welcome(stream, peer),
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return,
-                Err(why) if is_exhausted(&why) => return self.refuse_with_spare(&why),
+                Err(why) if is_exhausted(&why) => return self.refuse_with_spare(socket, &why),
                 // The guest has gone while it waited, or the network has a problem that is not ours.
                 Err(_) => {}
             }
         }
     }
 
+    /// Takes the next connection of one of the sockets; it never waits from then on.
+    fn accept_one(&self, socket: u64) -> io::Result<(Socket, Peer)> {
+        if socket == LOCAL_SOCKET {
+            let local = self.local.as_ref().ok_or(ErrorKind::WouldBlock)?;
+            return local.accept();
+        }
+        let (stream, peer) = self.socket.accept()?;
+        prepare(&stream)?;
+        Ok((Socket::from(stream), Peer::Remote(peer)))
+    }
+
     /// No descriptor is left for a newcomer: uses the spare one to tell it so.
-    fn refuse_with_spare(&mut self, why: &io::Error) {
+    fn refuse_with_spare(&mut self, socket: u64, why: &io::Error) {
         self.lines.write(Level::Error, WHO, format_args!("no connection can be accepted: {why}"));
         self.spare = None;
-        if let Ok((stream, peer)) = self.socket.accept() {
+        if let Ok((stream, peer)) = self.accept_one(socket) {
             self.turn_away(
                 stream,
                 peer,
@@ -185,19 +213,15 @@ impl Listener {
         std::thread::sleep(EXHAUSTION_PAUSE);
     }
 
-    fn welcome(&mut self, stream: TcpStream, peer: SocketAddr) {
+    fn welcome(&mut self, stream: Socket, peer: Peer) {
         let now = Instant::now();
         let Some(place) = self.find_place(now) else {
             return self.turn_away(stream, peer, "too many connections are being opened");
         };
-        let prepared = stream
-            .set_nonblocking(true)
-            .and_then(|()| stream.set_nodelay(true))
-            .and_then(|()| self.poller.add(&stream, place as u64, Interest::Read));
-        match prepared {
+        match self.poller.add(&stream, place as u64, Interest::Read) {
             Ok(()) => {
                 let stage = Stage::Greeting { bytes: Vec::new() };
-                self.guests[place] = Some(Guest { stream, peer, since: now, stage });
+                self.guests[place] = Some(Guest { stream, peer, shares: false, since: now, stage });
             }
             Err(why) => self.lines.write(Level::Warn, WHO, format_args!("{peer}: {why}")),
         }
@@ -226,29 +250,28 @@ impl Listener {
     }
 
     /// Refuses a connection that has no place.
-    fn turn_away(&mut self, stream: TcpStream, peer: SocketAddr, detail: &str) {
+    fn turn_away(&mut self, stream: Socket, peer: Peer, detail: &str) {
         // With unread bytes the connection would be reset, and the answer lost.
-        let _ = stream.set_nonblocking(true);
-        let _ = (&stream).read(&mut [0; GREETING_BYTES_MAX]);
+        let _ = stream.read(&mut [0; GREETING_BYTES_MAX]);
         self.send_refusal(&stream, peer, &NotAdmitted::new(ErrorCode::Overloaded, detail));
     }
 
     /// Refuses a guest, which keeps its place until it has heard it.
-    fn refuse(&mut self, place: usize, stream: TcpStream, peer: SocketAddr, why: &NotAdmitted) {
+    fn refuse(&mut self, place: usize, stream: Socket, peer: Peer, why: &NotAdmitted) {
         self.send_refusal(&stream, peer, why);
-        self.guests[place] = Some(Guest { stream, peer, since: Instant::now(), stage: Stage::Leaving });
+        let stage = Stage::Leaving;
+        self.guests[place] = Some(Guest { stream, peer, shares: false, since: Instant::now(), stage });
     }
 
-    fn send_refusal(&mut self, stream: &TcpStream, peer: SocketAddr, why: &NotAdmitted) {
+    fn send_refusal(&mut self, stream: &Socket, peer: Peer, why: &NotAdmitted) {
         self.lines.write(
             Level::Warn,
             WHO,
             format_args!("{peer} is not admitted: {} {}", why.code, why.detail),
         );
-        let mut writer = stream;
         // It fits an empty socket buffer; whoever does not take it is closed without it.
-        let _ = writer.write(&greeting::refuse_frame(self.driver(), why));
-        let _ = stream.shutdown(Shutdown::Write);
+        let _ = stream.write(&greeting::refuse_frame(self.driver(), why));
+        stream.end_writing();
     }
 
     /// Something has come from a guest.
@@ -264,6 +287,16 @@ impl Listener {
             }
             Stage::Greeting { ref mut bytes } => {
                 let Ok(reading) = read_some(&guest.stream, bytes) else { return };
+                if guest.peer.is_local() && !guest.shares {
+                    match take_offer(bytes) {
+                        Some(shares) => guest.shares = shares,
+                        None if matches!(reading, Reading::Open) => {
+                            self.guests[place] = Some(guest);
+                            return;
+                        }
+                        None => return,
+                    }
+                }
                 let expected = Expected {
                     cluster: &self.settings.cluster,
                     connections: self.socket_threads.len() as u16,
@@ -318,10 +351,10 @@ impl Listener {
         let place = (waiting & ((1 << PLACE_BITS) - 1)) as usize;
         let guest = self.guests.get_mut(place).and_then(Option::take);
         match guest {
-            Some(Guest { stream, peer, since, stage: Stage::Asked { name, hello, early } })
+            Some(Guest { stream, peer, shares, since, stage: Stage::Asked { name, hello, early } })
                 if name == waiting =>
             {
-                (place, Guest { stream, peer, since, stage: Stage::Leaving }, hello, early)
+                (place, Guest { stream, peer, shares, since, stage: Stage::Leaving }, hello, early)
             }
             _ => panic!("Membership answers about a guest of which it was not asked"),
         }
@@ -338,8 +371,17 @@ impl Listener {
             ticket: confirm.ticket,
             topology: confirm.topology,
         };
+        let local = match guest.shares.then(NodeLink::make).transpose() {
+            Ok(local) => local.map(Box::new),
+            Err(why) => {
+                let text = format_args!("{}: no memory is shared with it: {why}", guest.peer);
+                self.lines.write(Level::Warn, WHO, text);
+                None
+            }
+        };
         let adoption = Adoption {
             stream: guest.stream,
+            local,
             peer: guest.peer,
             api: NodeId(confirm.api),
             welcome: greeting::confirm_frame(self.driver(), &welcome),
@@ -416,7 +458,7 @@ enum Reading {
 }
 
 /// Appends what has come, until nothing is left or it is more than any greeting.
-fn read_some(mut stream: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<Reading> {
+fn read_some(stream: &Socket, bytes: &mut Vec<u8>) -> io::Result<Reading> {
     let mut buffer = [0; GREETING_BYTES_MAX];
     while bytes.len() <= GREETING_BYTES_MAX {
         match stream.read(&mut buffer) {
@@ -428,6 +470,22 @@ fn read_some(mut stream: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<Reading>
         }
     }
     Ok(Reading::Open)
+}
+
+/// Takes the offer to share memory from the front of what a guest has sent; says whether it was there, `None` if that is
+/// not clear yet.
+fn take_offer(bytes: &mut Vec<u8>) -> Option<bool> {
+    if bytes.starts_with(&OFFER) {
+        bytes.drain(..OFFER.len());
+        return Some(true);
+    }
+    if OFFER.starts_with(bytes) { None } else { Some(false) }
+}
+
+/// A connection of the network as it is served.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)
 }
 
 /// How many guests the limit on file descriptors leaves room for.

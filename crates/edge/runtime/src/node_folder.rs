@@ -3,6 +3,7 @@
 //! ```text
 //!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it lives
 //!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
+//!   node-1/vinga.sock      where it listens for clients on this machine, as long as it runs
 //!   node-1/vinga.log       the log
 //!   node-1/crash.txt       crash reports
 //! ```
@@ -37,6 +38,18 @@ impl NodeFolder {
     /// The log file.
     pub fn log(&self) -> PathBuf {
         self.path.join("vinga.log")
+    }
+
+    /// The Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.path.join("vinga.sock")
+    }
+
+    /// Where clients on this machine can reach the running node; `None` if it has no such socket.
+    pub fn local_address(&self) -> Option<String> {
+        let socket = self.socket();
+        let path = socket.exists().then(|| fs::canonicalize(&socket).unwrap_or(socket))?;
+        Some(format!("unix:{}", path.display()))
     }
 
     fn pid_file(&self) -> PathBuf {

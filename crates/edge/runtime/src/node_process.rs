@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::handlers::HandlerStack;
 use crate::last_signals::Registered;
 use crate::listener::{Listener, ListenerMail};
+use crate::local_socket::LocalSocket;
 use crate::memory::raise_to_hard_limit;
 use crate::realtime::Realtime;
 use crate::settings::{NodeSettings, ThreadPlan};
@@ -20,6 +21,7 @@ use crate::worker::{Worker, WorkerParts};
 use rustix::process::Resource;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
@@ -37,6 +39,7 @@ pub type Statistics = Arc<[Arc<ThreadStatistics>]>;
 /// A running node. See the head of this file.
 pub struct NodeProcess {
     address: SocketAddr,
+    is_local: bool,
     switchboard: Arc<Switchboard>,
     settings: Arc<NodeSettings>,
     threads: Vec<JoinHandle<()>>,
@@ -88,7 +91,9 @@ impl NodeProcess {
         let switchboard = Arc::new(switchboard.map_err(out_of("descriptors"))?);
         let threads = start_workers(&settings, &switchboard, make_host)?;
 
-        let listener = Listener::new(socket, switchboard.clone(), settings.clone(), descriptors);
+        let local = settings.listen_locally.as_deref().and_then(listen_locally);
+        let is_local = local.is_some();
+        let listener = Listener::new(socket, local, switchboard.clone(), settings.clone(), descriptors);
         let listener = listener.map_err(out_of("descriptors"))?;
         let listener = spawn_helper("listener", &settings.helpers, move || listener.run())?;
         let (watched, stopped) = mpsc::channel();
@@ -97,12 +102,17 @@ impl NodeProcess {
             watchdog::run(&statistics, interval, &stopped);
         })?;
         log::info!(target: WHO, "data node {} is ready on {address}, {} threads", settings.node, threads.len());
-        Ok(NodeProcess { address, switchboard, settings, threads, listener, watched, watchdog })
+        Ok(NodeProcess { address, is_local, switchboard, settings, threads, listener, watched, watchdog })
     }
 
     /// Where the node listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The path of the Unix socket where it listens for clients on this machine; `None` if it does not.
+    pub fn local(&self) -> Option<&Path> {
+        self.settings.listen_locally.as_deref().filter(|_| self.is_local)
     }
 
     /// The figures of the threads that run turns.
@@ -136,6 +146,18 @@ fn listen(address: SocketAddr) -> Result<TcpListener, String> {
         Ok(socket)
     });
     socket.map_err(|why| format!("can't listen on {address}: {why}"))
+}
+
+/// A node that can't listen for clients on its machine runs nevertheless: they come by TCP then.
+fn listen_locally(path: &Path) -> Option<LocalSocket> {
+    match LocalSocket::listen(path) {
+        Ok(socket) => Some(socket),
+        Err(why) => {
+            let path = path.display();
+            log::warn!(target: WHO, "no local connections: can't listen on {path}: {why}");
+            None
+        }
+    }
 }
 
 /// Starts the threads that run turns and waits until all of them have started.

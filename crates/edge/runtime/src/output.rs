@@ -1,12 +1,13 @@
-//! The writing side of a connection, for its owner: bytes leave the lane for the socket, or for the relay to a send
-//! thread ([`crate::relay`]).
+//! The writing side of a connection, for its owner: bytes leave the lane for the socket, for the memory that is shared
+//! with a client on this machine ([`vinga_local`]), or for the relay to a send thread ([`crate::relay`]).
 
 use crate::lane_progress::LaneProgress;
 use crate::relay::Entrance;
 use crate::statistics::ThreadStatistics;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::mem;
-use std::net::{Shutdown, TcpStream};
+use vinga_local::Socket;
+use vinga_local::pipe::Sender;
 
 /// Reads that empty a socket before it is closed.
 const DISCARDED_READS_MAX: usize = 64;
@@ -25,6 +26,14 @@ enum Way {
         /// Something was written since this was last looked at.
         has_moved: bool,
     },
+    /// The owner does, into shared memory; the socket only wakes the client.
+    Local {
+        sender: Sender,
+        /// There was no room for all that was last given, and none was seen since.
+        is_full: bool,
+        /// Something was written since this was last looked at.
+        has_moved: bool,
+    },
     /// A send thread does.
     Relayed(Entrance),
 }
@@ -36,6 +45,32 @@ impl Output {
         Output { progress: LaneProgress::default(), way }
     }
 
+    /// Into shared memory.
+    pub fn local(sender: Sender) -> Self {
+        let way = Way::Local { sender, is_full: false, has_moved: false };
+        Output { progress: LaneProgress::default(), way }
+    }
+
+    /// The end of shared memory into which it writes, if it does.
+    pub fn sender(&self) -> Option<&Sender> {
+        match &self.way {
+            Way::Local { sender, .. } => Some(sender),
+            Way::Direct { .. } | Way::Relayed(_) => None,
+        }
+    }
+
+    /// Whether shared memory was full when it was last looked at.
+    pub fn waits_for_room(&self) -> bool {
+        matches!(self.way, Way::Local { is_full: true, .. })
+    }
+
+    /// Looks whether there is room in shared memory that was full; says whether that is still to be waited for.
+    pub fn look_for_room(&mut self) -> bool {
+        let Way::Local { sender, is_full, .. } = &mut self.way else { return false };
+        *is_full &= !sender.has_room();
+        *is_full
+    }
+
     /// Bytes that wait in the lane.
     #[inline]
     pub fn waiting(&self, lane: &[u8]) -> usize {
@@ -45,7 +80,7 @@ impl Output {
     /// Bytes that have left the lane and have not been written yet: none unless there is a relay.
     pub fn under_way(&self) -> usize {
         match &self.way {
-            Way::Direct { .. } => 0,
+            Way::Direct { .. } | Way::Local { .. } => 0,
             Way::Relayed(entrance) => entrance.under_way(),
         }
     }
@@ -60,7 +95,7 @@ impl Output {
     /// Whether something was written since the last call.
     pub fn take_moved(&mut self) -> bool {
         match &mut self.way {
-            Way::Direct { has_moved, .. } => mem::take(has_moved),
+            Way::Direct { has_moved, .. } | Way::Local { has_moved, .. } => mem::take(has_moved),
             Way::Relayed(entrance) => entrance.take_moved(),
         }
     }
@@ -68,7 +103,7 @@ impl Output {
     /// The send thread that must be told of bytes that it has got since the last call.
     pub fn take_unannounced(&mut self) -> Option<u16> {
         match &mut self.way {
-            Way::Direct { .. } => None,
+            Way::Direct { .. } | Way::Local { .. } => None,
             Way::Relayed(entrance) => entrance.take_unannounced(),
         }
     }
@@ -77,15 +112,15 @@ impl Output {
     /// The send thread could not write.
     pub fn check(&self) -> io::Result<()> {
         match &self.way {
-            Way::Direct { .. } => Ok(()),
+            Way::Direct { .. } | Way::Local { .. } => Ok(()),
             Way::Relayed(entrance) => entrance.check(),
         }
     }
 
     /// The send thread, if there is one.
-    pub fn sender(&self) -> Option<u16> {
+    pub fn send_thread(&self) -> Option<u16> {
         match &self.way {
-            Way::Direct { .. } => None,
+            Way::Direct { .. } | Way::Local { .. } => None,
             Way::Relayed(entrance) => Some(entrance.sender),
         }
     }
@@ -93,7 +128,7 @@ impl Output {
     /// Has bytes of the lane leave, as many as can, while more are being made. Nobody is told when more can.
     pub fn write(
         &mut self,
-        stream: &TcpStream,
+        stream: &Socket,
         lane: &mut Vec<u8>,
         statistics: &ThreadStatistics,
     ) -> io::Result<()> {
@@ -112,6 +147,18 @@ impl Output {
                     }
                 }
             }
+            Way::Local { sender, is_full, has_moved } => {
+                let waiting = self.progress.waiting(lane);
+                let moved = sender.write(waiting)?;
+                if moved.wakes {
+                    stream.wake();
+                    statistics.wakes.add(1);
+                }
+                statistics.bytes_written.add(moved.bytes as u64);
+                *has_moved |= moved.bytes > 0;
+                *is_full = moved.bytes < waiting.len();
+                self.progress.advance(lane, moved.bytes);
+            }
             Way::Relayed(entrance) => {
                 let taken = entrance.push(self.progress.waiting(lane));
                 self.progress.advance(lane, taken);
@@ -123,14 +170,14 @@ impl Output {
     /// At the end of a turn: has bytes of the lane leave, and is told when more can.
     pub fn flush(
         &mut self,
-        stream: &TcpStream,
+        stream: &Socket,
         lane: &mut Vec<u8>,
         statistics: &ThreadStatistics,
     ) -> io::Result<()> {
         match &mut self.way {
-            // It will report that it takes more.
-            Way::Direct { is_full: true, .. } => Ok(()),
-            Way::Direct { .. } => self.write(stream, lane, statistics),
+            // It will report that it takes more, or is looked at in each turn.
+            Way::Direct { is_full: true, .. } | Way::Local { is_full: true, .. } => Ok(()),
+            Way::Direct { .. } | Way::Local { .. } => self.write(stream, lane, statistics),
             Way::Relayed(entrance) => {
                 let taken = entrance.push_or_wait(self.progress.waiting(lane))?;
                 self.progress.advance(lane, taken);
@@ -141,12 +188,13 @@ impl Output {
 
     /// The connection is closed: what the socket or the relay takes now leaves the lane, and the rest is forgotten. The
     /// lane is empty then and may serve another connection.
-    pub fn close(mut self, stream: &TcpStream, lane: &mut Vec<u8>, statistics: &ThreadStatistics) {
+    pub fn close(mut self, stream: &Socket, lane: &mut Vec<u8>, statistics: &ThreadStatistics) {
         // A socket that takes nothing any more has nobody who would miss it.
         let _ = self.write(stream, lane, statistics);
         self.progress.forget(lane);
-        if let Way::Direct { .. } = self.way {
-            say_farewell(stream);
+        match self.way {
+            Way::Direct { .. } | Way::Local { .. } => say_farewell(stream),
+            Way::Relayed(_) => {}
         }
     }
 }
@@ -160,7 +208,7 @@ pub(crate) enum Written {
 
 /// One write.
 pub(crate) fn write_some(
-    mut stream: &TcpStream,
+    stream: &Socket,
     bytes: &[u8],
     statistics: &ThreadStatistics,
 ) -> io::Result<Written> {
@@ -177,8 +225,8 @@ pub(crate) fn write_some(
 }
 
 /// Says that nothing more will come. To be called before a socket is closed.
-pub(crate) fn say_farewell(mut stream: &TcpStream) {
-    let _ = stream.shutdown(Shutdown::Write);
+pub(crate) fn say_farewell(stream: &Socket) {
+    stream.end_writing();
     // A socket that is closed with unread bytes resets the connection, and what was sent last may be lost.
     let mut rest = [0; 4096];
     for _ in 0..DISCARDED_READS_MAX {

@@ -68,6 +68,14 @@ impl Poller {
         Ok(epoll::add(&self.0, socket, EventData::new_u64(token), flags)?)
     }
 
+    /// Waits for an eventfd too, until it is taken out: it only ends the wait, like the alarm, and is never read.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    pub fn add_ear(&self, ear: impl AsFd) -> io::Result<()> {
+        Ok(epoll::add(&self.0, ear, EventData::new_u64(ALARM), EventFlags::IN | EventFlags::ET)?)
+    }
+
     /// Does not wait for a socket any more, which goes on without this poller.
     pub fn remove(&self, socket: impl AsFd) {
         // It can only fail for one that could not be added.

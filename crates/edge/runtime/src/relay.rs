@@ -39,10 +39,10 @@ use crate::output::{Written, say_farewell, write_some};
 use crate::ring::{Consumer, Producer, ring};
 use crate::statistics::{Counter, ThreadStatistics};
 use std::io;
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use vinga_base::NodeId;
+use vinga_local::Socket;
 
 /// Bytes of a relay's ring: the answers to some trains of requests.
 const RELAY_BYTES: usize = 64 * 1024;
@@ -60,7 +60,7 @@ struct Progress {
 }
 
 /// A relay by way of the send thread `sender`, for a connection that `owner` reads.
-pub(crate) fn relay(owner: u16, sender: u16, api: NodeId, stream: Arc<TcpStream>) -> (Entrance, Outlet) {
+pub(crate) fn relay(owner: u16, sender: u16, api: NodeId, stream: Arc<Socket>) -> (Entrance, Outlet) {
     let (producer, consumer) = ring(RELAY_BYTES);
     let progress = Arc::<Progress>::default();
     let entrance = Entrance {
@@ -151,7 +151,7 @@ impl Entrance {
 pub(crate) struct Outlet {
     pub owner: u16,
     pub api: NodeId,
-    stream: Arc<TcpStream>,
+    stream: Arc<Socket>,
     consumer: Consumer,
     progress: Arc<Progress>,
     /// There may be bytes in the ring.
@@ -163,7 +163,7 @@ pub(crate) struct Outlet {
 
 impl Outlet {
     /// The socket, for the poller.
-    pub fn stream(&self) -> &TcpStream {
+    pub fn stream(&self) -> &Socket {
         &self.stream
     }
 

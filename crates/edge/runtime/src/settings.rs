@@ -1,6 +1,7 @@
 //! What a node is told when it starts.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::BlockNumber;
@@ -19,6 +20,8 @@ pub struct NodeSettings {
     pub cluster: String,
     /// Where to listen for API nodes; port 0 for any free one.
     pub listen: SocketAddr,
+    /// Where to listen for clients on this machine: the path of a Unix socket, in place of what is there.
+    pub listen_locally: Option<PathBuf>,
     /// The threads that run turns. The first [`CONNECTIONS_MAX`] that own sockets serve connections of API nodes.
     pub threads: Vec<ThreadPlan>,
     /// How the threads run that do not: the one that accepts connections and the watchdog. Only CPUs, priority and
@@ -143,6 +146,7 @@ mod tests {
             cluster_incarnation: 1,
             cluster: String::new(),
             listen: "127.0.0.1:0".parse().unwrap(),
+            listen_locally: None,
             threads: vec![
                 plan(true, false),
                 plan(true, true),

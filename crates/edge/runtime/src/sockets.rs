@@ -1,6 +1,6 @@
 //! The connections that a thread serves, and how it waits for them.
 
-use crate::connection::{Broken, Connection, READ_BYTES};
+use crate::connection::{Broken, Connection, READ_BYTES, Way};
 use crate::lane_progress::LANE_BYTES;
 use crate::log::RateLimit;
 use crate::poller::{Interest, Poller, Ready};
@@ -37,6 +37,8 @@ pub(crate) struct Sockets {
     lanes: [Option<LaneId>; NODE_IDS],
     /// API nodes whose connection may have something to do.
     queue: Vec<NodeId>,
+    /// Number of connections by shared memory.
+    locals: usize,
     lines: RateLimit,
 }
 
@@ -51,6 +53,7 @@ impl Sockets {
             places: [None; NODE_IDS],
             lanes: [None; NODE_IDS],
             queue: Vec::with_capacity(NODE_IDS),
+            locals: 0,
             lines: RateLimit::new(LINES_PER_SECOND),
         }
     }
@@ -73,6 +76,50 @@ impl Sockets {
         }
     }
 
+    /// Looks into the memory that is shared with clients on this machine; to be called once a turn.
+    pub fn look(&mut self) {
+        if self.locals == 0 {
+            return;
+        }
+        for connection in self.connections.iter_mut().filter(|connection| connection.is_local()) {
+            connection.look();
+            if connection.has_input() && !connection.is_queued {
+                connection.is_queued = true;
+                self.queue.push(connection.api);
+            }
+        }
+    }
+
+    /// Whether there are connections by shared memory.
+    pub fn has_locals(&self) -> bool {
+        self.locals > 0
+    }
+
+    /// Whether something has come by shared memory that was not looked at.
+    pub fn has_news(&self) -> bool {
+        self.locals > 0 && self.connections.iter().any(Connection::has_news)
+    }
+
+    /// The thread will sleep: clients on this machine will wake it. False if it must not, because one of them has
+    /// something.
+    pub fn begin_sleep(&mut self) -> bool {
+        if self.locals == 0 {
+            return true;
+        }
+        let may_sleep = self.connections.iter_mut().all(Connection::begin_sleep);
+        if !may_sleep {
+            self.end_sleep();
+        }
+        may_sleep
+    }
+
+    /// The thread is awake.
+    pub fn end_sleep(&mut self) {
+        if self.locals > 0 {
+            self.connections.iter().for_each(Connection::end_sleep);
+        }
+    }
+
     /// Begins to serve a connection and to send by it what is for its API node.
     pub fn adopt<H: Host>(
         &mut self,
@@ -90,16 +137,23 @@ impl Sockets {
         outbox.lane_mut(lane).extend_from_slice(&adoption.welcome);
         outbox.routes.set_node(api, Some(lane));
         let stream = Arc::new(adoption.stream);
-        let (relay, interest) = match self.senders.get(id % self.senders.len().max(1)) {
-            None => (None, Interest::ReadWrite),
-            Some(&sender) => {
+        let mut ready = Ok(());
+        let (way, interest) = match (adoption.local, self.senders.get(id % self.senders.len().max(1))) {
+            // To copy bytes into memory is less work than to have another thread do it.
+            (Some(mut local), _) => {
+                ready = poller.add_ear(&local.ear).and_then(|()| local.introduce(&stream));
+                (Way::Local(local), Interest::Read)
+            }
+            (None, None) => (Way::Socket, Interest::ReadWrite),
+            (None, Some(&sender)) => {
                 let (entrance, outlet) = relay(outbox.routes.own_thread(), sender, api, stream.clone());
                 switchboard.threads[usize::from(sender)].post(Mail::OpenOutlet(Box::new(outlet)));
-                (Some(entrance), Interest::Read)
+                (Way::Relayed(entrance), Interest::Read)
             }
         };
-        let added = poller.add(&*stream, u64::from(api.0), interest);
-        let mut connection = Connection::new(stream, adoption.peer, api, &adoption.early, lane, relay, nanos);
+        let added = ready.and_then(|()| poller.add(&*stream, u64::from(api.0), interest));
+        let mut connection = Connection::new(stream, adoption.peer, api, &adoption.early, lane, way, nanos);
+        self.locals += usize::from(connection.is_local());
         connection.is_queued = true;
         self.places[id] = Some(self.connections.len() as u16);
         self.connections.push(connection);
@@ -234,6 +288,7 @@ impl Sockets {
     ) -> bool {
         let Some(place) = self.places[usize::from(api.0)].take() else { return false };
         let connection = self.connections.swap_remove(usize::from(place));
+        self.locals -= usize::from(connection.is_local());
         if let Some(moved) = self.connections.get(usize::from(place)) {
             self.places[usize::from(moved.api.0)] = Some(place);
         }

@@ -95,13 +95,13 @@ pub struct ThreadStatistics {
     pub sleep_nanos: Counter,
     /// How often it went to sleep.
     pub sleeps: Counter,
-    /// Calls of `epoll_wait`.
+    /// Calls of `epoll_wait` and `sched_yield`.
     pub waits: Counter,
     /// Reads from sockets.
     pub reads: Counter,
     /// Writes to sockets.
     pub writes: Counter,
-    /// Other threads that it had to wake.
+    /// Other threads, and clients on this machine, that it had to wake.
     pub wakes: Counter,
     /// Bytes read from sockets.
     pub bytes_read: Counter,

@@ -7,15 +7,16 @@
 use crate::api_nodes::{Admission, ApiNodes, Joined};
 use crate::listener::ListenerMail;
 use crate::parker::{Doorbell, MAIL, thread_bit};
+use crate::peer::Peer;
 use crate::relay::Outlet;
 use crate::ring::Consumer;
 use crate::settings::{NodeSettings, connection_of};
 use crate::statistics::ThreadStatistics;
 use std::io;
 use std::mem;
-use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vinga_base::{Incarnation, NodeId};
+use vinga_local::{NodeLink, Socket};
 use vinga_wire::{Address, BlockNumber, ErrorCode};
 
 /// What a thread may find in its mailbox.
@@ -42,8 +43,10 @@ pub(crate) enum Mail {
 
 /// A connection that was admitted.
 pub(crate) struct Adoption {
-    pub stream: TcpStream,
-    pub peer: SocketAddr,
+    pub stream: Socket,
+    /// Memory to share with the client, if it is on this machine and wants that.
+    pub local: Option<Box<NodeLink>>,
+    pub peer: Peer,
     pub api: NodeId,
     /// The first frame to send: `HelloConfirm`.
     pub welcome: Vec<u8>,

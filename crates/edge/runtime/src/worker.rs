@@ -3,7 +3,7 @@
 //! A turn is: take what sockets have reported, the mail and the rings; hand all of it to the executor; run timers and
 //! a slice of long work; do what blocks have ordered of the driver; send what stands in the lanes, by one write for
 //! each connection, and wake the threads that got something. Then, if there is nothing left to do, spin for a while
-//! if the plan says so, and sleep until something comes, until a timer is due, or for a second: the clock is read
+//! if the plan says so, let others run if that pays ([`crate::yielding`]), and sleep until something comes, until a timer is due, or for a second: the clock is read
 //! twice a turn, the system's own figures once a second.
 //!
 //! *The way to an API node.* An API node has one connection to each thread that serves sockets, or fewer. A thread
@@ -28,6 +28,7 @@ use crate::sockets::{NODE_IDS, Sockets};
 use crate::spinning::Spinning;
 use crate::statistics::{Phase, ThreadStatistics};
 use crate::switchboard::{Desk, Mail, Switchboard};
+use crate::yielding::Yielding;
 use std::io;
 use std::sync::Arc;
 use vinga_kernel::{Executor, Host, LaneId};
@@ -35,6 +36,9 @@ use vinga_wire::ErrorCode;
 
 /// How long a thread sleeps at most, and how often it takes stock.
 const STOCK_NANOS: u64 = 1_000_000_000;
+
+/// How long sockets are not asked whether they have something, while shared memory always has.
+const POLL_NANOS: u64 = 20_000;
 
 /// How long nothing may have come from other threads before a thread of a stopping node ends.
 const QUIET_NANOS: u64 = 20_000_000;
@@ -56,11 +60,14 @@ pub(crate) struct Worker<H> {
     outlets: Outlets,
     rings: Rings,
     spinning: Spinning,
+    yielding: Yielding,
     pacer: SlicePacer,
     realtime: Realtime,
     /// What stands in the driver's lane while it is handled.
     orders: Vec<u8>,
     stock_due: u64,
+    /// When sockets were last asked whether they have something.
+    polled: u64,
     /// Slices of long work wait for the next turn.
     has_long_work: bool,
     /// The node stops, since then.
@@ -108,10 +115,12 @@ impl<H: Host> Worker<H> {
             outlets: Outlets::new(index, NODE_IDS as u64),
             rings: Rings::new(index, threads),
             spinning: Spinning::new(plan.spin_micros),
+            yielding: Yielding::default(),
             pacer: SlicePacer::default(),
             realtime,
             orders: Vec::new(),
             stock_due: 0,
+            polled: 0,
             has_long_work: false,
             stops_since: None,
             statistics: registered.statistics().clone(),
@@ -162,6 +171,7 @@ impl<H: Host> Worker<H> {
             (&mut *self.executor, &*self.switchboard, &*self.statistics);
         if self.stops_since.is_none() {
             statistics.enter(Phase::Sockets);
+            self.sockets.look();
             self.sockets.serve(executor, switchboard, &self.limits, statistics);
         }
         statistics.enter(Phase::Rings);
@@ -209,7 +219,13 @@ impl<H: Host> Worker<H> {
             return now;
         }
         self.poll(0);
-        self.clock.nanos()
+        self.polled = self.clock.nanos();
+        self.polled
+    }
+
+    /// A client has put something into shared memory: sockets are not asked each time, but often enough.
+    fn look_at_times(&mut self, now: u64) -> u64 {
+        if now - self.polled < POLL_NANOS { now } else { self.look(now) }
     }
 
     /// There is nothing to do: spins, then sleeps, until there is; says what time it is then.
@@ -230,14 +246,23 @@ impl<H: Host> Worker<H> {
         if now >= wake_at {
             return now;
         }
+        if self.sockets.has_locals() && (self.sockets.has_news() || self.finds_after_yield()) {
+            return self.look_at_times(now);
+        }
         if !self.desk().doorbell.begin_sleep() {
             return self.look(now);
+        }
+        if !self.sockets.begin_sleep() {
+            self.desk().doorbell.end_sleep();
+            return self.look_at_times(now);
         }
         self.statistics.enter(Phase::Sleeping);
         self.statistics.sleeps.add(1);
         self.poll(wake_at - now);
         self.desk().doorbell.end_sleep();
+        self.sockets.end_sleep();
         let woken = self.clock.nanos();
+        self.polled = woken;
         self.statistics.sleep_nanos.add(woken - now);
         self.realtime.slept(woken);
         self.spinning.note_idle(woken - begin, true);
@@ -250,13 +275,23 @@ impl<H: Host> Worker<H> {
         let mut now = begin;
         while now < until {
             let has_rung = self.desk().doorbell.has_rung();
-            if has_rung || self.polls() && self.poll(0) {
+            if has_rung || self.sockets.has_news() || self.polls() && self.poll(0) {
                 break;
             }
             std::hint::spin_loop();
             now = self.clock.nanos();
         }
         now
+    }
+
+    /// Lets others run, if that pays; says whether a client has put something into shared memory then.
+    fn finds_after_yield(&mut self) -> bool {
+        if !self.yielding.pays(self.executor.handled()) {
+            return false;
+        }
+        self.statistics.waits.add(1);
+        std::thread::yield_now();
+        self.sockets.has_news()
     }
 
     /// Whether a socket may have something to report.

@@ -153,6 +153,9 @@ parameters! {
     /// TCP port on which the node listens; 0 takes any free port, which the log then names.
     ServerPort: count(0, 65_535), Default::Integer(2202);
 
+    /// Whether the node also listens for clients on its own machine, by the Unix socket vinga.sock in its folder.
+    LocalConnections: Kind::Flag, Default::Flag(true);
+
     /// Folder for the log, crash reports and the process id file of the node.
     DataDir: text(4_096), Default::Text(".");
 

@@ -57,6 +57,11 @@ impl Node {
         Node { child, folder, address }
     }
 
+    /// Where clients on this machine reach it, if it lets them.
+    pub fn local_address(&self) -> String {
+        format!("unix:{}", self.folder.join("vinga.sock").display())
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()

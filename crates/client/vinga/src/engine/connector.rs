@@ -1,15 +1,20 @@
 //! Opens connections, each attempt on a thread of its own that lives as long as the attempt.
 
-use super::{Engine, State};
-use std::io;
+use super::{Engine, State, Way};
+use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::Duration;
 use vinga_client_core::LinkId;
+use vinga_local::{OFFER, Socket};
 
 /// How long one address is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Before the path of a Unix socket: a data node on this machine.
+const LOCAL: &str = "unix:";
 
 /// Begins to open a connection; the machine is told how it went.
 pub fn open(engine: &Arc<Engine>, link: LinkId, opening: u64) {
@@ -34,22 +39,35 @@ pub fn open(engine: &Arc<Engine>, link: LinkId, opening: u64) {
     });
 }
 
-fn opened(engine: &Arc<Engine>, mut state: MutexGuard<'_, State>, link: LinkId, socket: TcpStream) {
-    state.links[usize::from(link.0)].socket = Some(Arc::new(socket));
+fn opened(
+    engine: &Arc<Engine>,
+    mut state: MutexGuard<'_, State>,
+    link: LinkId,
+    (socket, way): (Socket, Way),
+) {
+    let place = &mut state.links[usize::from(link.0)];
+    place.socket = Some(Arc::new(socket));
+    place.way = way;
     state.sockets_version += 1;
-    engine.alarm_reader(&state);
+    engine.alarm_reader();
     state.client.on_opened(link);
     engine.settle(state, &mut Vec::new());
 }
 
-fn connect(address: &str) -> io::Result<TcpStream> {
+fn connect(address: &str) -> io::Result<(Socket, Way)> {
+    if let Some(path) = address.strip_prefix(LOCAL) {
+        let mut socket = UnixStream::connect(path)?;
+        socket.write_all(&OFFER)?;
+        socket.set_nonblocking(true)?;
+        return Ok((socket.into(), Way::Offered));
+    }
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
                 socket.set_nonblocking(true)?;
-                return Ok(socket);
+                return Ok((socket.into(), Way::Socket));
             }
             Err(error) => last = error,
         }

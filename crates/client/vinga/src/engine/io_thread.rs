@@ -1,6 +1,7 @@
 //! The thread that does what nobody waits for.
 
-use super::{Engine, LONGEST_SLEEP};
+use super::reader::Waiter;
+use super::{Engine, LONGEST_SLEEP, let_go};
 use std::io;
 use std::sync::Arc;
 use std::thread;
@@ -24,18 +25,18 @@ impl Engine {
             state = self.write_out(state);
             state.end_if_left(self.now());
             if state.is_closed {
-                return;
+                return let_go(state);
             }
             state.take_wakers(&self, &mut wakers);
             state.io_attends = state.needs_io_thread();
             let (attends, sleep) = (state.io_attends, state.sleep(self.now()));
-            drop(state);
+            let_go(state);
             wakers.drain(..).for_each(std::task::Waker::wake);
             // If another thread reads already it serves everybody, and hands over to us when it leaves.
             if let Some(mut reader) = self.try_read() {
                 let mut longest = if attends { LONGEST_SLEEP } else { Micros(0) };
                 loop {
-                    self.read_turn(&mut reader, longest);
+                    self.read_turn(&mut reader, Waiter::NOBODY, longest);
                     let mut state = self.lock();
                     state.io_attends = state.needs_io_thread();
                     if !state.io_attends || state.leaves_until.is_some() {

@@ -1,15 +1,18 @@
 //! The reader's role: poll the sockets, hand what arrives to the machine.
 
-use super::{BUSY_SLEEP, Engine, LONGEST_SLEEP, State, write};
+use super::{BUSY_SLEEP, Engine, LONGEST_SLEEP, State, Way, write};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Instant;
 use vinga_client_core::{LinkId, Micros};
+use vinga_local::{ClientLink, First, Socket as Stream, receive_first};
 use vinga_wire::frame::FRAME_BYTES_MAX;
+
+const CLOSED: &str = "the data node has closed the connection";
 
 /// Room for what arrives on one connection.
 const BUFFER_BYTES: usize = 2 * FRAME_BYTES_MAX;
@@ -27,7 +30,8 @@ pub struct Reader {
 struct Socket {
     link: LinkId,
     opening: u64,
-    stream: Arc<TcpStream>,
+    stream: Arc<Stream>,
+    carries: Carries,
     wants_to_write: bool,
     /// What has arrived and not been used, from the beginning on.
     buffer: Vec<u8>,
@@ -35,9 +39,22 @@ struct Socket {
     event: Event,
 }
 
+/// What comes from a socket.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carries {
+    /// Frames.
+    Frames,
+    /// Shared memory, or frames.
+    Offer,
+    /// Bytes that wake, and its end: frames come by shared memory.
+    Wakes,
+}
+
 /// What a turn has found on a socket.
 enum Event {
     Nothing,
+    /// Memory to share.
+    Memory(Box<ClientLink>),
     /// Bytes in the buffer, or room to write.
     Ready,
     Broken(String),
@@ -60,13 +77,18 @@ impl Reader {
                     link: LinkId(at as u16),
                     opening: link.opening,
                     stream: Arc::clone(stream),
+                    carries: match link.way {
+                        Way::Socket => Carries::Frames,
+                        Way::Offered => Carries::Offer,
+                        Way::Shared(_) => Carries::Wakes,
+                    },
                     wants_to_write: false,
                     buffer: vec![0; BUFFER_BYTES],
                     filled: 0,
                     event: Event::Nothing,
                 },
             };
-            socket.wants_to_write = !link.unsent.is_empty();
+            socket.wants_to_write = !link.unsent.is_empty() && socket.carries != Carries::Wakes;
             self.sockets.push(socket);
         }
         self.version = state.sockets_version;
@@ -116,14 +138,47 @@ fn timespec(span: Micros) -> Timespec {
 
 impl Socket {
     fn read(&mut self) {
-        self.event = match (&*self.stream).read(&mut self.buffer[self.filled..]) {
-            Ok(0) => Event::Broken("the data node has closed the connection".into()),
+        match self.carries {
+            Carries::Frames => self.read_frames(),
+            Carries::Offer => {
+                self.event = match receive_first(&self.stream, &mut self.buffer) {
+                    Ok(First::Nothing) => Event::Nothing,
+                    Ok(First::Bytes(count)) => {
+                        self.carries = Carries::Frames;
+                        self.filled = count;
+                        return self.read_frames();
+                    }
+                    Ok(First::Memory(memory)) => {
+                        self.carries = Carries::Wakes;
+                        Event::Memory(memory)
+                    }
+                    Ok(First::Ended) => Event::Broken(CLOSED.into()),
+                    Err(error) => Event::Broken(error.to_string()),
+                }
+            }
+            Carries::Wakes => {
+                self.event = match self.stream.discard() {
+                    Ok(true) => Event::Ready,
+                    Ok(false) => Event::Broken(CLOSED.into()),
+                    Err(error) => Event::Broken(error.to_string()),
+                }
+            }
+        }
+    }
+
+    fn read_frames(&mut self) {
+        self.event = match self.stream.read(&mut self.buffer[self.filled..]) {
+            Ok(0) => Event::Broken(CLOSED.into()),
             Ok(count) => {
                 self.filled += count;
                 Event::Ready
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Event::Nothing
+                if self.filled > 0 {
+                    Event::Ready
+                } else {
+                    Event::Nothing
+                }
             }
             Err(error) => Event::Broken(error.to_string()),
         };
@@ -132,25 +187,70 @@ impl Socket {
 
 impl Engine {
     /// One turn: sleep until something arrives (or so long at most), hand it over, send what follows, wake whom it is for.
-    pub(super) fn read_turn(self: &Arc<Self>, reader: &mut Reader, longest: Micros) {
+    /// Says whether it has seen that what the caller waits for is done.
+    pub(super) fn read_turn(
+        self: &Arc<Self>,
+        reader: &mut Reader,
+        waiter: Waiter<'_>,
+        longest: Micros,
+    ) -> bool {
         let mut state = self.lock();
         if reader.version != state.sockets_version {
             reader.update(&state);
         }
         let busy = if state.client.is_busy() { BUSY_SLEEP } else { LONGEST_SLEEP };
-        let timeout = state.sleep(self.now()).min(busy).min(longest);
-        state.reader_sleeps = true;
+        let mut timeout = state.sleep(self.now()).min(busy).min(longest);
+        if state.lookers == 0 && !state.begin_local_sleep() {
+            timeout = Micros(0);
+        }
+        if !same(state.reader_waker.as_ref(), waiter.waker) {
+            state.reader_waker = waiter.waker.cloned();
+        }
+        self.reader_sleeps.store(true, Ordering::SeqCst);
         drop(state);
-        reader.poll(timeout, self.spin);
+        // Another thread may have found it in shared memory.
+        let is_done = (waiter.done)();
+        if !is_done {
+            reader.poll(timeout, self.spin);
+        }
         let mut state = self.lock();
-        state.reader_sleeps = false;
+        self.reader_sleeps.store(false, Ordering::SeqCst);
+        if state.lookers == 0 {
+            state.end_local_sleep();
+        }
         state.client.on_time(self.now());
+        state.drain_all();
         for socket in &mut reader.sockets {
             state.take_event(socket);
+        }
+        if !state.locals.is_empty() {
+            self.has_shared.store(true, Ordering::Relaxed);
         }
         let mut wakers = std::mem::take(&mut reader.wakers);
         self.settle(state, &mut wakers);
         reader.wakers = wakers;
+        is_done
+    }
+}
+
+/// For whom a thread reads.
+pub struct Waiter<'a> {
+    /// Wakes its future.
+    pub waker: Option<&'a Waker>,
+    /// Whether that was woken, asked once.
+    pub done: &'a dyn Fn() -> bool,
+}
+
+impl Waiter<'_> {
+    /// It reads for others only.
+    pub const NOBODY: Waiter<'static> = Waiter { waker: None, done: &|| false };
+}
+
+fn same(one: Option<&Waker>, other: Option<&Waker>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.will_wake(other),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
     }
 }
 
@@ -168,6 +268,22 @@ impl State {
         {
             return;
         }
+        let event = match event {
+            Event::Memory(memory) => {
+                self.share(socket.link, *memory);
+                Event::Ready
+            }
+            event => event,
+        };
+        if self.is_shared(socket.link) {
+            // What came before the end counts.
+            let scribbled = self.drain(socket.link).err().map(|scribbled| scribbled.to_string());
+            let broken = if let Event::Broken(why) = event { Some(why) } else { scribbled };
+            if let Some(why) = broken {
+                self.client.on_broken(socket.link, why);
+            }
+            return;
+        }
         if socket.filled > 0 {
             let used = self.client.on_bytes(socket.link, &socket.buffer[..socket.filled]);
             socket.buffer.copy_within(used..socket.filled, 0);
@@ -176,19 +292,21 @@ impl State {
         let link = &mut self.links[usize::from(socket.link.0)];
         let broken = match event {
             Event::Broken(why) => Some(why),
-            Event::Nothing | Event::Ready if link.unsent.is_empty() => None,
-            Event::Nothing | Event::Ready => match write(&socket.stream, &link.unsent[link.unsent_from..]) {
-                Ok(count) => {
-                    link.unsent_from += count;
-                    if link.unsent_from == link.unsent.len() {
-                        link.unsent = Vec::new();
-                        socket.wants_to_write = false;
-                        self.client.set_blocked(socket.link, false);
+            Event::Nothing | Event::Memory(_) | Event::Ready if link.unsent.is_empty() => None,
+            Event::Nothing | Event::Memory(_) | Event::Ready => {
+                match write(&socket.stream, &link.unsent[link.unsent_from..]) {
+                    Ok(count) => {
+                        link.unsent_from += count;
+                        if link.unsent_from == link.unsent.len() {
+                            link.unsent = Vec::new();
+                            socket.wants_to_write = false;
+                            self.client.set_blocked(socket.link, false);
+                        }
+                        None
                     }
-                    None
+                    Err(error) => Some(error.to_string()),
                 }
-                Err(error) => Some(error.to_string()),
-            },
+            }
         };
         if let Some(why) = broken {
             self.client.on_broken(socket.link, why);

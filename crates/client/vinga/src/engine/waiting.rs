@@ -141,7 +141,7 @@ impl ThreadWaker {
 
     /// Whether it was woken since the last time that this was asked.
     pub fn take_woken(&self) -> bool {
-        self.inner.is_woken.swap(false, Ordering::Acquire)
+        self.inner.is_woken.swap(false, Ordering::SeqCst)
     }
 }
 
@@ -151,7 +151,7 @@ impl Wake for Inner {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.is_woken.swap(true, Ordering::Release) && self.thread.id() != thread::current().id() {
+        if !self.is_woken.swap(true, Ordering::SeqCst) && self.thread.id() != thread::current().id() {
             self.thread.unpark();
         }
     }

@@ -188,6 +188,7 @@ pub fn settings(threads: u16) -> NodeSettings {
         cluster_incarnation: 4,
         cluster: "test".to_string(),
         listen: "127.0.0.1:0".parse().unwrap(),
+        listen_locally: None,
         threads: (0..threads).map(plan).collect(),
         helpers: ThreadPlan::default(),
         instances,

@@ -1,0 +1,169 @@
+//! How the two sides of a local connection agree on shared memory, and what each has of it then.
+
+use crate::area::Area;
+use crate::pipe::{Moved, Receiver, Scribbled, Sender, Side, ends};
+use crate::socket::Socket;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// What a client sends before its greeting if it can take shared memory over. Read as the length of a frame it is too
+/// large, so no client begins with these bytes by chance.
+pub const OFFER: [u8; 8] = *b"VNG-OFFR";
+
+/// What the node sends to such a client when it has admitted it, with the descriptors of the memory and of the eventfd
+/// that wakes it.
+pub const MEMORY: [u8; 8] = *b"VNG-MEMY";
+
+/// The node's part of a local connection.
+pub struct NodeLink {
+    /// Bytes to the client.
+    pub sender: Sender,
+    /// Bytes from the client.
+    pub receiver: Receiver,
+    /// Becomes readable when the client wakes the node. To be waited for edge-triggered, and never to be read.
+    pub ear: OwnedFd,
+    /// Given to the client and then closed.
+    memory: Option<OwnedFd>,
+}
+
+impl NodeLink {
+    /// New memory.
+    ///
+    /// # Errors
+    /// The system has no memory or descriptor left.
+    pub fn make() -> io::Result<Self> {
+        let (area, memory) = Area::make()?;
+        let ear = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (sender, receiver) = ends(Arc::new(area), Side::Node);
+        Ok(NodeLink { sender, receiver, ear, memory: Some(memory) })
+    }
+
+    /// Gives the memory to the client at the other end of this socket. To be called once.
+    ///
+    /// # Errors
+    /// The socket does not take it.
+    pub fn introduce(&mut self, socket: &Socket) -> io::Result<()> {
+        let memory = self.memory.take().expect("memory is given away once");
+        let descriptors = [memory.as_fd(), self.ear.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(
+            control.push(SendAncillaryMessage::ScmRights(&descriptors)),
+            "the space is for two descriptors"
+        );
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match sendmsg(socket, &[IoSlice::new(&MEMORY)], &mut control, flags)? {
+            count if count == MEMORY.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    }
+}
+
+/// The client's part of a local connection.
+pub struct ClientLink {
+    sender: Sender,
+    receiver: Receiver,
+    bell: Arc<OwnedFd>,
+}
+
+/// The first that has come from the node.
+pub enum First {
+    /// Nothing yet.
+    Nothing,
+    /// So many bytes, which are the beginning of a frame: there is no shared memory.
+    Bytes(usize),
+    /// The shared memory: everything else goes by it.
+    Memory(Box<ClientLink>),
+    /// The node has closed the connection.
+    Ended,
+}
+
+/// Reads the first that comes from the node to a client that has sent [`OFFER`]. `buffer` has room for [`MEMORY`].
+///
+/// # Errors
+/// The system's, or what has come is not understood.
+pub fn receive_first(socket: &Socket, buffer: &mut [u8]) -> io::Result<First> {
+    let buffer = &mut buffer[..MEMORY.len()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC);
+    let received = match received {
+        Ok(received) => received,
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(First::Nothing),
+        Err(why) => return Err(why.into()),
+    };
+    let mut descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    let descriptors: Vec<OwnedFd> = descriptors.by_ref().flatten().collect();
+    if received.bytes == 0 {
+        return Ok(First::Ended);
+    }
+    if buffer[..received.bytes] != MEMORY {
+        return Ok(First::Bytes(received.bytes));
+    }
+    let Ok([memory, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+        let why = match received.flags.contains(ReturnFlags::CTRUNC) {
+            true => "the process has no descriptors left for the shared memory",
+            false => "the shared memory has not come with the message that announces it",
+        };
+        return Err(io::Error::other(why));
+    };
+    let (sender, receiver) = ends(Arc::new(Area::map(&memory)?), Side::Client);
+    Ok(First::Memory(Box::new(ClientLink { sender, receiver, bell: Arc::new(bell) })))
+}
+
+impl ClientLink {
+    /// Writes as many of these bytes as there is room for. The bell must be rung if the node sleeps.
+    ///
+    /// # Errors
+    /// The memory can't be: the connection is broken.
+    #[inline]
+    pub fn write(&mut self, bytes: &[u8]) -> Result<Moved, Scribbled> {
+        self.sender.write(bytes)
+    }
+
+    /// Reads what has come. The bell must be rung if the node sleeps.
+    ///
+    /// # Errors
+    /// As [`ClientLink::write`].
+    #[inline]
+    pub fn read(&mut self, into: &mut [u8]) -> Result<Moved, Scribbled> {
+        self.receiver.read(into)
+    }
+
+    /// Whether something has come.
+    #[inline]
+    pub fn has_input(&self) -> bool {
+        self.receiver.has_input()
+    }
+
+    /// See [`Receiver::begin_sleep`].
+    pub fn begin_sleep(&self, wants: u32) -> bool {
+        self.receiver.begin_sleep(&self.sender, wants)
+    }
+
+    /// See [`Receiver::end_sleep`].
+    pub fn end_sleep(&self) {
+        self.receiver.end_sleep();
+    }
+
+    /// What [`ring`] wakes the node by.
+    pub fn bell(&self) -> &Arc<OwnedFd> {
+        &self.bell
+    }
+}
+
+/// Wakes the node.
+pub fn ring(bell: &OwnedFd) {
+    // It can only fail if it was rung 2^64 - 2 times, and then the node is awake.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}

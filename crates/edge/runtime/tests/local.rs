@@ -1,0 +1,464 @@
+//! Clients on the node's own machine: a whole node with blocks that only echo, reached by its Unix socket and by shared
+//! memory, also by clients that break the rules of it.
+
+mod support;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::{Client, NODE, Records, greeting, hello, number, settings, start, wait_until};
+use vinga_base::NodeId;
+use vinga_local::pipe::INPUT;
+use vinga_local::{ClientLink, First, OFFER, Socket, receive_first};
+use vinga_runtime::node_process::NodeProcess;
+use vinga_runtime::settings::NodeSettings;
+use vinga_wire::frame::FRAME_BYTES_MAX;
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, Refusal};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
+
+/// A socket of its own for each test.
+fn path(test: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("vinga-local-{test}-{}.sock", std::process::id()))
+}
+
+fn start_local(test: &str, mut settings: NodeSettings) -> (NodeProcess, Arc<Records>, PathBuf) {
+    let path = path(test);
+    settings.listen_locally = Some(path.clone());
+    let (node, records) = start(settings);
+    assert_eq!(node.local(), Some(&*path));
+    (node, records, path)
+}
+
+/// How the bytes of a client go.
+enum Way {
+    Socket,
+    Shared(Box<ClientLink>),
+}
+
+/// A client on this machine. It waits by sleeping as a client does, so a wake-up that gets lost is noticed.
+struct LocalClient {
+    socket: Socket,
+    way: Way,
+    api: NodeId,
+    ticket: u64,
+    received: Vec<u8>,
+}
+
+impl LocalClient {
+    fn connect(path: &Path, shares: bool) -> Result<Self, ErrorCode> {
+        Self::connect_with(path, shares, &hello())
+    }
+
+    fn connect_with(path: &Path, shares: bool, hello: &HelloRequest) -> Result<Self, ErrorCode> {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let socket = Socket::from(stream);
+        if shares {
+            socket.write(&OFFER).unwrap();
+        }
+        socket.write(&greeting(hello)).unwrap();
+        let mut client =
+            LocalClient { socket, way: Way::Socket, api: NodeId(0), ticket: 0, received: Vec::new() };
+        if shares {
+            let mut first = [0; 64];
+            match receive_first(&client.socket, &mut first).unwrap() {
+                First::Memory(link) => client.way = Way::Shared(link),
+                First::Bytes(count) => client.received.extend_from_slice(&first[..count]),
+                First::Nothing | First::Ended => panic!("the node answers"),
+            }
+        }
+        let (signal, frame) = client.receive().unwrap().expect("an answer comes");
+        let frame = Frame::first(&frame).unwrap().unwrap();
+        match signal {
+            SignalNumber::HelloConfirm => {
+                let confirm: HelloConfirm = cold::read(&frame).unwrap();
+                client.api = NodeId(confirm.api);
+                client.ticket = confirm.ticket;
+                Ok(client)
+            }
+            SignalNumber::HelloRefuse => {
+                let refusal: Refusal = cold::read(&frame).unwrap();
+                Err(ErrorCode::from_number(refusal.code).unwrap())
+            }
+            other => panic!("{other:?} is no answer to a greeting"),
+        }
+    }
+
+    fn request(&self, out: &mut Vec<u8>, number: SignalNumber, coordinator: u16, trace: u32, body: &[u8]) {
+        let receiver = Address::new(NODE, BlockNumber::Coordinator, coordinator);
+        let sender = Address::new(self.api, BlockNumber::Api, 0);
+        FrameWriter::begin(out, number, 0, receiver, sender, trace).bytes(body);
+    }
+
+    /// Writes what there is room for.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.way {
+            Way::Socket => self.socket.write(bytes),
+            Way::Shared(link) => {
+                let moved = link.write(bytes)?;
+                if moved.wakes {
+                    vinga_local::link::ring(link.bell());
+                }
+                Ok(moved.bytes)
+            }
+        }
+    }
+
+    fn write_all(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let count = self.write(bytes).unwrap();
+            bytes = &bytes[count..];
+            if count == 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn send(&mut self, number: SignalNumber, coordinator: u16, trace: u32, body: &[u8]) {
+        let mut bytes = Vec::new();
+        self.request(&mut bytes, number, coordinator, trace, body);
+        self.write_all(&bytes);
+    }
+
+    /// The next frame, whole; `None` if the node has closed.
+    fn receive(&mut self) -> io::Result<Option<(SignalNumber, Vec<u8>)>> {
+        let mut has_ended = false;
+        loop {
+            if let Some(frame) = Frame::first(&self.received).expect("the node sends frames") {
+                let (signal, length) = (frame.signal().unwrap(), frame.length());
+                return Ok(Some((signal, self.received.drain(..length).collect())));
+            }
+            if has_ended {
+                return Ok(None);
+            }
+            let filled = self.received.len();
+            self.received.resize(filled + 64 * 1024, 0);
+            let into = &mut self.received[filled..];
+            let count = match &mut self.way {
+                Way::Socket => {
+                    let count = self.socket.read(into)?;
+                    has_ended = count == 0;
+                    count
+                }
+                Way::Shared(link) => {
+                    let mut moved = link.read(into)?;
+                    if moved.bytes == 0 && link.begin_sleep(INPUT) {
+                        // Until the node wakes it, or has closed.
+                        has_ended = self.socket.read(&mut [0; 8])? == 0;
+                        link.end_sleep();
+                        moved = link.read(into)?;
+                    }
+                    if moved.wakes {
+                        vinga_local::link::ring(link.bell());
+                    }
+                    has_ended &= moved.bytes == 0;
+                    moved.bytes
+                }
+            };
+            self.received.truncate(filled + count);
+        }
+    }
+
+    fn expect(&mut self, trace: u32, bytes: usize) {
+        let (_, frame) = self.receive().unwrap().expect("the node goes on");
+        let frame = Frame::first(&frame).unwrap().unwrap();
+        assert_eq!((frame.header.trace.get(), frame.body.len()), (trace, bytes));
+    }
+
+    fn echo(&mut self, coordinator: u16, trace: u32, body: &[u8]) {
+        self.send(SignalNumber::KeyReadRequest, coordinator, trace, body);
+        self.expect(trace, body.len().next_multiple_of(4));
+    }
+
+    fn last_words(&mut self) -> Option<ErrorCode> {
+        let mut code = None;
+        while let Ok(Some((signal, frame))) = self.receive() {
+            if signal == SignalNumber::HelloRefuse {
+                let refusal: Refusal = cold::read(&Frame::first(&frame).unwrap().unwrap()).unwrap();
+                code = ErrorCode::from_number(refusal.code);
+            }
+        }
+        code
+    }
+}
+
+fn assert_alive(node: &NodeProcess, path: &Path) {
+    let begin = Instant::now();
+    LocalClient::connect(path, true).unwrap().echo(0, 1, b"alive");
+    Client::connect(node.address()).unwrap().echo(0, 1, b"alive");
+    assert!(begin.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn frames_of_all_sizes_by_memory_and_by_the_socket_alone() {
+    for shares in [true, false] {
+        let (node, _, path) = start_local("sizes", settings(1));
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "only the owner may connect");
+        let mut client = LocalClient::connect(&path, shares).unwrap();
+        assert_eq!(matches!(client.way, Way::Shared(_)), shares);
+        for trace in 0..2_000 {
+            client.echo(0, trace, &vec![7; trace as usize % 300]);
+        }
+        // The largest frame there is, and much more than a ring holds, both ways at once.
+        client.echo(0, 7, &vec![1; FRAME_BYTES_MAX - 20]);
+        let mut train = Vec::new();
+        for trace in 0..40 {
+            client.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
+        }
+        client.write_all(&train);
+        (0..40).for_each(|trace| client.expect(trace, 100_000));
+        drop(client);
+        node.stop();
+        assert!(!path.exists(), "the node takes its socket along");
+    }
+}
+
+#[test]
+fn two_threads_serve_one_client_and_all_its_connections_end_together() {
+    for settings in support::both_ways(2) {
+        let (node, records, path) = start_local("two", settings);
+        let mut first = LocalClient::connect(&path, true).unwrap();
+        first.echo(1, 1, b"by a ring there and back");
+        let join = HelloRequest { connection: 1, ticket: first.ticket, ..hello() };
+        let mut second = LocalClient::connect_with(&path, true, &join).unwrap();
+        assert_eq!(second.api, first.api);
+        for trace in 0..1000 {
+            first.echo(0, trace, b"one");
+            second.echo(1, trace, b"the other");
+        }
+        drop(first);
+        assert_eq!(second.last_words(), None);
+        wait_until("Membership hears of it", || !records.gone().is_empty());
+        assert_eq!(records.gone(), [(second.api.0, 1)]);
+        assert_alive(&node, &path);
+        node.stop();
+    }
+}
+
+#[test]
+fn a_slow_reader_is_held_back_and_then_let_go() {
+    let mut settings = settings(1);
+    settings.limits.slow_reader = Duration::from_secs(2);
+    let (node, records, path) = start_local("slow", settings);
+    let mut slow = LocalClient::connect(&path, true).unwrap();
+    let mut other = LocalClient::connect(&path, true).unwrap();
+    // It asks for 2 GB and reads nothing: its requests pile up in its own ring, not in the node.
+    let mut train = Vec::new();
+    for trace in 0..20_000 {
+        slow.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
+    }
+    let begin = Instant::now();
+    let mut written = 0;
+    while records.gone().is_empty() {
+        if written < train.len() {
+            written += slow.write(&train[written..]).unwrap();
+        }
+        let asked = Instant::now();
+        other.echo(0, 1, b"meanwhile");
+        assert!(asked.elapsed() < Duration::from_secs(1));
+        let waiting: u64 = node.statistics().iter().map(|thread| thread.bytes_waiting.get()).sum();
+        assert!(waiting < 8_000_000, "{waiting} bytes wait");
+        assert!(begin.elapsed() < Duration::from_secs(10), "it is let go");
+    }
+    assert_eq!(records.gone(), [(slow.api.0, 1)]);
+    // One that reads late gets everything; meanwhile the node does not work for nothing.
+    let mut late = LocalClient::connect(&path, true).unwrap();
+    let mut train = Vec::new();
+    for trace in 0..400 {
+        late.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
+    }
+    late.write_all(&train);
+    std::thread::sleep(Duration::from_millis(200));
+    let turns = || node.statistics().iter().map(|thread| thread.turns.get()).sum::<u64>();
+    let before = turns();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(turns() - before < 100, "{} turns while it waits for room", turns() - before);
+    (0..400).for_each(|trace| late.expect(trace, 100_000));
+    node.stop();
+}
+
+#[test]
+fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
+    let mut settings = settings(2);
+    settings.limits.send_buffer_bytes = 5_000_000;
+    let (node, records, path) = start_local("pile", settings);
+    let mut slow = LocalClient::connect(&path, true).unwrap();
+    let begin = Instant::now();
+    let mut train = Vec::new();
+    for trace in 0..500 {
+        // Answered by another thread, so that holding back requests comes too late.
+        slow.request(&mut train, SignalNumber::ScanOpenRequest, 1, trace, &number(100_000));
+    }
+    slow.write_all(&train);
+    wait_until("it is let go", || !records.gone().is_empty());
+    assert!(begin.elapsed() < Duration::from_secs(4));
+    assert_alive(&node, &path);
+    node.stop();
+}
+
+#[test]
+fn broken_rules_end_with_their_reason() {
+    let mut settings = settings(1);
+    settings.limits.greeting = Duration::from_millis(300);
+    let (node, _, path) = start_local("rules", settings);
+    let mut client = LocalClient::connect(&path, true).unwrap();
+    client.write_all(&[0xff; 1000]);
+    assert_eq!(client.last_words(), Some(ErrorCode::MalformedFrame));
+    let mut client = LocalClient::connect(&path, true).unwrap();
+    client.send(SignalNumber::ScanCloseOrder, 0, 1, b"");
+    assert_eq!(client.last_words(), Some(ErrorCode::NoSuchScan));
+    let wrong = HelloRequest { cluster: "x".into(), ..hello() };
+    for shares in [true, false] {
+        assert_eq!(LocalClient::connect_with(&path, shares, &wrong).err(), Some(ErrorCode::WrongCluster));
+    }
+    // Half an offer, and bytes on a socket that only wakes.
+    let half = Socket::from(UnixStream::connect(&path).unwrap());
+    half.write(&OFFER[..5]).unwrap();
+    let mut answer = [0; 500];
+    assert!(half.read(&mut answer).unwrap() > 0, "it is told that it was too slow");
+    let mut client = LocalClient::connect(&path, true).unwrap();
+    for trace in 0..100 {
+        client.socket.write(&[1; 100]).unwrap();
+        client.echo(0, trace, b"as if nothing were");
+    }
+    // By TCP there is no such offer.
+    let stray = Socket::from(std::net::TcpStream::connect(node.address()).unwrap());
+    stray.write(&OFFER).unwrap();
+    let count = stray.read(&mut answer).unwrap();
+    let frame = Frame::first(&answer[..count]).unwrap().unwrap();
+    assert_eq!(frame.signal(), Some(SignalNumber::HelloRefuse));
+    assert_alive(&node, &path);
+    node.stop();
+}
+
+/// A client that writes what it likes into the words of the shared memory, as fast as it can.
+#[test]
+fn whoever_scribbles_breaks_only_his_own_connection() {
+    let (node, _, path) = start_local("scribble", settings(1));
+    let mut other = LocalClient::connect(&path, true).unwrap();
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut broken = 0;
+    for round in 0..60 {
+        let (socket, memory, bell) = hostile(&path);
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(10) {
+            let at = [0, 128, 256, 384, 512, 640, 4096 + random.u64(..100)][random.usize(..7)];
+            let value = if random.bool() { random.u32(..) } else { random.u32(..1 << 21) };
+            memory.write_all_at(&value.to_ne_bytes(), at).unwrap();
+            vinga_local::link::ring(&bell);
+            other.echo(0, round, b"meanwhile");
+        }
+        assert!(memory.set_len(4096).is_err() && memory.set_len(1 << 30).is_err(), "its size is fixed");
+        memory.write_all_at(&u32::MAX.to_ne_bytes(), 256).unwrap();
+        vinga_local::link::ring(&bell);
+        other.echo(0, round, b"meanwhile");
+        // With positions that can't be, or with garbage for frames, it is let go.
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(2) {
+            if !socket.discard().unwrap_or(false) {
+                broken += 1;
+                break;
+            }
+            other.echo(0, round, b"meanwhile");
+        }
+    }
+    assert!(broken > 50, "{broken} of 60 were let go");
+    assert_alive(&node, &path);
+    node.stop();
+}
+
+/// A client that has the memory as a file, which it may write in any way, and the eventfd that wakes the node.
+fn hostile(path: &Path) -> (Socket, File, OwnedFd) {
+    let socket = Socket::from(UnixStream::connect(path).unwrap());
+    socket.write(&[&OFFER[..], &greeting(&hello())].concat()).unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [0; 8];
+    recvmsg(&socket, &mut [io::IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::empty()).unwrap();
+    let mut descriptors = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors,
+        _ => panic!("only descriptors come"),
+    });
+    let (memory, bell) = (descriptors.next().unwrap(), descriptors.next().unwrap());
+    (socket, File::from(memory), bell)
+}
+
+#[test]
+fn a_hundred_connections_are_served_and_leave_nothing_behind() {
+    let (node, records, path) = start_local("hundred", settings(2));
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let mappings = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter(|line| line.contains("memfd:vinga")).count()
+    };
+    LocalClient::connect(&path, true).unwrap().echo(0, 1, b"x");
+    wait_until("it has gone", || records.gone().len() == 1);
+    let before = (descriptors(), mappings());
+    for round in 0..3 {
+        let mut clients: Vec<LocalClient> =
+            (0..support::API_NODES_MAX).map(|at| LocalClient::connect(&path, at % 10 > 0).unwrap()).collect();
+        for trace in 0..20 {
+            for client in &mut clients {
+                client.send(SignalNumber::KeyReadRequest, (trace % 2) as u16, trace, &[3; 32]);
+            }
+            for client in &mut clients {
+                client.expect(trace, 32);
+            }
+        }
+        drop(clients);
+        wait_until("all are gone", || records.gone().len() == 1 + (round + 1) * support::API_NODES_MAX);
+    }
+    // Other tests of this process run beside this one.
+    wait_until("nothing is left behind", || {
+        let now = (descriptors(), mappings());
+        now.0 < before.0 + 60 && now.1 < before.1 + 20
+    });
+    assert_alive(&node, &path);
+    node.stop();
+}
+
+#[test]
+fn clients_that_sleep_are_woken_and_wake_the_node() {
+    let (node, _, path) = start_local("sleep", settings(1));
+    let mut clients: Vec<_> = (0..4).map(|_| LocalClient::connect(&path, true).unwrap()).collect();
+    let mut random = fastrand::Rng::with_seed(7);
+    for trace in 0..300 {
+        for client in &mut clients {
+            client.echo(0, trace, b"after a while");
+        }
+        // Both sides are asleep by then.
+        std::thread::sleep(Duration::from_micros(random.u64(..2_000)));
+    }
+    let node_sleeps: u64 = node.statistics().iter().map(|thread| thread.sleeps.get()).sum();
+    assert!(node_sleeps > 50, "{node_sleeps} sleeps");
+    node.stop();
+}
+
+#[test]
+fn a_stopping_node_says_so_and_one_without_a_folder_runs_nevertheless() {
+    let (node, _, path) = start_local("stop", settings(1));
+    let mut client = LocalClient::connect(&path, true).unwrap();
+    client.echo(0, 1, b"x");
+    node.stop();
+    assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
+    assert!(UnixStream::connect(&path).is_err());
+    // What a killed node has left is replaced.
+    std::fs::write(&path, "stale").unwrap();
+    let (node, _, path) = start_local("stop", settings(1));
+    assert_alive(&node, &path);
+    node.stop();
+    let mut settings = settings(1);
+    settings.listen_locally = Some("/there/is/no/such/folder/vinga.sock".into());
+    let (node, _) = start(settings);
+    assert_eq!(node.local(), None);
+    Client::connect(node.address()).unwrap().echo(0, 1, b"x");
+    node.stop();
+}
