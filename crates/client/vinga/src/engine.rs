@@ -15,10 +15,12 @@
 //! takes the reader's role while its future waits.
 
 mod connector;
+mod event_set;
 mod io_thread;
 mod reader;
 mod waiting;
 
+use event_set::{EventSet, Watched};
 use reader::Reader;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -41,6 +43,8 @@ pub(crate) struct Engine {
     /// Writing to it wakes the reader.
     alarm: UnixStream,
     io_thread: OnceLock<Thread>,
+    /// For threads that wait in a loop of their own; made when the first one asks.
+    events: OnceLock<EventSet>,
     began: Instant,
     addresses: Vec<String>,
     /// How long the reader looks again and again before it sleeps.
@@ -52,6 +56,9 @@ struct State {
     links: Vec<LinkState>,
     /// Raised whenever the reader has to look at the list of sockets again.
     sockets_version: u64,
+    /// What is in [`Engine::events`], and the state of `sockets_version` that it follows.
+    watched: Vec<Watched>,
+    watched_version: u64,
     waiters: Waiters,
     parking: Parking,
     /// Who waits for the client to be connected, or not to be.
@@ -107,6 +114,8 @@ impl Engine {
                 client: Client::new(settings),
                 links: (0..links).map(|_| LinkState::default()).collect(),
                 sockets_version: 0,
+                watched: Vec::new(),
+                watched_version: 0,
                 waiters: Waiters::default(),
                 parking: Parking::default(),
                 readiness_waiters: Vec::new(),
@@ -121,6 +130,7 @@ impl Engine {
             reader: Mutex::new(Reader::new(alarmed)),
             alarm,
             io_thread: OnceLock::new(),
+            events: OnceLock::new(),
             began: Instant::now(),
             addresses,
             spin,
@@ -394,6 +404,7 @@ impl Engine {
             // If it can't be written, earlier alarms are still unheard.
             let _ = (&self.alarm).write(&[1]);
         }
+        self.raise_alarm();
     }
 }
 
@@ -487,6 +498,14 @@ fn write(mut socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
         }
     }
     Ok(sent)
+}
+
+/// Polls a future of which this thread takes care while it waits.
+pub(crate) fn poll_attended<F: Future + ?Sized>(
+    future: Pin<&mut F>,
+    context: &mut Context<'_>,
+) -> Poll<F::Output> {
+    waiting::blocking(|| future.poll(context))
 }
 
 /// Keeps an engine running as long as anything that uses it lives.

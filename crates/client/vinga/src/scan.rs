@@ -193,6 +193,17 @@ impl<R> RowBatch<R> {
         self.rows().is_empty()
     }
 
+    /// The row at this byte offset, from 0, in place, and the offset of the row behind it; `None` at the end. For readers
+    /// that keep their place themselves.
+    ///
+    /// # Errors
+    /// `InternalError`: a data node sent what is no row.
+    #[inline]
+    pub fn ref_at(&self, offset: usize) -> Result<Option<(RowRef<'_>, usize)>> {
+        let Some((bytes, next)) = self.rows().row_at(offset) else { return Ok(None) };
+        Ok(Some((RowRef::new(self.table.core(), self.table.columns(), bytes)?, next)))
+    }
+
     /// The bytes of each row: an image, or a selection.
     pub fn bytes(&self) -> impl Iterator<Item = &[u8]> {
         self.rows().iter()
