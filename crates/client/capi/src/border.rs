@@ -111,9 +111,9 @@ impl<T> Out<T> {
         Out(place)
     }
 
-    /// No place.
-    pub fn none() -> Self {
-        Out(ptr::null_mut())
+    /// Whether there is a place.
+    pub fn is_wanted(self) -> bool {
+        !self.0.is_null()
     }
 
     /// Writes the result.

@@ -82,8 +82,9 @@ fn create(
     let connection = waiting.connection()?;
     let definition = definition.look()?.table.clone();
     let made = waiting.wait_for(&connection, connection.cluster.create_table(definition))?;
-    table.put(Handle::null());
-    table.put(Table::create(Arc::clone(&connection), made.rows::<Cells>()?));
+    if table.is_wanted() {
+        table.put(Table::create(Arc::clone(&connection), made.rows::<Cells>()?));
+    }
     Ok(())
 }
 
