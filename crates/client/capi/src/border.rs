@@ -14,7 +14,10 @@ pub struct Text(*const c_char);
 
 impl Text {
     /// A text of Rust.
-    pub fn new(text: &'static CStr) -> Self {
+    ///
+    /// # Safety
+    /// It lives until the call has returned.
+    pub unsafe fn of(text: &CStr) -> Self {
         Text(text.as_ptr())
     }
 
