@@ -1,7 +1,8 @@
 //! The three forms of a call that may wait.
 //!
 //! [`calls!`] makes of one function, written as if it could simply wait, the blocking C function and the pair `_start` and
-//! `_cont`.
+//! `_cont`. A function that mostly has its result at hand may be accompanied by one that only looks whether it has
+//! (`at_once`): then `_start` needs a co-routine only where the call really waits.
 
 use crate::border::Out;
 use crate::connection::Waiting;
@@ -23,7 +24,8 @@ pub const WAIT_TIMEOUT: c_int = 8;
 /// Declares calls that may wait; see the head of this file.
 macro_rules! calls {
     ($(fn $name:ident, $start:ident, $cont:ident
-        ($handle:ident: $kind:ty $(, $argument:ident: $type:ty)* $(,)?) = $body:path;)*) => {$(
+        ($handle:ident: $kind:ty $(, $argument:ident: $type:ty)* $(,)?)
+        = $body:path $(, at_once $at_once:expr)?;)*) => {$(
         /// See `vinga.h`.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($handle: Handle<$kind> $(, $argument: $type)*) -> c_int {
@@ -37,6 +39,9 @@ macro_rules! calls {
             $handle: Handle<$kind> $(,
             $argument: $type)*
         ) -> c_int {
+            $(if $crate::call::at_once(ret, $handle, $at_once) {
+                return 0;
+            })?
             let body = move |waiting: &Waiting<'_>, $handle: &mut $kind| {
                 $body(waiting, $handle $(, $argument)*)
             };
@@ -61,6 +66,33 @@ pub fn run<T: Kind>(handle: Handle<T>, body: impl FnOnce(&Waiting<'_>, &mut T) -
     let waiting = Waiting { place: None, common: entered.common(), handle: entered.handle() };
     let outcome = catch_unwind(AssertUnwindSafe(|| body(&waiting, entered.value())));
     entered.leave(outcome.unwrap_or_else(|_| Err(Failure::panicked())))
+}
+
+/// Looks whether a call has its result at hand. If so, or if it has failed, it has ended.
+#[inline]
+pub fn at_once<T: Kind>(
+    ret: Out<c_int>,
+    handle: Handle<T>,
+    look: impl FnOnce(&mut T) -> Outcome<bool>,
+) -> bool {
+    let entered = match handle.enter() {
+        Ok(entered) => entered,
+        Err(failure) => {
+            refuse(ret, &failure);
+            return true;
+        }
+    };
+    let looked = catch_unwind(AssertUnwindSafe(|| look(entered.value())));
+    let outcome = match looked.unwrap_or_else(|_| Err(Failure::panicked())) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            entered.go();
+            return false;
+        }
+        Err(failure) => Err(failure),
+    };
+    ret.put(entered.leave(outcome));
+    true
 }
 
 /// Starts a call that is put aside where it waits. Returns what to wait for, 0 if it has ended.

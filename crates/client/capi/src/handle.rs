@@ -308,6 +308,12 @@ impl<T: Kind> Entered<T> {
         self.header
     }
 
+    /// Nothing was done.
+    #[inline]
+    pub fn go(self) {
+        self.header.state.store(IDLE, Ordering::Relaxed);
+    }
+
     /// A call waits from now on.
     pub fn wait(self) {
         self.header.state.store(WAITING, Ordering::Relaxed);

@@ -116,10 +116,8 @@ impl Scan {
 }
 
 fn next(waiting: &Waiting<'_>, scan: &mut Scan, row: Out<Handle<Row>>) -> Outcome {
-    let row = row.required()?;
     loop {
-        if let Some(next) = scan.next_arrived()? {
-            row.put(next);
+        if next_at_once(scan, row)? {
             return Ok(());
         }
         if !fetch(waiting, scan)? {
@@ -127,6 +125,15 @@ fn next(waiting: &Waiting<'_>, scan: &mut Scan, row: Out<Handle<Row>>) -> Outcom
             return Ok(());
         }
     }
+}
+
+/// The next row, if it has arrived. Whether it has.
+#[inline]
+fn next_at_once(scan: &mut Scan, row: Out<Handle<Row>>) -> Outcome<bool> {
+    let row = row.required()?;
+    let Some(next) = scan.next_arrived()? else { return Ok(false) };
+    row.put(next);
+    Ok(true)
 }
 
 /// Waits for more rows. Whether there are some.
@@ -166,7 +173,8 @@ fn fetch(waiting: &Waiting<'_>, scan: &mut Scan) -> Outcome<bool> {
 }
 
 calls! {
-    fn vinga_scan_next, vinga_scan_next_start, vinga_scan_next_cont (scan: Scan, row: Out<Handle<Row>>) = next;
+    fn vinga_scan_next, vinga_scan_next_start, vinga_scan_next_cont (scan: Scan, row: Out<Handle<Row>>)
+        = next, at_once |scan: &mut Scan| next_at_once(scan, row);
 }
 
 /// See `vinga.h`.
