@@ -245,10 +245,8 @@ impl Client {
         let timeout = cluster::vinga_get_timeout_value_ms(self.cluster);
         // SAFETY: the descriptor stays open as long as the cluster's handle.
         let socket = unsafe { BorrowedFd::borrow_raw(socket) };
-        let timeout = Timespec {
-            tv_sec: (timeout / 1000).into(),
-            tv_nsec: i64::from(timeout % 1000) * 1_000_000,
-        };
+        let timeout =
+            Timespec { tv_sec: (timeout / 1000).into(), tv_nsec: i64::from(timeout % 1000) * 1_000_000 };
         let mut events = [PollFd::new(&socket, PollFlags::IN)];
         // A signal that interrupts it is as good as a time-out.
         match poll(&mut events, Some(&timeout)) {
@@ -259,7 +257,11 @@ impl Client {
 }
 
 fn check(error: c_int) -> Result<()> {
-    if error == 0 { Ok(()) } else { Err(Failure::new(format!("a call of the C interface has failed: {error}"))) }
+    if error == 0 {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("a call of the C interface has failed: {error}")))
+    }
 }
 
 /// The figures of a run.

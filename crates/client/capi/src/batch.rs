@@ -73,8 +73,7 @@ pub extern "C" fn vinga_read_batch_new(
         let table = table.look()?.inner().clone();
         let view = Handle::create(None, Row::view(&table));
         view.common()?.is_owned.set(true);
-        let new =
-            ReadBatch { batch: Some(vinga::ReadBatch::new(&table)), table, is_executed: false, view };
+        let new = ReadBatch { batch: Some(vinga::ReadBatch::new(&table)), table, is_executed: false, view };
         batch.put(Handle::create(Some(connection), new));
         Ok(())
     })
@@ -99,11 +98,7 @@ pub extern "C" fn vinga_read_batch_clear(batch: Handle<ReadBatch>) -> c_int {
 
 /// See `vinga.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn vinga_read_batch_add(
-    batch: Handle<ReadBatch>,
-    key: Items<CValue>,
-    count: usize,
-) -> c_int {
+pub extern "C" fn vinga_read_batch_add(batch: Handle<ReadBatch>, key: Items<CValue>, count: usize) -> c_int {
     batch.with(|reads, _| {
         if reads.is_executed {
             return Err(Misuse::IsOver.into());

@@ -59,9 +59,7 @@ pub extern "C" fn vinga_cluster_new(cluster: Out<Handle<Cluster>>) -> c_int {
 pub extern "C" fn vinga_cluster_clone(cluster: Handle<Cluster>, clone: Out<Handle<Cluster>>) -> c_int {
     cluster.with(|cluster, common| {
         let connection = common.connection()?;
-        clone
-            .required()?
-            .put(Handle::create(Some(connection), Cluster { options: cluster.options.clone() }));
+        clone.required()?.put(Handle::create(Some(connection), Cluster { options: cluster.options.clone() }));
         Ok(())
     })
 }
@@ -94,9 +92,8 @@ pub extern "C" fn vinga_cluster_set_node_id(cluster: Handle<Cluster>, node: c_ui
 /// See `vinga.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn vinga_cluster_set_spin(cluster: Handle<Cluster>, microseconds: c_uint) -> c_int {
-    cluster.with(|cluster, _| {
-        cluster.option(|options| options.spin(Duration::from_micros(microseconds.into())))
-    })
+    cluster
+        .with(|cluster, _| cluster.option(|options| options.spin(Duration::from_micros(microseconds.into()))))
 }
 
 fn connect(waiting: &Waiting<'_>, cluster: &mut Cluster, addresses: Text) -> Outcome {
@@ -291,4 +288,3 @@ pub extern "C" fn vinga_error_is_retryable(handle: *const c_void) -> c_int {
 pub extern "C" fn vinga_error_operation(handle: *const c_void) -> i64 {
     last(handle, -1, |failure| failure.operation.map_or(-1, i64::from))
 }
-

@@ -62,7 +62,8 @@ impl Connection {
     /// # Errors
     /// There are no descriptors left.
     pub fn new(cluster: Cluster) -> Outcome<Arc<Self>> {
-        let alarm = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?;
+        let alarm =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?;
         let set = cluster.event_descriptor()?;
         epoll::add(set, &alarm, epoll::EventData::new_u64(2), epoll::EventFlags::IN)
             .map_err(std::io::Error::from)?;

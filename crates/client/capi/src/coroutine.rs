@@ -198,7 +198,9 @@ mod tests {
                         waiting.push(routine);
                     }
                     for routine in waiting {
-                        let Progress::Ended(outcome) = routine.resume(Resume::Look) else { panic!("it ends") };
+                        let Progress::Ended(outcome) = routine.resume(Resume::Look) else {
+                            panic!("it ends")
+                        };
                         outcome.expect("the stack was its own");
                     }
                     assert!(STACKS.with_borrow(Vec::len) <= STACKS_MAX);

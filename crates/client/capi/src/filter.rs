@@ -31,9 +31,8 @@ fn make(expression: impl FnOnce() -> Outcome<Expression>) -> Handle<Filter> {
 /// # Errors
 /// `BadHandle`, and what went wrong when it was made.
 pub fn take(filter: Handle<Filter>) -> Outcome<Expression> {
-    let expression = filter.change(|filter| {
-        std::mem::replace(&mut filter.expression, Err(Misuse::BadHandle.into()))
-    });
+    let expression =
+        filter.change(|filter| std::mem::replace(&mut filter.expression, Err(Misuse::BadHandle.into())));
     filter.close();
     expression
 }
@@ -195,11 +194,8 @@ pub extern "C" fn vinga_filter_in(
 ) -> Handle<Filter> {
     make(|| {
         let table = table.look()?;
-        let members: Vec<Expression> = values
-            .get(count)?
-            .iter()
-            .map(|value| constant(table, column, value))
-            .collect::<Outcome<_>>()?;
+        let members: Vec<Expression> =
+            values.get(count)?.iter().map(|value| constant(table, column, value)).collect::<Outcome<_>>()?;
         Ok(table.inner().column(table.column_name(column)?)?.is_in(members))
     })
 }

@@ -116,7 +116,11 @@ impl<T: Kind> Handle<T> {
     #[inline]
     fn header(self) -> Outcome<&'static Header> {
         let header = any_header(self.header)?;
-        if header.kind.load(Ordering::Acquire) == T::NUMBER { Ok(header) } else { Err(Misuse::BadHandle.into()) }
+        if header.kind.load(Ordering::Acquire) == T::NUMBER {
+            Ok(header)
+        } else {
+            Err(Misuse::BadHandle.into())
+        }
     }
 
     /// The object, to be looked at.

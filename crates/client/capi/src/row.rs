@@ -47,8 +47,10 @@ impl ReadRow for Cells {
 
     fn read(reader: &RowReader<'_>) -> vinga::Result<Self> {
         let row = reader.row();
-        let mut cells =
-            Cells { bytes: Vec::new(), cells: vec![Cell::NotSelected; row.table().definition().columns.len()] };
+        let mut cells = Cells {
+            bytes: Vec::new(),
+            cells: vec![Cell::NotSelected; row.table().definition().columns.len()],
+        };
         for column in row.columns() {
             match row.bytes(column)? {
                 Some(bytes) => cells.append(column, |out| out.extend_from_slice(bytes)),
@@ -365,7 +367,8 @@ pub extern "C" fn vinga_row_get_text(
         let whole = match load_bytes(column_type, bytes) {
             Ok(text) => buffer.put_text(text, size),
             Err(_) => {
-                let value = Value::load(column_type, Some(bytes)).map_err(|misfit| row.misfit(id, &misfit))?;
+                let value =
+                    Value::load(column_type, Some(bytes)).map_err(|misfit| row.misfit(id, &misfit))?;
                 buffer.put_text(value.to_string().as_bytes(), size)
             }
         };

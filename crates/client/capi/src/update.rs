@@ -89,7 +89,8 @@ pub extern "C" fn vinga_program_when(
     value: Items<CValue>,
 ) -> c_int {
     update.with(|update, _| {
-        let sign = usize::try_from(comparison).ok().and_then(|number| COMPARISONS.get(number.checked_sub(1)?));
+        let sign =
+            usize::try_from(comparison).ok().and_then(|number| COMPARISONS.get(number.checked_sub(1)?));
         let Some(sign) = sign else {
             return Err(Failure::misuse(Misuse::BadArgument, "there is no such comparison"));
         };

@@ -3,8 +3,8 @@
 use crate::border::Bytes;
 use crate::failure::{Failure, Misuse, Outcome};
 use std::ffi::c_int;
-use vinga::value::{Date, DateTime, Decimal, Key, LoadValue, Misfit, StoreValue, Stored, Time, Timestamp};
 use vinga::value::load_bytes;
+use vinga::value::{Date, DateTime, Decimal, Key, LoadValue, Misfit, StoreValue, Stored, Time, Timestamp};
 use vinga::{ColumnType, KeyWriter, Value};
 
 /// `vinga_date_time`: a day, a time, both, or a point in time; only the fields that belong to its type count.

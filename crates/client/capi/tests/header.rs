@@ -32,7 +32,8 @@ fn shouted(name: &str) -> String {
 #[test]
 fn errors() {
     let codes = ErrorCode::ALL.iter().map(|&code| (format!("{code:?}"), code as i64, code.sentence()));
-    let misuses = Misuse::ALL.iter().map(|(misuse, name)| ((*name).to_owned(), *misuse as i64, misuse.sentence()));
+    let misuses =
+        Misuse::ALL.iter().map(|(misuse, name)| ((*name).to_owned(), *misuse as i64, misuse.sentence()));
     let wanted: BTreeMap<String, (i64, &str)> = codes
         .chain(misuses)
         .map(|(name, number, sentence)| (format!("VINGA_ERROR_{}", shouted(&name)), (number, sentence)))

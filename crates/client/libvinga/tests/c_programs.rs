@@ -32,7 +32,9 @@ fn library() -> &'static Path {
         };
         let target = folder.parent().expect("the profile's folder lies in the target folder");
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--offline", "-p", "libvinga", "--profile", profile, "--target-dir"]).arg(target);
+        cargo
+            .args(["build", "--offline", "-p", "libvinga", "--profile", profile, "--target-dir"])
+            .arg(target);
         cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
         succeed(&mut cargo);
         assert!(folder.join("libvinga.so").exists());
@@ -52,7 +54,16 @@ fn compile(name: &str) -> PathBuf {
     let library = library();
     let program = library.join(format!("c-{name}"));
     let mut compiler = Command::new("cc");
-    compiler.args(["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-g", "-O1", "-Wall", "-Wextra", "-pedantic", "-Werror"]);
+    compiler.args([
+        "-std=c99",
+        "-D_POSIX_C_SOURCE=200809L",
+        "-g",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-pedantic",
+        "-Werror",
+    ]);
     compiler.arg("-I").arg(include()).arg(source(name)).arg("-o").arg(&program);
     compiler.arg("-L").arg(library).arg("-lvinga").arg(format!("-Wl,-rpath,{}", library.display()));
     succeed(&mut compiler);
@@ -70,7 +81,10 @@ fn run(name: &str) -> String {
 fn the_blocking_example() {
     let shown = run("bank");
     assert!(shown.contains("account 1 has only 30\n"), "{shown}");
-    assert!(shown.contains("Bob has 170\nCleo has 100\n") || shown.contains("Cleo has 100\nBob has 170\n"), "{shown}");
+    assert!(
+        shown.contains("Bob has 170\nCleo has 100\n") || shown.contains("Cleo has 100\nBob has 170\n"),
+        "{shown}"
+    );
     assert!(shown.ends_with("account 1: 30\naccount 2: 170\naccount 3: 100\naccount 4: none\n"), "{shown}");
 }
 
@@ -114,7 +128,15 @@ fn the_header_is_clean() {
         [("cc", "c", "c99"), ("cc", "c", "c17"), ("c++", "c++", "c++11"), ("c++", "c++", "c++20")]
     {
         let mut command = Command::new(compiler);
-        command.args(["-x", language, &format!("-std={standard}"), "-Wall", "-Wextra", "-pedantic", "-Werror"]);
+        command.args([
+            "-x",
+            language,
+            &format!("-std={standard}"),
+            "-Wall",
+            "-Wextra",
+            "-pedantic",
+            "-Werror",
+        ]);
         succeed(command.arg("-fsyntax-only").arg(include().join("vinga.h")));
     }
 }
@@ -130,7 +152,8 @@ fn the_library_is_what_the_header_says() {
         .filter(|name| name.starts_with("vinga_"))
         .collect();
     declared.sort_unstable();
-    let symbols = succeed(Command::new("nm").args(["-D", "--defined-only"]).arg(library().join("libvinga.so")));
+    let symbols =
+        succeed(Command::new("nm").args(["-D", "--defined-only"]).arg(library().join("libvinga.so")));
     let symbols = String::from_utf8(symbols.stdout).expect("symbols are text");
     let mut defined: Vec<&str> = symbols
         .lines()

@@ -225,7 +225,9 @@ pub use table::{IntoDefinition, NewTable, Table};
 pub use transaction::{Committed, Lock, Reading, Savepoint, Transaction};
 pub use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 pub use vinga_base::{ColumnId, Epoch, NodeId, OperationNumber};
-pub use vinga_client_core::{Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, value};
+pub use vinga_client_core::{
+    Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, value,
+};
 pub use vinga_fragment::filter::tree as filter;
 pub use vinga_wire::info::{InfoTable, InfoValue};
 pub use vinga_wire::operation::OperationKind;
