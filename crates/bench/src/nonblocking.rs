@@ -5,9 +5,9 @@
 //!   each.
 //! - *Fetching small rows*: a table of rows of 8 + 8 bytes is scanned row by row, each row with a call of its own, once
 //!   through `vinga_scan_next` and once through `vinga_scan_next_start` and `_cont` with `poll` where it says to wait.
-//!   That is the worst case: a co-routine for each row, of which most are there already. `nonblocking.fetch_ratio` is the
-//!   rate of the second by that of the first, repetition by repetition in turn; `nonblocking.fetch_rate` and
-//!   `blocking.fetch_rate` are the rates themselves.
+//!   Most rows are there already when they are asked for; then the call is as plain as the blocking one, and only where it
+//!   waits there is a co-routine. `nonblocking.fetch_ratio` is the rate of the second by that of the first, scan by scan in
+//!   turn; `nonblocking.fetch_rate` and `blocking.fetch_rate` are the rates themselves.
 //!
 //! Each row's column is read and summed, so that the rows are known to be right.
 
