@@ -127,6 +127,10 @@ fn the_header_is_clean() {
     for (compiler, language, standard) in
         [("cc", "c", "c99"), ("cc", "c", "c17"), ("c++", "c++", "c++11"), ("c++", "c++", "c++20")]
     {
+        if Command::new(compiler).arg("--version").output().is_err() {
+            eprintln!("there is no {compiler} here: not checked");
+            continue;
+        }
         let mut command = Command::new(compiler);
         command.args([
             "-x",
