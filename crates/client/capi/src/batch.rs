@@ -123,7 +123,6 @@ pub extern "C" fn vinga_read_batch_row(
 ) -> c_int {
     batch.with(|reads, _| {
         let row = row.required()?;
-        row.put(Handle::null());
         row.put(reads.show(index)?.unwrap_or(Handle::null()));
         Ok(())
     })

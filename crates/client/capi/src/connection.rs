@@ -43,7 +43,10 @@ struct Woken {
 pub struct CallWaker {
     hub: Arc<Hub>,
     handle: HandlePlace,
+    /// Changed only with the list.
     is_woken: AtomicBool,
+    /// It stands in the list. Changed only with the list.
+    is_listed: AtomicBool,
     /// Its handle is closed.
     is_retired: AtomicBool,
 }
@@ -93,6 +96,7 @@ impl Connection {
             hub: Arc::clone(&self.hub),
             handle: HandlePlace(handle),
             is_woken: AtomicBool::new(false),
+            is_listed: AtomicBool::new(false),
             is_retired: AtomicBool::new(false),
         })
     }
@@ -114,8 +118,8 @@ impl Connection {
 
     /// The next handle whose call can go on; it is not named again before it has waited again.
     pub fn next_woken(&self) -> Option<*const Header> {
-        let first = self.hub.change(|woken| woken.calls.pop_front());
-        let call = first.or_else(|| self.drive_and(|woken| woken.calls.pop_front()))?;
+        let first = self.hub.change(Woken::pop);
+        let call = first.or_else(|| self.drive_and(Woken::pop))?;
         Some(call.handle.0)
     }
 
@@ -146,6 +150,14 @@ impl Hub {
     }
 }
 
+impl Woken {
+    fn pop(&mut self) -> Option<Arc<CallWaker>> {
+        let call = self.calls.pop_front()?;
+        call.is_listed.store(false, Ordering::Relaxed);
+        Some(call)
+    }
+}
+
 impl CallWaker {
     /// Whether its call has been woken since this was asked the last time.
     pub fn take_woken(&self) -> bool {
@@ -155,7 +167,9 @@ impl CallWaker {
     /// Leaves the list. Whether it was woken.
     fn leave(&self, woken: &mut Woken) -> bool {
         let is_woken = self.is_woken.swap(false, Ordering::AcqRel);
-        if is_woken && let Some(at) = woken.calls.iter().position(|call| std::ptr::eq(&**call, self)) {
+        if self.is_listed.swap(false, Ordering::Relaxed)
+            && let Some(at) = woken.calls.iter().position(|call| std::ptr::eq(&**call, self))
+        {
             woken.calls.remove(at);
         }
         is_woken
@@ -163,8 +177,10 @@ impl CallWaker {
 
     /// Its handle is closed: it is not named any more.
     pub fn retire(&self) {
-        self.is_retired.store(true, Ordering::Release);
-        self.take_woken();
+        self.hub.change(|woken| {
+            self.is_retired.store(true, Ordering::Release);
+            self.leave(woken);
+        });
     }
 }
 
@@ -174,10 +190,15 @@ impl Wake for CallWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.is_retired.load(Ordering::Acquire) || self.is_woken.swap(true, Ordering::AcqRel) {
+        if self.is_woken.load(Ordering::Acquire) {
             return;
         }
-        self.hub.change(|woken| woken.calls.push_back(Arc::clone(self)));
+        self.hub.change(|woken| {
+            if !self.is_retired.load(Ordering::Acquire) && !self.is_woken.swap(true, Ordering::AcqRel) {
+                self.is_listed.store(true, Ordering::Relaxed);
+                woken.calls.push_back(Arc::clone(self));
+            }
+        });
     }
 }
 

@@ -108,7 +108,8 @@ impl Suspended {
 }
 
 fn take_stack() -> Outcome<DefaultStack> {
-    match STACKS.with_borrow_mut(Vec::pop) {
+    // A thread that is ending has none.
+    match STACKS.try_with(|stacks| stacks.borrow_mut().pop()).ok().flatten() {
         Some(stack) => Ok(stack),
         None => DefaultStack::new(STACK_BYTES)
             .map_err(|error| Failure::misuse(Misuse::OutOfMemory, &error.to_string())),
