@@ -40,13 +40,13 @@ impl ReadBatch {
         let row = batch.row_ref(index)?;
         let is_found = row.is_some();
         // SAFETY: it shows nothing, or is closed, before the batch changes.
-        self.view.change(|view| Ok(unsafe { view.show(row) }))?;
+        self.view.change(|view| unsafe { view.show(row) })?;
         Ok(is_found.then_some(self.view))
     }
 
     fn hide(&self) -> Outcome {
         // SAFETY: there is nothing that would have to stay.
-        self.view.change(|view| Ok(unsafe { view.show(None) }))
+        self.view.change(|view| unsafe { view.show(None) })
     }
 }
 

@@ -133,6 +133,9 @@ impl Row {
     }
 
     /// Holds what was read from a table now.
+    ///
+    /// # Errors
+    /// `ReadOnly` if it belongs to a scan or batch.
     pub fn take(&mut self, table: &vinga::Table<Cells>, cells: Option<Cells>) -> Outcome {
         if matches!(self.source, Source::InPlace(_)) {
             return Err(Misuse::ReadOnly.into());
@@ -144,12 +147,16 @@ impl Row {
 
     /// Shows another row.
     ///
+    /// # Errors
+    /// None; it is what [`Handle::change`] wants.
+    ///
     /// # Safety
     /// What it shows stays until the next call, or until the handle is closed.
-    pub unsafe fn show(&mut self, row: Option<RowRef<'_>>) {
+    pub unsafe fn show(&mut self, row: Option<RowRef<'_>>) -> Outcome {
         // SAFETY: the promise of this function; the row is given out only for as long as that.
         let row = row.map(|row| unsafe { std::mem::transmute::<RowRef<'_>, RowRef<'static>>(row) });
         self.source = Source::InPlace(row);
+        Ok(())
     }
 
     fn column(&self, column: c_uint) -> Outcome<(ColumnId, ColumnType)> {

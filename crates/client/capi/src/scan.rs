@@ -102,12 +102,12 @@ impl Scan {
             Some((row, next)) => {
                 self.offset = next;
                 // SAFETY: `show` is called again, or the view closed, before the batch goes.
-                self.view.change(|view| Ok(unsafe { view.show(Some(row)) }))?;
+                self.view.change(|view| unsafe { view.show(Some(row)) })?;
                 Ok(Some(self.view))
             }
             None => {
                 // SAFETY: there is nothing that would have to stay.
-                self.view.change(|view| Ok(unsafe { view.show(None) }))?;
+                self.view.change(|view| unsafe { view.show(None) })?;
                 self.batch = None;
                 Ok(None)
             }

@@ -261,6 +261,9 @@ impl Key for KeyValues<'_> {
 }
 
 /// A column's value for C; text and bytes stay where they are. What has no form of its own is written into `scratch`.
+///
+/// # Errors
+/// The bytes are not of the column's type.
 pub fn show<'a>(
     column: ColumnType,
     bytes: Option<&'a [u8]>,
