@@ -404,7 +404,7 @@ impl Engine {
             // If it can't be written, earlier alarms are still unheard.
             let _ = (&self.alarm).write(&[1]);
         }
-        self.raise_alarm();
+        self.raise_event();
     }
 }
 

@@ -113,7 +113,7 @@ impl Engine {
     }
 
     /// The sockets are not what they were.
-    pub(super) fn raise_alarm(&self) {
+    pub(super) fn raise_event(&self) {
         if let Some(events) = self.events.get() {
             events.raise();
         }
