@@ -8,7 +8,8 @@
 //!    recorded, because it would be taken from Redis;
 //! 4. *batches*: flexAsynch at batch sizes 1, 8 and 32;
 //! 5. *scan*; 6. *memory*, with a fresh node for each repetition;
-//! 7. *hostile*: a client that behaves beside others that do not.
+//! 7. *nonblocking*: the C interface, blocking and in an event loop;
+//! 8. *hostile*: a client that behaves beside others that do not.
 //!
 //! A part that fails is reported and the others go on; the run as a whole has then failed.
 
@@ -22,6 +23,7 @@ use crate::lookup::{self, Lookup, LookupOptions, LookupResult};
 use crate::machine::{Build, Machine};
 use crate::memory::{self, MemoryOptions};
 use crate::node::NodeProgram;
+use crate::nonblocking::{self, NonblockingOptions};
 use crate::progress::Progress;
 use crate::redis::{self, Redis, RedisOptions, RedisResult};
 use crate::report::{Report, json, write_json};
@@ -72,13 +74,22 @@ pub enum Part {
     Batches,
     Scan,
     Memory,
+    Nonblocking,
     Hostile,
 }
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Part; 7] =
-        [Part::Spike, Part::Start, Part::Race, Part::Batches, Part::Scan, Part::Memory, Part::Hostile];
+    pub const ALL: [Part; 8] = [
+        Part::Spike,
+        Part::Start,
+        Part::Race,
+        Part::Batches,
+        Part::Scan,
+        Part::Memory,
+        Part::Nonblocking,
+        Part::Hostile,
+    ];
 }
 
 /// The options of every part.
@@ -91,6 +102,7 @@ struct Plan {
     batches: Vec<FlexAsynchOptions>,
     scan: ScanOptions,
     memory: MemoryOptions,
+    nonblocking: NonblockingOptions,
     hostile: HostileOptions,
 }
 
@@ -135,6 +147,11 @@ impl Plan {
             memory: MemoryOptions {
                 sizes: [6, 8, 10, 12].map(|n| n * pick(25_000, 1_000_000)).into(),
                 loops,
+            },
+            nonblocking: NonblockingOptions {
+                rows: flexasynch.rows,
+                loops,
+                scans: if quick { 2 } else { 7 },
             },
             hostile: HostileOptions { loops: if quick { 1 } else { 3 }, seconds: if quick { 1 } else { 2 } },
             flexasynch,
@@ -236,6 +253,7 @@ impl<T: Target> Run<'_, T> {
             Part::Batches => self.batches(),
             Part::Scan => self.scan(),
             Part::Memory => self.memory(),
+            Part::Nonblocking => self.nonblocking(),
             Part::Hostile => self.hostile(),
         }
     }
@@ -352,6 +370,17 @@ impl<T: Target> Run<'_, T> {
         let repetitions = memory::run(self.connect, &program, options, self.progress)?;
         let command = options.command();
         self.report("memory", &command, options, &repetitions, memory::figures(&command, &repetitions))
+    }
+
+    fn nonblocking(&mut self) -> Result<()> {
+        let options = &self.plan.nonblocking;
+        let node = self.node(DATA_MEMORY_BYTES).start()?;
+        let target = (self.connect)(node.address())?;
+        let results = nonblocking::run(&target, node.address(), options, self.progress)?;
+        drop(target);
+        node.stop()?;
+        let command = options.command();
+        self.report("nonblocking", &command, options, &results, nonblocking::figures(&command, &results))
     }
 
     fn hostile(&mut self) -> Result<()> {

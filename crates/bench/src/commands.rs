@@ -11,6 +11,7 @@ use crate::lookup::{self, LookupOptions};
 use crate::machine::Machine;
 use crate::memory::{self, MemoryOptions};
 use crate::node::{Node, NodeProgram};
+use crate::nonblocking::{self, NonblockingOptions};
 use crate::process::bound_this_process;
 use crate::progress::Progress;
 use crate::redis::{self, RedisOptions};
@@ -42,6 +43,8 @@ pub enum BenchCommand {
     Memory(With<MemoryOptions>),
     /// Cold start of a data node
     Start(With<StartOptions>),
+    /// The C interface: co-routines, and fetching rows without blocking
+    Nonblocking(With<NonblockingOptions>),
     /// A client that behaves, beside garbage, greed and broken rules
     Hostile(With<HostileOptions>),
     /// The building blocks alone
@@ -142,6 +145,14 @@ pub fn run(command: &BenchCommand) -> Result<bool> {
             let command = options.command();
             bench.finish("start", &command, options, &results, start::figures(&command, &results))
         }
+        BenchCommand::Nonblocking(With { options, place }) => {
+            let mut bench = Bench::new(place, connect)?;
+            let (target, _) = bench.target(options.rows * 100 + (512 << 20))?;
+            let address = bench.address();
+            let results = nonblocking::run(&target, &address, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("nonblocking", &command, options, &results, nonblocking::figures(&command, &results))
+        }
         BenchCommand::Hostile(With { options, place }) => {
             let mut bench = Bench::new(place, connect)?;
             let program = bench.program(Some(hostile::DATA_MEMORY_BYTES))?;
@@ -202,6 +213,12 @@ impl<'a, T: Target> Bench<'a, T> {
         let pid = node.pid();
         self.node = Some(node);
         Ok((target, Some(pid)))
+    }
+
+    /// Where the node is that [`Bench::target`] is connected to.
+    fn address(&self) -> String {
+        let started = self.node.as_ref().map(Node::address);
+        started.or(self.place.connect.as_deref()).expect("there is a target").to_owned()
     }
 
     fn program(&self, data_memory: Option<u64>) -> Result<NodeProgram> {

@@ -24,6 +24,9 @@ pub struct Figure {
     pub command: String,
 }
 
+/// The parts whose ratios are of rates, not of times.
+const RATIOS_OF_RATES: [&str; 3] = ["flexasynch.", "hostile.", "nonblocking."];
+
 /// Whether more of a quantity is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
@@ -66,9 +69,7 @@ impl Figure {
     pub fn better(&self) -> Better {
         match self.unit.as_str() {
             "1/s" => Better::More,
-            "ratio" if self.name.starts_with("flexasynch.") || self.name.starts_with("hostile.") => {
-                Better::More
-            }
+            "ratio" if RATIOS_OF_RATES.iter().any(|part| self.name.starts_with(part)) => Better::More,
             _ => Better::Less,
         }
     }

@@ -34,6 +34,8 @@ pub fn goals() -> Vec<Goal> {
         goal("scan.full", 300.0, None),
         goal("memory.bytes_per_row", 139.0, Some(130.0)),
         goal("start.cold", 0.5, None),
+        goal("coroutine.start_ns", 20.0, None),
+        goal("nonblocking.fetch_ratio", 0.98, None),
         goal("hostile.rate_kept", 0.5, None),
         goal("hostile.rate_after", 0.9, None),
         goal("hostile.longest_read", 1.0, None),

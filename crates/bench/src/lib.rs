@@ -8,6 +8,7 @@
 //! | [`memory`] | bytes of memory for a row |
 //! | [`start`] | cold start of a data node |
 //! | [`hostile`] | a client that behaves beside one that does not |
+//! | [`nonblocking`] | the non-blocking C interface against the blocking one |
 //! | [`spike`] | building blocks alone |
 //! | [`redis`] | the peer |
 //! | [`all`] | all of these in turn, and `summary.json` |
@@ -35,6 +36,7 @@ pub mod machine;
 pub mod memory;
 pub mod meter;
 pub mod node;
+pub mod nonblocking;
 pub mod process;
 pub mod progress;
 pub mod redis;

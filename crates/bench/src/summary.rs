@@ -20,6 +20,8 @@ pub fn required() -> Vec<(String, &'static str)> {
         ("scan.full", "ns"),
         ("memory.bytes_per_row", "bytes"),
         ("start.cold", "s"),
+        ("coroutine.start_ns", "ns"),
+        ("nonblocking.fetch_ratio", "ratio"),
         ("hostile.rate_kept", "ratio"),
         ("hostile.rate_after", "ratio"),
         ("hostile.longest_read", "s"),
@@ -71,7 +73,7 @@ mod tests {
             assert_eq!(entry["repetitions"], 5);
         }
         assert!(list.iter().any(|entry| entry["name"] == "flexasynch.delete.vs_redis"));
-        assert_eq!(list.len(), 25);
+        assert_eq!(list.len(), 27);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use up::Started;
 use vinga_bench::commands::BenchCommand;
+use vinga_runtime::node_folder::NodeFolder;
 use vinga_sqlnode::Installation;
 
 /// A distributed, in-memory, transactional database.

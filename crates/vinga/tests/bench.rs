@@ -68,6 +68,7 @@ fn lookups_scans_and_memory() {
     // A scan whose filter lets a row through, or one without that does not, fails.
     assert_success(&folder.bench("scan --rows 5000 --loops 1 --scans 1"));
     assert_success(&folder.bench("memory --sizes 100000,150000 --loops 1"));
+    assert_success(&folder.bench("nonblocking --rows 5000 --loops 1 --scans 2"));
     let figures = folder.result("memory.json")["figures"].clone();
     let bytes = figures[0]["median"].as_f64().expect("a number");
     assert!((100.0..160.0).contains(&bytes), "{bytes} bytes a row");

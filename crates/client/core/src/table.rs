@@ -184,7 +184,10 @@ pub struct KeyWriter<'a> {
 
 impl<'a> KeyWriter<'a> {
     /// Begins a key of so many values.
-    pub(crate) fn new(table: &'a Table, values: usize, out: &'a mut Vec<u8>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// `BadKey` if the table's keys have not so many.
+    pub fn new(table: &'a Table, values: usize, out: &'a mut Vec<u8>) -> Result<Self> {
         let wanted = table.layout.key().len();
         if values != wanted {
             return Err(Error::with_detail(
@@ -195,8 +198,11 @@ impl<'a> KeyWriter<'a> {
         Ok(KeyWriter { table, at: 0, out })
     }
 
-    /// Appends the next column's value.
-    pub(crate) fn put<V: StoreValue + ?Sized>(&mut self, value: &V) -> Result<()> {
+    /// Appends the next column's value. There must be one: no more than were announced.
+    ///
+    /// # Errors
+    /// `BadKey` with the column's name and what is wrong with the value.
+    pub fn put<V: StoreValue + ?Sized>(&mut self, value: &V) -> Result<()> {
         let id = self.table.layout.key()[self.at];
         self.at += 1;
         let column = &self.table.record.definition.columns[usize::from(id.0)];

@@ -7,7 +7,7 @@ mod decimal;
 mod key;
 mod temporal;
 
-pub use convert::{LoadValue, Misfit, StoreValue, Stored};
+pub use convert::{LoadValue, Misfit, StoreValue, Stored, load_bytes};
 pub use decimal::Decimal;
 pub use key::Key;
 pub use temporal::{Date, DateTime, Time, Timestamp};

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use vinga_client_core::value::Key;
-use vinga_client_core::{self as machine, Error, OperationSpec, Result, Token, Urgency};
+use vinga_client_core::{self as machine, Error, OperationSpec, Result, RowRef, Token, Urgency};
 use vinga_wire::operation::OperationKind;
 
 /// Keys of one table to be read, and their rows: memory that its owner uses again and again.
@@ -87,6 +87,20 @@ impl<R> ReadBatch<R> {
     /// Whether it has no keys.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
+    }
+
+    /// The table whose rows are read.
+    pub fn table(&self) -> &Table<R> {
+        &self.table
+    }
+
+    /// The row of a key in place, by the order in which the keys were appended.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn row_ref(&self, index: usize) -> Result<Option<RowRef<'_>>> {
+        let Some(bytes) = self.bytes(index)? else { return Ok(None) };
+        Ok(Some(RowRef::new(self.table.core(), self.table.columns(), bytes)?))
     }
 
     /// The bytes of the row of a key, by the order in which the keys were appended: an image, or a selection.

@@ -17,12 +17,14 @@
 //! takes the reader's role while its future waits.
 
 mod connector;
+mod event_set;
 mod io_thread;
 mod local;
 mod reader;
 mod sleep;
 mod waiting;
 
+use event_set::{EventSet, Watched};
 use local::{Luck, Shared};
 use reader::{Reader, Waiter};
 use sleep::Sleep;
@@ -30,7 +32,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::task::{Context, Poll, Waker};
@@ -50,6 +52,8 @@ pub(crate) struct Engine {
     /// Writing to it wakes the reader.
     alarm: UnixStream,
     io_thread: OnceLock<Thread>,
+    /// For threads that wait in a loop of their own; made when the first one asks.
+    events: OnceLock<EventSet>,
     began: Instant,
     addresses: Vec<String>,
     /// How long the reader looks again and again before it sleeps.
@@ -65,6 +69,9 @@ struct State {
     links: Vec<LinkState>,
     /// Raised whenever the reader has to look at the list of sockets again.
     sockets_version: u64,
+    /// What is in [`Engine::events`], and the state of `sockets_version` that it follows.
+    watched: Vec<Watched>,
+    watched_version: u64,
     waiters: Waiters,
     parking: Parking,
     /// Who waits for the client to be connected, or not to be.
@@ -143,6 +150,8 @@ impl Engine {
                 client: Client::new(settings),
                 links: (0..links).map(|_| LinkState::default()).collect(),
                 sockets_version: 0,
+                watched: Vec::new(),
+                watched_version: 0,
                 waiters: Waiters::default(),
                 parking: Parking::default(),
                 readiness_waiters: Vec::new(),
@@ -162,6 +171,7 @@ impl Engine {
             reader: Mutex::new(Reader::new(alarmed)),
             alarm,
             io_thread: OnceLock::new(),
+            events: OnceLock::new(),
             began: Instant::now(),
             addresses,
             spin,
@@ -451,6 +461,7 @@ impl Engine {
         if self.reader_sleeps.load(Ordering::SeqCst) {
             self.raise_alarm();
         }
+        self.raise_event();
     }
 
     fn raise_alarm(&self) {
@@ -528,6 +539,14 @@ fn write(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
         }
     }
     Ok(sent)
+}
+
+/// Polls a future of which this thread takes care while it waits.
+pub(crate) fn poll_attended<F: Future + ?Sized>(
+    future: Pin<&mut F>,
+    context: &mut Context<'_>,
+) -> Poll<F::Output> {
+    waiting::blocking(|| future.poll(context))
 }
 
 /// Keeps an engine running as long as anything that uses it lives.

@@ -275,6 +275,7 @@ mod batch;
 pub mod blocking;
 mod cluster;
 mod engine;
+mod event_loop;
 mod locking_scan;
 mod pending;
 mod program;
@@ -302,7 +303,9 @@ pub use transaction::{Committed, Lock, Reading, Savepoint, Transaction};
 pub use vinga_base::order_key::{Direction, KeyRange, OrderColumn, OrderKey};
 pub use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 pub use vinga_base::{ColumnId, Epoch, NodeId, OperationNumber};
-pub use vinga_client_core::{Error, Result, RowBuilder, RowRef, Value, value};
+pub use vinga_client_core::{
+    Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, value,
+};
 pub use vinga_fragment::filter::tree as filter;
 pub use vinga_wire::info::{InfoTable, InfoValue};
 pub use vinga_wire::operation::OperationKind;

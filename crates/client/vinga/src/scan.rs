@@ -327,6 +327,17 @@ impl<R> RowBatch<R> {
         self.rows().row_at(offset).map(|(row, next)| (row.bytes, next))
     }
 
+    /// The row at this byte offset, from 0, in place, and the offset of the row behind it; `None` at the end. For readers
+    /// that keep their place themselves.
+    ///
+    /// # Errors
+    /// `InternalError`: a data node sent what is no row.
+    #[inline]
+    pub fn ref_at(&self, offset: usize) -> Result<Option<(RowRef<'_>, usize)>> {
+        let Some((row, next)) = self.rows().row_at(offset) else { return Ok(None) };
+        Ok(Some((RowRef::new(self.table.core(), self.table.columns(), row.bytes)?, next)))
+    }
+
     /// The bytes of each row: an image, or a selection.
     pub fn bytes(&self) -> impl Iterator<Item = &[u8]> {
         self.rows().iter()

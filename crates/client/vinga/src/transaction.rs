@@ -48,6 +48,18 @@ pub struct Reading<R = Record> {
     table: Table<R>,
 }
 
+impl<R> Reading<R> {
+    /// Which of the transaction's operations it is.
+    pub fn operation(&self) -> OperationNumber {
+        self.number
+    }
+
+    /// The table that is read.
+    pub fn table(&self) -> &Table<R> {
+        &self.table
+    }
+}
+
 /// An open transaction.
 ///
 /// Operations are *defined* (nothing is sent) and then *executed* together in one round trip, by [`Transaction::execute`]

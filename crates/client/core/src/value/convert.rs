@@ -210,8 +210,11 @@ fn load_double(column: ColumnType, bytes: &[u8]) -> Result<f64, Misfit> {
     .map_err(|_| Misfit::damaged(column))
 }
 
-/// The bytes of a text or byte column, without the spaces that pad a text of fixed size.
-fn load_bytes(column: ColumnType, bytes: &[u8]) -> Result<&[u8], Misfit> {
+/// The bytes of a text or byte column in place, without the spaces that pad a text of fixed size.
+///
+/// # Errors
+/// If the column is of another type.
+pub fn load_bytes(column: ColumnType, bytes: &[u8]) -> Result<&[u8], Misfit> {
     match column {
         ColumnType::Char { .. } => {
             let length = bytes.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);

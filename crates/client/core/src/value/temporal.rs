@@ -288,6 +288,40 @@ impl Timestamp {
     }
 }
 
+impl TryFrom<DateTime> for Timestamp {
+    type Error = Misfit;
+
+    /// The point in time that is called so in UTC.
+    fn try_from(value: DateTime) -> Result<Self, Misfit> {
+        let bad = || Misfit::new(format!("{value} is no point in time between 1970 and 2106"));
+        let Date { year, month, day } = value.date;
+        if value.check().is_err() || month == 0 || day == 0 {
+            return Err(bad());
+        }
+        // The way of `to_utc`, back.
+        let year = i64::from(year) - i64::from(month <= 2);
+        let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+        let shifted_month = (i64::from(month) + 9) % 12;
+        let day_of_year = (153 * shifted_month + 2) / 5 + i64::from(day) - 1;
+        let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+        let days = era * 146_097 + day_of_era - 719_468;
+        let clock = i64::from(value.hour) * 3600 + i64::from(value.minute) * 60 + i64::from(value.second);
+        let seconds = u32::try_from(days * 86_400 + clock).map_err(|_| bad())?;
+        let point = Timestamp { seconds, microseconds: value.microsecond };
+        // 31 April is none.
+        if point.to_utc() == value { Ok(point) } else { Err(bad()) }
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = Misfit;
+
+    /// Reads `2026-11-21 12:34:56.789 UTC`; `UTC` may be left out.
+    fn from_str(text: &str) -> Result<Self, Misfit> {
+        text.strip_suffix(" UTC").unwrap_or(text).parse::<DateTime>()?.try_into()
+    }
+}
+
 impl PartialOrd for Time {
     fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
         Some(self.cmp(other))
@@ -509,6 +543,8 @@ mod tests {
             let (a, b) = (Timestamp { seconds: a, microseconds }, Timestamp::new(b));
             let stored = |t: Timestamp| bytes(|out| t.encode(digits, out));
             prop_assert_eq!(Timestamp::decode(digits, &stored(a)), Some(a));
+            prop_assert_eq!(a.to_string().parse::<Timestamp>().unwrap(), a);
+            prop_assert!(Timestamp::try_from(a.to_utc()).is_ok_and(|again| again == a));
             prop_assert_eq!(stored(a).cmp(&stored(b)), a.cmp(&b));
         }
 

@@ -1,0 +1,79 @@
+//! Small lists that the cluster answers with: names, rows of information tables.
+
+use crate::border::{Bytes, Out};
+use crate::failure::{Misuse, c_text, number};
+use crate::handle::{Handle, Kind};
+use crate::value::{CValue, Payload, kind};
+use std::ffi::{CString, c_char, c_int, c_uint};
+use std::ptr;
+use vinga::{InfoRows, InfoValue};
+
+/// A result handle's object.
+pub struct ResultSet {
+    columns: Vec<CString>,
+    rows: Vec<Vec<InfoValue>>,
+}
+
+impl Kind for ResultSet {
+    const NUMBER: u8 = 5;
+}
+
+impl ResultSet {
+    /// Rows of an information table.
+    pub fn info(info: InfoRows) -> Self {
+        ResultSet { columns: info.columns.iter().map(|name| c_text(name)).collect(), rows: info.rows }
+    }
+
+    /// A list of names under one heading.
+    pub fn names(heading: &str, names: Vec<String>) -> Self {
+        let rows = names.into_iter().map(|name| vec![InfoValue::Text(name)]).collect();
+        ResultSet { columns: vec![c_text(heading)], rows }
+    }
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_result_close(result: Handle<ResultSet>) -> c_int {
+    result.close()
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_result_column_count(result: Handle<ResultSet>) -> c_uint {
+    result.look().map_or(0, |result| result.columns.len() as c_uint)
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_result_column_name(result: Handle<ResultSet>, column: c_uint) -> *const c_char {
+    let name = |result: &ResultSet| Some(result.columns.get(column as usize)?.as_ptr());
+    result.look().ok().and_then(name).unwrap_or(ptr::null())
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_result_row_count(result: Handle<ResultSet>) -> usize {
+    result.look().map_or(0, |result| result.rows.len())
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_result_get(
+    result: Handle<ResultSet>,
+    row: usize,
+    column: c_uint,
+    value: Out<CValue>,
+) -> c_int {
+    number(|| {
+        let cell = result.look()?.rows.get(row).and_then(|row| row.get(column as usize));
+        value.required()?.put(match cell {
+            Some(InfoValue::Text(text)) => {
+                CValue::new(kind::TEXT, Payload { bytes: Bytes::of(text.as_bytes()) })
+            }
+            Some(InfoValue::Number(number)) => CValue::new(kind::U64, Payload { u64: *number }),
+            Some(InfoValue::Real(real)) => CValue::new(kind::F64, Payload { f64: *real }),
+            None => return Err(Misuse::BadIndex.into()),
+        });
+        Ok(())
+    })
+}

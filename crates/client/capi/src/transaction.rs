@@ -1,0 +1,283 @@
+//! Transactions.
+
+use crate::border::{Items, Out};
+use crate::call::calls;
+use crate::cluster::Cluster;
+use crate::connection::Waiting;
+use crate::failure::{Failure, Misuse, Outcome};
+use crate::handle::{Handle, Kind};
+use crate::row::{Cells, Row};
+use crate::scan::Scan;
+use crate::table::Table;
+use crate::update::Update;
+use crate::value::{CValue, KeyValues};
+use std::ffi::c_int;
+use vinga::{Committed, Lock, OperationNumber, Reading, Savepoint};
+
+/// A transaction handle's object.
+pub struct Transaction {
+    state: State,
+    /// The reads that were defined since the last execution, or executed with it.
+    readings: Vec<Reading<Cells>>,
+    is_executed: bool,
+    savepoints: Vec<Savepoint>,
+}
+
+enum State {
+    Open(vinga::Transaction),
+    Committed(Committed),
+    Over,
+}
+
+impl Kind for Transaction {
+    const NUMBER: u8 = 8;
+}
+
+impl Transaction {
+    fn open(&mut self) -> Outcome<&mut vinga::Transaction> {
+        match &mut self.state {
+            State::Open(transaction) => Ok(transaction),
+            State::Committed(_) | State::Over => Err(Misuse::IsOver.into()),
+        }
+    }
+
+    fn take_open(&mut self) -> Outcome<vinga::Transaction> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Open(transaction) => Ok(transaction),
+            other => {
+                self.state = other;
+                Err(Misuse::IsOver.into())
+            }
+        }
+    }
+
+    /// Something is about to be defined: rows that were read before are gone.
+    fn define(&mut self) -> Outcome<&mut vinga::Transaction> {
+        if std::mem::take(&mut self.is_executed) {
+            self.readings.clear();
+        }
+        self.open()
+    }
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_begin(cluster: Handle<Cluster>, tx: Out<Handle<Transaction>>) -> c_int {
+    cluster.with(|_, common| {
+        let tx = tx.required()?;
+        let connection = common.connection()?;
+        let state = State::Open(connection.cluster.begin()?);
+        let transaction =
+            Transaction { state, readings: Vec::new(), is_executed: false, savepoints: Vec::new() };
+        tx.put(Handle::create(Some(connection), transaction));
+        Ok(())
+    })
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_close(tx: Handle<Transaction>) -> c_int {
+    tx.close()
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_set_lenient(tx: Handle<Transaction>, is_lenient: c_int) -> c_int {
+    tx.with(|tx, _| {
+        tx.open()?.set_lenient(is_lenient != 0);
+        Ok(())
+    })
+}
+
+macro_rules! row_changes {
+    ($($name:ident $change:ident)*) => {$(
+        /// See `vinga.h`.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(tx: Handle<Transaction>, row: Handle<Row>, operation: Out<u32>) -> c_int {
+            tx.with(|tx, _| {
+                let row = row.look()?;
+                operation.put(tx.define()?.$change(row.table(), row)?.0);
+                Ok(())
+            })
+        }
+    )*};
+}
+
+row_changes! {
+    vinga_tx_insert insert
+    vinga_tx_write write
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_update(
+    tx: Handle<Transaction>,
+    table: Handle<Table>,
+    key: Items<CValue>,
+    count: usize,
+    update: Handle<Update>,
+    operation: Out<u32>,
+) -> c_int {
+    tx.with(|tx, _| {
+        let key = KeyValues::new(key.get(count)?)?;
+        let (table, update) = (table.look()?, update.look()?);
+        operation.put(tx.define()?.update(table.inner(), key, update.inner())?.0);
+        Ok(())
+    })
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_delete(
+    tx: Handle<Transaction>,
+    table: Handle<Table>,
+    key: Items<CValue>,
+    count: usize,
+    operation: Out<u32>,
+) -> c_int {
+    tx.with(|tx, _| {
+        let key = KeyValues::new(key.get(count)?)?;
+        let table = table.look()?;
+        operation.put(tx.define()?.delete(table.inner(), key)?.0);
+        Ok(())
+    })
+}
+
+fn lock_of(lock: c_int) -> Outcome<Lock> {
+    match lock {
+        0 => Ok(Lock::None),
+        1 => Ok(Lock::Shared),
+        2 => Ok(Lock::Exclusive),
+        _ => Err(Failure::misuse(Misuse::BadArgument, "there is no such lock")),
+    }
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_define_read(
+    tx: Handle<Transaction>,
+    table: Handle<Table>,
+    key: Items<CValue>,
+    count: usize,
+    lock: c_int,
+    operation: Out<u32>,
+) -> c_int {
+    tx.with(|tx, _| {
+        let operation = operation.required()?;
+        let key = KeyValues::new(key.get(count)?)?;
+        let table = table.look()?;
+        let reading = tx.define()?.define_read(table.inner(), key, lock_of(lock)?)?;
+        operation.put(reading.operation().0);
+        tx.readings.push(reading);
+        Ok(())
+    })
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_row(tx: Handle<Transaction>, operation: u32, row: Handle<Row>) -> c_int {
+    tx.with(|tx, _| {
+        let reading = tx.readings.iter().find(|reading| reading.operation().0 == operation);
+        let Some(reading) = reading.filter(|_| tx.is_executed) else { return Err(Misuse::BadIndex.into()) };
+        let cells = match &tx.state {
+            State::Open(transaction) => transaction.row(reading)?,
+            State::Committed(committed) => committed.row(reading)?,
+            State::Over => return Err(Misuse::IsOver.into()),
+        };
+        row.change(|row| row.take(reading.table(), cells))
+    })
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_result(tx: Handle<Transaction>, operation: u32) -> c_int {
+    tx.with(|tx, _| Ok(tx.open()?.result(OperationNumber(operation))?))
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_savepoint(tx: Handle<Transaction>, savepoint: Out<u32>) -> c_int {
+    tx.with(|tx, _| {
+        let place = tx.open()?.savepoint();
+        savepoint.required()?.put(tx.savepoints.len() as u32);
+        tx.savepoints.push(place);
+        Ok(())
+    })
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_rollback_to(tx: Handle<Transaction>, savepoint: u32) -> c_int {
+    tx.with(|tx, _| {
+        let Some(&place) = tx.savepoints.get(savepoint as usize) else { return Err(Misuse::BadIndex.into()) };
+        // Those behind it are gone with what they remembered.
+        tx.savepoints.truncate(savepoint as usize + 1);
+        Ok(tx.define()?.roll_back_to(place)?)
+    })
+}
+
+fn execute(waiting: &Waiting<'_>, tx: &mut Transaction) -> Outcome {
+    let connection = waiting.connection()?;
+    let executed = waiting.wait_for(&connection, tx.define()?.execute());
+    tx.is_executed = true;
+    executed
+}
+
+fn read(
+    waiting: &Waiting<'_>,
+    tx: &mut Transaction,
+    table: Handle<Table>,
+    key: Items<CValue>,
+    count: usize,
+    lock: c_int,
+    row: Handle<Row>,
+) -> Outcome {
+    let connection = waiting.connection()?;
+    let table = table.look()?.inner().clone();
+    row.look()?;
+    let key = KeyValues::new(key.get(count)?)?;
+    let open = tx.define()?;
+    let read = match lock_of(lock)? {
+        Lock::None => waiting.wait_for(&connection, open.read(&table, key)),
+        lock => waiting.wait_for(&connection, open.read_locked(&table, key, lock)),
+    };
+    tx.is_executed = true;
+    row.change(|row| row.take(&table, read?))
+}
+
+fn scan(waiting: &Waiting<'_>, tx: &mut Transaction, scan: Handle<Scan>) -> Outcome {
+    let connection = waiting.connection()?;
+    let request = scan.change(|scan| scan.begin(&connection))?;
+    let begun = waiting.wait_for(&connection, tx.define()?.scan(request));
+    tx.is_executed = true;
+    let begun = begun?;
+    scan.change(|scan| {
+        scan.opened(begun);
+        Ok(())
+    })
+}
+
+fn commit(waiting: &Waiting<'_>, tx: &mut Transaction, epoch: Out<u64>) -> Outcome {
+    let connection = waiting.connection()?;
+    tx.define()?;
+    let committed = waiting.wait_for(&connection, tx.take_open()?.commit())?;
+    epoch.put(committed.epoch().0);
+    tx.is_executed = true;
+    tx.state = State::Committed(committed);
+    Ok(())
+}
+
+fn roll_back(waiting: &Waiting<'_>, tx: &mut Transaction) -> Outcome {
+    let connection = waiting.connection()?;
+    waiting.wait_for(&connection, tx.take_open()?.roll_back())
+}
+
+calls! {
+    fn vinga_tx_execute, vinga_tx_execute_start, vinga_tx_execute_cont (tx: Transaction) = execute;
+    fn vinga_tx_read, vinga_tx_read_start, vinga_tx_read_cont
+        (tx: Transaction, table: Handle<Table>, key: Items<CValue>, count: usize, lock: c_int, row: Handle<Row>)
+        = read;
+    fn vinga_tx_scan, vinga_tx_scan_start, vinga_tx_scan_cont (tx: Transaction, request: Handle<Scan>) = scan;
+    fn vinga_tx_commit, vinga_tx_commit_start, vinga_tx_commit_cont (tx: Transaction, epoch: Out<u64>) = commit;
+    fn vinga_tx_rollback, vinga_tx_rollback_start, vinga_tx_rollback_cont (tx: Transaction) = roll_back;
+}
