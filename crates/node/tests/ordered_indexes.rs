@@ -125,7 +125,7 @@ fn play(seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let nodes = random.u8(1..=3);
     let read_backup = random.bool();
-    let mut c = Cluster::with(&Setup { nodes, coordinators: 1, read_backup, mutation: None });
+    let mut c = Cluster::with(&Setup { nodes, read_backup, ..Setup::default() });
     let mut transactions: Vec<Open> = vec![];
     let mut may_kill = nodes > 1 && random.bool();
     for step in 0..60 {
@@ -325,7 +325,7 @@ fn a_full_memory_refuses_changes_and_leaves_indexes_whole() {
 /// A backup that takes over scans what it was hiding.
 #[test]
 fn a_promoted_backup_scans_by_the_new_keys() {
-    let mut c = Cluster::with(&Setup { nodes: 3, coordinators: 1, read_backup: false, mutation: None });
+    let mut c = Cluster::with(&Setup::default());
     let keys: Vec<u64> = c.keys_at(2).take(2).collect();
     c.at_once(&[Op::Insert(row(keys[0], 1)), Op::Insert(row(keys[1], 5))]);
     c.hold(TC, dm(3, 1));

@@ -270,7 +270,8 @@ impl Coordinator {
         let first = transaction.participants;
         let work = transaction.unique.as_mut().expect("the caller found a step in it");
         let step = work.find(number).expect("the caller found it");
-        let places: BTreeSet<Place> = step.subs.iter().filter_map(|sub| sub.place).chain([step.place]).collect();
+        let places: BTreeSet<Place> =
+            step.subs.iter().filter_map(|sub| sub.place).chain([step.place]).collect();
         step.outstanding = places.len() as u32;
         let asked = step.outstanding;
         let mut next = first;

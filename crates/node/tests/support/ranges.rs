@@ -1,6 +1,6 @@
 //! Range scans over the test table's indexes, as an API node would do them.
 
-use super::{BY_NUMBER, BY_TEXT, Cluster, Row, code, definition, dm};
+use super::{BY_NUMBER, BY_TEXT, Cluster, Row, Setup, code, definition, dm};
 use std::ops::Bound;
 use vinga_base::hash::KeyHash;
 use vinga_base::order_key::{KeyRange, OrderKey};
