@@ -17,7 +17,7 @@ use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U16, U32, U64}
 /// Rows of a range.
 const RANGE: u64 = 100;
 /// Ranges that are scanned.
-const SCANS: u64 = 20_000;
+const SCANS: u64 = 100_000;
 
 fn index() -> IndexDefinition {
     IndexDefinition {

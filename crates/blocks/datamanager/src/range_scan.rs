@@ -311,8 +311,12 @@ impl DataManager {
     ) -> Option<Sliced> {
         let Looking { scan, table, index, sends_keys, takes_any_version } = *looking;
         let row = entry.row();
-        let version = self.visible(table, scan.partition, row, scan.viewer)?;
-        let is_busy = self.store.reference(table, scan.partition, row) != 0;
+        let idle = self.store.idle(table, scan.partition, row);
+        let is_busy = idle.is_none();
+        let version = match idle {
+            None => self.visible_in_use(table, scan.partition, row, scan.viewer)?,
+            Some(version) => version,
+        };
         if is_busy || sends_keys {
             version_key.clear();
             index.order().write_row(&table.layout, version.fixed, version.variable, version_key);

@@ -205,11 +205,7 @@ pub(crate) enum Sliced {
 }
 
 /// Takes columns and filter of a request off the front of what follows its head.
-pub(crate) fn take_options<'a>(
-    rest: &'a [u8],
-    columns: u16,
-    filter_bytes: u16,
-) -> Option<(&'a [U16], &'a [u8], &'a [u8])> {
+pub(crate) fn take_options(rest: &[u8], columns: u16, filter_bytes: u16) -> Option<(&[U16], &[u8], &[u8])> {
     let columns = match columns {
         ALL_COLUMNS => 0,
         n => usize::from(n),
