@@ -425,7 +425,8 @@ impl DataManager {
     }
 }
 
-fn refuse(cx: &mut Context<'_>, api: Address, scan: u32, next_row: RowId, code: ErrorCode) {
+/// Tells an API node that a scan is over before its end.
+pub(crate) fn refuse(cx: &mut Context<'_>, api: Address, scan: u32, next_row: RowId, code: ErrorCode) {
     cx.frame(SignalNumber::ScanRefuse, api).put(&ScanRefusal {
         scan: U32::new(scan),
         next_row: U32::new(next_row.0),

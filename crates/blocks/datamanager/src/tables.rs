@@ -174,6 +174,7 @@ impl DataManager {
                     self.store.tables.removing.push(table);
                 }
                 self.close_scans_of_table(cx, table);
+                self.index_work.forget_table(table);
             }
             _ => cold::write(&mut cx.frame(SignalNumber::TableRemoveConfirm, frame.sender()), &body),
         }
