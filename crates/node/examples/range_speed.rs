@@ -17,7 +17,7 @@ use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U16, U32, U64}
 /// Rows of a range.
 const RANGE: u64 = 100;
 /// Ranges that are scanned.
-const SCANS: u64 = 20_000;
+const SCANS: u64 = 100_000;
 
 fn index() -> IndexDefinition {
     IndexDefinition {
@@ -104,7 +104,7 @@ fn build(bench: &mut Bench) {
         bench.turn(&[]);
         turns += 1;
         let managers = bench.executor.host_mut().data_managers_mut();
-        if bench_is_built(managers) {
+        if is_built(managers) {
             break;
         }
     }
@@ -119,13 +119,13 @@ fn build(bench: &mut Bench) {
     );
 }
 
-fn bench_is_built(managers: &mut [vinga_datamanager::DataManager]) -> bool {
+fn is_built(managers: &mut [vinga_datamanager::DataManager]) -> bool {
     for data_manager in &mut *managers {
         if let Some(built) = data_manager.take_built_index() {
             built.result.expect("there is memory");
         }
     }
-    managers.iter().all(|data_manager| data_manager.is_at_rest())
+    managers.iter().all(vinga_datamanager::DataManager::is_at_rest)
 }
 
 fn main() {

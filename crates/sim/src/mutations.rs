@@ -17,10 +17,12 @@ pub const SEEDS_MAX: u64 = 300;
 /// - For `settle-shows-prepared` the order to roll back must die with the middle replica of three, and another transaction on
 ///   the same row must be faster than the next order: one seed in some thousands.
 /// - For `reconnect-does-not-wait` a commit must wait unread on a broken connection while the question about it is answered.
+/// - For `entries-are-not-counted` one transaction must take a row from a key to another one and back.
 /// - `entries-go-at-commit` and `range-scan-takes-any-version` are seen by scans of ordered indexes only, which no load does.
 pub const SHOWN_BY_STORIES: &[Mutation] = &[
     Mutation::SettleShowsPrepared,
     Mutation::ReconnectDoesNotWait,
+    Mutation::EntriesAreNotCounted,
     Mutation::EntriesGoAtCommit,
     Mutation::RangeScanTakesAnyVersion,
 ];

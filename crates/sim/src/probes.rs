@@ -62,6 +62,9 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "forgetting goes on without a failed data node",
         "one seed in some thousands: two failures at the same moment",
     ),
+    ("index build refused", "no load adds an index to a table"),
+    ("index build waits for completes", "no load adds an index to a table"),
+    ("scan of an index that was dropped meanwhile", "no load drops an index"),
     (
         "table removal waits for completes",
         "one seed in some thousands: completes go out before the next change ends",

@@ -12,7 +12,7 @@
 //! When memory is refused, all that was built of the index is dropped, and the build is [refused](BuiltIndex).
 
 use crate::DataManager;
-use crate::index_entries::{KeyList, Places, Versions};
+use crate::index_keys::{KeyList, Places, Versions};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use vinga_base::order_key::OrderKey;
@@ -75,6 +75,14 @@ impl IndexWork {
     /// Whether nothing is left to do or to be told.
     pub(crate) fn is_empty(&self) -> bool {
         self.builds.is_empty() && self.built.is_empty() && self.dropped.is_empty()
+    }
+
+    /// The table is going away: builds of it end, and nobody is told.
+    pub(crate) fn forget_table(&mut self, table: u32) {
+        while let Some(at) = self.builds.iter().position(|build| build.table == table) {
+            let build = self.builds.remove(at).expect("it was found");
+            self.dropped.push(build.index);
+        }
     }
 
     /// Bytes of trees that belong to no fragment: they are being built or dropped.

@@ -5,7 +5,7 @@
 //! grown or shrunk by a tenth since the last one.
 
 use crate::DataManager;
-use crate::index_entries::{Places, Versions};
+use crate::index_keys::{Places, Versions};
 use crate::range_scan::{RANGE_UNITS, measure};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -2,7 +2,7 @@
 //! anything, and nothing on the way of a request comes here.
 
 use crate::DataManager;
-use crate::index_entries::{Places, Versions};
+use crate::index_keys::{Places, Versions};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;

@@ -10,8 +10,8 @@
 //! seeks what is behind it, whether the entry is still there or not.
 
 use crate::DataManager;
-use crate::index_entries::{Places, Versions};
-use crate::scan::{Asked, Options, Progress, ScanHead, Sliced, take_options};
+use crate::index_keys::{Places, Versions};
+use crate::scan::{Asked, Options, Progress, ScanHead, Sliced, refuse, take_options};
 use crate::scan_slice::Answer;
 use crate::tables::Table;
 use alloc::vec::Vec;
@@ -217,21 +217,18 @@ impl DataManager {
     ) -> Sliced {
         let units = cx.slice_units();
         let takes_any_version = cx.is_mutated(Mutation::RangeScanTakesAnyVersion);
-        let mut scratch = core::mem::take(&mut self.scratch.range);
         let table = self.store.tables.current(scan.table);
-        let index = table.fragment(scan.partition).ordered_index(ranges.index);
-        let (sliced, looked_at) = match index {
-            // It was dropped; the table's new version makes the next request fail.
-            None => (Sliced::End, 0),
-            Some(index) => {
-                let looking =
-                    Looking { scan, table, index, sends_keys: ranges.sends_keys, takes_any_version };
-                let mut answer = Answer::begin(cx, scan, self.epoch.0);
-                let done = self.go_through(&looking, ranges, progress, units, &mut answer, &mut scratch);
-                answer.end(done.0, RowId(0));
-                done
-            }
+        let Some(index) = table.fragment(scan.partition).ordered_index(ranges.index) else {
+            cx.probe("scan of an index that was dropped meanwhile");
+            refuse(cx, scan.api, scan.name, RowId(0), ErrorCode::StaleTable);
+            return Sliced::End;
         };
+        let mut scratch = core::mem::take(&mut self.scratch.range);
+        let looking = Looking { scan, table, index, sends_keys: ranges.sends_keys, takes_any_version };
+        let mut answer = Answer::begin(cx, scan, self.epoch.0);
+        let (sliced, looked_at) =
+            self.go_through(&looking, ranges, progress, units, &mut answer, &mut scratch);
+        answer.end(sliced, RowId(0));
         self.scratch.range = scratch;
         self.statistics.scanned_rows += looked_at;
         sliced
@@ -311,8 +308,12 @@ impl DataManager {
     ) -> Option<Sliced> {
         let Looking { scan, table, index, sends_keys, takes_any_version } = *looking;
         let row = entry.row();
-        let version = self.visible(table, scan.partition, row, scan.viewer)?;
-        let is_busy = self.store.reference(table, scan.partition, row) != 0;
+        let idle = self.store.idle(table, scan.partition, row);
+        let is_busy = idle.is_none();
+        let version = match idle {
+            None => self.visible_in_use(table, scan.partition, row, scan.viewer)?,
+            Some(version) => version,
+        };
         if is_busy || sends_keys {
             version_key.clear();
             index.order().write_row(&table.layout, version.fixed, version.variable, version_key);

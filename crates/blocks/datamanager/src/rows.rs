@@ -91,6 +91,16 @@ impl Store {
         Version { fixed, variable }
     }
 
+    /// The only version of a row that no operation names; `None` if one does.
+    #[inline]
+    pub fn idle<'a>(&'a self, table: &'a Table, partition: PartitionId, row: RowId) -> Option<Version<'a>> {
+        let row = table.fragment(partition).rows().row(&self.pages, row);
+        (row.operation() == OperationRef::NONE).then(|| {
+            let variable = row.variable().map_or(&[][..], |chunk| self.chunks.bytes(&self.pages, chunk));
+            Version { fixed: row.fixed(), variable }
+        })
+    }
+
     /// The bytes of an after-image.
     pub fn image(&self, image: &RowVersion) -> Version<'_> {
         let (fixed, variable) = image.parts(&self.pages, &self.chunks);
@@ -120,14 +130,14 @@ impl DataManager {
         row: RowId,
         viewer: Viewer,
     ) -> Option<Version<'a>> {
-        if self.store.reference(table, partition, row) == 0 {
-            return Some(self.store.slot(table, partition, row));
+        match self.store.idle(table, partition, row) {
+            None => self.visible_in_use(table, partition, row, viewer),
+            version => version,
         }
-        self.visible_in_use(table, partition, row, viewer)
     }
 
     /// The same for a row that operations name.
-    fn visible_in_use<'a>(
+    pub(crate) fn visible_in_use<'a>(
         &'a self,
         table: &'a Table,
         partition: PartitionId,

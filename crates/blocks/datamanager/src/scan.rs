@@ -205,11 +205,7 @@ pub(crate) enum Sliced {
 }
 
 /// Takes columns and filter of a request off the front of what follows its head.
-pub(crate) fn take_options<'a>(
-    rest: &'a [u8],
-    columns: u16,
-    filter_bytes: u16,
-) -> Option<(&'a [U16], &'a [u8], &'a [u8])> {
+pub(crate) fn take_options(rest: &[u8], columns: u16, filter_bytes: u16) -> Option<(&[U16], &[u8], &[u8])> {
     let columns = match columns {
         ALL_COLUMNS => 0,
         n => usize::from(n),
@@ -434,7 +430,8 @@ impl DataManager {
     }
 }
 
-fn refuse(cx: &mut Context<'_>, api: Address, scan: u32, next_row: RowId, code: ErrorCode) {
+/// Tells an API node that a scan is over before its end.
+pub(crate) fn refuse(cx: &mut Context<'_>, api: Address, scan: u32, next_row: RowId, code: ErrorCode) {
     cx.frame(SignalNumber::ScanRefuse, api).put(&ScanRefusal {
         scan: U32::new(scan),
         next_row: U32::new(next_row.0),

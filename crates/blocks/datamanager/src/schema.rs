@@ -93,6 +93,7 @@ impl DataManager {
         if let Some(table) = self.store.tables.find_mut(name.table) {
             table.is_gone = true;
             self.close_scans_of_table(cx, name.table);
+            self.index_work.forget_table(name.table);
         }
     }
 
