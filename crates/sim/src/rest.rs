@@ -1,12 +1,14 @@
 //! What must hold when everything has come to its end.
 //!
 //! Nothing of any transaction or scan is left; the replicas of each partition hold the same bytes under the same row
-//! ids with the same epochs; each hash index leads to exactly the rows that there are; and when all tables are dropped,
+//! ids with the same epochs; everybody has the same definitions, and no schema lock or fence is left; each hash index leads to exactly the rows that there are; and when all tables are dropped,
 //! all pages are free.
 
 use crate::thread::ThreadId;
 use crate::world::World;
-use std::collections::BTreeMap;
+use crate::topology::PRESIDENT;
+use std::collections::{BTreeMap, BTreeSet};
+use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_base::{PartitionId, RowId};
 use vinga_datamanager::DataManager;
 use vinga_workloads::workload::Contents;
@@ -14,7 +16,7 @@ use vinga_workloads::workload::Contents;
 /// A row's bytes and epoch in one replica.
 type Replica = BTreeMap<RowId, (u64, Vec<u8>)>;
 
-/// A partition of a table: id, version, number.
+/// A partition of a table: id, birth, number.
 type Partition = (u32, u64, PartitionId);
 
 impl World {
@@ -79,7 +81,7 @@ impl World {
             }
             data_manager.inspect_rows(|row| {
                 let replica =
-                    own.get_mut(&(row.table, row.version, row.partition)).expect("it has a fragment");
+                    own.get_mut(&(row.table, row.birth, row.partition)).expect("it has a fragment");
                 replica.insert(row.row, (row.epoch.0, row.image));
             });
             for ((table, version, partition), replica) in own {
@@ -111,6 +113,47 @@ impl World {
             }
         }
         Ok(contents)
+    }
+
+    /// Whether everybody has the tables that the dictionary has, in the same versions, and no lock or fence is left.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub(crate) fn check_definitions(&self) -> Result<(), String> {
+        let live = || self.threads.iter().filter(|thread| thread.is_alive);
+        let dictionary = live().filter(|thread| thread.node == PRESIDENT);
+        let dictionary = dictionary.into_iter().find_map(|thread| thread.executor.host().dictionary());
+        let dictionary = dictionary.expect("the president has one");
+        if dictionary.is_changing() {
+            return Err("a schema change has no end".to_string());
+        }
+        if let Some(api) = dictionary.lock_holder() {
+            return Err(format!("API node {api} has the schema lock, and no session that wants it"));
+        }
+        if let Some((table, api)) = dictionary.fences().next() {
+            return Err(format!("table {table} is fenced by API node {api}, which has no session that wants it"));
+        }
+        let expected: BTreeSet<VersionedTable> = dictionary.tables().flat_map(TableRecord::all).collect();
+        for thread in live() {
+            let node = thread.node;
+            for coordinator in thread.executor.host().coordinators() {
+                let tables: BTreeMap<_, _> = coordinator.tables().collect();
+                if let Some((table, api)) = tables.iter().find_map(|(table, fence)| Some((table, (*fence)?))) {
+                    return Err(format!("node {node}: a coordinator thinks that {api} has fenced {table:?}"));
+                }
+                // Coordinators of other nodes than the president's know no tables.
+                if node == PRESIDENT && !tables.keys().eq(&expected) {
+                    return Err(format!("a coordinator has {tables:?} instead of {expected:?}"));
+                }
+            }
+            for data_manager in thread.executor.host().data_managers() {
+                let tables: BTreeMap<_, _> = data_manager.tables().collect();
+                if !tables.keys().eq(&expected) || tables.values().any(Option::is_some) {
+                    return Err(format!("node {node}: a data manager has {tables:?} instead of {expected:?}"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Whether all pages are free, once all tables are dropped.

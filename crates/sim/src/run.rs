@@ -56,7 +56,7 @@ pub struct Report {
 /// How long loading may take, in virtual time.
 const LOADING_MAX: Time = 60_000_000;
 /// How long sessions may take to come to their end once faults are over.
-const ENDING_MAX: Time = 20_000_000;
+const ENDING_MAX: Time = 60_000_000;
 
 /// Runs a seed.
 pub fn run_seed(seed: u64, options: &Options) -> Report {
@@ -128,6 +128,7 @@ impl World {
         self.begin_describing();
         self.run_until("tables can't be described", ENDING_MAX, World::sessions_have_ended)?;
         self.run_until("something is left of transactions", self.rest_max(), World::is_at_rest)?;
+        self.check_definitions()?;
         let contents = self.contents()?;
         let summary = check::check(&self.history, &contents, self.now(), self.profile.lock_timeout)?;
         for running in &self.running {
@@ -137,6 +138,7 @@ impl World {
         self.run_until("tables can't be dropped", ENDING_MAX, |world| {
             world.sessions_have_ended() && world.is_at_rest()
         })?;
+        self.check_definitions()?;
         self.check_pages()?;
         Ok(summary)
     }

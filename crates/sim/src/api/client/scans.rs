@@ -15,6 +15,8 @@ pub struct OpenScan {
     scan: Scan,
     /// Its place in the history.
     index: usize,
+    /// The id and version of the table that it names.
+    table: (u32, u64),
     partition: u16,
     /// The data manager of the present partition, and the scan's name there; `None` between partitions.
     at: Option<(Address, u32)>,
@@ -39,13 +41,14 @@ impl Client {
         let index = cx.history.scans.len();
         cx.history.scans.push(ScanRecord {
             scan: scan.clone(),
-            version: self.table(scan.table).1,
+            version: self.birth(scan.table),
             transaction,
             opened: cx.now,
             ended: None,
             rows: Vec::new(),
         });
-        let open = OpenScan { scan, index, partition: 0, at: None, awaited: None, rows: Vec::new() };
+        let table = self.table(scan.table);
+        let open = OpenScan { scan, index, table, partition: 0, at: None, awaited: None, rows: Vec::new() };
         self.sessions[session].scan = Some(open);
         self.next_batch(cx, session);
     }
@@ -83,17 +86,16 @@ impl Client {
 
     fn send_open(&mut self, cx: &Surroundings<'_>, session: usize, link: LinkKey, owner: Address, name: u32) {
         let state = &self.sessions[session];
-        let OpenScan { scan, partition, .. } = state.scan.as_ref().expect("it is open");
+        let OpenScan { scan, table: (table, version), partition, .. } = state.scan.as_ref().expect("it is open");
         let shape = &cx.shapes[usize::from(scan.table.0)];
-        let (table, _) = self.table(scan.table);
         let own = scan.own_before.and(state.transaction.as_ref()).map_or(0, |transaction| transaction.id.0);
         let selection = if scan.selects { shape.selection() } else { &[] };
         let filter = shape.filter(scan.condition.as_ref());
         let head = ScanOpenHead {
-            version: U64::new(cx.history.scans[state.scan.as_ref().expect("it is open").index].version),
+            version: U64::new(*version),
             transaction: U64::new(own),
             scan: U32::new(name),
-            table: U32::new(table),
+            table: U32::new(*table),
             operation: U32::new(scan.own_before.unwrap_or(0)),
             from_row: U32::ZERO,
             batch_bytes: U32::new(BATCH_BYTES),
@@ -128,6 +130,7 @@ impl Client {
             cx.violations.push("a scan sent rows that nobody asked for".to_string());
             return Some(());
         };
+        cx.violations.extend(cx.changes.check(open.scan.table, open.table.1, awaited).err());
         let shape = &cx.shapes[usize::from(open.scan.table.0)];
         let record = &mut cx.history.scans[open.index];
         for _ in 0..answer.count.get() {
