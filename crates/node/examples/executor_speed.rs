@@ -12,11 +12,11 @@ use vinga_distribution::NodePlace;
 use vinga_kernel::{Executor, Origin, Outbox, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting, routes};
 use vinga_wire::dictionary::TableRecord;
-use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
 use vinga_wire::handshake::{ConnectionTopology, NodeTopology};
 use vinga_wire::key_read::KeyReadHead;
 use vinga_wire::operation::{ALL_COLUMNS, OperationHead, OperationKind};
 use vinga_wire::partition::PartitionMap;
+use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START, TransactionHead};
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U16, U32, U64, cold};
 

@@ -21,7 +21,7 @@ pub use client::LinkKey;
 
 /// See the head of this file.
 pub struct ApiNode {
-    client: Client,
+    pub(crate) client: Client,
     /// Number of its lives so far.
     pub life: u32,
     /// Whether it is alive.

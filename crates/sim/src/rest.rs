@@ -5,12 +5,13 @@
 //! all pages are free.
 
 use crate::thread::ThreadId;
-use crate::world::World;
 use crate::topology::PRESIDENT;
+use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
-use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_base::{PartitionId, RowId};
 use vinga_datamanager::DataManager;
+use vinga_dictionary::Dictionary;
+use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_workloads::workload::Contents;
 
 /// A row's bytes and epoch in one replica.
@@ -28,10 +29,18 @@ impl World {
         })
     }
 
+    /// The dictionary of the president's node.
+    fn dictionary(&self) -> &Dictionary {
+        let own = self.threads.iter().filter(|thread| thread.node == PRESIDENT);
+        let dictionary = own.into_iter().find_map(|thread| thread.executor.host().dictionary());
+        dictionary.expect("the president has one")
+    }
+
     /// Whether nothing is under way anywhere.
     pub(crate) fn is_at_rest(&self) -> bool {
         let live = || self.threads.iter().filter(|thread| thread.is_alive);
         self.clients_are_idle()
+            && !self.dictionary().is_changing()
             && live().all(|thread| thread.failures_heard as usize == self.failures.len())
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
             && live().all(|thread| {
@@ -42,6 +51,9 @@ impl World {
     /// Why it is not at rest, for people.
     pub(crate) fn describe_unrest(&self) -> String {
         let mut text = self.describe_sessions();
+        if self.dictionary().is_changing() {
+            text += "a schema change is under way; ";
+        }
         for (at, thread) in self.threads.iter().enumerate().filter(|(_, thread)| thread.is_alive) {
             if !thread.is_idle() {
                 let parked = thread.executor.parked_bytes();
@@ -80,8 +92,7 @@ impl World {
                 own.insert(place, Replica::new());
             }
             data_manager.inspect_rows(|row| {
-                let replica =
-                    own.get_mut(&(row.table, row.birth, row.partition)).expect("it has a fragment");
+                let replica = own.get_mut(&(row.table, row.birth, row.partition)).expect("it has a fragment");
                 replica.insert(row.row, (row.epoch.0, row.image));
             });
             for ((table, version, partition), replica) in own {
@@ -121,24 +132,25 @@ impl World {
     /// The first difference.
     pub(crate) fn check_definitions(&self) -> Result<(), String> {
         let live = || self.threads.iter().filter(|thread| thread.is_alive);
-        let dictionary = live().filter(|thread| thread.node == PRESIDENT);
-        let dictionary = dictionary.into_iter().find_map(|thread| thread.executor.host().dictionary());
-        let dictionary = dictionary.expect("the president has one");
-        if dictionary.is_changing() {
-            return Err("a schema change has no end".to_string());
+        let dictionary = self.dictionary();
+        if let Some(what) = self.apis.iter().find_map(|api| api.client.late_schema_event()) {
+            return Err(what.clone());
         }
         if let Some(api) = dictionary.lock_holder() {
             return Err(format!("API node {api} has the schema lock, and no session that wants it"));
         }
         if let Some((table, api)) = dictionary.fences().next() {
-            return Err(format!("table {table} is fenced by API node {api}, which has no session that wants it"));
+            return Err(format!(
+                "table {table} is fenced by API node {api}, which has no session that wants it"
+            ));
         }
         let expected: BTreeSet<VersionedTable> = dictionary.tables().flat_map(TableRecord::all).collect();
         for thread in live() {
             let node = thread.node;
             for coordinator in thread.executor.host().coordinators() {
                 let tables: BTreeMap<_, _> = coordinator.tables().collect();
-                if let Some((table, api)) = tables.iter().find_map(|(table, fence)| Some((table, (*fence)?))) {
+                if let Some((table, api)) = tables.iter().find_map(|(table, fence)| Some((table, (*fence)?)))
+                {
                     return Err(format!("node {node}: a coordinator thinks that {api} has fenced {table:?}"));
                 }
                 // Coordinators of other nodes than the president's know no tables.
@@ -149,7 +161,9 @@ impl World {
             for data_manager in thread.executor.host().data_managers() {
                 let tables: BTreeMap<_, _> = data_manager.tables().collect();
                 if !tables.keys().eq(&expected) || tables.values().any(Option::is_some) {
-                    return Err(format!("node {node}: a data manager has {tables:?} instead of {expected:?}"));
+                    return Err(format!(
+                        "node {node}: a data manager has {tables:?} instead of {expected:?}"
+                    ));
                 }
             }
         }

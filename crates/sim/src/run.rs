@@ -2,6 +2,7 @@
 
 use crate::agenda::Time;
 use crate::profile::{Fault, Profile};
+use crate::schema::EVENT_WAIT;
 use crate::world::{Stage, World};
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -144,10 +145,14 @@ impl World {
     }
 
     /// How long it may take until nothing is left of anything once sessions have ended: an idle transaction must be
-    /// noticed, and a client that does not come back.
+    /// noticed, and a client that does not come back, or does not confirm a schema event.
     fn rest_max(&self) -> Time {
         let profile = &self.profile;
-        2 * profile.inactive_timeout + profile.reconnect_grace + 10 * profile.heartbeat_interval + 2_000_000
+        2 * profile.inactive_timeout
+            + profile.reconnect_grace
+            + 10 * profile.heartbeat_interval
+            + 2_000_000
+            + EVENT_WAIT
     }
 
     fn run_until(

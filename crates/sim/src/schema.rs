@@ -8,6 +8,9 @@ use crate::agenda::Time;
 use std::collections::BTreeMap;
 use vinga_workloads::step::TableRef;
 
+/// How long the dictionary waits for a subscriber.
+pub const EVENT_WAIT: Time = vinga_dictionary::EVENT_WAIT_MAX.0;
+
 /// What is known of schema changes.
 #[derive(Default)]
 pub struct Changes {

@@ -49,7 +49,9 @@ impl Round {
     /// The round that follows, if the change was refused meanwhile or not.
     fn next(self, is_refused: bool) -> Option<Round> {
         match self {
-            Round::Prepare | Round::Switch | Round::Build | Round::Fence if is_refused => Some(Round::Restore),
+            Round::Prepare | Round::Switch | Round::Build | Round::Fence if is_refused => {
+                Some(Round::Restore)
+            }
             Round::Prepare => Some(Round::Switch),
             Round::Switch => Some(Round::Build),
             Round::Build => Some(Round::Fence),

@@ -115,7 +115,8 @@ impl Dictionary {
         let Some(change) = &mut self.change else { return };
         for node in change.take_awaited_subscribers(number) {
             cx.probe("subscriber did not confirm a schema event in time");
-            let text = format_args!("client {node} did not confirm a schema event in time: nobody waits for it");
+            let text =
+                format_args!("client {node} did not confirm a schema event in time: nobody waits for it");
             cx.log(LogLevel::Warning, text);
             if let Some(subscriber) = self.subscribers.by_node.get_mut(&node) {
                 subscriber.is_late = true;

@@ -115,7 +115,9 @@ impl Dictionary {
             }
             // Answered at once: see `requests`.
             Wish::Change(SchemaChange::LiftFence { .. }) => Ok(Plan::default()),
-            Wish::Change(SchemaChange::CreateDatabase(database)) => self.plan_create_database(asker, database),
+            Wish::Change(SchemaChange::CreateDatabase(database)) => {
+                self.plan_create_database(asker, database)
+            }
             Wish::Change(SchemaChange::AlterDatabase(database)) => self.plan_alter_database(asker, database),
             Wish::Change(SchemaChange::DropDatabase { name }) => self.plan_drop_database(asker, &name),
         }
@@ -335,7 +337,10 @@ fn check_same_columns(before: &TableDefinition, after: &TableDefinition) -> Resu
     } else {
         return Ok(());
     };
-    refuse(ErrorCode::NotSupportedYet, format!("{what} can't be changed in place: copy the rows to a new table"))
+    refuse(
+        ErrorCode::NotSupportedYet,
+        format!("{what} can't be changed in place: copy the rows to a new table"),
+    )
 }
 
 /// An id belongs to one index: it is kept, perhaps with another name, or dropped.

@@ -46,11 +46,7 @@ impl Dictionary {
         Some(())
     }
 
-    pub(crate) fn on_schema_change_request(
-        &mut self,
-        cx: &mut Context<'_>,
-        frame: &Frame<'_>,
-    ) -> Option<()> {
+    pub(crate) fn on_schema_change_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let refusal = SignalNumber::SchemaChangeRefuse;
         let Some(SchemaChangeRequest { request, change }) = cold::read(frame) else {
             return self.refuse_malformed(cx, refusal, frame);
@@ -78,8 +74,7 @@ impl Dictionary {
         if cx.is_congested(frame.sender()) {
             return self.refuse_congested(cx, SignalNumber::DescribeTableRefuse, frame, request);
         }
-        let asker =
-            Asker { address: frame.sender(), request, refusal: SignalNumber::DescribeTableRefuse };
+        let asker = Asker { address: frame.sender(), request, refusal: SignalNumber::DescribeTableRefuse };
         let refused = |code| Refused { code, detail: String::new() };
         match self.tables.find(&name) {
             _ if self.change.as_ref().is_some_and(|change| change.hides(&name)) => {

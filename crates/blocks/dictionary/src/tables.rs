@@ -92,7 +92,11 @@ impl Tables {
 
     /// The tables with greater ids than `after`, by id.
     pub fn iter_after(&self, after: u32) -> impl Iterator<Item = &TableRecord> {
-        after.checked_add(1).into_iter().flat_map(|first| self.records.range(first..)).map(|(_, record)| record)
+        after
+            .checked_add(1)
+            .into_iter()
+            .flat_map(|first| self.records.range(first..))
+            .map(|(_, record)| record)
     }
 }
 

@@ -15,8 +15,7 @@ use vinga_kernel::testkit::{Harness, Sent};
 use vinga_wire::dictionary::{DropTableConfirm, ListTablesConfirm, TableConfirm, TableRecord};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::schema::{
-    ListDatabasesConfirm, SchemaChange, SchemaChangeConfirm, SchemaEvent, SchemaEventsConfirm,
-    SchemaLockBody,
+    ListDatabasesConfirm, SchemaChange, SchemaChangeConfirm, SchemaEvent, SchemaEventsConfirm, SchemaLockBody,
 };
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
@@ -250,7 +249,10 @@ impl World {
                 for version in &table.accepted {
                     for (data_manager, block) in self.blocks.iter().filter(|(a, _)| is_data_manager(**a)) {
                         let accepts = block.tables.get(id).is_some_and(|t| t.accepted.contains(version));
-                        assert!(accepts, "{coordinator} lets {id} version {version} through to {data_manager}");
+                        assert!(
+                            accepts,
+                            "{coordinator} lets {id} version {version} through to {data_manager}"
+                        );
                     }
                 }
             }
@@ -340,8 +342,12 @@ fn answer(sent: &Sent) -> (u32, Option<TableRecord>) {
             let body: SchemaChangeConfirm = cold::read(&frame).expect(whole);
             (body.request, body.table)
         }
-        SignalNumber::DropTableConfirm => (cold::read::<DropTableConfirm>(&frame).expect(whole).request, None),
-        SignalNumber::ListTablesConfirm => (cold::read::<ListTablesConfirm>(&frame).expect(whole).request, None),
+        SignalNumber::DropTableConfirm => {
+            (cold::read::<DropTableConfirm>(&frame).expect(whole).request, None)
+        }
+        SignalNumber::ListTablesConfirm => {
+            (cold::read::<ListTablesConfirm>(&frame).expect(whole).request, None)
+        }
         SignalNumber::ListDatabasesConfirm => {
             (cold::read::<ListDatabasesConfirm>(&frame).expect(whole).request, None)
         }

@@ -19,8 +19,8 @@ use vinga_wire::dictionary::{
     CreateTableRequest, DropTableConfirm, ListTablesConfirm, ListTablesRequest, NamedTableRequest,
     TableConfirm, TableRecord,
 };
-use vinga_wire::handshake::Refusal;
 use vinga_wire::frame::FRAME_BYTES_MAX;
+use vinga_wire::handshake::Refusal;
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable};
 use vinga_wire::schema::{
     Database, DescribeDatabaseConfirm, DescribeDatabaseRequest, ListDatabasesConfirm, ListDatabasesRequest,
@@ -156,8 +156,7 @@ impl Requests {
         let handle = self.pool.insert(waiting).map_err(|_| Error::new(ErrorCode::Overloaded))?;
         let request_tag = tag(handle);
         let dictionary = Address::new(node, BlockNumber::Dictionary, 0);
-        let named =
-            |name: &String| NamedTableRequest { request: request_tag, name: name.clone() };
+        let named = |name: &String| NamedTableRequest { request: request_tag, name: name.clone() };
         match request {
             Request::CreateTable(definition) => {
                 let body = CreateTableRequest { request: request_tag, definition: definition.clone() };
@@ -188,8 +187,7 @@ impl Requests {
             }
             Request::Lock { purpose, wait } => {
                 let wait_millis = u32::try_from(wait.0 / 1000).unwrap_or(u32::MAX);
-                let body =
-                    SchemaLockRequest { request: request_tag, purpose: purpose.clone(), wait_millis };
+                let body = SchemaLockRequest { request: request_tag, purpose: purpose.clone(), wait_millis };
                 cold::write(&mut net.frame(link, SignalNumber::SchemaLockRequest, dictionary), &body);
             }
             Request::Info(table) => {
@@ -333,7 +331,9 @@ impl Requests {
             }
             let lock = core::mem::replace(&mut waiting.lock, Lock::None);
             // Whoever has taken the lock asks whether it is still there; it has no answer to come.
-            if waiting.answer.is_some() && lock != Lock::Held || waiting.answer.is_none() && lock == Lock::Held {
+            if waiting.answer.is_some() && lock != Lock::Held
+                || waiting.answer.is_none() && lock == Lock::Held
+            {
                 continue;
             }
             waiting.answer = Some(Err(if waiting.changes {

@@ -51,11 +51,7 @@ impl Cluster {
     /// # Errors
     /// `StaleTable` if the table is no longer that; `NotSupportedYet` for a change that needs its rows to be copied, a new
     /// unique index of a table with rows among them; `BadTableDefinition`, `TableExists`, `OutOfTables`.
-    pub async fn alter_table<R>(
-        &self,
-        table: &Table<R>,
-        definition: impl IntoDefinition,
-    ) -> Result<Table> {
+    pub async fn alter_table<R>(&self, table: &Table<R>, definition: impl IntoDefinition) -> Result<Table> {
         self.change_table(SchemaChange::AlterTable {
             name: table.name().into(),
             definition: definition.into_definition()?,

@@ -195,7 +195,10 @@ fn the_asker_waits_until_subscribers_have_confirmed() {
     events.confirm(id);
     drop(events);
     one.drop_table("d.u").expect("it is there");
-    assert_eq!(other.schema_events().unwrap().next_within(Duration::from_secs(5)).map(|(_, news)| news), Some(news));
+    assert_eq!(
+        other.schema_events().unwrap().next_within(Duration::from_secs(5)).map(|(_, news)| news),
+        Some(news)
+    );
 }
 
 /// Writers go on while the table is altered again and again; each acknowledged write is there at the end.

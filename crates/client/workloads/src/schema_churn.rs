@@ -6,9 +6,7 @@
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};
-use crate::step::{
-    Answer, Body, End, Fate, Operation, Read, Scan, Step, TableChange, Train, TrainAnswer,
-};
+use crate::step::{Answer, Body, End, Fate, Operation, Read, Scan, Step, TableChange, Train, TrainAnswer};
 use crate::workload::{Contents, Ids, Session, Workload};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -59,7 +57,13 @@ impl Workload for SchemaChurn {
     fn session(&mut self, ids: Ids) -> Box<dyn Session> {
         let settings = self.settings;
         if self.churners == CHURNERS {
-            return Box::new(Worker { settings, ids, left: settings.transactions, number: 0, state: State::Idle });
+            return Box::new(Worker {
+                settings,
+                ids,
+                left: settings.transactions,
+                number: 0,
+                state: State::Idle,
+            });
         }
         self.churners += 1;
         Box::new(Churner { settings, ids, left: settings.rounds * 3, next: Vec::new() })

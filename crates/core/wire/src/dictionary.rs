@@ -57,8 +57,7 @@ impl TableRecord {
 
     /// Itself and the hidden tables of its unique indexes.
     pub fn all(&self) -> impl Iterator<Item = VersionedTable> {
-        let hidden =
-            self.unique_tables.iter().map(|u| VersionedTable { table: u.table, version: u.version });
+        let hidden = self.unique_tables.iter().map(|u| VersionedTable { table: u.table, version: u.version });
         core::iter::once(self.own()).chain(hidden)
     }
 

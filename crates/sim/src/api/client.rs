@@ -14,12 +14,12 @@ mod schema_events;
 mod trains;
 
 use crate::agenda::Time;
-use connecting::{Link, Phase};
-use schema_events::Watching;
 use crate::schema::Changes;
+use connecting::{Link, Phase};
 use outcomes::Seen;
 use reads::ReadCall;
 use scans::OpenScan;
+use schema_events::Watching;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trains::OpenTransaction;
 use vinga_base::hash::KeyHash;

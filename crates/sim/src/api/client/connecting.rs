@@ -179,7 +179,9 @@ impl Client {
             match call {
                 Call::Train | Call::Outcome { .. } => {}
                 Call::Read(read) => self.fail(read.session, ErrorCode::ConnectionLost),
-                Call::Schema { session, .. } | Call::Lock { session } => self.fail(session, ErrorCode::ConnectionLost),
+                Call::Schema { session, .. } | Call::Lock { session } => {
+                    self.fail(session, ErrorCode::ConnectionLost)
+                }
             }
         }
         self.lost.extend(self.topology.nodes.iter().map(|node| node.node));

@@ -86,7 +86,8 @@ impl Client {
 
     fn send_open(&mut self, cx: &Surroundings<'_>, session: usize, link: LinkKey, owner: Address, name: u32) {
         let state = &self.sessions[session];
-        let OpenScan { scan, table: (table, version), partition, .. } = state.scan.as_ref().expect("it is open");
+        let OpenScan { scan, table: (table, version), partition, .. } =
+            state.scan.as_ref().expect("it is open");
         let shape = &cx.shapes[usize::from(scan.table.0)];
         let own = scan.own_before.and(state.transaction.as_ref()).map_or(0, |transaction| transaction.id.0);
         let selection = if scan.selects { shape.selection() } else { &[] };

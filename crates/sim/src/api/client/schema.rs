@@ -6,10 +6,10 @@ use vinga_base::schema::{IndexDefinition, IndexKind};
 use vinga_base::{ColumnId, NodeId};
 use vinga_wire::dictionary::{CreateTableRequest, DropTableConfirm, NamedTableRequest, TableConfirm};
 use vinga_wire::handshake::Refusal;
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 use vinga_wire::schema::{
     SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody, SchemaLockRequest,
 };
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 use vinga_workloads::step::{Answer, TableChange, TableRef};
 
 impl Client {
@@ -25,9 +25,8 @@ impl Client {
 
     pub(super) fn send_create(&mut self, cx: &Surroundings<'_>, session: usize, table: TableRef) {
         let definition = cx.shapes[usize::from(table.0)].definition().clone();
-        self.send_schema(cx, session, table, SignalNumber::CreateTableRequest, |request| CreateTableRequest {
-            request,
-            definition,
+        self.send_schema(cx, session, table, SignalNumber::CreateTableRequest, |request| {
+            CreateTableRequest { request, definition }
         });
     }
 
@@ -41,9 +40,8 @@ impl Client {
 
     pub(super) fn send_describe(&mut self, cx: &Surroundings<'_>, session: usize, table: TableRef) {
         let name = cx.shapes[usize::from(table.0)].name().to_string();
-        self.send_schema(cx, session, table, SignalNumber::DescribeTableRequest, |request| NamedTableRequest {
-            request,
-            name,
+        self.send_schema(cx, session, table, SignalNumber::DescribeTableRequest, |request| {
+            NamedTableRequest { request, name }
         });
     }
 
@@ -93,11 +91,11 @@ impl Client {
     /// Waits for the schema lock.
     pub(super) fn send_lock(&mut self, session: usize) {
         let tag = self.next_tag();
-        self.send_to_dictionary(SignalNumber::SchemaLockRequest, tag, &SchemaLockRequest {
-            request: tag,
-            purpose: "churn".into(),
-            wait_millis: 200,
-        });
+        self.send_to_dictionary(
+            SignalNumber::SchemaLockRequest,
+            tag,
+            &SchemaLockRequest { request: tag, purpose: "churn".into(), wait_millis: 200 },
+        );
         self.calls.insert(tag, Call::Lock { session });
     }
 

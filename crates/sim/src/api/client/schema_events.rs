@@ -1,9 +1,9 @@
 //! Clients that watch the schema: some confirm at once, some late, some never.
 
 use super::{Client, LinkKey, Surroundings};
-use crate::agenda::Time;
+use crate::schema::EVENT_WAIT;
 use vinga_base::{Incarnation, NodeId};
-use vinga_wire::schema::{SchemaEvent, SchemaEventsRequest, SchemaEventsSeenOrder};
+use vinga_wire::schema::{SchemaEvent, SchemaEventKind, SchemaEventsRequest, SchemaEventsSeenOrder};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// How a client watches.
@@ -24,16 +24,10 @@ pub struct Watching {
     manner: Manner,
     /// Events that came and were not confirmed.
     unconfirmed: Vec<SchemaEvent>,
-    /// Events that seem to have been confirmed too late: since when it seems so, and what. If the connection breaks soon, the
-    /// data node had given this client up.
-    suspicions: Vec<(Time, String)>,
+    /// Events that seem to have been confirmed too late. If the connection breaks, the data node may have given this client
+    /// up before.
+    suspicions: Vec<String>,
 }
-
-/// How long the dictionary waits for a subscriber.
-const EVENT_WAIT: Time = 10_000_000;
-
-/// After so long a client knows that a data node has given it up.
-const CERTAINTY: Time = 4_000_000;
 
 impl Watching {
     pub fn new(node: NodeId, incarnation: Incarnation) -> Self {
@@ -46,6 +40,11 @@ impl Watching {
         Watching { manner, unconfirmed: Vec::new(), suspicions: Vec::new() }
     }
 
+    /// An event that was confirmed too late, as is certain when everything is at rest.
+    pub fn suspicion(&self) -> Option<&String> {
+        self.suspicions.first()
+    }
+
     /// The connection is gone.
     pub fn forget(&mut self) {
         self.unconfirmed.clear();
@@ -54,6 +53,11 @@ impl Watching {
 }
 
 impl Client {
+    /// A schema event that was confirmed only after the asker of the change was told, if there is one.
+    pub fn late_schema_event(&self) -> Option<&String> {
+        self.watching.suspicion()
+    }
+
     fn dictionary(&self) -> (LinkKey, Address) {
         let dictionary = Address::new(NodeId(self.president), BlockNumber::Dictionary, 0);
         (LinkKey { node: self.president, index: 0 }, dictionary)
@@ -81,10 +85,6 @@ impl Client {
 
     /// Confirms what has come, unless it never does.
     pub(super) fn confirm_schema_events(&mut self, cx: &mut Surroundings<'_>) {
-        let now = cx.now;
-        if let Some(at) = self.watching.suspicions.iter().position(|(since, _)| now > since + CERTAINTY) {
-            cx.violations.push(self.watching.suspicions.swap_remove(at).1);
-        }
         if self.watching.manner == Manner::Deaf || self.watching.unconfirmed.is_empty() {
             return;
         }
@@ -93,12 +93,13 @@ impl Client {
             if let Some((told, waited)) = cx.changes.told(event.version)
                 && waited < EVENT_WAIT
                 && event.by != self.node.0
+                && event.kind != SchemaEventKind::DropTable
             {
                 let what = format!(
                     "the asker of version {} was told at {told} µs, API node {} had not confirmed the event",
                     event.version, self.node
                 );
-                self.watching.suspicions.push((now, what));
+                self.watching.suspicions.push(what);
             }
         }
         let sequence = events.last().expect("it is not empty").sequence;
