@@ -71,9 +71,19 @@ pub struct Surroundings<'a> {
 enum Call {
     Train,
     Read(ReadCall),
-    Schema { session: usize, table: TableRef, sent: Time },
-    Lock { session: usize },
-    Outcome { session: usize },
+    Schema {
+        session: usize,
+        table: TableRef,
+        sent: Time,
+        /// Whether subscribers are told of it.
+        has_event: bool,
+    },
+    Lock {
+        session: usize,
+    },
+    Outcome {
+        session: usize,
+    },
 }
 
 /// What one session has open.

@@ -84,8 +84,10 @@ impl Client {
             TableChange::Fence => SchemaChange::FenceTable { name, pinned: None },
             TableChange::LiftFence => SchemaChange::LiftFence { table: known.table },
         };
+        let has_event = !matches!(change, SchemaChange::FenceTable { .. });
         let body = |request| SchemaChangeRequest { request, change };
-        self.send_schema(cx, session, table, SignalNumber::SchemaChangeRequest, body);
+        let tag = self.send_schema(cx, session, table, SignalNumber::SchemaChangeRequest, body);
+        self.calls.insert(tag, Call::Schema { session, table, sent: cx.now, has_event });
     }
 
     /// Waits for the schema lock.
@@ -130,10 +132,11 @@ impl Client {
         table: TableRef,
         signal: SignalNumber,
         body: impl FnOnce(u32) -> B,
-    ) {
+    ) -> u32 {
         let tag = self.next_tag();
         self.send_to_dictionary(signal, tag, &body(tag));
-        self.calls.insert(tag, Call::Schema { session, table, sent: cx.now });
+        self.calls.insert(tag, Call::Schema { session, table, sent: cx.now, has_event: true });
+        tag
     }
 
     pub(super) fn on_schema_confirm(&mut self, cx: &mut Surroundings<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -148,13 +151,15 @@ impl Client {
                 (confirm.request, Some(confirm.table))
             }
         };
-        let Some(Call::Schema { session, table, sent }) = self.calls.remove(&tag) else { return Some(()) };
+        let Some(Call::Schema { session, table, sent, has_event }) = self.calls.remove(&tag) else {
+            return Some(());
+        };
         if let Some(record) = record {
             let (shown, shape) = (&record.definition, cx.shapes[usize::from(table.0)].definition());
             if !shown.name.eq_ignore_ascii_case(&shape.name) || shown.columns != shape.columns {
                 cx.violations.push(format!("table {} has another definition now", record.definition.name));
             }
-            if frame.signal() != Some(SignalNumber::DescribeTableConfirm) {
+            if has_event && frame.signal() != Some(SignalNumber::DescribeTableConfirm) {
                 cx.changes.note(sent, cx.now, table, record.version);
             }
             cx.names.insert(record.birth, table);
