@@ -11,6 +11,9 @@ use vinga_workloads::step::TableRef;
 /// How long the dictionary waits for a subscriber.
 pub const EVENT_WAIT: Time = vinga_dictionary::EVENT_WAIT_MAX.0;
 
+/// By so much a wait may seem shorter: a thread's tick stands still while it is stalled.
+pub const TICK_LAG_MAX: Time = 1_000_000;
+
 /// What is known of schema changes.
 #[derive(Default)]
 pub struct Changes {

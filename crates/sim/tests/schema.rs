@@ -4,7 +4,7 @@ use vinga_sim::{Options, run_seed};
 
 #[test]
 fn tables_change_under_load() {
-    for seed in 1..=40 {
+    for seed in 1..=60 {
         let report = run_seed(seed, &Options::default());
         assert!(report.violation.is_none(), "{report}");
     }

@@ -1,7 +1,7 @@
 //! Clients that watch the schema: some confirm at once, some late, some never.
 
 use super::{Client, LinkKey, Surroundings};
-use crate::schema::EVENT_WAIT;
+use crate::schema::{EVENT_WAIT, TICK_LAG_MAX};
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::schema::{SchemaEvent, SchemaEventKind, SchemaEventsRequest, SchemaEventsSeenOrder};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
@@ -91,7 +91,7 @@ impl Client {
         let events = std::mem::take(&mut self.watching.unconfirmed);
         for event in &events {
             if let Some((told, waited)) = cx.changes.told(event.version)
-                && waited < EVENT_WAIT
+                && waited < EVENT_WAIT - TICK_LAG_MAX
                 && event.by != self.node.0
                 && event.kind != SchemaEventKind::DropTable
             {
