@@ -180,7 +180,7 @@ impl Client {
                 Call::Train | Call::Outcome { .. } => {}
                 Call::Read(read) => self.fail(read.session, ErrorCode::ConnectionLost),
                 Call::Schema { session, .. } | Call::Lock { session } => {
-                    self.fail(session, ErrorCode::ConnectionLost)
+                    self.fail(session, ErrorCode::ConnectionLost);
                 }
             }
         }
