@@ -44,7 +44,9 @@ impl World {
             && live().all(|thread| thread.failures_heard as usize == self.failures.len())
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
             && live().all(|thread| {
-                thread.executor.host().coordinators().iter().all(|c| c.unconfirmed_outcomes() == 0)
+                let mut coordinators = thread.executor.host().coordinators().iter();
+                // Nobody waits until a fence is lifted.
+                coordinators.all(|c| c.unconfirmed_outcomes() == 0 && c.tables().all(|(_, f)| f.is_none()))
             })
     }
 
@@ -66,6 +68,9 @@ impl World {
                 }
             }
             for coordinator in thread.executor.host().coordinators() {
+                if coordinator.tables().any(|(_, fence)| fence.is_some()) {
+                    text += &format!("node {}: a coordinator thinks that a table is fenced; ", thread.node);
+                }
                 if !coordinator.is_at_rest() || coordinator.unconfirmed_outcomes() > 0 {
                     text += &format!(
                         "node {}: coordinator: {:?} transactions, {} unconfirmed outcomes; ",
