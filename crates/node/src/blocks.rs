@@ -109,6 +109,11 @@ impl Blocks {
         &self.coordinators
     }
 
+    /// The dictionary, if this is the main thread.
+    pub fn dictionary(&self) -> Option<&Dictionary> {
+        self.main.as_ref().map(|main| &main.dictionary)
+    }
+
     /// Whether no transaction and no scan has left anything.
     pub fn is_at_rest(&self) -> bool {
         self.data_managers.iter().all(DataManager::is_at_rest)

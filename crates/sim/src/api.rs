@@ -14,14 +14,14 @@ use client::{Client, Command, Surroundings};
 use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
 use vinga_base::{Incarnation, NodeId};
-use vinga_workloads::step::{Answer, Fate, Step, TableRef};
+use vinga_workloads::step::{Answer, Fate, Step, TableChange, TableRef};
 use vinga_workloads::workload::Session;
 
 pub use client::LinkKey;
 
 /// See the head of this file.
 pub struct ApiNode {
-    client: Client,
+    pub(crate) client: Client,
     /// Number of its lives so far.
     pub life: u32,
     /// Whether it is alive.
@@ -75,8 +75,9 @@ fn begins_something(step: &Step) -> bool {
         Step::Train(train) => train.begin,
         Step::Read(read) => read.own_before.is_none(),
         Step::ScanOpen(scan) => scan.own_before.is_none(),
-        Step::Create(_) | Step::Drop(_) | Step::Describe(_) => true,
-        Step::ScanNext | Step::ScanClose | Step::Wait(_) | Step::End => false,
+        Step::Change(_, change) => *change != TableChange::LiftFence,
+        Step::Create(_) | Step::Drop(_) | Step::Describe(_) | Step::Lock => true,
+        Step::Unlock | Step::ScanNext | Step::ScanClose | Step::Wait(_) | Step::End => false,
     }
 }
 
@@ -264,6 +265,7 @@ impl World {
             violations: &mut self.violations,
             names: &mut self.names,
             mutation: self.mutation,
+            changes: &mut self.changes,
         };
         call(&mut self.apis[api].client, &mut cx)
     }

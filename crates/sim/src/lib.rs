@@ -26,6 +26,7 @@ pub mod profile;
 pub mod range;
 mod rest;
 mod run;
+mod schema;
 mod thread;
 mod topology;
 mod world;

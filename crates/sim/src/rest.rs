@@ -1,20 +1,24 @@
 //! What must hold when everything has come to its end.
 //!
 //! Nothing of any transaction or scan is left; the replicas of each partition hold the same bytes under the same row
-//! ids with the same epochs; each hash index leads to exactly the rows that there are; unique indexes hold exactly what
-//! follows from the rows of their tables; and when all tables are dropped, all pages are free.
+//! ids with the same epochs; everybody has the same definitions, and no schema lock or fence is left; each hash index
+//! leads to exactly the rows that there are; unique indexes hold exactly what follows from the rows of their tables; and
+//! when all tables are dropped, all pages are free.
 
 use crate::thread::ThreadId;
+use crate::topology::PRESIDENT;
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use vinga_base::{PartitionId, RowId};
 use vinga_datamanager::DataManager;
+use vinga_dictionary::Dictionary;
+use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_workloads::workload::Contents;
 
 /// A row's bytes and epoch in one replica.
 type Replica = BTreeMap<RowId, (u64, Vec<u8>)>;
 
-/// A partition of a table: id, version, number.
+/// A partition of a table: id, birth, number.
 type Partition = (u32, u64, PartitionId);
 
 /// A hidden row of a unique index: table, version, image.
@@ -29,20 +33,33 @@ impl World {
         })
     }
 
+    /// The dictionary of the president's node.
+    fn dictionary(&self) -> &Dictionary {
+        let own = self.threads.iter().filter(|thread| thread.node == PRESIDENT);
+        let dictionary = own.into_iter().find_map(|thread| thread.executor.host().dictionary());
+        dictionary.expect("the president has one")
+    }
+
     /// Whether nothing is under way anywhere.
     pub(crate) fn is_at_rest(&self) -> bool {
         let live = || self.threads.iter().filter(|thread| thread.is_alive);
         self.clients_are_idle()
+            && !self.dictionary().is_changing()
             && live().all(|thread| thread.failures_heard as usize == self.failures.len())
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
             && live().all(|thread| {
-                thread.executor.host().coordinators().iter().all(|c| c.unconfirmed_outcomes() == 0)
+                let mut coordinators = thread.executor.host().coordinators().iter();
+                // Nobody waits until a fence is lifted.
+                coordinators.all(|c| c.unconfirmed_outcomes() == 0 && c.tables().all(|(_, f)| f.is_none()))
             })
     }
 
     /// Why it is not at rest, for people.
     pub(crate) fn describe_unrest(&self) -> String {
         let mut text = self.describe_sessions();
+        if self.dictionary().is_changing() {
+            text += "a schema change is under way; ";
+        }
         for (at, thread) in self.threads.iter().enumerate().filter(|(_, thread)| thread.is_alive) {
             if !thread.is_idle() {
                 let parked = thread.executor.parked_bytes();
@@ -55,6 +72,9 @@ impl World {
                 }
             }
             for coordinator in thread.executor.host().coordinators() {
+                if coordinator.tables().any(|(_, fence)| fence.is_some()) {
+                    text += &format!("node {}: a coordinator thinks that a table is fenced; ", thread.node);
+                }
                 if !coordinator.is_at_rest() || coordinator.unconfirmed_outcomes() > 0 {
                     text += &format!(
                         "node {}: coordinator: {:?} transactions, {} unconfirmed outcomes; ",
@@ -81,8 +101,7 @@ impl World {
                 own.insert(place, Replica::new());
             }
             data_manager.inspect_rows(|row| {
-                let replica =
-                    own.get_mut(&(row.table, row.version, row.partition)).expect("it has a fragment");
+                let replica = own.get_mut(&(row.table, row.birth, row.partition)).expect("it has a fragment");
                 replica.insert(row.row, (row.epoch.0, row.image));
             });
             for ((table, version, partition), replica) in own {
@@ -152,6 +171,50 @@ impl World {
         }
         if let Some((table, _, image)) = found.difference(&expected).next() {
             return Err(format!("hidden table {table} has row {image:02x?}, which no row of its table has"));
+        }
+        Ok(())
+    }
+
+    /// Whether everybody has the tables that the dictionary has, in the same versions, and no lock or fence is left.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub(crate) fn check_definitions(&self) -> Result<(), String> {
+        let live = || self.threads.iter().filter(|thread| thread.is_alive);
+        let dictionary = self.dictionary();
+        if let Some(what) = self.apis.iter().find_map(|api| api.client.late_schema_event()) {
+            return Err(what.clone());
+        }
+        if let Some(api) = dictionary.lock_holder() {
+            return Err(format!("API node {api} has the schema lock, and no session that wants it"));
+        }
+        if let Some((table, api)) = dictionary.fences().next() {
+            return Err(format!(
+                "table {table} is fenced by API node {api}, which has no session that wants it"
+            ));
+        }
+        let expected: BTreeSet<VersionedTable> = dictionary.tables().flat_map(TableRecord::all).collect();
+        for thread in live() {
+            let node = thread.node;
+            for coordinator in thread.executor.host().coordinators() {
+                let tables: BTreeMap<_, _> = coordinator.tables().collect();
+                if let Some((table, api)) = tables.iter().find_map(|(table, fence)| Some((table, (*fence)?)))
+                {
+                    return Err(format!("node {node}: a coordinator thinks that {api} has fenced {table:?}"));
+                }
+                // Coordinators of other nodes than the president's know no tables.
+                if node == PRESIDENT && !tables.keys().eq(&expected) {
+                    return Err(format!("a coordinator has {tables:?} instead of {expected:?}"));
+                }
+            }
+            for data_manager in thread.executor.host().data_managers() {
+                let tables: BTreeMap<_, _> = data_manager.tables().collect();
+                if !tables.keys().eq(&expected) || tables.values().any(Option::is_some) {
+                    return Err(format!(
+                        "node {node}: a data manager has {tables:?} instead of {expected:?}"
+                    ));
+                }
+            }
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use crate::agenda::Time;
 use crate::profile::{Fault, Profile};
+use crate::schema::EVENT_WAIT;
 use crate::world::{Stage, World};
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -56,7 +57,7 @@ pub struct Report {
 /// How long loading may take, in virtual time.
 const LOADING_MAX: Time = 60_000_000;
 /// How long sessions may take to come to their end once faults are over.
-const ENDING_MAX: Time = 20_000_000;
+const ENDING_MAX: Time = 60_000_000;
 
 /// Runs a seed.
 pub fn run_seed(seed: u64, options: &Options) -> Report {
@@ -128,6 +129,7 @@ impl World {
         self.begin_describing();
         self.run_until("tables can't be described", ENDING_MAX, World::sessions_have_ended)?;
         self.run_until("something is left of transactions", self.rest_max(), World::is_at_rest)?;
+        self.check_definitions()?;
         let contents = self.contents()?;
         let summary = check::check(&self.history, &contents, self.now(), self.profile.lock_timeout)?;
         for running in &self.running {
@@ -137,15 +139,20 @@ impl World {
         self.run_until("tables can't be dropped", ENDING_MAX, |world| {
             world.sessions_have_ended() && world.is_at_rest()
         })?;
+        self.check_definitions()?;
         self.check_pages()?;
         Ok(summary)
     }
 
     /// How long it may take until nothing is left of anything once sessions have ended: an idle transaction must be
-    /// noticed, and a client that does not come back.
+    /// noticed, and a client that does not come back, or does not confirm a schema event.
     fn rest_max(&self) -> Time {
         let profile = &self.profile;
-        2 * profile.inactive_timeout + profile.reconnect_grace + 10 * profile.heartbeat_interval + 2_000_000
+        2 * profile.inactive_timeout
+            + profile.reconnect_grace
+            + 10 * profile.heartbeat_interval
+            + 2_000_000
+            + EVENT_WAIT
     }
 
     fn run_until(

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::nemesis::Nemesis;
 use crate::pipe::{Delay, Payload, Piece, Pipe, PipeId};
 use crate::profile::{Load, Profile};
+use crate::schema::Changes;
 use crate::thread::{Source, Thread, ThreadId};
 use crate::topology;
 use fastrand::Rng;
@@ -121,8 +122,9 @@ pub struct World {
     pub(crate) shapes: Vec<Shape>,
     pub(crate) running: Vec<Running>,
     pub(crate) sessions_made: u32,
-    /// Which table a version belongs to, of all versions that a client has heard of.
+    /// Which table a birth belongs to, of all that a client has heard of.
     pub(crate) names: BTreeMap<u64, TableRef>,
+    pub(crate) changes: Changes,
     /// What was asked and answered.
     pub history: History,
     pub(crate) decisions: Decisions,
@@ -163,6 +165,7 @@ impl World {
             running: Vec::new(),
             sessions_made: 0,
             names: BTreeMap::new(),
+            changes: Changes::default(),
             history: History::default(),
             decisions: Decisions::default(),
             violations: Vec::new(),

@@ -19,8 +19,8 @@ use vinga_fragment::row::RowFlags;
 pub struct StoredRow {
     /// The table.
     pub table: u32,
-    /// Its version.
-    pub version: u64,
+    /// The version with which its rows began.
+    pub birth: u64,
     /// The partition that this data manager has a replica of.
     pub partition: PartitionId,
     /// The place in the fragment.
@@ -49,10 +49,10 @@ impl DataManager {
         self.owned_chain(partition).is_some()
     }
 
-    /// The fragments that are here: table, its version, partition.
+    /// The fragments that are here: table, the version with which its rows began, partition.
     pub fn inspect_fragments(&self) -> impl Iterator<Item = (u32, u64, PartitionId)> {
         self.store.tables.iter().flat_map(|(id, table)| {
-            table.fragments().map(move |(partition, _)| (id, table.version.0, partition))
+            table.fragments().map(move |(partition, _)| (id, table.birth.0, partition))
         })
     }
 
@@ -89,7 +89,7 @@ impl DataManager {
                         fragment.row_image(&self.store.pages, &self.store.chunks, row, &mut image);
                         see(StoredRow {
                             table: id,
-                            version: table.version.0,
+                            birth: table.birth.0,
                             partition,
                             row,
                             epoch: view.row(slot).epoch(),

@@ -75,7 +75,7 @@ impl DataManager {
     fn has_rows(&self, table: u32) -> bool {
         let fragments = self.store.tables.current(table).fragments();
         let own = fragments.filter(|(partition, _)| self.is_primary_of(*partition));
-        own.into_iter().any(|(_, fragment)| fragment.index().len() > 0)
+        own.into_iter().any(|(_, fragment)| !fragment.index().is_empty())
     }
 
     /// Only this version of a table from now on. Its scans belong to the version before, and end.

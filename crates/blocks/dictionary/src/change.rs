@@ -90,7 +90,7 @@ pub struct Change {
 impl Change {
     /// The asking API node has gone: what is not decided is undone.
     pub fn forget_asker(&mut self, cx: &mut Context<'_>, api: NodeId) {
-        if !self.asker.is_some_and(|asker| asker.address.node() == api) {
+        if self.asker.is_none_or(|asker| asker.address.node() != api) {
             return;
         }
         cx.probe("asker of a schema change has gone");

@@ -108,6 +108,9 @@ impl Dictionary {
             }
             Wish::Change(SchemaChange::FenceTable { name, pinned }) => {
                 let before = self.table_for(asker, &name, pinned)?;
+                if self.fences.contains_key(&before.table) {
+                    return refuse(ErrorCode::SchemaBusy, format!("this client has fenced '{name}' already"));
+                }
                 Ok(Plan { before: Some(before), fence: Some(asker.address.node()), ..Plan::default() })
             }
             // Answered at once: see `requests`.

@@ -4,11 +4,16 @@ mod common;
 
 use common::*;
 use std::path::PathBuf;
-use vinga_base::schema::ColumnDefinition;
-use vinga_dictionary::{Dictionary, QUEUED_CHANGES_MAX, first_version};
+use vinga_base::order_key::{Direction, OrderColumn};
+use vinga_base::schema::{ColumnDefinition, IndexDefinition, IndexKind, TableDefinition};
+use vinga_base::{ColumnId, NodeId};
+use vinga_dictionary::{Dictionary, EVENT_WAIT_MAX, QUEUED_CHANGES_MAX, first_version};
+use vinga_kernel::Tick;
 use vinga_kernel::testkit::{Harness, check_golden};
-use vinga_wire::dictionary::{ListTablesConfirm, TableAddRequest, TableBody, TableConfirm};
+use vinga_wire::dictionary::{ListTablesConfirm, TableConfirm, VersionedTable};
 use vinga_wire::handshake::Refusal;
+use vinga_wire::schema::{Database, SchemaChange};
+use vinga_wire::schema_round::{RoundName, SchemaRoundRequest};
 use vinga_wire::{Address, ErrorCode, SignalNumber, cold};
 
 fn check(name: &str, harness: &Harness<Dictionary>) {
@@ -18,54 +23,44 @@ fn check(name: &str, harness: &Harness<Dictionary>) {
 
 const V: u64 = first_version(1).0;
 
-/// What blocks were asked and have not answered yet: (block, the confirming signal, table, version).
+/// What blocks were asked and have not answered yet.
 #[derive(Default)]
-struct Asked(Vec<(Address, SignalNumber, u32, u64)>);
+struct Asked(Vec<(Address, RoundName)>);
 
 impl Asked {
     fn note(&mut self, h: &mut Harness<Dictionary>) {
         for sent in h.take_sent() {
-            let frame = sent.frame();
-            let (confirm, body) = match sent.signal() {
-                SignalNumber::TableAddRequest => {
-                    let TableAddRequest { table } = cold::read(&frame).expect("a whole body");
-                    let body = TableBody { table: table.table, version: table.version };
-                    (SignalNumber::TableAddConfirm, Some(body))
-                }
-                SignalNumber::TableStopRequest => (SignalNumber::TableStopConfirm, cold::read(&frame)),
-                SignalNumber::TableRemoveRequest => (SignalNumber::TableRemoveConfirm, cold::read(&frame)),
-                _ => continue,
-            };
-            let TableBody { table, version } = body.expect("a whole body");
-            self.0.push((sent.receiver(), confirm, table, version));
+            if sent.signal() == SignalNumber::SchemaRoundRequest {
+                let body: SchemaRoundRequest = cold::read(&sent.frame()).expect("a whole body");
+                self.0.push((sent.receiver(), body.round));
+            }
         }
     }
 
     /// What a block was asked first.
-    fn first_of(&mut self, h: &mut Harness<Dictionary>, block: Address) -> (SignalNumber, u32, u64) {
+    fn first_of(&mut self, h: &mut Harness<Dictionary>, block: Address) -> RoundName {
         self.note(h);
         let at = self.0.iter().position(|asked| asked.0 == block).expect("it was asked");
-        let (_, confirm, table, version) = self.0.remove(at);
-        (confirm, table, version)
+        self.0.remove(at).1
     }
 
     /// A block does what it was asked.
     fn confirm(&mut self, h: &mut Harness<Dictionary>, block: Address) {
-        let (confirm, table, version) = self.first_of(h, block);
-        answer(h, block, confirm, table, version);
+        let round = self.first_of(h, block);
+        confirm(h, block, round);
     }
 
     /// A block can't do what it was asked.
     fn refuse(&mut self, h: &mut Harness<Dictionary>, block: Address, code: ErrorCode) {
-        let (_, table, version) = self.first_of(h, block);
-        refuse(h, block, code, table, version);
+        let round = self.first_of(h, block);
+        refuse(h, block, code, round);
     }
 
     /// Everybody does what was asked so far: the present round ends.
     fn end_round(&mut self, h: &mut Harness<Dictionary>) {
         self.note(h);
-        for (block, confirm, table, version) in std::mem::take(&mut self.0) {
-            answer(h, block, confirm, table, version);
+        for (block, round) in std::mem::take(&mut self.0) {
+            confirm(h, block, round);
         }
     }
 
@@ -93,6 +88,11 @@ fn refusals(h: &mut Harness<Dictionary>) -> Vec<(SignalNumber, u32, ErrorCode)> 
                 | SignalNumber::DropTableRefuse
                 | SignalNumber::DescribeTableRefuse
                 | SignalNumber::ListTablesRefuse
+                | SignalNumber::SchemaChangeRefuse
+                | SignalNumber::SchemaLockRefuse
+                | SignalNumber::SchemaEventsRefuse
+                | SignalNumber::DescribeDatabaseRefuse
+                | SignalNumber::ListDatabasesRefuse
         )
     };
     h.take_sent()
@@ -120,12 +120,14 @@ fn create_and_drop() {
     list(&mut h, api(150), 3, 0);
     h.heading("a second table of that name is refused");
     create(&mut h, api(151), 4, "test.ITEMS");
-    h.heading("drop: coordinators let go of it, then data managers free it; nobody can see it meanwhile");
+    h.heading("drop: coordinators let go of it; until then there is a way back, and it can be seen");
     named(&mut h, api(150), SignalNumber::DropTableRequest, 5, "test.items");
     named(&mut h, api(150), SignalNumber::DescribeTableRequest, 6, "test.items");
     h.heading("a create of the same name waits for that");
     create(&mut h, api(151), 7, "test.items");
     asked.end_round(&mut h);
+    h.heading("it is decided: who describes it is told to come again");
+    named(&mut h, api(150), SignalNumber::DescribeTableRequest, 6, "test.items");
     h.heading("the id is used again with another version");
     asked.end_all(&mut h);
     h.heading("what is not there can't be dropped");
@@ -147,70 +149,235 @@ fn create_with_a_refusing_data_manager() {
     create(&mut h, api(150), 2, "test.items");
     asked.refuse(&mut h, DATA_MANAGERS[1], ErrorCode::OutOfTables);
     asked.refuse(&mut h, DATA_MANAGERS[0], ErrorCode::DataMemoryFull);
-    h.heading("a coordinator refuses: the other lets go of the table first");
-    create(&mut h, api(150), 3, "test.items");
-    asked.end_round(&mut h);
-    asked.confirm(&mut h, COORDINATORS[1]);
-    asked.refuse(&mut h, COORDINATORS[0], ErrorCode::OutOfTables);
-    asked.end_all(&mut h);
     assert!(names(&h).is_empty() && !h.block().is_changing());
     check("create_with_a_refusing_data_manager.txt", &h);
 }
 
-/// Steps of a create, of a create that is undone, and of a drop: in each of them the API node dies once.
+fn dies(h: &mut Harness<Dictionary>) {
+    api_gone(h, SignalNumber::ApiConnectionClosedOrder, 150);
+    api_gone(h, SignalNumber::ApiFailedOrder, 150);
+}
+
+/// The API node dies after each round of each kind of change: until the decision nothing has happened, from then on the
+/// change is carried out.
 #[test]
 fn asker_dies_in_each_step() {
+    let mut indexed = definition("test.t");
+    indexed.indexes.push(index(1, IndexKind::Ordered));
+    type Ask = fn(&mut Harness<Dictionary>);
+    let asks: [(&str, Ask, u32); 5] = [
+        ("create", |h| create(h, api(150), 2, "test.new"), 1),
+        ("drop", |h| named(h, api(150), SignalNumber::DropTableRequest, 2, "test.t"), 1),
+        ("rename", |h| rename(h, api(150), 2, "test.t", "other.t"), 2),
+        ("truncate", |h| truncate(h, api(150), 2, "test.t"), 2),
+        ("add an index", |h| alter(h, api(150), 2, indexed_definition()), 3),
+    ];
+    assert_eq!(indexed, indexed_definition());
+    let mut story = String::new();
+    for (what, ask, before_decision) in asks {
+        for rounds in 0..6 {
+            let (mut h, mut asked) = (harness(), Asked::default());
+            create(&mut h, api(151), 1, "test.t");
+            asked.end_all(&mut h);
+            let before: Vec<_> = h.block().tables().cloned().collect();
+            let told = h.story().len();
+            h.heading(&format!("{what}: it dies after {rounds} rounds"));
+            ask(&mut h);
+            for _ in 0..rounds {
+                asked.end_round(&mut h);
+            }
+            if !h.block().is_changing() {
+                break;
+            }
+            dies(&mut h);
+            asked.end_all(&mut h);
+            assert!(!h.block().is_changing());
+            let is_undone = h.block().tables().eq(&before);
+            assert_eq!(is_undone, rounds < before_decision, "{what}, {rounds} rounds");
+            if what != "create" && what != "drop" {
+                story.push_str(&h.story()[told..]);
+            }
+        }
+    }
+    h_check("asker_dies_in_each_step.txt", &story);
     let (mut h, mut asked) = (harness(), Asked::default());
-    let dies = |h: &mut Harness<Dictionary>| {
-        api_gone(h, SignalNumber::ApiConnectionClosedOrder, 150);
-        api_gone(h, SignalNumber::ApiFailedOrder, 150);
-    };
-    h.heading("create, the API node dies while data managers make their fragments: the table is made");
-    create(&mut h, api(150), 1, "test.first");
-    asked.confirm(&mut h, DATA_MANAGERS[0]);
-    dies(&mut h);
-    asked.end_all(&mut h);
-    h.heading("create, it dies while coordinators learn the table: the table is made");
-    create(&mut h, api(150), 2, "test.second");
-    asked.end_round(&mut h);
-    dies(&mut h);
-    asked.end_all(&mut h);
-    h.heading("create, it dies before somebody refuses: the create is undone");
-    create(&mut h, api(150), 3, "test.undone");
-    dies(&mut h);
-    asked.refuse(&mut h, DATA_MANAGERS[1], ErrorCode::DataMemoryFull);
-    asked.end_all(&mut h);
-    h.heading("create, it dies while data managers undo it");
-    create(&mut h, api(150), 4, "test.undone");
-    asked.refuse(&mut h, DATA_MANAGERS[1], ErrorCode::DataMemoryFull);
-    asked.end_round(&mut h);
-    dies(&mut h);
-    asked.end_all(&mut h);
-    h.heading("create, it dies while coordinators undo it");
-    create(&mut h, api(150), 5, "test.undone");
-    asked.end_round(&mut h);
-    asked.refuse(&mut h, COORDINATORS[0], ErrorCode::OutOfTables);
-    asked.end_round(&mut h);
-    dies(&mut h);
-    asked.end_all(&mut h);
-    h.heading("drop, it dies while coordinators let go: the table is dropped");
-    named(&mut h, api(150), SignalNumber::DropTableRequest, 6, "test.first");
-    dies(&mut h);
-    asked.end_all(&mut h);
-    h.heading("drop, it dies while data managers free the rows: the table is dropped");
-    named(&mut h, api(150), SignalNumber::DropTableRequest, 7, "test.second");
-    asked.end_round(&mut h);
-    dies(&mut h);
-    asked.end_all(&mut h);
-    assert!(names(&h).is_empty());
-    h.heading("what it asked for and waits behind somebody else's change is forgotten");
+    // What it asked for and waits behind somebody else's change is forgotten.
     create(&mut h, api(151), 8, "test.others");
     create(&mut h, api(150), 9, "test.waits");
     dies(&mut h);
     asked.end_all(&mut h);
-    assert_eq!(names(&h), [(1, V + 5, "test.others")]);
+    assert_eq!(names(&h), [(1, V, "test.others")]);
     assert!(!h.block().is_changing());
-    check("asker_dies_in_each_step.txt", &h);
+}
+
+fn h_check(name: &str, story: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    check_golden(&path, story);
+}
+
+fn index(id: u16, kind: IndexKind) -> IndexDefinition {
+    let column = OrderColumn { column: ColumnId(0), direction: Direction::Ascending };
+    IndexDefinition { id, name: format!("i{id}"), columns: vec![column], kind }
+}
+
+fn indexed_definition() -> TableDefinition {
+    TableDefinition { indexes: vec![index(1, IndexKind::Ordered)], ..definition("test.t") }
+}
+
+#[test]
+fn rename_and_alter() {
+    let (mut h, mut asked) = (harness(), Asked::default());
+    create(&mut h, api(150), 1, "test.t");
+    asked.end_all(&mut h);
+    h.heading("rename to another database, which is made: the rows stay where they are");
+    rename(&mut h, api(150), 2, "test.t", "other.T");
+    asked.end_round(&mut h);
+    h.heading("data managers accept both versions, coordinators let go of the old one");
+    asked.end_round(&mut h);
+    h.heading("it is decided: neither name can be described until the old version is refused everywhere");
+    for name in ["test.t", "other.t"] {
+        named(&mut h, api(151), SignalNumber::DescribeTableRequest, 3, name);
+    }
+    asked.end_all(&mut h);
+    named(&mut h, api(151), SignalNumber::DescribeTableRequest, 4, "other.t");
+    h.heading("what the asker thinks of it is no longer true");
+    let pinned = Some(VersionedTable { table: 1, version: V });
+    let (name, new_name) = ("other.t".into(), "test.t".into());
+    change(&mut h, api(150), 5, SchemaChange::RenameTable { name, new_name, pinned });
+    h.heading("an index is added: data managers fill it when nobody writes");
+    let definition = TableDefinition { name: "other.T".into(), ..indexed_definition() };
+    alter(&mut h, api(150), 6, definition);
+    asked.end_all(&mut h);
+    assert_eq!(names(&h), [(1, V + 2, "other.T")]);
+    let databases: Vec<_> = h.block().databases().map(|d| d.name.as_str()).collect();
+    assert_eq!(databases, ["other", "test"]);
+    check("rename_and_alter.txt", &h);
+}
+
+#[test]
+fn truncate_with_a_unique_index() {
+    let (mut h, mut asked) = (harness_for(4), Asked::default());
+    h.heading("a unique index has a hidden table, made in the same change and never listed");
+    let unique = TableDefinition { indexes: vec![index(3, IndexKind::Unique)], ..definition("test.t") };
+    send_create(&mut h, api(150), 1, unique.clone());
+    asked.end_all(&mut h);
+    list(&mut h, api(150), 2, 0);
+    h.heading("truncate: both are made anew, then the old ones are freed");
+    truncate(&mut h, api(150), 3, "test.t");
+    asked.end_all(&mut h);
+    assert_eq!(names(&h), [(3, V + 2, "test.t")]);
+    h.heading("there is no room for both: nothing is taken");
+    create(&mut h, api(150), 4, "test.u");
+    asked.end_all(&mut h);
+    truncate(&mut h, api(150), 5, "test.t");
+    h.heading("the index is dropped: its hidden table goes");
+    alter(&mut h, api(150), 6, definition("test.t"));
+    asked.end_all(&mut h);
+    h.heading("a new unique index is refused by whoever has rows: what was made is freed");
+    alter(&mut h, api(150), 7, unique);
+    asked.end_round(&mut h);
+    asked.end_round(&mut h);
+    asked.refuse(&mut h, DATA_MANAGERS[1], ErrorCode::NotSupportedYet);
+    asked.end_all(&mut h);
+    assert!(!h.block().is_changing());
+    check("truncate_with_a_unique_index.txt", &h);
+}
+
+#[test]
+fn a_fence() {
+    let (mut h, mut asked) = (harness(), Asked::default());
+    create(&mut h, api(150), 1, "test.t");
+    asked.end_all(&mut h);
+    h.heading("only 150 may change rows; the others' changes end first");
+    fence(&mut h, api(150), 2, "test.t");
+    asked.end_all(&mut h);
+    h.heading("nobody else changes or fences the table");
+    rename(&mut h, api(151), 3, "test.t", "test.u");
+    fence(&mut h, api(151), 4, "test.t");
+    h.heading("its owner may; the fence stays");
+    rename(&mut h, api(150), 5, "test.t", "test.u");
+    asked.end_all(&mut h);
+    assert_eq!(h.block().fences().collect::<Vec<_>>(), [(1, NodeId(150))]);
+    h.heading("it is lifted when its owner dies");
+    dies(&mut h);
+    fence(&mut h, api(150), 6, "test.u");
+    asked.note(&mut h);
+    h.heading("it dies while the others' changes end: it never had it");
+    dies(&mut h);
+    asked.end_all(&mut h);
+    assert_eq!(h.block().fences().count(), 0);
+    fence(&mut h, api(151), 7, "test.u");
+    asked.end_all(&mut h);
+    h.heading("it is lifted by its owner only");
+    change(&mut h, api(150), 8, SchemaChange::LiftFence { table: 1 });
+    assert_eq!(h.block().fences().count(), 1);
+    change(&mut h, api(151), 9, SchemaChange::LiftFence { table: 1 });
+    assert_eq!(h.block().fences().count(), 0);
+    check("a_fence.txt", &h);
+}
+
+#[test]
+fn events_are_awaited() {
+    let (mut h, mut asked) = (harness(), Asked::default());
+    for node in [150, 151, 152] {
+        subscribe(&mut h, api(node), 1);
+    }
+    h.heading("the asker is told when all the others have confirmed");
+    create(&mut h, api(150), 2, "test.t");
+    asked.end_all(&mut h);
+    seen(&mut h, api(151), 2);
+    h.heading("half of it is not enough");
+    seen(&mut h, api(152), 1);
+    assert!(h.block().is_changing());
+    seen(&mut h, api(152), 2);
+    assert!(!h.block().is_changing());
+    h.heading("who dies is not awaited");
+    rename(&mut h, api(150), 3, "test.t", "test.u");
+    asked.end_all(&mut h);
+    seen(&mut h, api(151), 3);
+    api_gone(&mut h, SignalNumber::ApiConnectionClosedOrder, 152);
+    h.heading("who does not confirm is awaited for a while, and then no more until it has caught up");
+    let database = Database { name: "new".into(), attachment: vec![1, 2] };
+    change(&mut h, api(150), 4, SchemaChange::CreateDatabase(database));
+    h.advance(EVENT_WAIT_MAX);
+    assert!(h.has_met("subscriber did not confirm a schema event in time"));
+    change(&mut h, api(150), 5, SchemaChange::DropDatabase { name: "NEW".into() });
+    seen(&mut h, api(151), 5);
+    change(&mut h, api(150), 6, SchemaChange::DropDatabase { name: "test".into() });
+    h.heading("who comes later is told from then on");
+    subscribe(&mut h, api(152), 7);
+    named(&mut h, api(150), SignalNumber::DropTableRequest, 8, "test.u");
+    asked.end_all(&mut h);
+    seen(&mut h, api(152), 6);
+    seen(&mut h, api(151), 6);
+    assert!(!h.block().is_changing());
+    check("events_are_awaited.txt", &h);
+}
+
+#[test]
+fn the_schema_lock() {
+    let mut h = harness();
+    lock(&mut h, api(150), 1, "ALTER TABLE t", 1000);
+    h.heading("others wait, each for its time");
+    lock(&mut h, api(151), 2, "DROP TABLE t", 3000);
+    lock(&mut h, api(152), 3, "TRUNCATE t", 2000);
+    lock(&mut h, api(153), 4, "RENAME t", 60_000);
+    lock(&mut h, api(154), 5, "never", 0);
+    h.advance(Tick::from_millis(2000));
+    h.heading("it is let go, the next gets it; who has gone is passed over");
+    unlock(&mut h, api(150), 1);
+    assert_eq!(h.block().lock_holder(), Some(NodeId(151)));
+    lock(&mut h, api(150), 6, "again", 60_000);
+    api_gone(&mut h, SignalNumber::ApiConnectionClosedOrder, 153);
+    api_gone(&mut h, SignalNumber::ApiConnectionClosedOrder, 151);
+    assert_eq!(h.block().lock_holder(), Some(NodeId(150)));
+    h.heading("nobody lets go of what is another's, or wanted by another request");
+    unlock(&mut h, api(152), 6);
+    unlock(&mut h, api(150), 1);
+    assert_eq!(h.block().lock_holder(), Some(NodeId(150)));
+    unlock(&mut h, api(150), 6);
+    assert_eq!(h.block().lock_holder(), None);
+    check("the_schema_lock.txt", &h);
 }
 
 #[test]
@@ -218,8 +385,8 @@ fn data_node_failure() {
     let mut h = harness();
     h.heading("create while node 2 fails: its answers are not awaited, it is told nothing more");
     create(&mut h, api(150), 1, "test.items");
-    answer(&mut h, DATA_MANAGERS[0], SignalNumber::TableAddConfirm, 1, V);
-    h.take_sent();
+    let mut asked = Asked::default();
+    asked.confirm(&mut h, DATA_MANAGERS[0]);
     fail_node(&mut h, 2);
     assert!(h.has_met("schema change goes on without a failed data node"));
     obey(&mut h);
@@ -266,21 +433,20 @@ fn a_definition_fits_its_frames() {
     let wide = |extra: usize| {
         let mut definition = definition(&format!("{}.{}", "d".repeat(64), "t".repeat(64)));
         let column = definition.columns[0].clone();
-        // 467 names of 256 bytes, all different; then what is left to the limit.
-        definition.columns.extend((0..467u32).map(|i| {
+        // 440 names of 256 bytes, all different; an attachment takes what is left to the limit.
+        definition.columns.extend((0..440u32).map(|i| {
             let suffix: String =
                 format!("{i:04}").chars().map(|c| char::from_u32(0x1F600 + c as u32).unwrap()).collect();
             ColumnDefinition { name: "😀".repeat(60) + &suffix, ..column.clone() }
         }));
         let used: usize =
             definition.columns.iter().map(|c| c.name.len()).sum::<usize>() + definition.name.len();
-        let mut left = 120_000 - used + extra;
-        while left > 0 {
-            let bytes = left.min(60);
-            let name = format!("{:x<bytes$}", definition.columns.len());
-            left -= name.len();
-            definition.columns.push(ColumnDefinition { name, ..column.clone() });
-        }
+        assert!(used < 120_000);
+        let left = 120_000 - cold::length(&definition) + extra;
+        // A length above 127 takes two bytes.
+        definition.attachment = vec![7; left - 2 + 1];
+        definition.attachment.truncate(left - 1);
+        assert_eq!(cold::length(&definition), 120_000 + extra);
         assert_eq!(definition.check(), Ok(()));
         definition
     };
@@ -293,7 +459,7 @@ fn a_definition_fits_its_frames() {
     assert_eq!(described.table.definition, wide(0));
     send_create(&mut h, api(150), 3, wide(1));
     assert_eq!(refusals(&mut h), [(SignalNumber::CreateTableRefuse, 3, ErrorCode::BadTableDefinition)]);
-    assert!(h.story().contains("names of 120001 bytes together; 120000 are allowed"));
+    assert!(h.story().contains("names, indexes and attachment of 120001 bytes; 120000 are allowed"));
 }
 
 #[test]
@@ -331,6 +497,10 @@ fn malformed_requests_are_refused() {
         (SignalNumber::CreateTableRequest, SignalNumber::CreateTableRefuse),
         (SignalNumber::DropTableRequest, SignalNumber::DropTableRefuse),
         (SignalNumber::DescribeTableRequest, SignalNumber::DescribeTableRefuse),
+        (SignalNumber::SchemaChangeRequest, SignalNumber::SchemaChangeRefuse),
+        (SignalNumber::SchemaLockRequest, SignalNumber::SchemaLockRefuse),
+        (SignalNumber::DescribeDatabaseRequest, SignalNumber::DescribeDatabaseRefuse),
+        (SignalNumber::ListDatabasesRequest, SignalNumber::ListDatabasesRefuse),
     ];
     for (request, refusal) in cases {
         h.send(api(150), request, |_| ()).expect("the executor sees no body");
@@ -354,20 +524,21 @@ fn malformed_requests_are_refused() {
 #[test]
 fn stray_answers_change_nothing() {
     let mut h = harness();
-    let stray = |h: &mut Harness<Dictionary>, from: Address, version| {
-        answer(h, from, SignalNumber::TableAddConfirm, 1, version);
-        refuse(h, from, ErrorCode::OutOfTables, 1, version);
-        answer(h, from, SignalNumber::TableStopConfirm, 1, version);
-        answer(h, from, SignalNumber::TableRemoveConfirm, 1, version);
+    let stray = |h: &mut Harness<Dictionary>, from: Address, round| {
+        confirm(h, from, round);
+        refuse(h, from, ErrorCode::OutOfTables, round);
     };
-    stray(&mut h, DATA_MANAGERS[0], V);
+    let round = RoundName { change: 1, step: 1 };
+    stray(&mut h, DATA_MANAGERS[0], round);
     create(&mut h, api(150), 1, "test.items");
     h.take_sent();
-    stray(&mut h, COORDINATORS[0], V);
-    stray(&mut h, DATA_MANAGERS[0], V + 1);
+    stray(&mut h, COORDINATORS[0], round);
+    stray(&mut h, DATA_MANAGERS[0], RoundName { step: 2, ..round });
+    stray(&mut h, DATA_MANAGERS[0], RoundName { change: 2, ..round });
     assert!(h.take_sent().is_empty());
-    for block in DATA_MANAGERS.into_iter().chain(COORDINATORS) {
-        answer(&mut h, block, SignalNumber::TableAddConfirm, 1, V);
+    for block in DATA_MANAGERS {
+        confirm(&mut h, block, round);
     }
+    obey(&mut h);
     assert_eq!(names(&h), [(1, V, "test.items")]);
 }

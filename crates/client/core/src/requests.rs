@@ -1,7 +1,8 @@
 //! Questions to the dictionary and for information tables: one frame there, one back.
 //!
 //! The schema lock is one of them whose token stays when it is answered: as long as it is there the lock is held, and
-//! cancelling it lets the lock go, or takes the wish back.
+//! cancelling it lets the lock go, or takes the wish back. Who cancels a wish for a fence leaves none behind, either: it is
+//! lifted as soon as it is there.
 
 use crate::error::{Error, Result};
 use crate::link::LinkId;
@@ -87,13 +88,38 @@ enum Lock {
     Held,
 }
 
+/// What a fence is to a token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fence {
+    /// None of its business.
+    None,
+    /// Wanted.
+    Wanted,
+    /// No longer wanted: lifted when it is there.
+    Abandoned,
+    /// It is being lifted.
+    Lifted,
+}
+
 struct Waiting {
     node: NodeId,
     link: LinkId,
     lock: Lock,
+    fence: Fence,
     /// Whether it may have been carried out although no answer came.
     changes: bool,
     answer: Option<Result<Answer>>,
+}
+
+impl Waiting {
+    /// Nobody wants the fence that it has got.
+    fn lift_fence(&mut self, net: &mut Net, request: u32, table: u32) {
+        self.fence = Fence::Lifted;
+        let dictionary = Address::new(self.node, BlockNumber::Dictionary, 0);
+        let body = SchemaChangeRequest { request, change: SchemaChange::LiftFence { table } };
+        cold::write(&mut net.frame(self.link, SignalNumber::SchemaChangeRequest, dictionary), &body);
+        net.link(self.link).hurry();
+    }
 }
 
 /// See the head of this file.
@@ -123,7 +149,9 @@ impl Requests {
         let changes =
             matches!(request, Request::CreateTable(_) | Request::DropTable(_) | Request::ChangeSchema(_));
         let lock = if let Request::Lock { .. } = request { Lock::Wanted } else { Lock::None };
-        let waiting = Waiting { node, link, lock, changes, answer: None };
+        let is_fence = matches!(request, Request::ChangeSchema(SchemaChange::FenceTable { .. }));
+        let fence = if is_fence { Fence::Wanted } else { Fence::None };
+        let waiting = Waiting { node, link, lock, fence, changes, answer: None };
         check_length(request)?;
         let handle = self.pool.insert(waiting).map_err(|_| Error::new(ErrorCode::Overloaded))?;
         let request_tag = tag(handle);
@@ -189,6 +217,22 @@ impl Requests {
 
     /// Nobody waits for the answer, or wants the lock, any more.
     pub fn cancel(&mut self, net: &mut Net, handle: Handle) {
+        if let Some(waiting) = self.pool.get_mut(handle)
+            && waiting.fence == Fence::Wanted
+        {
+            match &waiting.answer {
+                None => {
+                    waiting.fence = Fence::Abandoned;
+                    return;
+                }
+                Some(Ok(Answer::Changed(Some(record)))) => {
+                    let table = record.table;
+                    waiting.lift_fence(net, tag(handle), table);
+                    return;
+                }
+                Some(_) => {}
+            }
+        }
         let Some(Waiting { node, link, lock, .. }) = self.pool.remove(handle) else { return };
         match lock {
             Lock::None => {}
@@ -243,8 +287,26 @@ impl Requests {
             }
         };
         let Some(handle) = self.pool.handle_at(request >> GENERATION_SHIFT) else { return Some(()) };
+        if tag(handle) != request {
+            return Some(());
+        }
         let waiting = &mut self.pool[handle];
-        if tag(handle) == request && waiting.answer.is_none() && waiting.lock != Lock::Held {
+        match waiting.fence {
+            Fence::None | Fence::Wanted => {}
+            Fence::Abandoned => {
+                if let Ok(Answer::Changed(Some(TableRecord { table, .. }))) = answer {
+                    waiting.lift_fence(net, request, table);
+                } else {
+                    self.pool.remove(handle);
+                }
+                return Some(());
+            }
+            Fence::Lifted => {
+                self.pool.remove(handle);
+                return Some(());
+            }
+        }
+        if waiting.answer.is_none() && waiting.lock != Lock::Held {
             waiting.lock = match (waiting.lock, &answer) {
                 (Lock::Wanted, Ok(_)) => Lock::Held,
                 (Lock::None | Lock::Wanted | Lock::Held, _) => Lock::None,
@@ -262,6 +324,11 @@ impl Requests {
             self.pool.iter().filter(|(_, waiting)| of_endpoint(waiting)).map(|(handle, _)| handle).collect();
         for handle in lost {
             let waiting = &mut self.pool[handle];
+            if matches!(waiting.fence, Fence::Abandoned | Fence::Lifted) {
+                // It goes with the connection.
+                self.pool.remove(handle);
+                continue;
+            }
             let lock = core::mem::replace(&mut waiting.lock, Lock::None);
             // Whoever has taken the lock asks whether it is still there; it has no answer to come.
             if waiting.answer.is_some() && lock != Lock::Held

@@ -9,12 +9,12 @@ use vinga_wire::ErrorCode;
 /// Microseconds of the runner's clock.
 pub type Time = u64;
 
-/// A key of one version of a table: a table that is dropped and created again has other rows.
+/// A key of one birth of a table: a table that is truncated, or dropped and created again, has other rows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RowName {
     /// The table.
     pub table: TableRef,
-    /// Its version.
+    /// The version with which its rows began.
     pub version: u64,
     /// The key.
     pub key: u64,
@@ -74,7 +74,7 @@ pub enum Event {
 pub struct OperationRecord {
     /// What was asked.
     pub operation: Operation,
-    /// The version of the table that it named.
+    /// The birth of the table that it named.
     pub version: u64,
     /// When it was sent.
     pub sent: Time,
@@ -135,7 +135,7 @@ pub struct KeyRead {
 pub struct ScanRecord {
     /// What was asked.
     pub scan: Scan,
-    /// The version of the table that it named.
+    /// The birth of the table that it named.
     pub version: u64,
     /// The place of its transaction in [`History::transactions`], if it sees own changes.
     pub transaction: Option<usize>,

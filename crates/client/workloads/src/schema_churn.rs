@@ -1,11 +1,12 @@
-//! A table that is dropped and created again while others work on it, some of them with an old definition in mind.
+//! A table that is changed in every way while others work on it, some of them with an old definition in mind.
 //!
-//! Sessions that are told that their definition is stale read it again sooner or later. The first session churns, the
-//! others work. Rows of each version of the table are rows of their own ([`crate::history::RowName`]).
+//! Sessions that are told that their definition is stale read it again sooner or later. The first two sessions churn, without
+//! regard to each other, the others work. Rows of each birth of the table are rows of their own
+//! ([`crate::history::RowName`]): they stay when it is renamed or altered, and are gone when it is truncated or dropped.
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};
-use crate::step::{Answer, Body, End, Fate, Operation, Read, Scan, Step, Train, TrainAnswer};
+use crate::step::{Answer, Body, End, Fate, Operation, Read, Scan, Step, TableChange, Train, TrainAnswer};
 use crate::workload::{Contents, Ids, Session, Workload};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -18,7 +19,7 @@ use vinga_wire::operation::OperationKind;
 /// How large it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How often the table is dropped and created again.
+    /// How often each session that churns drops the table and creates it again, or changes it otherwise thrice.
     pub rounds: u32,
     /// Transactions of each working session.
     pub transactions: u32,
@@ -31,13 +32,16 @@ pub struct Settings {
 /// See the head of this file.
 pub struct SchemaChurn {
     settings: Settings,
-    has_churner: bool,
+    churners: u32,
 }
+
+/// Sessions that churn.
+const CHURNERS: u32 = 2;
 
 impl SchemaChurn {
     /// The workload of these settings.
     pub fn new(settings: Settings) -> Self {
-        SchemaChurn { settings, has_churner: false }
+        SchemaChurn { settings, churners: 0 }
     }
 }
 
@@ -52,11 +56,17 @@ impl Workload for SchemaChurn {
 
     fn session(&mut self, ids: Ids) -> Box<dyn Session> {
         let settings = self.settings;
-        if core::mem::replace(&mut self.has_churner, true) {
-            Box::new(Worker { settings, ids, left: settings.transactions, number: 0, state: State::Idle })
-        } else {
-            Box::new(Churner { settings, ids, left: settings.rounds * 2, is_paused: false })
+        if self.churners == CHURNERS {
+            return Box::new(Worker {
+                settings,
+                ids,
+                left: settings.transactions,
+                number: 0,
+                state: State::Idle,
+            });
         }
+        self.churners += 1;
+        Box::new(Churner { settings, ids, left: settings.rounds * 3, next: Vec::new() })
     }
 
     fn check(&self, _: &Contents, _: &History) -> Result<(), String> {
@@ -72,26 +82,43 @@ impl Session for NoLoader {
     }
 }
 
-/// Drops and creates the table in turn.
+/// Changes the table in one way after the other.
 struct Churner {
     settings: Settings,
     ids: Ids,
     left: u32,
-    is_paused: bool,
+    /// What is to be done next, last first.
+    next: Vec<Step>,
 }
 
 impl Session for Churner {
     fn next(&mut self, random: &mut Rng, _: &Answer) -> Step {
-        self.is_paused = !self.is_paused;
-        if self.is_paused {
-            return Step::Wait(random.u64(..=self.settings.pause * 10));
+        if let Some(step) = self.next.pop() {
+            return step;
         }
+        let table = self.ids.table(0);
+        let pause = random.u64(..=self.settings.pause * 10);
         if self.left == 0 {
             return Step::End;
         }
         self.left -= 1;
-        let table = self.ids.table(0);
-        if self.left % 2 == 1 { Step::Drop(table) } else { Step::Create(table) }
+        let change = |what| vec![Step::Change(table, what)];
+        self.next = match random.u8(..12) {
+            0 | 1 => vec![Step::Create(table), Step::Wait(pause / 4), Step::Drop(table)],
+            2 | 3 => change(TableChange::Rename),
+            4 | 5 => change(TableChange::Truncate),
+            6 | 7 => change(TableChange::Index),
+            8 => change(TableChange::Attachment),
+            9 => vec![
+                Step::Change(table, TableChange::LiftFence),
+                Step::Wait(pause),
+                Step::Change(table, TableChange::Fence),
+            ],
+            10 => vec![Step::Unlock, Step::Wait(pause), Step::Lock],
+            // Somebody else may have dropped it.
+            _ => vec![Step::Create(table)],
+        };
+        Step::Wait(pause)
     }
 }
 

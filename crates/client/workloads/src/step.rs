@@ -27,12 +27,35 @@ pub enum Step {
     Create(TableRef),
     /// Drops the table. Answered by [`Answer::Done`] or [`Answer::Failed`].
     Drop(TableRef),
+    /// Changes the table otherwise. Answered by [`Answer::Done`] or [`Answer::Failed`].
+    Change(TableRef, TableChange),
+    /// Waits for the schema lock, the session's only one. Answered by [`Answer::Done`] or [`Answer::Failed`].
+    Lock,
+    /// Lets it go, if it has it. Answered by [`Answer::Done`].
+    Unlock,
     /// Learns which version of the table there is. Answered by [`Answer::Done`] or [`Answer::Failed`].
     Describe(TableRef),
     /// Does nothing for so many microseconds. Answered by [`Answer::Done`].
     Wait(u64),
     /// The session has come to its end.
     End,
+}
+
+/// What becomes of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableChange {
+    /// Its name is written in other letters: large ones, or small ones again.
+    Rename,
+    /// It loses all rows.
+    Truncate,
+    /// It gets one more ordered index, or loses all if it has some already.
+    Index,
+    /// It gets another attachment.
+    Attachment,
+    /// Only this client may change its rows.
+    Fence,
+    /// Everybody may again.
+    LiftFence,
 }
 
 /// Operations that travel together.

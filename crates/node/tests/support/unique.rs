@@ -50,8 +50,8 @@ impl Cluster {
                     });
                 }
                 data_manager.inspect_rows(|row| {
-                    if self.hidden.contains(&(row.table, row.version)) {
-                        assert!(found.insert((row.table, row.version, row.image)), "a hidden row twice");
+                    if self.hidden.contains(&(row.table, row.birth)) {
+                        assert!(found.insert((row.table, row.birth, row.image)), "a hidden row twice");
                     }
                 });
             }

@@ -2,7 +2,7 @@
 //!
 //! It connects to every data node, keeps a ticket to come back with after its connections broke, asks for the outcomes
 //! of what was being committed then, and confirms outcomes. What sessions ask for is turned into signals (`trains`,
-//! `reads`, `scans`, `schema`), what comes back into answers for sessions and records of the history. It adds no
+//! `reads`, `scans`, `schema`, `schema_events`), what comes back into answers for sessions and records of the history. It adds no
 //! cleverness: a step that can't be carried out fails.
 
 mod connecting;
@@ -10,18 +10,22 @@ mod outcomes;
 mod reads;
 mod scans;
 mod schema;
+mod schema_events;
 mod trains;
 
 use crate::agenda::Time;
+use crate::schema::Changes;
 use connecting::{Link, Phase};
 use outcomes::Seen;
 use reads::ReadCall;
 use scans::OpenScan;
+use schema_events::Watching;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trains::OpenTransaction;
 use vinga_base::hash::KeyHash;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::Mutation;
+use vinga_wire::dictionary::TableRecord;
 use vinga_wire::frame::Frame;
 use vinga_wire::handshake::Topology;
 use vinga_wire::partition::PartitionMap;
@@ -58,18 +62,31 @@ pub struct Surroundings<'a> {
     pub history: &'a mut History,
     /// What can't be true.
     pub violations: &'a mut Vec<String>,
-    /// Which table a version belongs to.
+    /// Which table a birth belongs to.
     pub names: &'a mut BTreeMap<u64, TableRef>,
     /// The rule that is broken on purpose.
     pub mutation: Option<Mutation>,
+    /// What is known of schema changes.
+    pub changes: &'a mut Changes,
 }
 
 /// What is under way for a session, by the tag that its answer carries.
 enum Call {
     Train,
     Read(ReadCall),
-    Schema { session: usize, table: TableRef },
-    Outcome { session: usize },
+    Schema {
+        session: usize,
+        table: TableRef,
+        sent: Time,
+        /// Whether subscribers are told of it.
+        has_event: bool,
+    },
+    Lock {
+        session: usize,
+    },
+    Outcome {
+        session: usize,
+    },
 }
 
 /// What one session has open.
@@ -77,6 +94,8 @@ enum Call {
 struct SessionState {
     transaction: Option<OpenTransaction>,
     scan: Option<OpenScan>,
+    /// The tag of its schema lock.
+    lock: Option<u32>,
 }
 
 /// See the head of this file.
@@ -96,8 +115,9 @@ pub struct Client {
     lost: BTreeSet<u8>,
     /// Extra connections that were opened to learn a newer layout.
     extra: u16,
-    /// What this client knows of the tables: id and version.
-    tables: BTreeMap<TableRef, (u32, u64)>,
+    /// What this client knows of the tables.
+    tables: BTreeMap<TableRef, TableRecord>,
+    watching: Watching,
     calls: BTreeMap<u32, Call>,
     sessions: Vec<SessionState>,
     /// Steps that wait for the connections.
@@ -130,6 +150,7 @@ impl Client {
             lost: BTreeSet::new(),
             extra: 0,
             tables: BTreeMap::new(),
+            watching: Watching::new(node, incarnation),
             calls: BTreeMap::new(),
             sessions: Vec::new(),
             waiting: VecDeque::new(),
@@ -200,6 +221,9 @@ impl Client {
             Step::Create(table) => self.send_create(cx, session, table),
             Step::Drop(table) => self.send_drop(cx, session, table),
             Step::Describe(table) => self.send_describe(cx, session, table),
+            Step::Change(table, change) => self.send_change(cx, session, table, change),
+            Step::Lock => self.send_lock(session),
+            Step::Unlock => self.send_unlock(session),
             Step::Wait(_) | Step::End => unreachable!("waiting is not the client's business"),
         }
     }
@@ -243,13 +267,19 @@ impl Client {
             Some(
                 SignalNumber::CreateTableConfirm
                 | SignalNumber::DescribeTableConfirm
-                | SignalNumber::DropTableConfirm,
+                | SignalNumber::DropTableConfirm
+                | SignalNumber::SchemaChangeConfirm,
             ) => self.on_schema_confirm(cx, frame),
             Some(
                 SignalNumber::CreateTableRefuse
                 | SignalNumber::DescribeTableRefuse
-                | SignalNumber::DropTableRefuse,
+                | SignalNumber::DropTableRefuse
+                | SignalNumber::SchemaChangeRefuse
+                | SignalNumber::SchemaLockRefuse,
             ) => self.on_schema_refuse(frame),
+            Some(SignalNumber::SchemaLockConfirm) => self.on_lock_confirm(frame),
+            Some(SignalNumber::SchemaEventsConfirm) => Some(()),
+            Some(SignalNumber::SchemaEventReport) => self.on_schema_event(cx, frame),
             _ => None,
         };
         if understood.is_none() {
@@ -270,6 +300,7 @@ impl Client {
                 self.heartbeat_at = cx.now + self.heartbeat_interval;
                 self.send_heartbeat();
                 self.confirm_idle_outcomes();
+                self.confirm_schema_events(cx);
             }
             Phase::Down { .. } | Phase::Greeting | Phase::Up => {}
         }

@@ -4,10 +4,13 @@ use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 use vinga_base::{ColumnId, Incarnation, NodeId};
 use vinga_dictionary::{Dictionary, Settings, first_version};
 use vinga_kernel::testkit::Harness;
-use vinga_wire::dictionary::{
-    CreateTableRequest, ListTablesRequest, NamedTableRequest, TableAddRefuse, TableBody,
-};
+use vinga_wire::dictionary::{CreateTableRequest, ListTablesRequest, NamedTableRequest};
 use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
+use vinga_wire::schema::{
+    SchemaChange, SchemaChangeRequest, SchemaEventsRequest, SchemaEventsSeenOrder, SchemaLockBody,
+    SchemaLockRequest,
+};
+use vinga_wire::schema_round::{RoundName, SchemaRoundRefuse};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U32, cold};
 
 const fn address(node: u8, block: BlockNumber) -> Address {
@@ -70,13 +73,56 @@ pub fn list(h: &mut Harness<Dictionary>, from: Address, request: u32, after: u32
     h.send(from, SignalNumber::ListTablesRequest, |w| cold::write(w, &body)).expect("allowed");
 }
 
-pub fn answer(h: &mut Harness<Dictionary>, from: Address, signal: SignalNumber, table: u32, version: u64) {
-    h.send(from, signal, |w| cold::write(w, &TableBody { table, version })).expect("allowed");
+pub fn change(h: &mut Harness<Dictionary>, from: Address, request: u32, change: SchemaChange) {
+    let body = SchemaChangeRequest { request, change };
+    h.send(from, SignalNumber::SchemaChangeRequest, |w| cold::write(w, &body)).expect("allowed");
 }
 
-pub fn refuse(h: &mut Harness<Dictionary>, from: Address, code: ErrorCode, table: u32, version: u64) {
-    let body = TableAddRefuse { table, version, code: code as u16 };
-    h.send(from, SignalNumber::TableAddRefuse, |w| cold::write(w, &body)).expect("allowed");
+pub fn rename(h: &mut Harness<Dictionary>, from: Address, request: u32, name: &str, new_name: &str) {
+    let (name, new_name) = (name.into(), new_name.into());
+    change(h, from, request, SchemaChange::RenameTable { name, new_name, pinned: None });
+}
+
+pub fn truncate(h: &mut Harness<Dictionary>, from: Address, request: u32, name: &str) {
+    change(h, from, request, SchemaChange::TruncateTable { name: name.into(), pinned: None });
+}
+
+pub fn alter(h: &mut Harness<Dictionary>, from: Address, request: u32, definition: TableDefinition) {
+    let name = definition.name.clone();
+    change(h, from, request, SchemaChange::AlterTable { name, definition, pinned: None });
+}
+
+pub fn fence(h: &mut Harness<Dictionary>, from: Address, request: u32, name: &str) {
+    change(h, from, request, SchemaChange::FenceTable { name: name.into(), pinned: None });
+}
+
+pub fn lock(h: &mut Harness<Dictionary>, from: Address, request: u32, purpose: &str, wait_millis: u32) {
+    let body = SchemaLockRequest { request, purpose: purpose.into(), wait_millis };
+    h.send(from, SignalNumber::SchemaLockRequest, |w| cold::write(w, &body)).expect("allowed");
+}
+
+pub fn unlock(h: &mut Harness<Dictionary>, from: Address, request: u32) {
+    let body = SchemaLockBody { request };
+    h.send(from, SignalNumber::SchemaUnlockOrder, |w| cold::write(w, &body)).expect("allowed");
+}
+
+pub fn subscribe(h: &mut Harness<Dictionary>, from: Address, request: u32) {
+    let body = SchemaEventsRequest { request };
+    h.send(from, SignalNumber::SchemaEventsRequest, |w| cold::write(w, &body)).expect("allowed");
+}
+
+pub fn seen(h: &mut Harness<Dictionary>, from: Address, sequence: u64) {
+    let body = SchemaEventsSeenOrder { sequence };
+    h.send(from, SignalNumber::SchemaEventsSeenOrder, |w| cold::write(w, &body)).expect("allowed");
+}
+
+pub fn confirm(h: &mut Harness<Dictionary>, from: Address, round: RoundName) {
+    h.send(from, SignalNumber::SchemaRoundConfirm, |w| cold::write(w, &round)).expect("allowed");
+}
+
+pub fn refuse(h: &mut Harness<Dictionary>, from: Address, code: ErrorCode, round: RoundName) {
+    let body = SchemaRoundRefuse { round, code: code as u16 };
+    h.send(from, SignalNumber::SchemaRoundRefuse, |w| cold::write(w, &body)).expect("allowed");
 }
 
 pub fn api_gone(h: &mut Harness<Dictionary>, signal: SignalNumber, node: u8) {

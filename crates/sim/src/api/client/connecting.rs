@@ -108,6 +108,7 @@ impl Client {
             self.phase = Phase::Up;
             self.heartbeat_at = cx.now;
             self.ask_outcomes(cx);
+            self.watch_schema();
             for (session, step) in std::mem::take(&mut self.waiting) {
                 self.submit(cx, session, step);
             }
@@ -170,11 +171,17 @@ impl Client {
         let keys: Vec<LinkKey> = std::mem::take(&mut self.links).into_keys().collect();
         self.commands.extend(keys.into_iter().map(Command::Close));
         self.phase = Phase::Down { until: cx.now + RECONNECT_PAUSE };
+        self.watching.forget();
+        for session in &mut self.sessions {
+            session.lock = None;
+        }
         for call in std::mem::take(&mut self.calls).into_values() {
             match call {
                 Call::Train | Call::Outcome { .. } => {}
                 Call::Read(read) => self.fail(read.session, ErrorCode::ConnectionLost),
-                Call::Schema { session, .. } => self.fail(session, ErrorCode::ConnectionLost),
+                Call::Schema { session, .. } | Call::Lock { session } => {
+                    self.fail(session, ErrorCode::ConnectionLost);
+                }
             }
         }
         self.lost.extend(self.topology.nodes.iter().map(|node| node.node));

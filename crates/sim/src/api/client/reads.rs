@@ -15,6 +15,8 @@ pub struct ReadCall {
     pub session: usize,
     read: Read,
     version: u64,
+    /// The birth of the table: it names the rows.
+    birth: u64,
     sent: Time,
     /// Which key has which tag, counted from the call's own; `None` in place of an answer that is missing.
     rows: Vec<Option<(Time, Option<Value>)>>,
@@ -87,6 +89,7 @@ impl Client {
             session,
             rows: vec![None; read.keys.len()],
             version,
+            birth: self.birth(read.table),
             sent: cx.now,
             order,
             nodes: by_owner.keys().map(|owner| owner.node().0).collect(),
@@ -134,11 +137,12 @@ impl Client {
     fn finish_read(&mut self, cx: &mut Surroundings<'_>, first: u32) {
         let Some(Call::Read(call)) = self.calls.remove(&first) else { unreachable!("the caller has it") };
         let read = &call.read;
+        cx.violations.extend(cx.changes.check(read.table, call.version, call.sent).err());
         let mut rows = Vec::new();
         for (&key, row) in read.keys.iter().zip(&call.rows) {
             let (answered, seen) = row.expect("all have been answered");
             rows.push(seen);
-            let row = RowName { table: read.table, version: call.version, key };
+            let row = RowName { table: read.table, version: call.birth, key };
             let record = KeyRead { row, sent: call.sent, answered, condition: read.condition, seen };
             match (call.transaction, read.own_before) {
                 (Some(index), Some(before)) => {

@@ -19,6 +19,8 @@ pub struct OpenScan {
     scan: Scan,
     /// Its place in the history.
     index: usize,
+    /// The id and version of the table that it names.
+    table: (u32, u64),
     partition: u16,
     /// The data manager of the present partition, and the scan's name there; `None` between partitions.
     at: Option<(Address, u32)>,
@@ -61,7 +63,7 @@ impl Client {
         let index = cx.history.scans.len();
         cx.history.scans.push(ScanRecord {
             scan: scan.clone(),
-            version: self.table(scan.table).1,
+            version: self.birth(scan.table),
             transaction,
             opened: cx.now,
             ended: None,
@@ -71,7 +73,9 @@ impl Client {
         let partitions = self.map.as_ref().map_or(0, |map| map.places().len());
         let merged = scan.range.filter(|range| range.is_merged);
         let merge = merged.map(|range| Merge::new(partitions, range.is_descending));
-        let open = OpenScan { scan, index, partition: 0, at: None, awaited: None, rows: Vec::new(), merge };
+        let table = self.table(scan.table);
+        let open =
+            OpenScan { scan, index, table, partition: 0, at: None, awaited: None, rows: Vec::new(), merge };
         self.sessions[session].scan = Some(open);
         self.next_batch(cx, session);
     }
@@ -112,20 +116,20 @@ impl Client {
 
     fn send_open(&mut self, cx: &Surroundings<'_>, session: usize, link: LinkKey, owner: Address, name: u32) {
         let state = &self.sessions[session];
-        let OpenScan { scan, partition, .. } = state.scan.as_ref().expect("it is open");
+        let OpenScan { scan, table: (table, version), partition, .. } =
+            state.scan.as_ref().expect("it is open");
         let shape = &cx.shapes[usize::from(scan.table.0)];
-        let (table, _) = self.table(scan.table);
         let own = scan.own_before.and(state.transaction.as_ref()).map_or(0, |transaction| transaction.id.0);
         let selection = if scan.selects { shape.selection() } else { &[] };
         let filter = shape.filter(scan.condition.as_ref());
-        let version = U64::new(cx.history.scans[state.scan.as_ref().expect("it is open").index].version);
+        let version = U64::new(*version);
         let columns = U16::new(if scan.selects { selection.len() as u16 } else { ALL_COLUMNS });
         if let Some(range) = scan.range {
             let head = RangeScanOpenHead {
                 version,
                 transaction: U64::new(own),
                 scan: U32::new(name),
-                table: U32::new(table),
+                table: U32::new(*table),
                 operation: U32::new(scan.own_before.unwrap_or(0)),
                 batch_bytes: U32::new(BATCH_BYTES),
                 limit: U32::ZERO,
@@ -156,7 +160,7 @@ impl Client {
             version,
             transaction: U64::new(own),
             scan: U32::new(name),
-            table: U32::new(table),
+            table: U32::new(*table),
             operation: U32::new(scan.own_before.unwrap_or(0)),
             from_row: U32::ZERO,
             batch_bytes: U32::new(BATCH_BYTES),
@@ -191,6 +195,7 @@ impl Client {
             cx.violations.push("a scan sent rows that nobody asked for".to_string());
             return Some(());
         };
+        cx.violations.extend(cx.changes.check(open.scan.table, open.table.1, awaited).err());
         let rows = match open.scan.range {
             Some(_) => ScanRows::of_ranges(answer.count.get(), rest)?,
             None => ScanRows::of_scan(answer.count.get(), rest)?,

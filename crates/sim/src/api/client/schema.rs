@@ -1,29 +1,38 @@
 //! Tables: create, drop, describe; and what the client believes of them.
 
 use super::{Call, Client, LinkKey, Surroundings};
-use vinga_base::NodeId;
+use vinga_base::order_key::{Direction, OrderColumn};
+use vinga_base::schema::{IndexDefinition, IndexKind};
+use vinga_base::{ColumnId, NodeId};
 use vinga_wire::dictionary::{CreateTableRequest, DropTableConfirm, NamedTableRequest, TableConfirm};
 use vinga_wire::handshake::Refusal;
+use vinga_wire::schema::{
+    SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody, SchemaLockRequest,
+};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
-use vinga_workloads::step::{Answer, TableRef};
+use vinga_workloads::step::{Answer, TableChange, TableRef};
 
 impl Client {
     /// What the client knows of a table: id and version. Nothing (0, 0) is refused as stale.
     pub(super) fn table(&self, table: TableRef) -> (u32, u64) {
-        self.tables.get(&table).copied().unwrap_or((0, 0))
+        self.tables.get(&table).map_or((0, 0), |record| (record.table, record.version))
+    }
+
+    /// The birth of a table, as the client knows it: it names the rows.
+    pub(super) fn birth(&self, table: TableRef) -> u64 {
+        self.tables.get(&table).map_or(0, |record| record.birth)
     }
 
     pub(super) fn send_create(&mut self, cx: &Surroundings<'_>, session: usize, table: TableRef) {
         let definition = cx.shapes[usize::from(table.0)].definition().clone();
-        self.send_schema(session, table, SignalNumber::CreateTableRequest, |request| CreateTableRequest {
-            request,
-            definition,
+        self.send_schema(cx, session, table, SignalNumber::CreateTableRequest, |request| {
+            CreateTableRequest { request, definition }
         });
     }
 
     pub(super) fn send_drop(&mut self, cx: &Surroundings<'_>, session: usize, table: TableRef) {
         let name = cx.shapes[usize::from(table.0)].name().to_string();
-        self.send_schema(session, table, SignalNumber::DropTableRequest, |request| NamedTableRequest {
+        self.send_schema(cx, session, table, SignalNumber::DropTableRequest, |request| NamedTableRequest {
             request,
             name,
         });
@@ -31,43 +40,130 @@ impl Client {
 
     pub(super) fn send_describe(&mut self, cx: &Surroundings<'_>, session: usize, table: TableRef) {
         let name = cx.shapes[usize::from(table.0)].name().to_string();
-        self.send_schema(session, table, SignalNumber::DescribeTableRequest, |request| NamedTableRequest {
-            request,
-            name,
+        self.send_schema(cx, session, table, SignalNumber::DescribeTableRequest, |request| {
+            NamedTableRequest { request, name }
         });
+    }
+
+    pub(super) fn send_change(
+        &mut self,
+        cx: &Surroundings<'_>,
+        session: usize,
+        table: TableRef,
+        change: TableChange,
+    ) {
+        let shape = &cx.shapes[usize::from(table.0)];
+        let name = shape.name().to_string();
+        let Some(known) = self.tables.get(&table) else {
+            self.fail(session, ErrorCode::NoSuchTable);
+            return;
+        };
+        let pinned = Some(known.own());
+        let mut definition = known.definition.clone();
+        let change = match change {
+            TableChange::Rename => {
+                let is_small = definition.name.chars().any(char::is_lowercase);
+                let new_name = if is_small { name.to_uppercase() } else { name.to_lowercase() };
+                SchemaChange::RenameTable { name, new_name, pinned: None }
+            }
+            TableChange::Truncate => SchemaChange::TruncateTable { name, pinned: None },
+            TableChange::Index => {
+                let id = definition.indexes.last().map_or(1, |index| index.id + 1);
+                if definition.indexes.len() == 2 {
+                    definition.indexes.clear();
+                }
+                let column = OrderColumn { column: ColumnId(1), direction: Direction::Ascending };
+                let (name_of, kind) = (format!("i{id}"), IndexKind::Ordered);
+                definition.indexes.push(IndexDefinition { id, name: name_of, columns: vec![column], kind });
+                SchemaChange::AlterTable { name, definition, pinned }
+            }
+            TableChange::Attachment => {
+                definition.attachment.push(self.tag as u8);
+                SchemaChange::AlterTable { name, definition, pinned }
+            }
+            TableChange::Fence => SchemaChange::FenceTable { name, pinned: None },
+            TableChange::LiftFence => SchemaChange::LiftFence { table: known.table },
+        };
+        let has_event = !matches!(change, SchemaChange::FenceTable { .. });
+        let body = |request| SchemaChangeRequest { request, change };
+        let tag = self.send_schema(cx, session, table, SignalNumber::SchemaChangeRequest, body);
+        self.calls.insert(tag, Call::Schema { session, table, sent: cx.now, has_event });
+    }
+
+    /// Waits for the schema lock.
+    pub(super) fn send_lock(&mut self, session: usize) {
+        let tag = self.next_tag();
+        self.send_to_dictionary(
+            SignalNumber::SchemaLockRequest,
+            tag,
+            &SchemaLockRequest { request: tag, purpose: "churn".into(), wait_millis: 200 },
+        );
+        self.calls.insert(tag, Call::Lock { session });
+    }
+
+    /// Lets the schema lock go.
+    pub(super) fn send_unlock(&mut self, session: usize) {
+        if let Some(request) = self.sessions[session].lock.take() {
+            self.send_to_dictionary(SignalNumber::SchemaUnlockOrder, request, &SchemaLockBody { request });
+        }
+        self.answers.push_back((session, Answer::Done));
+    }
+
+    pub(super) fn on_lock_confirm(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let SchemaLockBody { request } = cold::read(frame)?;
+        if let Some(Call::Lock { session }) = self.calls.remove(&request) {
+            self.sessions[session].lock = Some(request);
+            self.answers.push_back((session, Answer::Done));
+        }
+        Some(())
+    }
+
+    fn send_to_dictionary<B: serde::Serialize>(&mut self, signal: SignalNumber, tag: u32, body: &B) {
+        let dictionary = Address::new(NodeId(self.president), BlockNumber::Dictionary, 0);
+        let link = LinkKey { node: self.president, index: 0 };
+        let mut frame = self.frame(link, signal, dictionary, tag).expect("while the client is up it is open");
+        cold::write(&mut frame, body);
     }
 
     fn send_schema<B: serde::Serialize>(
         &mut self,
+        cx: &Surroundings<'_>,
         session: usize,
         table: TableRef,
         signal: SignalNumber,
         body: impl FnOnce(u32) -> B,
-    ) {
+    ) -> u32 {
         let tag = self.next_tag();
-        let dictionary = Address::new(NodeId(self.president), BlockNumber::Dictionary, 0);
-        let link = LinkKey { node: self.president, index: 0 };
-        let mut frame = self.frame(link, signal, dictionary, tag).expect("while the client is up it is open");
-        cold::write(&mut frame, &body(tag));
-        drop(frame);
-        self.calls.insert(tag, Call::Schema { session, table });
+        self.send_to_dictionary(signal, tag, &body(tag));
+        self.calls.insert(tag, Call::Schema { session, table, sent: cx.now, has_event: true });
+        tag
     }
 
     pub(super) fn on_schema_confirm(&mut self, cx: &mut Surroundings<'_>, frame: &Frame<'_>) -> Option<()> {
         let (tag, record) = match frame.signal()? {
             SignalNumber::DropTableConfirm => (cold::read::<DropTableConfirm>(frame)?.request, None),
+            SignalNumber::SchemaChangeConfirm => {
+                let confirm: SchemaChangeConfirm = cold::read(frame)?;
+                (confirm.request, confirm.table)
+            }
             _ => {
                 let confirm: TableConfirm = cold::read(frame)?;
                 (confirm.request, Some(confirm.table))
             }
         };
-        let Some(Call::Schema { session, table }) = self.calls.remove(&tag) else { return Some(()) };
+        let Some(Call::Schema { session, table, sent, has_event }) = self.calls.remove(&tag) else {
+            return Some(());
+        };
         if let Some(record) = record {
-            if record.definition != *cx.shapes[usize::from(table.0)].definition() {
+            let (shown, shape) = (&record.definition, cx.shapes[usize::from(table.0)].definition());
+            if !shown.name.eq_ignore_ascii_case(&shape.name) || shown.columns != shape.columns {
                 cx.violations.push(format!("table {} has another definition now", record.definition.name));
             }
-            self.tables.insert(table, (record.table, record.version));
-            cx.names.insert(record.version, table);
+            if has_event && frame.signal() != Some(SignalNumber::DescribeTableConfirm) {
+                cx.changes.note(sent, cx.now, table, record.version);
+            }
+            cx.names.insert(record.birth, table);
+            self.tables.insert(table, record);
         }
         self.answers.push_back((session, Answer::Done));
         Some(())
@@ -75,7 +171,9 @@ impl Client {
 
     pub(super) fn on_schema_refuse(&mut self, frame: &Frame<'_>) -> Option<()> {
         let refusal: Refusal = cold::read(frame)?;
-        if let Some(Call::Schema { session, .. }) = self.calls.remove(&refusal.request) {
+        if let Some(Call::Schema { session, .. } | Call::Lock { session }) =
+            self.calls.remove(&refusal.request)
+        {
             self.fail(session, ErrorCode::from_number(refusal.code)?);
         }
         Some(())

@@ -34,6 +34,8 @@ struct UnderWay {
     operations: BTreeMap<u32, usize>,
     /// Which data node was to send the row of each read, as the client knew.
     owners: BTreeMap<u32, u8>,
+    /// The version of the table that each named.
+    versions: BTreeMap<u32, u64>,
     rows: BTreeMap<u32, Option<Value>>,
     answer: Option<(TransactionAnswer, Vec<(u32, ErrorCode, u16)>)>,
 }
@@ -89,7 +91,8 @@ impl Client {
             })
             .collect();
         let (end, rows) = (train.end, BTreeMap::new());
-        let under_way = UnderWay { tag, end, operations, owners, rows, answer: None };
+        let versions = train.operations.iter().map(|o| (o.number, self.table(o.table).1)).collect();
+        let under_way = UnderWay { tag, end, operations, owners, versions, rows, answer: None };
         self.sessions[session].transaction.as_mut().expect("it is open").train = Some(under_way);
     }
 
@@ -181,7 +184,7 @@ impl Client {
             places.insert(operation.number, record.events.len());
             record.events.push(Event::Operation(OperationRecord {
                 operation: operation.clone(),
-                version: self.table(operation.table).1,
+                version: self.birth(operation.table),
                 sent: cx.now,
                 answered: None,
                 result: OperationResult::Unknown,
@@ -301,6 +304,7 @@ impl Client {
         }
         for (number, place) in &under_way.operations {
             let Event::Operation(record) = &mut record.events[*place] else { continue };
+            let has_ended_well = !matches!(fate, Fate::RolledBack { .. });
             let failed = errors.iter().find(|(n, ..)| n == number).map(|&(_, code, index)| (code, index));
             let fatal = match fate {
                 Fate::RolledBack { error, operation } if operation == *number => {
@@ -314,7 +318,12 @@ impl Client {
                     _ => OperationResult::FailedInIndex(code),
                 };
                 record.answered = Some(cx.now);
-            } else if !matches!(fate, Fate::RolledBack { .. }) && !record.operation.kind.is_read() {
+            } else if has_ended_well {
+                let version = under_way.versions[number];
+                let done = cx.changes.check(record.operation.table, version, record.sent);
+                cx.violations.extend(done.err());
+            }
+            if failed.or(fatal).is_none() && has_ended_well && !record.operation.kind.is_read() {
                 record.result = OperationResult::Done;
                 record.answered = Some(cx.now);
             }

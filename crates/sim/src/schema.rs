@@ -1,0 +1,51 @@
+//! What must hold of schema changes.
+//!
+//! When a client has been told that a table has a new version, nobody gets anything done under an older one that is asked
+//! for later: no write, no locking read, no committed read, no batch of a scan. And everybody who watches the schema has
+//! confirmed the change by then.
+
+use crate::agenda::Time;
+use std::collections::BTreeMap;
+use vinga_workloads::step::TableRef;
+
+/// How long the dictionary waits for a subscriber.
+pub const EVENT_WAIT: Time = vinga_dictionary::EVENT_WAIT_MAX.0;
+
+/// By so much a wait may seem shorter: a thread's tick stands still while it is stalled.
+pub const TICK_LAG_MAX: Time = 1_000_000;
+
+/// What is known of schema changes.
+#[derive(Default)]
+pub struct Changes {
+    /// Versions below these are void from these times on.
+    voided: BTreeMap<TableRef, Vec<(Time, u64)>>,
+    /// Versions whose askers were told of them: when they asked, and when they were told.
+    told: BTreeMap<u64, (Time, Time)>,
+}
+
+impl Changes {
+    /// Whoever asked at a time for a change is told now that the table has this version.
+    pub fn note(&mut self, asked: Time, now: Time, table: TableRef, version: u64) {
+        self.voided.entry(table).or_default().push((now, version));
+        self.told.insert(version, (asked, now));
+    }
+
+    /// Something was done that was asked for at a time, under a version.
+    ///
+    /// # Errors
+    /// It must not have been.
+    pub fn check(&self, table: TableRef, version: u64, sent: Time) -> Result<(), String> {
+        let voided = self.voided.get(&table).into_iter().flatten();
+        match voided.into_iter().find(|&&(at, above)| at < sent && version < above) {
+            None => Ok(()),
+            Some((at, above)) => Err(format!(
+                "something was done at {sent} µs under version {version}, after {above} was confirmed at {at} µs"
+            )),
+        }
+    }
+
+    /// When the asker of a change was told, and how long it had waited.
+    pub fn told(&self, version: u64) -> Option<(Time, Time)> {
+        self.told.get(&version).map(|&(asked, told)| (told, told - asked))
+    }
+}

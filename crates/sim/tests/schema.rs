@@ -1,0 +1,30 @@
+//! Schema changes under load: seeds whose clusters change tables are well, and broken rules of schema changes are noticed.
+
+use vinga_sim::{Options, run_seed};
+
+#[test]
+fn tables_change_under_load() {
+    for seed in 1..=60 {
+        let report = run_seed(seed, &Options::default());
+        assert!(report.violation.is_none(), "{report}");
+    }
+}
+
+#[cfg(feature = "mutations")]
+#[test]
+fn broken_rules_of_schema_changes_are_noticed() {
+    use vinga_sim::mutations::{Mutation, hunt};
+    let rules = [
+        Mutation::CompleteKeepsOldVersion,
+        Mutation::SwitchDoesNotWait,
+        Mutation::EventNotAwaited,
+        Mutation::FenceOutlivesOwner,
+        Mutation::LockOutlivesOwner,
+        Mutation::UndoForgetsPrepared,
+    ];
+    let verdicts = rules.map(|rule| hunt(rule, 1, 300));
+    for verdict in &verdicts {
+        println!("{verdict}");
+    }
+    assert!(verdicts.iter().all(|verdict| verdict.noticed.is_some()));
+}
