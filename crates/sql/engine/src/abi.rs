@@ -165,7 +165,9 @@ impl ColumnAbi {
             15 => ColumnType::Text,
             16 => ColumnType::Blob,
             _ => {
-                return Err(Failure::unsupported(format!("column '{name}' has a type that is not supported")));
+                return Err(Failure::unsupported(format!(
+                    "column '{name}' has a type that is not supported"
+                )));
             }
         };
         let form = match self.form {
