@@ -158,7 +158,7 @@ impl Cluster {
     /// # Errors
     /// `Overloaded` if there are too many of these.
     pub fn schema_events(&self) -> Result<SchemaEvents> {
-        let token = self.handle.engine.submit(|client| client.watch_schema())?;
+        let token = self.handle.engine.submit(vinga_client_core::Client::watch_schema)?;
         Ok(SchemaEvents { handle: Arc::clone(&self.handle), token })
     }
 
