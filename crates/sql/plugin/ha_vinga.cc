@@ -114,6 +114,10 @@ void ha_vinga::print_error(int error, myf flags) {
     my_error(ER_QUERY_INTERRUPTED, MYF(0));
     return;
   }
+  if (error == HA_ERR_TO_BIG_ROW) {
+    my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L);
+    return;
+  }
   if (error == HA_ERR_INDEX_COL_TOO_LONG) {
     my_error(ER_TOO_LONG_KEY, MYF(0), 3072);
     return;

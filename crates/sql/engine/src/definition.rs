@@ -254,7 +254,6 @@ impl Description {
             read_backup: self.read_backup,
             indexes,
             attachment: self.attachment.clone(),
-            ..TableDefinition::default()
         };
         definition.check().map_err(bad)?;
         Ok(definition)

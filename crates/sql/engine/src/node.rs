@@ -216,6 +216,11 @@ impl Node {
         self.waiters.lock().expect(NO_PANIC).push(Arc::downgrade(waiter));
     }
 
+    /// Whether an API node of the cluster is one of this SQL node's connections.
+    pub fn is_own(&self, api_node: u8) -> bool {
+        self.clusters.iter().filter_map(OnceLock::get).any(|cluster| cluster.node().0 == api_node)
+    }
+
     /// Whether the server is going down.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)

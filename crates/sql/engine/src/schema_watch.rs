@@ -2,12 +2,16 @@
 //!
 //! Whoever changes the schema waits until this node has confirmed; so when a `DROP` or `ALTER` returns anywhere, no statement
 //! that begins here afterwards uses the old definition. Statements that are under way meet `StaleTable` at the data nodes.
+//! It has a connection of its own: who waits on a connection reads from it, and on one of the pool it would stand between
+//! statements and their answers.
+//!
 //! A database of which this server has no folder is given one as soon as a table is in it.
 
 use crate::node::Node;
 use std::sync::Arc;
 use std::time::Duration;
 use vinga::SchemaNews;
+use vinga::blocking::Cluster;
 
 /// How long the thread waits for news before it looks whether it is to end.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
@@ -17,7 +21,9 @@ const SUBSCRIBE_PAUSE: Duration = Duration::from_secs(1);
 /// What the thread does.
 pub fn run(node: &Arc<Node>) {
     while !node.is_stopping() {
-        if let Ok((_, cluster)) = node.cluster(0, None)
+        // The pool is connected first: it says what is wrong if that does not work.
+        if node.cluster(0, None).is_ok()
+            && let Ok(cluster) = Cluster::connect(node.connectstring())
             && let Ok(mut events) = cluster.as_async().schema_events()
         {
             while !node.is_stopping() {
@@ -33,7 +39,7 @@ pub fn run(node: &Arc<Node>) {
                     }
                     SchemaNews::Changed(event) => {
                         // Our own statement holds the table's lock, and the server forgets by itself.
-                        if event.by != cluster.node().0 {
+                        if !node.is_own(event.by) {
                             node.forget_tables(|name| name == event.name || name == event.new_name);
                             node.server.forget(&event.name);
                         }

@@ -67,7 +67,7 @@ const FIRST: OperationNumber = OperationNumber(1);
 impl Session {
     /// A session of a thread of the server.
     pub fn new(node: Arc<Node>, thread: u64) -> Self {
-        let waiter = Arc::new(Waiter::new());
+        let waiter = Arc::new(Waiter::default());
         node.watch(&waiter);
         node.counters.sessions.fetch_add(1, Ordering::Relaxed);
         let slot = thread as usize % node.pool_size();

@@ -33,9 +33,9 @@ pub struct Waiter {
 
 const NO_PANIC: &str = "nothing panics while it holds a waker";
 
-impl Waiter {
+impl Default for Waiter {
     /// One that waits for nothing.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Waiter {
             began: Instant::now(),
             is_killed: AtomicBool::new(false),
@@ -43,7 +43,9 @@ impl Waiter {
             waker: Mutex::new(None),
         }
     }
+}
 
+impl Waiter {
     fn now_ms(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }
@@ -82,6 +84,9 @@ impl Waiter {
     }
 
     /// Runs a future on this thread, for so long at most.
+    ///
+    /// # Errors
+    /// Why it was given up.
     pub fn run<F: Future>(&self, cluster: &Cluster, longest_ms: u64, future: F) -> Result<F::Output, Stop> {
         let bounded = Bounded { future: pin!(future), waiter: self, longest_ms, has_waited: false };
         cluster.block_on(bounded)
