@@ -59,6 +59,7 @@ use prepare::Answers;
 use range_scan::RangeScratch;
 use rows::RowState;
 use scan::Scans;
+use schema::Building;
 use tables::Tables;
 use vinga_base::id_map::IdMap;
 use vinga_base::page_pool::{PAGE_BYTES, PagePool};
@@ -117,6 +118,8 @@ pub struct DataManager {
     markers: BTreeMap<TransactionId, Epoch>,
     scans: Scans,
     index_work: IndexWork,
+    /// What a round of a schema change waits for.
+    building: Option<Building>,
     index_statistics: StatisticsRequests,
     scratch: Scratch,
     answers: Answers,
@@ -209,6 +212,7 @@ impl DataManager {
             markers: BTreeMap::new(),
             scans: Scans::new(settings.scans_max),
             index_work: IndexWork::default(),
+            building: None,
             index_statistics: StatisticsRequests::default(),
             scratch: Scratch::default(),
             answers: Answers::default(),
@@ -267,6 +271,9 @@ impl DataManager {
         let removals = self.remove_table_slice(cx);
         let statistics = self.statistics_slice(cx);
         let indexes = self.index_work_slice(cx);
+        if self.building.is_some() {
+            self.tell_of_builds(cx);
+        }
         scans || removals || statistics || indexes
     }
 

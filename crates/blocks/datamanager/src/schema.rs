@@ -3,16 +3,29 @@
 //! Fragments are made before anybody uses a table (`Prepare`), and freed when nobody can (`Remove`): in slices, between
 //! other signals. By then coordinators have let go of the table, so no operation names it; its scans were closed when it
 //! was declared gone (`Complete`). A table that changes in place is accepted in both versions between `Prepare` and
-//! `Complete`.
+//! `Complete`; ordered indexes that it gets are built in between (`Build`), while nobody writes.
 
 use crate::DataManager;
 use crate::tables::{Removal, Table};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use vinga_base::TableVersion;
+use vinga_base::schema::IndexKind;
+use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_kernel::{Context, Mutation};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRefuse, SchemaRoundRequest};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
+
+/// Indexes that are built for a round of a schema change.
+pub struct Building {
+    asker: Address,
+    round: RoundName,
+    table: u32,
+    /// Those that are not done.
+    indexes: Vec<u16>,
+    result: Result<(), ErrorCode>,
+}
 
 /// Rows or pages that a slice of removal frees, at most.
 const REMOVAL_UNITS: u32 = 256;
@@ -26,9 +39,15 @@ impl DataManager {
                 let prepared = self.prepare_tables(&record, &made);
                 answer(cx, asker, round, prepared);
             }
-            RoundTask::Build { table, ordered: _, must_be_empty } => {
-                let has_rows = must_be_empty && self.has_rows(table);
-                answer(cx, asker, round, if has_rows { Err(ErrorCode::NotSupportedYet) } else { Ok(()) });
+            RoundTask::Build { table, ordered, must_be_empty } => {
+                if must_be_empty && self.has_rows(table) {
+                    answer(cx, asker, round, Err(ErrorCode::NotSupportedYet));
+                } else {
+                    ordered.iter().for_each(|index| self.begin_index_build(table, index));
+                    let indexes = ordered.iter().map(|index| index.id).collect();
+                    self.building = Some(Building { asker, round, table, indexes, result: Ok(()) });
+                    self.tell_of_builds(cx);
+                }
             }
             RoundTask::Complete { record, gone } => {
                 if let Some(record) = record {
@@ -78,11 +97,38 @@ impl DataManager {
         own.into_iter().any(|(_, fragment)| !fragment.index().is_empty())
     }
 
-    /// Only this version of a table from now on. Its scans belong to the version before, and end.
+    /// Takes note of builds that have ended, and tells the asker when all of its have. One that was refused leaves the
+    /// others to be dropped when the change is undone.
+    pub(crate) fn tell_of_builds(&mut self, cx: &mut Context<'_>) {
+        while let Some(built) = self.take_built_index() {
+            if let Some(building) = &mut self.building
+                && building.table == built.table
+            {
+                building.indexes.retain(|&index| index != built.index);
+                building.result = building.result.and(built.result);
+            }
+        }
+        if let Some(Building { asker, round, result, .. }) =
+            self.building.take_if(|building| building.indexes.is_empty())
+        {
+            answer(cx, asker, round, result);
+        }
+    }
+
+    /// Only this version of a table from now on. Its scans belong to the version before, and end; ordered indexes that it
+    /// has not are freed: those that were dropped, or built for a change that is undone.
     fn complete_table(&mut self, cx: &mut Context<'_>, record: &TableRecord) {
         let Some(table) = self.store.tables.find_mut(record.table) else { return };
         let has_changed = table.version.0 != record.version;
         table.complete(record);
+        let fragments = table.fragments();
+        let indexes: BTreeSet<u16> =
+            fragments.flat_map(|(_, fragment)| fragment.indexes().iter().map(FragmentIndex::id)).collect();
+        for id in indexes {
+            if record.definition.index(id).is_none_or(|index| index.kind != IndexKind::Ordered) {
+                self.drop_index(record.table, id);
+            }
+        }
         if has_changed && !cx.is_mutated(Mutation::CompleteKeepsOldVersion) {
             self.close_scans_of_table(cx, record.table);
         }

@@ -158,8 +158,9 @@ impl Change {
             }
             Round::Build if ordered.is_empty() && !must_be_empty => None,
             Round::Build => {
-                let (table, ordered) = (after.as_ref()?.table, ordered.clone());
-                Some(RoundTask::Build { table, ordered, must_be_empty: *must_be_empty })
+                let record = after.as_ref()?;
+                let ordered = ordered.iter().filter_map(|&id| record.definition.index(id).cloned()).collect();
+                Some(RoundTask::Build { table: record.table, ordered, must_be_empty: *must_be_empty })
             }
             Round::Publish if before.is_none() && after.is_none() => None,
             Round::Publish => Some(RoundTask::Publish { record: after.clone(), gone: gone.clone() }),

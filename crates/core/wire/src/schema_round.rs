@@ -12,6 +12,7 @@
 use crate::dictionary::{TableRecord, VersionedTable};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use vinga_base::schema::IndexDefinition;
 
 /// What a block does in a round.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -33,8 +34,8 @@ pub enum RoundTask {
     Build {
         /// The table.
         table: u32,
-        /// Ids of ordered indexes to be built.
-        ordered: Vec<u16>,
+        /// Ordered indexes to be built.
+        ordered: Vec<IndexDefinition>,
         /// Refuse with `NotSupportedYet` if there are rows: a unique index is new.
         must_be_empty: bool,
     },
