@@ -24,6 +24,9 @@ pub struct Figure {
     pub command: String,
 }
 
+/// Ratios are of rates, unless their names say otherwise.
+const TIMES_COMPARED: [&str; 4] = [".p50_", ".p99_", ".time_", ".vs_one_key"];
+
 /// Whether more of a quantity is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
@@ -66,9 +69,7 @@ impl Figure {
     pub fn better(&self) -> Better {
         match self.unit.as_str() {
             "1/s" => Better::More,
-            "ratio" if self.name.starts_with("flexasynch.") || self.name.starts_with("hostile.") => {
-                Better::More
-            }
+            "ratio" if !TIMES_COMPARED.iter().any(|part| self.name.contains(part)) => Better::More,
             _ => Better::Less,
         }
     }

@@ -41,8 +41,10 @@ pub mod redis;
 pub mod report;
 pub mod scan;
 pub mod spike;
+pub mod sql;
 pub mod start;
 pub mod summary;
+pub mod sysbench;
 pub mod target;
 pub mod vinga_target;
 
