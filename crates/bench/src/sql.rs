@@ -75,7 +75,7 @@ pub struct Pair {
 
 fn comparisons(options: &SqlOptions) -> Vec<Comparison> {
     let rows = options.rows;
-    let stock = |script: &str| oltp(script, rows);
+    let stock = |script| oltp(script, rows);
     let versus = |figure, script: &dyn Fn(&str) -> Load, threads| Comparison {
         figure,
         says: Says::Rates,
@@ -127,7 +127,7 @@ fn comparisons(options: &SqlOptions) -> Vec<Comparison> {
 }
 
 /// A script of sysbench on a database's table of so many rows.
-fn oltp(script: &str, rows: u32) -> impl Fn(&str) -> Load {
+fn oltp(script: &'static str, rows: u32) -> impl Fn(&str) -> Load {
     move |database| Load::new(script, database).with(format!("table-size={rows}"))
 }
 
