@@ -8,7 +8,8 @@
 //!    recorded, because it would be taken from Redis;
 //! 4. *batches*: flexAsynch at batch sizes 1, 8 and 32;
 //! 5. *scan*; 6. *memory*, with a fresh node for each repetition;
-//! 7. *hostile*: a client that behaves beside others that do not.
+//! 7. *sql*: sysbench on tables of Vinga and InnoDB in one SQL server; TPC-B is not part of it (`vinga bench tpcb`);
+//! 8. *hostile*: a client that behaves beside others that do not.
 //!
 //! A part that fails is reported and the others go on; the run as a whole has then failed.
 
@@ -27,6 +28,7 @@ use crate::redis::{self, Redis, RedisOptions, RedisResult};
 use crate::report::{Report, json, write_json};
 use crate::scan::{self, ScanOptions};
 use crate::spike::{self, SpikeOptions};
+use crate::sql::{self, SqlOptions};
 use crate::start::{self, StartOptions};
 use crate::summary;
 use crate::target::Target;
@@ -72,13 +74,22 @@ pub enum Part {
     Batches,
     Scan,
     Memory,
+    Sql,
     Hostile,
 }
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Part; 7] =
-        [Part::Spike, Part::Start, Part::Race, Part::Batches, Part::Scan, Part::Memory, Part::Hostile];
+    pub const ALL: [Part; 8] = [
+        Part::Spike,
+        Part::Start,
+        Part::Race,
+        Part::Batches,
+        Part::Scan,
+        Part::Memory,
+        Part::Sql,
+        Part::Hostile,
+    ];
 }
 
 /// The options of every part.
@@ -91,6 +102,7 @@ struct Plan {
     batches: Vec<FlexAsynchOptions>,
     scan: ScanOptions,
     memory: MemoryOptions,
+    sql: SqlOptions,
     hostile: HostileOptions,
 }
 
@@ -135,6 +147,12 @@ impl Plan {
             memory: MemoryOptions {
                 sizes: [6, 8, 10, 12].map(|n| n * pick(25_000, 1_000_000)).into(),
                 loops,
+            },
+            sql: SqlOptions {
+                rows: pick(20_000, 100_000) as u32,
+                seconds: pick(1, 4) as u32,
+                loops: if quick { 1 } else { 5 },
+                only: String::new(),
             },
             hostile: HostileOptions { loops: if quick { 1 } else { 3 }, seconds: if quick { 1 } else { 2 } },
             flexasynch,
@@ -236,6 +254,7 @@ impl<T: Target> Run<'_, T> {
             Part::Batches => self.batches(),
             Part::Scan => self.scan(),
             Part::Memory => self.memory(),
+            Part::Sql => self.sql(),
             Part::Hostile => self.hostile(),
         }
     }
@@ -352,6 +371,15 @@ impl<T: Target> Run<'_, T> {
         let repetitions = memory::run(self.connect, &program, options, self.progress)?;
         let command = options.command();
         self.report("memory", &command, options, &repetitions, memory::figures(&command, &repetitions))
+    }
+
+    fn sql(&mut self) -> Result<()> {
+        let options = &self.plan.sql;
+        let node = self.node(sql::DATA_MEMORY_BYTES).start()?;
+        let results = sql::run(self.setting.out, node.address(), options, self.progress)?;
+        node.stop()?;
+        let command = options.command();
+        self.report("sql", &command, options, &results, sql::figures(&command, &results))
     }
 
     fn hostile(&mut self) -> Result<()> {

@@ -9,10 +9,15 @@
 use crate::failure::Result;
 use crate::figure::Figure;
 use crate::progress::Progress;
+use crate::sql_server::{INNODB, SqlServer, VINGA};
 use crate::sysbench::{Load, Outcome, Sysbench};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
+
+/// Of the data node.
+pub const DATA_MEMORY_BYTES: u64 = 2 << 30;
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
@@ -39,10 +44,6 @@ impl SqlOptions {
         format!("vinga bench sql --rows {rows} --seconds {seconds} --loops {loops}{only}")
     }
 }
-
-/// A database, and the engine of its tables.
-const VINGA: (&str, &str) = ("vinga", "vinga");
-const INNODB: (&str, &str) = ("innodb", "innodb");
 
 /// What a figure says of two loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,11 +132,8 @@ fn oltp(script: &'static str, rows: u32) -> impl Fn(&str) -> Load {
     move |database| Load::new(script, database).with(format!("table-size={rows}"))
 }
 
-/// Makes and fills all tables. The databases are there and empty.
-///
-/// # Errors
-/// A statement fails.
-pub fn prepare(sysbench: &Sysbench, options: &SqlOptions) -> Result<()> {
+/// Makes and fills all tables.
+fn prepare(sysbench: &Sysbench, options: &SqlOptions) -> Result<()> {
     let rows = format!("table-size={}", options.rows);
     for (database, engine) in [VINGA, INNODB] {
         let oltp = Load::new("oltp_read_write", database)
@@ -151,11 +149,21 @@ pub fn prepare(sysbench: &Sysbench, options: &SqlOptions) -> Result<()> {
     Ok(())
 }
 
-/// Measures all comparisons, in turn, after a round that does not count.
+/// Measures all comparisons, in turn, after a round that does not count, with a SQL server that is started for it in a
+/// folder within `out`.
 ///
 /// # Errors
-/// A statement fails.
-pub fn run(sysbench: &Sysbench, options: &SqlOptions, progress: &mut Progress) -> Result<Vec<Pair>> {
+/// The server does not start, or a statement fails.
+pub fn run(out: &Path, data_nodes: &str, options: &SqlOptions, progress: &mut Progress) -> Result<Vec<Pair>> {
+    let server = SqlServer::start(out, data_nodes, &[])?;
+    let sysbench = server.sysbench()?;
+    prepare(&sysbench, options)?;
+    let pairs = measure(&sysbench, options, progress)?;
+    server.stop()?;
+    Ok(pairs)
+}
+
+fn measure(sysbench: &Sysbench, options: &SqlOptions, progress: &mut Progress) -> Result<Vec<Pair>> {
     let comparisons = comparisons(options);
     let mut pairs = Vec::new();
     for number in 0..=options.loops {
