@@ -48,7 +48,7 @@ impl SqlServer {
         let folder = folder.canonicalize().context(|| format!("cannot find {}", folder.display()))?;
         let stock = installation.mariadb().join("root/usr/share/sysbench");
         let sysbench = installation.program("sysbench");
-        let mut settings = Settings::new(&folder, data_nodes).context(|| "a SQL node".into())?;
+        let mut settings = Settings::new(&folder, data_nodes, installation);
         settings.address_space_max = Some(ADDRESS_SPACE_MAX);
         settings.variables = VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         settings.variables.extend_from_slice(variables);
