@@ -11,7 +11,8 @@ use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, TransactionId};
 use vinga_distribution::NodePlace;
 use vinga_kernel::{Executor, Origin, Outbox, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting, routes};
-use vinga_wire::dictionary::{TableAddRequest, TableRecord};
+use vinga_wire::dictionary::TableRecord;
+use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
 use vinga_wire::handshake::{ConnectionTopology, NodeTopology};
 use vinga_wire::key_read::KeyReadHead;
 use vinga_wire::operation::{ALL_COLUMNS, OperationHead, OperationKind};
@@ -100,10 +101,14 @@ impl Bench {
             .into_iter()
             .chain(settings.all_of(BlockNumber::Coordinator))
         {
-            let table = TableRecord::new(1, 7, definition.clone());
+            let record = TableRecord::new(1, 7, definition.clone());
+            let task = match to.block() {
+                Some(BlockNumber::DataManager) => RoundTask::Prepare { record, made: vec![1] },
+                _ => RoundTask::Publish { record: Some(record), gone: vec![] },
+            };
             cold::write(
-                &mut FrameWriter::begin(&mut bytes, SignalNumber::TableAddRequest, 1, to, from, 0),
-                &TableAddRequest { table },
+                &mut FrameWriter::begin(&mut bytes, SignalNumber::SchemaRoundRequest, 1, to, from, 0),
+                &SchemaRoundRequest { round: RoundName { change: 1, step: 1 }, task },
             );
         }
         // The dictionary did not ask for it: its answers would surprise it, so they are taken away.
@@ -186,7 +191,8 @@ impl Bench {
                 body_bytes: U16::new(body.len() as u16),
                 columns: U16::ZERO,
                 filter_bytes: U16::ZERO,
-                unused: U16::ZERO,
+                sub: 0,
+                unused: 0,
             });
             writer.bytes(key).bytes(body);
         }

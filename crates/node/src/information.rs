@@ -159,6 +159,7 @@ impl Source<'_> {
             let memory = data_manager.memory();
             row(&name, "rows", memory.row_bytes, 0);
             row(&name, "hash indexes", memory.index_bytes, 0);
+            row(&name, "ordered indexes", memory.ordered_index_bytes, 0);
             row(&name, "variable parts and after-images", memory.chunk_bytes, 0);
             let pools: usize = data_manager.pools().iter().map(|pool| pool.bytes).sum();
             row(&name, "pools", pools as u64, pools as u64);

@@ -16,12 +16,12 @@ use vinga_wire::{Address, BlockNumber, ErrorCode};
 
 /// Three nodes that hold all rows. Rows with their primary at node 2 have the chain 2, 3, 1, all at instance 1.
 fn three(mutation: Option<Mutation>) -> Cluster {
-    Cluster::with(&Setup { nodes: 3, coordinators: 1, read_backup: false, mutation })
+    Cluster::with(&Setup { nodes: 3, mutation, ..Setup::default() })
 }
 
 /// The same with a second coordinator on node 2, and backups that answer reads.
 fn three_with_two_coordinators(mutation: Option<Mutation>) -> Cluster {
-    Cluster::with(&Setup { nodes: 3, coordinators: 2, read_backup: true, mutation })
+    Cluster::with(&Setup { nodes: 3, coordinators: 2, read_backup: true, mutation, ..Setup::default() })
 }
 
 /// Some keys whose rows have the chain 2, 3, 1.

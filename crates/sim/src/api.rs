@@ -263,6 +263,7 @@ impl World {
             history: &mut self.history,
             violations: &mut self.violations,
             names: &mut self.names,
+            mutation: self.mutation,
         };
         call(&mut self.apis[api].client, &mut cx)
     }

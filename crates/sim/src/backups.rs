@@ -54,7 +54,7 @@ impl World {
                     return Ok(());
                 }
                 if data_manager.is_primary_of(partition) {
-                    primary.extend(shown.into_iter().map(|table| ((table.table, table.version), table)));
+                    primary.extend(shown.into_iter().map(|table| ((table.table, table.birth), table)));
                 } else {
                     backups.push((thread.node, shown));
                 }
@@ -62,7 +62,7 @@ impl World {
         }
         for (node, tables) in backups {
             for backup in tables {
-                let Some(primary) = primary.get(&(backup.table, backup.version)) else { continue };
+                let Some(primary) = primary.get(&(backup.table, backup.birth)) else { continue };
                 compare(primary, &backup).map_err(|what| {
                     let table = backup.table;
                     format!(

@@ -18,10 +18,12 @@ use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
 use vinga_base::hash::KeyHash;
 use vinga_kernel::Mutation;
+use vinga_kernel::mutation::is_on;
 use vinga_workloads::bank::{self, Bank};
 use vinga_workloads::counter::{self, Counter};
 use vinga_workloads::history::History;
 use vinga_workloads::key_value::{self, KeyValue};
+use vinga_workloads::range_scanning::{self, RangeScanning};
 use vinga_workloads::scan_ahead::{self, ScanAhead};
 use vinga_workloads::scanning::{self, Scanning};
 use vinga_workloads::schema_churn::{self, SchemaChurn};
@@ -131,6 +133,8 @@ pub struct World {
     /// A hash of everything that has happened.
     pub hash: u64,
     pub(crate) trace: Option<fn(&str)>,
+    /// A rule that is broken on purpose.
+    pub(crate) mutation: Option<Mutation>,
     /// Lines of the log and of the world, the last ones.
     pub(crate) log: VecDeque<String>,
 }
@@ -165,23 +169,24 @@ impl World {
             steps: 0,
             hash: seed,
             trace,
+            mutation,
             log: VecDeque::new(),
             profile,
         };
-        world.make_nodes(mutation);
+        world.make_nodes();
         world.make_workloads();
         world.make_apis();
         world
     }
 
-    fn make_nodes(&mut self, mutation: Option<Mutation>) {
+    fn make_nodes(&mut self) {
         let nodes = self.profile.groups.list().len() as u8;
         self.alive = vec![true; usize::from(nodes)];
         for node in 1..=nodes {
             let settings = topology::settings(&self.profile, node);
             for index in 0..self.profile.threads {
                 let seed = self.random.u64(..);
-                let thread = Thread::new(&self.profile, &settings, index, seed, mutation);
+                let thread = Thread::new(&self.profile, &settings, index, seed, self.mutation);
                 self.threads.push(thread);
             }
         }
@@ -241,6 +246,13 @@ impl World {
                     let (transactions, rows) = (transactions / 4 + 1, self.random.u64(1..10));
                     Box::new(ScanAhead::new(scan_ahead::Settings { transactions, rows, pause }))
                 }
+                Load::RangeScanning => Box::new(RangeScanning::new(range_scanning::Settings {
+                    keys: keys * 4,
+                    steps: transactions,
+                    pause,
+                    left_for: self.profile.inactive_timeout * 2,
+                    rechecks: !is_on(self.mutation, Mutation::RecheckLeftOut),
+                })),
                 Load::SchemaChurn => Box::new(SchemaChurn::new(schema_churn::Settings {
                     rounds: self.random.u32(1..6),
                     transactions,

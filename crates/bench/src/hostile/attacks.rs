@@ -296,7 +296,8 @@ fn nonsense_rows(site: &Site, noise: &mut Noise) -> Result<()> {
                 body_bytes: U16::new(image.len() as u16),
                 columns: U16::ZERO,
                 filter_bytes: U16::ZERO,
-                unused: U16::ZERO,
+                sub: 0,
+                unused: 0,
             });
             writer.bytes(&image);
         });

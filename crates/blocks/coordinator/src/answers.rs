@@ -1,20 +1,21 @@
 //! Data managers answer.
 
 use crate::Coordinator;
-use crate::ending::Cause;
-use crate::transaction::State;
+use crate::transaction::{Place, State};
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, Mutation};
+use vinga_wire::Frame;
 use vinga_wire::commit::{
-    AbortBody, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARED_COMMITTED,
-    PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
+    ABORT_ONE, AbortBody, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW,
+    PREPARED_COMMITTED, PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
 };
-use vinga_wire::{ErrorCode, Frame};
+use vinga_wire::unique::IndexChange;
+
 impl Coordinator {
     pub(crate) fn on_prepare_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (head, rest) = frame.head::<PreparedHead>()?;
-        let answers = PreparedOperation::list(rest, head.count.get())?;
+        let (answers, mut rest) = PreparedOperation::list(rest, head.count.get())?;
         let Some(handle) = self.find_answered(head) else { return Some(()) };
         let transaction = &mut self.transactions[handle];
         if !cx.is_mutated(Mutation::EpochIgnoresOperations) {
@@ -30,8 +31,17 @@ impl Coordinator {
             self.finish_committed(cx, handle);
             return Some(());
         }
+        self.not_committed_at_once(handle);
         if holds {
             self.note_hold(handle, head);
+        }
+        for _ in 0..head.changes.get() {
+            let (change, bytes) = IndexChange::take(&mut rest)?;
+            self.note_index_change(handle, change, bytes);
+        }
+        let place = Place { chain: head.chain, instance: head.instance.get() };
+        for answer in answers {
+            self.operation_confirmed(cx, handle, place, answer);
         }
         self.operations_answered(cx, handle, answers.len() as u32);
         Some(())
@@ -39,20 +49,17 @@ impl Coordinator {
 
     pub(crate) fn on_prepare_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (head, rest) = frame.head::<PreparedHead>()?;
-        let answers = PreparedOperation::list(rest, head.count.get())?;
+        let (answers, _) = PreparedOperation::list(rest, head.count.get())?;
         let Some(handle) = self.find_answered(head) else { return Some(()) };
         let transaction = &mut self.transactions[handle];
         transaction.epoch = transaction.epoch.max(Epoch(head.epoch.get()));
+        self.not_committed_at_once(handle);
         let mut fatal = None;
         for answer in answers {
-            let code = ErrorCode::from_number(answer.code.get()).unwrap_or(ErrorCode::InternalError);
-            let number = answer.operation.get();
-            transaction.rows += u16::from(answer.flags & OPERATION_SENT_ROW != 0);
-            if answer.flags & OPERATION_ERROR_IS_LOCAL != 0 {
-                transaction.errors.push((number, code));
-            } else if fatal.is_none() {
-                fatal = Some(Cause::operation(code, number));
-            }
+            self.transactions[handle].rows += u16::from(answer.flags & OPERATION_SENT_ROW != 0);
+            let error_is_local = answer.flags & OPERATION_ERROR_IS_LOCAL != 0;
+            let cause = self.operation_refused(cx, handle, answer, error_is_local);
+            fatal = fatal.or(cause);
         }
         match fatal {
             // The data manager has said that it did not commit.
@@ -60,6 +67,14 @@ impl Coordinator {
             None => self.operations_answered(cx, handle, answers.len() as u32),
         }
         Some(())
+    }
+
+    /// A data manager that was allowed to commit at once has not done so, and will not.
+    #[inline]
+    fn not_committed_at_once(&mut self, handle: Handle) {
+        if let State::Preparing { last, .. } = &mut self.transactions[handle].state {
+            *last = false;
+        }
     }
 
     /// The transaction that waits for this answer; `None` if it does not wait any more.
@@ -80,8 +95,11 @@ impl Coordinator {
         }
     }
 
-    /// So many operations or partial rollbacks have been answered.
+    /// So many operations or partial rollbacks have been answered; what has become possible by that is sent.
     pub(crate) fn operations_answered(&mut self, cx: &mut Context<'_>, handle: Handle, count: u32) {
+        if !self.send_subs(cx, handle) {
+            return;
+        }
         let State::Preparing { outstanding, .. } = &mut self.transactions[handle].state else {
             unreachable!("only a preparing transaction waits for answers")
         };
@@ -113,6 +131,9 @@ impl Coordinator {
         let Some(handle) = self.find_record(body.actor.record.get(), id) else { return Some(()) };
         match self.transactions[handle].state {
             State::Preparing { .. } if body.from.get() != WHOLE_TRANSACTION => {
+                if body.flags.get() & ABORT_ONE != 0 {
+                    self.one_undone(handle, body.from.get());
+                }
                 self.operations_answered(cx, handle, 1);
             }
             State::RollingBack { outstanding } if body.from.get() == WHOLE_TRANSACTION => {

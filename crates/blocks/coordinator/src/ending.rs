@@ -3,7 +3,7 @@
 use crate::Coordinator;
 use crate::clients::{Ended, send_outcome};
 use crate::train::actor;
-use crate::transaction::{State, Transaction};
+use crate::transaction::{Failure, State, Transaction};
 use vinga_base::Epoch;
 use vinga_base::pool::Handle;
 use vinga_kernel::{Context, Mutation};
@@ -13,34 +13,39 @@ use vinga_wire::{ErrorCode, SignalNumber, U16, U32, U64};
 
 /// Why a transaction is rolled back.
 #[derive(Clone, Copy, Debug)]
-pub struct Cause {
-    code: Option<ErrorCode>,
-    operation: u32,
-}
+pub struct Cause(Option<Failure>);
 
 impl Cause {
     /// The API node wished it.
     pub fn asked() -> Self {
-        Cause { code: None, operation: 0 }
+        Cause(None)
     }
 
     /// An error that no single operation is to blame for.
     pub fn error(code: ErrorCode) -> Self {
-        Cause { code: Some(code), operation: 0 }
+        Cause::operation(code, 0)
     }
 
     /// An operation failed.
     pub fn operation(code: ErrorCode, operation: u32) -> Self {
-        Cause { code: Some(code), operation }
+        Cause(Some(Failure { operation, code, index: 0 }))
+    }
+
+    /// The same, perhaps because of a unique index.
+    pub fn failure(failure: Failure) -> Self {
+        Cause(Some(failure))
     }
 }
 
 impl Coordinator {
-    /// All operations of a train have been answered, none fatally.
+    /// All operations of a train that were sent have been answered, none fatally.
     pub(crate) fn train_is_done(&mut self, cx: &mut Context<'_>, handle: Handle) {
         let State::Preparing { commit, .. } = self.transactions[handle].state else {
             unreachable!("a train is done only while preparing")
         };
+        if self.send_next_stage(cx, handle) {
+            return;
+        }
         if commit {
             self.commit(cx, handle);
             return;
@@ -104,7 +109,8 @@ impl Coordinator {
             State::RollingBack { .. } => return,
             State::Committing { .. } => unreachable!("a committing transaction can't be rolled back"),
         }
-        transaction.cause = cause.code.map(|code| (code, cause.operation));
+        transaction.cause = cause.0;
+        transaction.unique = None;
         let mut outstanding = 0;
         let mut next = transaction.participants;
         while let Some(at) = next {
@@ -119,7 +125,7 @@ impl Coordinator {
                 alive: replicas,
                 from: U32::new(WHOLE_TRANSACTION),
                 instance: U16::new(participant.place.instance),
-                unused: U16::ZERO,
+                flags: U16::ZERO,
             };
             if cx.is_mutated(Mutation::AbortToEveryReplica) {
                 for node in replicas.nodes() {
@@ -190,9 +196,9 @@ impl Coordinator {
 
 /// The answer to the train under way.
 fn answer(cx: &mut Context<'_>, transaction: &Transaction, outcome: Outcome, number: u32) {
-    let (code, operation) = match transaction.cause {
-        Some((code, operation)) => (code as u16, operation),
-        None => (0, 0),
+    let (code, operation, index) = match transaction.cause {
+        Some(Failure { operation, code, index }) => (code as u16, operation, index),
+        None => (0, 0, 0),
     };
     let signal = if code == 0 { SignalNumber::TransactionConfirm } else { SignalNumber::TransactionRefuse };
     let view = cx.view().0 as u8;
@@ -208,8 +214,13 @@ fn answer(cx: &mut Context<'_>, transaction: &Transaction, outcome: Outcome, num
         rows: U16::new(transaction.rows),
         outcome: outcome as u8,
         view,
+        failed_index: U16::new(index),
     });
-    for &(operation, code) in &transaction.errors {
-        writer.put(&OperationError { operation: U32::new(operation), code: U16::new(code as u16) });
+    for failure in &transaction.errors {
+        writer.put(&OperationError {
+            operation: U32::new(failure.operation),
+            code: U16::new(failure.code as u16),
+            index: U16::new(failure.index),
+        });
     }
 }

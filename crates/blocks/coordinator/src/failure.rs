@@ -155,7 +155,7 @@ impl Coordinator {
                         alive: replicas,
                         from: U32::new(WHOLE_TRANSACTION),
                         instance: U16::new(place.instance),
-                        unused: U16::ZERO,
+                        flags: U16::ZERO,
                     });
                 }
                 State::Committing { .. } | State::Open { .. } | State::Preparing { .. } => {}
@@ -169,7 +169,7 @@ impl Coordinator {
         }
     }
 
-    /// Looks for transactions that nobody cares for, and for tables to be let go.
+    /// Looks for transactions that nobody cares for, and for schema changes that wait.
     pub(crate) fn check_timeouts(&mut self, cx: &mut Context<'_>) {
         cx.send_after(CHECK_INTERVAL, 0);
         if let Some(timeout) = self.settings.inactive_timeout {
@@ -179,7 +179,7 @@ impl Coordinator {
                 State::Preparing { .. } | State::Committing { .. } | State::RollingBack { .. } => false,
             });
         }
-        self.check_stops(cx);
+        self.check_waits(cx);
     }
 }
 

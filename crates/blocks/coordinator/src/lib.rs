@@ -1,8 +1,8 @@
 //! The coordinator: runs transactions on behalf of API nodes.
 //!
 //! An API node sends a *train*: operations, and whether to commit behind them. The coordinator finds out which data
-//! managers own the rows (`routing`), sends them `PrepareRequest`s (`train`), gathers the answers (`answers`), and ends
-//! the transaction when it is asked to or has to (`ending`). It keeps the outcomes until the API node has confirmed
+//! managers own the rows (`routing`), sends them `PrepareRequest`s (`train`, `stages`), has unique indexes follow
+//! (`unique`), gathers the answers (`answers`), and ends the transaction when it is asked to or has to (`ending`). It keeps the outcomes until the API node has confirmed
 //! them (`clients`), and goes on when data nodes or API nodes fail (`failure`). The signals are described in
 //! `vinga_wire::{transaction, commit}` and, as a protocol, in `docs/protocols/commit.md`.
 //!
@@ -31,9 +31,11 @@ mod clients;
 mod ending;
 mod failure;
 mod routing;
+mod stages;
 mod tables;
 mod train;
 mod transaction;
+mod unique;
 
 use alloc::vec::Vec;
 use clients::Clients;
@@ -62,7 +64,7 @@ pub struct Settings {
     pub transactions_max: u32,
     /// `TransactionInactiveTimeout`: a transaction without a train for so long is rolled back; `None` for never.
     pub inactive_timeout: Option<Tick>,
-    /// How long transactions that use a table may go on when the table is to be dropped.
+    /// How long transactions that use a table may go on when the table is to be changed.
     pub drop_timeout: Tick,
 }
 
@@ -140,8 +142,7 @@ impl Coordinator {
             Some(SignalNumber::OutcomeRequest) => self.on_outcome_request(cx, frame),
             Some(SignalNumber::OutcomesSeenOrder) => self.on_outcomes_seen_order(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
-            Some(SignalNumber::TableAddRequest) => self.on_table_add_request(cx, frame),
-            Some(SignalNumber::TableStopRequest) => self.on_table_stop_request(cx, frame),
+            Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
             Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
             Some(SignalNumber::TimerReport) => {

@@ -1,29 +1,83 @@
-//! The tables that a coordinator knows, and how it lets go of one that is to be dropped.
+//! The tables that a coordinator knows, and its part in schema changes.
 //!
-//! `TableStopRequest`: nothing new is begun on the table; the answer waits until no transaction uses it any more.
-//! Transactions that go on too long are rolled back.
+//! A table that is *held* is about to change: transactions that use it already go on and come to their end, nothing else
+//! begins on it. Whoever waits for that end is told when no transaction uses the table any more; what goes on too long is
+//! rolled back. A table that is *fenced* is changed by one API node only.
 
 use crate::Coordinator;
 use crate::ending::Cause;
+use crate::transaction::Transaction;
 use alloc::vec::Vec;
-use vinga_base::TableVersion;
 use vinga_base::row_layout::RowLayout;
+use vinga_base::{NodeId, TableVersion};
 use vinga_kernel::{Context, Mutation, Tick};
-use vinga_wire::dictionary::{TableAddRequest, TableBody};
+use vinga_wire::dictionary::{TableRecord, VersionedTable};
+use vinga_wire::operation::OperationKind;
+use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 /// A table as a coordinator needs it.
 pub struct Table {
     pub version: TableVersion,
     pub layout: RowLayout,
-    /// Being dropped.
-    pub stopped: bool,
+    /// About to change.
+    is_held: bool,
+    /// The only API node that may change rows.
+    fence: Option<NodeId>,
+    /// The hidden tables of its unique indexes.
+    pub unique_tables: Vec<u32>,
+    /// It is such a table itself.
+    pub hidden: bool,
 }
 
-/// Who waits for transactions to let go of a table.
-struct Stop {
-    table: u32,
-    version: u64,
+impl Table {
+    /// Whether an operation of a transaction may begin.
+    #[inline]
+    pub fn admits(&self, id: u32, kind: OperationKind, transaction: &Transaction) -> Result<(), ErrorCode> {
+        if !self.is_held && self.fence.is_none() {
+            return Ok(());
+        }
+        self.admits_specially(id, kind, transaction)
+    }
+
+    #[cold]
+    fn admits_specially(
+        &self,
+        id: u32,
+        kind: OperationKind,
+        transaction: &Transaction,
+    ) -> Result<(), ErrorCode> {
+        let is_kept_out = self.is_held && !transaction.uses_table(id);
+        let is_fenced = kind.is_change() && self.fence.is_some_and(|api| api != transaction.id.api());
+        if is_kept_out || is_fenced { Err(ErrorCode::SchemaBusy) } else { Ok(()) }
+    }
+}
+
+/// For the end of which transactions somebody waits.
+enum Awaited {
+    /// Those that use one of these tables.
+    Users(Vec<VersionedTable>),
+    /// Those that change this table and belong to another API node.
+    Changes { table: u32, by_others_than: NodeId },
+}
+
+impl Awaited {
+    fn concerns(&self, transaction: &Transaction) -> bool {
+        match self {
+            Awaited::Users(tables) => tables.iter().any(|t| transaction.uses_table(t.table)),
+            Awaited::Changes { table, by_others_than } => {
+                transaction.id.api() != *by_others_than
+                    && transaction.has_changes
+                    && transaction.uses_table(*table)
+            }
+        }
+    }
+}
+
+/// Who waits for transactions to end.
+struct Wait {
+    round: RoundName,
+    awaited: Awaited,
     asker: Address,
     since: Tick,
 }
@@ -32,7 +86,7 @@ struct Stop {
 #[derive(Default)]
 pub struct Tables {
     tables: Vec<Option<Table>>,
-    stops: Vec<Stop>,
+    waits: Vec<Wait>,
 }
 
 impl Tables {
@@ -40,67 +94,132 @@ impl Tables {
     #[inline]
     pub fn get(&self, cx: &Context<'_>, table: u32, version: u64) -> Result<&Table, ErrorCode> {
         match self.tables.get(table as usize) {
-            Some(Some(found)) if found.version.0 == version && !found.stopped => Ok(found),
+            Some(Some(found)) if found.version.0 == version => Ok(found),
             Some(Some(found)) if cx.is_mutated(Mutation::StaleVersionAccepted) => Ok(found),
-            Some(Some(found)) if found.version.0 == version => Err(ErrorCode::NoSuchTable),
-            Some(Some(_)) => Err(ErrorCode::StaleTable),
-            Some(None) | None => Err(ErrorCode::StaleTable),
+            Some(_) | None => Err(ErrorCode::StaleTable),
         }
     }
 
-    fn remove(&mut self, table: u32, version: u64) {
-        if let Some(place) = self.tables.get_mut(table as usize)
-            && place.as_ref().is_some_and(|t| t.version.0 == version)
-        {
-            *place = None;
+    /// A table that a transaction uses.
+    pub fn used(&self, table: u32) -> &Table {
+        self.tables[table as usize].as_ref().expect("who uses a table keeps it")
+    }
+
+    /// Whether a table is published in this version.
+    pub fn is_known(&self, table: u32, version: u64) -> bool {
+        self.tables.get(table as usize).and_then(Option::as_ref).is_some_and(|t| t.version.0 == version)
+    }
+
+    fn find(&mut self, table: u32) -> Option<&mut Table> {
+        self.tables.get_mut(table as usize)?.as_mut()
+    }
+
+    /// A table is this from now on. A fence outlives a new version.
+    fn put(&mut self, record: &TableRecord) {
+        let at = record.table as usize;
+        if self.tables.len() <= at {
+            self.tables.resize_with(at + 1, || None);
         }
+        self.tables[at] = Some(Table {
+            version: TableVersion(record.version),
+            layout: RowLayout::new(&record.definition),
+            unique_tables: record.unique_tables.iter().map(|unique| unique.table).collect(),
+            hidden: record.definition.is_hidden(),
+            is_held: false,
+            fence: self.tables[at].as_ref().and_then(|table| table.fence),
+        });
+    }
+
+    fn remove(&mut self, gone: VersionedTable) {
+        if self.find(gone.table).is_some_and(|table| table.version.0 == gone.version) {
+            self.tables[gone.table as usize] = None;
+        }
+    }
+
+    /// All tables with their versions and who has fenced them.
+    pub fn iter(&self) -> impl Iterator<Item = (VersionedTable, Option<NodeId>)> {
+        self.tables.iter().enumerate().filter_map(|(id, table)| {
+            let table = table.as_ref()?;
+            Some((VersionedTable { table: id as u32, version: table.version.0 }, table.fence))
+        })
     }
 }
 
 impl Coordinator {
-    pub(crate) fn on_table_add_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let TableAddRequest { table } = cold::read(frame)?;
-        let at = table.table as usize;
-        if self.tables.tables.len() <= at {
-            self.tables.tables.resize_with(at + 1, || None);
+    pub(crate) fn on_schema_round_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let SchemaRoundRequest { round, task } = cold::read(frame)?;
+        let asker = frame.sender();
+        match task {
+            RoundTask::Switch { tables } => {
+                for name in &tables {
+                    if let Some(table) = self.tables.find(name.table) {
+                        table.is_held = true;
+                    }
+                }
+                self.wait(cx, round, asker, Awaited::Users(tables));
+            }
+            RoundTask::Publish { record, gone } => {
+                for name in gone {
+                    self.tables.remove(name);
+                }
+                if let Some(record) = record {
+                    for hidden in record.hidden() {
+                        self.tables.put(&hidden);
+                    }
+                    self.tables.put(&record);
+                }
+                confirm(cx, asker, round);
+            }
+            RoundTask::Fence { table, api } => {
+                let owner = (api != 0).then_some(NodeId(api));
+                if let Some(table) = self.tables.find(table) {
+                    table.fence = owner;
+                }
+                match owner {
+                    Some(by_others_than) => {
+                        self.wait(cx, round, asker, Awaited::Changes { table, by_others_than });
+                    }
+                    None => confirm(cx, asker, round),
+                }
+            }
+            RoundTask::Prepare { .. }
+            | RoundTask::Build { .. }
+            | RoundTask::Complete { .. }
+            | RoundTask::Remove { .. } => return None,
         }
-        self.tables.tables[at] = Some(Table {
-            version: TableVersion(table.version),
-            layout: RowLayout::new(&table.definition),
-            stopped: false,
-        });
-        let answer = TableBody { table: table.table, version: table.version };
-        cold::write(&mut cx.frame(SignalNumber::TableAddConfirm, frame.sender()), &answer);
         Some(())
     }
 
-    pub(crate) fn on_table_stop_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let TableBody { table, version } = cold::read(frame)?;
-        if let Some(Some(found)) = self.tables.tables.get_mut(table as usize)
-            && found.version.0 == version
-        {
-            found.stopped = true;
+    fn wait(&mut self, cx: &mut Context<'_>, round: RoundName, asker: Address, awaited: Awaited) {
+        if cx.is_mutated(Mutation::SwitchDoesNotWait) {
+            confirm(cx, asker, round);
+            return;
         }
-        self.tables.stops.push(Stop { table, version, asker: frame.sender(), since: cx.now() });
-        self.check_stops(cx);
-        Some(())
+        self.tables.waits.push(Wait { round, awaited, asker, since: cx.now() });
+        self.check_waits(cx);
     }
 
-    /// Answers the stops whose tables are no longer used; rolls back what uses them too long.
-    pub(crate) fn check_stops(&mut self, cx: &mut Context<'_>) {
-        let mut at = 0;
-        while at < self.tables.stops.len() {
-            let Stop { table, version, asker, since } = self.tables.stops[at];
-            if cx.now().since(since) >= self.settings.drop_timeout {
-                self.roll_back_where(cx, Cause::error(ErrorCode::StaleTable), |t| t.uses_table(table));
+    /// Answers those for whom all has ended; rolls back what goes on too long.
+    pub(crate) fn check_waits(&mut self, cx: &mut Context<'_>) {
+        for wait in core::mem::take(&mut self.tables.waits) {
+            if cx.now().since(wait.since) >= self.settings.drop_timeout {
+                cx.probe("transactions are rolled back for a schema change");
+                self.roll_back_where(cx, Cause::error(ErrorCode::SchemaBusy), |t| wait.awaited.concerns(t));
             }
-            if self.transactions.iter().any(|(_, t)| t.uses_table(table)) {
-                at += 1;
-                continue;
+            if self.transactions.iter().any(|(_, t)| wait.awaited.concerns(t)) {
+                self.tables.waits.push(wait);
+            } else {
+                confirm(cx, wait.asker, wait.round);
             }
-            self.tables.stops.remove(at);
-            self.tables.remove(table, version);
-            cold::write(&mut cx.frame(SignalNumber::TableStopConfirm, asker), &TableBody { table, version });
         }
     }
+
+    /// The tables that may be used, and who has fenced them.
+    pub fn tables(&self) -> impl Iterator<Item = (VersionedTable, Option<NodeId>)> {
+        self.tables.iter()
+    }
+}
+
+fn confirm(cx: &mut Context<'_>, asker: Address, round: RoundName) {
+    cold::write(&mut cx.frame(SignalNumber::SchemaRoundConfirm, asker), &round);
 }

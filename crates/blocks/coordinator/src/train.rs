@@ -1,13 +1,9 @@
 //! A train arrives: check it, find the owners of its rows, send each what is its share.
 //!
-//! Everything that can be wrong with a train by itself is found before anything is sent. The operations are then
-//! grouped by the chain that owns their rows: what a train has to tell one data manager goes as one signal (as several
-//! only if it is long). Between two operations on the same row the order is kept, since they have the same owner.
-//!
-//! If the train commits, all its operations have one owner, nothing of the transaction is elsewhere and that owner is a
-//! data manager of this node without backups, then the data manager is allowed to commit at once (`PREPARE_LAST`).
+//! Everything that can be wrong with a train by itself is found before anything is sent (`stages`).
 
 use crate::ending::Cause;
+use crate::stages::Routed;
 use crate::transaction::{Participant, Place, State, Transaction};
 use crate::{Coordinator, OUTCOMES_MAX};
 use alloc::vec::Vec;
@@ -16,7 +12,7 @@ use vinga_base::pool::Handle;
 use vinga_base::row_layout::RowError;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, Mutation};
-use vinga_wire::commit::{self, AbortBody, Actor, PrepareHead};
+use vinga_wire::commit::{AbortBody, Actor};
 use vinga_wire::epoch::EPOCH_LEAP_MAX;
 use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationKind};
@@ -28,13 +24,6 @@ use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
 
 /// Bytes of a train, at most: its operations fit one `PrepareRequest`.
 const TRAIN_BYTES_MAX: usize = FRAME_BYTES_MAX - 256;
-
-/// An operation with its owner found.
-pub struct Routed<'a> {
-    operation: Operation<'a>,
-    hash: KeyHash,
-    place: Place,
-}
 
 impl Coordinator {
     pub(crate) fn on_transaction_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -155,11 +144,20 @@ impl Coordinator {
         let table = self.tables.get(cx, table_id, head.version.get())?;
         let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
         let transaction = &mut self.transactions[handle];
-        if head.number.get() <= transaction.operation || head.flags & FLAG_FORWARDED != 0 {
+        table.admits(table_id, kind, transaction)?;
+        if head.number.get() <= transaction.operation || head.flags & FLAG_FORWARDED != 0 || head.sub != 0 {
             return Err(ErrorCode::MalformedSignal);
         }
         transaction.operation = head.number.get();
         transaction.use_table(table_id);
+        if kind.is_change() {
+            if table.hidden {
+                return Err(ErrorCode::HiddenTable);
+            }
+            for &hidden in &table.unique_tables {
+                transaction.use_table(hidden);
+            }
+        }
         let hash = match kind {
             OperationKind::Insert | OperationKind::Write => {
                 if !operation.key.is_empty() {
@@ -191,8 +189,7 @@ impl Coordinator {
                 KeyHash::of(operation.key)
             }
         };
-        let (_, place) = self.routing.place(hash);
-        Ok(Routed { operation, hash, place })
+        Ok(self.routed(operation, kind, hash))
     }
 
     /// Sends a checked train to the owners of its rows; or goes on at once if there is nothing to send.
@@ -215,87 +212,12 @@ impl Coordinator {
         if flags & FLAG_ROLLBACK_TO != 0 {
             outstanding += self.send_partial_rollback(cx, handle, head.rollback_from.get());
         }
-        let same_place =
-            routed.split_first().filter(|(first, rest)| rest.iter().all(|r| r.place == first.place));
-        let last = commit
-            && outstanding == 0
-            && self.transactions[handle].participants.is_none()
-            && same_place.is_some_and(|(first, _)| first.place.chain.is_only(self.settings.node));
-        self.transactions[handle].state =
-            State::Preparing { outstanding: outstanding + routed.len() as u32, commit, last };
-        if let Some((first, _)) = same_place {
-            self.send_share(cx, handle, first.place, routed, routed.len(), last);
-        } else {
-            let mut places: Vec<(Place, usize)> = Vec::new();
-            for one in routed {
-                match places.iter_mut().find(|(place, _)| *place == one.place) {
-                    Some((_, count)) => *count += 1,
-                    None => places.push((one.place, 1)),
-                }
-            }
-            for (place, count) in places {
-                if !self.send_share(cx, handle, place, routed, count, false) {
-                    return;
-                }
-            }
-        }
-        if outstanding == 0 && routed.is_empty() {
-            self.train_is_done(cx, handle);
-        }
-    }
-
-    /// Sends one data manager its share of a train. False if the transaction had to be rolled back instead.
-    fn send_share(
-        &mut self,
-        cx: &mut Context<'_>,
-        handle: Handle,
-        place: Place,
-        routed: &[Routed<'_>],
-        count: usize,
-        last: bool,
-    ) -> bool {
-        let share = || routed.iter().filter(|one| one.place == place);
-        let is_change = |one: &Routed<'_>| one.operation.kind().is_some_and(OperationKind::is_change);
-        let changes = share().any(is_change);
-        let Some(participant) = self.participant(handle, place) else {
-            self.roll_back(cx, handle, Cause::error(ErrorCode::OutOfTransactions));
-            return false;
-        };
-        self.participants[participant].changes |= changes;
-        let transaction = &mut self.transactions[handle];
-        if transaction.first_change.is_none()
-            && let Some(first) = share().find(|one| is_change(one))
-        {
-            transaction.first_change = Some((first.operation.head.number.get(), place));
-        }
-        let actor = actor(cx.own(), &self.settings, handle);
-        let epoch = self.epoch.max(transaction.epoch);
-        let transaction = &self.transactions[handle];
-        let mut writer = cx.frame(SignalNumber::PrepareRequest, place.at(place.chain.primary()));
-        writer.put(&PrepareHead {
-            transaction: U64::new(transaction.id.0),
-            epoch: U64::new(epoch.0),
-            actor,
-            api: U32::new(transaction.api.0),
-            api_incarnation: U32::new(transaction.id.owner() & 0xffff),
-            chain: place.chain,
-            flags: U16::new(if last { commit::PREPARE_LAST } else { 0 }),
-            count: U16::new(count as u16),
-        });
-        for one in share() {
-            let mut head = *one.operation.head;
-            head.hash = U64::new(one.hash.0);
-            writer.put(&head).bytes(one.operation.key).bytes(one.operation.body);
-            for column in one.operation.selection {
-                writer.put(column);
-            }
-            writer.bytes(one.operation.filter);
-        }
-        true
+        self.transactions[handle].state = State::Preparing { outstanding, commit, last: false };
+        self.send_stages(cx, handle, routed);
     }
 
     /// The transaction's participant for a place; made if it was not there. `None` if the pool is empty.
-    fn participant(&mut self, handle: Handle, place: Place) -> Option<Handle> {
+    pub(crate) fn participant(&mut self, handle: Handle, place: Place) -> Option<Handle> {
         let first = self.transactions[handle].participants;
         let mut next = first;
         while let Some(at) = next {
@@ -312,7 +234,8 @@ impl Coordinator {
         Some(made)
     }
 
-    /// Tells every chain with changes to undo operations from a number on; returns how many will answer.
+    /// Tells every chain with changes to undo operations from a number on, with all that followed from them; returns how
+    /// many will answer.
     fn send_partial_rollback(&mut self, cx: &mut Context<'_>, handle: Handle, from: u32) -> u32 {
         let from = if cx.is_mutated(Mutation::PartialRollbackKeepsLast) { from + 1 } else { from.max(1) };
         let actor = actor(cx.own(), &self.settings, handle);
@@ -332,7 +255,7 @@ impl Coordinator {
                         alive: replicas,
                         from: U32::new(from),
                         instance: U16::new(participant.place.instance),
-                        unused: U16::ZERO,
+                        flags: U16::ZERO,
                     },
                 );
             }
@@ -370,5 +293,6 @@ fn refuse(cx: &mut Context<'_>, api: Address, head: &TransactionHead, code: Erro
         rows: U16::ZERO,
         outcome: Outcome::RolledBack as u8,
         view,
+        failed_index: U16::ZERO,
     });
 }

@@ -1,5 +1,7 @@
 //! The records of a transaction: itself, and one for each chain of data managers that takes part.
 
+use crate::unique::UniqueWork;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
@@ -36,6 +38,15 @@ pub enum State {
     },
 }
 
+/// An operation that failed, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure {
+    pub operation: u32,
+    pub code: ErrorCode,
+    /// The unique index that is to blame, 0 if it is the row itself.
+    pub index: u16,
+}
+
 /// Tables that a transaction is known to use; beyond that it counts as using all.
 const TABLES_TRACKED: usize = 4;
 
@@ -57,11 +68,16 @@ pub struct Transaction {
     /// Rows sent to the API node for the train under way.
     pub rows: u16,
     /// Why it rolls back, and which operation caused it (0 for none).
-    pub cause: Option<(ErrorCode, u32)>,
+    pub cause: Option<Failure>,
     /// Operations of the train under way that failed alone.
-    pub errors: Vec<(u32, ErrorCode)>,
-    /// Number of the first operation that changed something, and the place of its chain, if any.
+    pub errors: Vec<Failure>,
+    /// Whether an operation that changes something was sent.
+    pub has_changes: bool,
+    /// Number of the first operation that changed something, and the place of its chain, if any. Only what can't fail
+    /// alone any more counts.
     pub first_change: Option<(u32, Place)>,
+    /// What follows in unique indexes, and operations of the train that wait for it.
+    pub unique: Option<Box<UniqueWork>>,
     /// Somebody asks for the outcome (after a reconnect): address and tag.
     pub asked: Option<(Address, u32)>,
     tables: [u32; TABLES_TRACKED],
@@ -116,7 +132,9 @@ impl Transaction {
             rows: 0,
             cause: None,
             errors: Vec::new(),
+            has_changes: false,
             first_change: None,
+            unique: None,
             asked: None,
             tables: [0; TABLES_TRACKED],
             table_count: 0,
@@ -140,6 +158,14 @@ impl Transaction {
     pub fn uses_table(&self, table: u32) -> bool {
         let count = usize::from(self.table_count);
         count > TABLES_TRACKED || self.tables[..count].contains(&table)
+    }
+
+    /// Notes a change that can't fail alone any more.
+    #[inline]
+    pub fn note_change(&mut self, number: u32, place: Place) {
+        if self.first_change.is_none_or(|(first, _)| number < first) {
+            self.first_change = Some((number, place));
+        }
     }
 
     /// Whether it has neither been decided nor may be decided by a data manager.

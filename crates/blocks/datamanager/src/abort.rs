@@ -1,11 +1,11 @@
-//! `AbortRequest`: undoing, from an operation number on, forwards along the chain.
+//! `AbortRequest`: undoing, from an operation number on or exactly one, forwards along the chain.
 
 use crate::DataManager;
 use crate::operation::{Change, State};
 use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
-use vinga_kernel::Context;
-use vinga_wire::commit::{AbortBody, Chain, WHOLE_TRANSACTION};
+use vinga_kernel::{Context, Mutation};
+use vinga_wire::commit::{ABORT_ONE, AbortBody, WHOLE_TRANSACTION};
 use vinga_wire::operation::OperationKind;
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 
@@ -13,7 +13,7 @@ impl DataManager {
     pub(crate) fn on_abort_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<AbortBody>()?;
         if let Some(transaction) = self.find_transaction(TransactionId(body.transaction.get())) {
-            self.abort(cx, transaction, body.chain, body.from.get());
+            self.abort(cx, transaction, body);
         }
         match body.alive.next(self.settings.node) {
             Some(node) => {
@@ -28,9 +28,19 @@ impl DataManager {
         Some(())
     }
 
-    fn abort(&mut self, cx: &mut Context<'_>, transaction: Handle, chain: Chain, from: u32) {
-        for handle in self.operations_of(transaction, chain) {
-            if self.operations[handle].number < from {
+    fn abort(&mut self, cx: &mut Context<'_>, transaction: Handle, body: &AbortBody) {
+        let from = body.from.get();
+        let only_one = body.flags.get() & ABORT_ONE != 0;
+        for handle in self.operations_of(transaction, body.chain) {
+            let number = self.operations[handle].number;
+            let is_spared = if only_one { number != from } else { number < from };
+            if is_spared {
+                continue;
+            }
+            if from != WHOLE_TRANSACTION
+                && self.operations[handle].sub != 0
+                && cx.is_mutated(Mutation::PartialRollbackForgetsSubs)
+            {
                 continue;
             }
             match self.operations[handle].state {
@@ -64,6 +74,7 @@ impl DataManager {
             Change::Insert => {
                 let row = &self.rows[state];
                 let (table, partition, id) = (row.table, row.partition, row.row);
+                self.leave_row(table, partition, id);
                 let store = &mut self.store;
                 let fragment = store.tables.current_mut(table).fragment_mut(partition);
                 let hash = fragment.key_hash(&store.pages, &store.chunks, id);
@@ -73,7 +84,11 @@ impl DataManager {
                 self.unlock(handle);
                 self.detach(handle);
             }
-            Change::Replace(image) => self.free_image(image),
+            Change::Replace(image) => {
+                let row = &self.rows[state];
+                self.leave_version(row.table, row.partition, row.row, &image);
+                self.free_image(image);
+            }
             Change::Delete => {}
             Change::None => unreachable!("the caller has checked"),
         }

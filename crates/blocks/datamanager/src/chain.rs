@@ -5,8 +5,9 @@
 //! until `CompleteOrder` (an heir may need it); what is only prepared here was aborted, and the order to abort it got
 //! lost with a replica between, so it is undone first. Thus a row has at most one hidden version.
 
-use crate::operation::{Change, State};
+use crate::operation::{Change, OperationName, State};
 use crate::prepare::{Answers, PENDING};
+use crate::unique::IndexChangesPart;
 use crate::{DataManager, rows};
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::Purpose;
@@ -15,7 +16,8 @@ use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
 use vinga_fragment::fragment::NewRow;
 use vinga_kernel::{Context, Mutation};
 use vinga_wire::commit::{
-    Actor, Chain, OPERATION_HOLDS, PREPARED_COMMITTED, PrepareHead, PreparedHead, PreparedOperation,
+    Actor, Chain, OPERATION_CHANGES, OPERATION_HOLDS, PREPARED_COMMITTED, PrepareHead, PreparedHead,
+    PreparedOperation,
 };
 use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationHead, OperationKind};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U16, U32, U64};
@@ -70,7 +72,7 @@ impl DataManager {
             count: U16::new(1),
         });
         writer.put(&OperationHead {
-            version: U64::new(table.version.0),
+            version: U64::new(table.birth.0),
             hash: U64::new(hash.0),
             table: U32::new(record.table),
             number: U32::new(record.number),
@@ -81,7 +83,8 @@ impl DataManager {
             body_bytes: U16::new(body_bytes as u16),
             columns: U16::ZERO,
             filter_bytes: U16::ZERO,
-            unused: U16::ZERO,
+            sub: record.sub,
+            unused: 0,
         });
         writer.bytes(key);
         if let Some(version) = version {
@@ -100,16 +103,18 @@ impl DataManager {
         let epoch = self.epoch.max(Epoch(head.epoch.get()));
         for _ in 0..head.count.get() {
             let operation = Operation::take(&mut rest)?;
-            let number = operation.head.number.get();
+            let name = OperationName::of(operation.head);
             match self.prepare_forwarded(cx, head, &operation) {
                 Ok(handle) if self.is_forwarded(handle) => {
                     self.forward_with(cx, handle, operation.key, epoch);
                 }
-                Ok(_) => answers.confirm(number, OPERATION_HOLDS),
+                Ok(handle) => {
+                    self.confirm(cx, handle, OPERATION_HOLDS | OPERATION_CHANGES, &mut answers);
+                }
                 // Replicas before this one hold the operation: only the end of the whole transaction undoes it there.
                 Err(code) => {
                     cx.probe("backup refuses what the primary has prepared");
-                    answers.refuse(number, code, false);
+                    answers.refuse(name, code, false);
                 }
             }
         }
@@ -126,14 +131,14 @@ impl DataManager {
         operation: &Operation<'_>,
     ) -> Result<Handle, ErrorCode> {
         let id = TransactionId(head.transaction.get());
-        let (number, row) = (operation.head.number.get(), RowId(operation.head.row.get()));
+        let (name, row) = (OperationName::of(operation.head), RowId(operation.head.row.get()));
         let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
-        if let Some(known) = self.find_operation(id, number) {
+        if let Some(known) = self.find_operation(id, name) {
             cx.probe("forwarded prepare came twice");
             return Ok(known);
         }
         let table_id = operation.head.table.get();
-        let table = self.store.tables.get(cx, table_id, operation.head.version.get())?;
+        let table = self.store.tables.get_forwarded(table_id, operation.head.version.get())?;
         let hash = KeyHash(operation.head.hash.get());
         let partition = self.map.partition(hash);
         assert!(table.has_fragment(partition), "a chain names replicas only");
@@ -164,10 +169,10 @@ impl DataManager {
             cx.probe("backup misses a row whose insert it has refused");
             return Err(ErrorCode::InternalError);
         }
-        let handle = self.make_record(head, kind, number, false)?;
+        let handle = self.make_record(head, kind, name, false)?;
         self.operations[handle].table = table_id;
         self.operations[handle].partition = partition;
-        let change = match self.make_change(handle, kind, row, hash, operation) {
+        let change = match self.make_change(cx, handle, kind, row, hash, operation) {
             Ok(change) => change,
             Err(code) => {
                 self.drop_operation(handle);
@@ -183,6 +188,7 @@ impl DataManager {
     /// Makes at a backup what the primary has made.
     fn make_change(
         &mut self,
+        cx: &Context<'_>,
         handle: Handle,
         kind: OperationKind,
         row: RowId,
@@ -203,10 +209,11 @@ impl DataManager {
                         NewRow { hash, image: operation.body, header: PENDING },
                     )
                     .map_err(|_| ErrorCode::DataMemoryFull)?;
+                self.enter_row(table, partition, hash, row)?;
                 Ok(Change::Insert)
             }
             OperationKind::Delete => Ok(Change::Delete),
-            _ => Ok(Change::Replace(self.store_image(table, operation.body)?)),
+            _ => self.make_version(cx, table, partition, row, operation.body),
         }
     }
 
@@ -252,10 +259,10 @@ impl DataManager {
     }
 
     /// The record of one operation.
-    pub(crate) fn find_operation(&self, id: TransactionId, number: u32) -> Option<Handle> {
+    pub(crate) fn find_operation(&self, id: TransactionId, name: OperationName) -> Option<Handle> {
         let mut next = self.transactions[self.find_transaction(id)?].operations;
         while let Some(at) = next {
-            if self.operations[at].number == number {
+            if self.operations[at].name() == name {
                 return Some(at);
             }
             next = self.operations[at].next;
@@ -285,10 +292,11 @@ impl DataManager {
         epoch: Epoch,
     ) {
         let committed = answers.committed.take();
-        let mut send = |signal, list: &[PreparedOperation], epoch: Epoch, flags: u16| {
-            if list.is_empty() {
+        let mut send = |signal, list: &[PreparedOperation], changes: IndexChangesPart<'_>, epoch: Epoch| {
+            if list.is_empty() && changes.count == 0 {
                 return;
             }
+            let flags = if committed.is_some() { PREPARED_COMMITTED } else { 0 };
             let mut writer = cx.frame(signal, Address(actor.acting.get()));
             writer.put(&PreparedHead {
                 transaction: U64::new(id.0),
@@ -298,16 +306,21 @@ impl DataManager {
                 instance: U16::new(self.settings.instance),
                 flags: U16::new(flags),
                 count: U16::new(list.len() as u16),
-                unused: U16::ZERO,
+                changes: U16::new(changes.count),
             });
             for answer in list {
                 writer.put(answer);
             }
+            writer.bytes(changes.bytes);
         };
-        let flags = if committed.is_some() { PREPARED_COMMITTED } else { 0 };
-        send(SignalNumber::PrepareConfirm, &answers.confirmed, committed.unwrap_or(epoch), flags);
-        send(SignalNumber::PrepareRefuse, &answers.refused, epoch, 0);
+        let (early, last) = answers.changes.parts();
+        for part in early {
+            send(SignalNumber::PrepareConfirm, &[], part, epoch);
+        }
+        send(SignalNumber::PrepareConfirm, &answers.confirmed, last, committed.unwrap_or(epoch));
+        send(SignalNumber::PrepareRefuse, &answers.refused, IndexChangesPart::NONE, epoch);
         answers.confirmed.clear();
+        answers.changes.clear();
         answers.refused.clear();
     }
 

@@ -91,6 +91,14 @@ impl DataManager {
         self.epoch = self.epoch.max(epoch);
         let operations = self.operations_of(transaction, chain);
         for &handle in &operations {
+            let record = &self.operations[handle];
+            let (is_prepared, state) = (record.state == State::Prepared, record.row_state);
+            if let Some(state) = state.filter(|_| is_prepared && cx.is_mutated(Mutation::EntriesGoAtCommit))
+                && self.rows[state].newest_change == Some(handle)
+            {
+                let row = &self.rows[state];
+                self.leave_replaced_entries(cx, row.table, row.partition, row.row, handle);
+            }
             let record = &mut self.operations[handle];
             if record.state == State::Prepared {
                 record.state = State::Committed { epoch, shown: false };
@@ -113,6 +121,7 @@ impl DataManager {
         let row = &mut self.rows[state];
         let (table, partition, id) = (row.table, row.partition, row.row);
         let newest = row.newest_change.take().expect("there is something to install");
+        self.leave_replaced_entries(cx, table, partition, id, newest);
         let store = &mut self.store;
         let fragment = store.tables.current_mut(table).fragment_mut(partition);
         let vanishes = match &mut self.operations[newest].change {

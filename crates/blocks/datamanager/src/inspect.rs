@@ -2,11 +2,16 @@
 //! anything, and nothing on the way of a request comes here.
 
 use crate::DataManager;
+use crate::index_entries::{Places, Versions};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::{Epoch, PartitionId, RowId};
+use vinga_fragment::fragment::Fragment;
+use vinga_fragment::fragment_index::FragmentIndex;
+use vinga_fragment::ordered_index::{Direction, Range};
 use vinga_fragment::row::RowFlags;
 
 /// A row as it lies in its slot.
@@ -31,8 +36,8 @@ pub struct StoredRow {
 pub struct ShownRows {
     /// The table.
     pub table: u32,
-    /// Its version.
-    pub version: u64,
+    /// The version with which its rows began.
+    pub birth: u64,
     /// Used slots in the order of row ids: the epoch of the version shown, none if the row is hidden (its insert is
     /// not committed, or not known to be so everywhere).
     pub rows: Vec<(RowId, Option<Epoch>)>,
@@ -49,6 +54,22 @@ impl DataManager {
         self.store.tables.iter().flat_map(|(id, table)| {
             table.fragments().map(move |(partition, _)| (id, table.version.0, partition))
         })
+    }
+
+    /// Calls `see` with each hidden row that the rows of a partition should have in unique indexes: hidden table, its
+    /// version, image.
+    pub fn inspect_projection(&self, partition: PartitionId, mut see: impl FnMut(u32, u64, Vec<u8>)) {
+        let tables = self.store.tables.iter().filter(|(_, table)| table.has_fragment(partition));
+        for (_, table) in tables {
+            let rows = table.fragment(partition).rows();
+            for page in 0..rows.page_count() {
+                let Some(view) = rows.page(&self.store.pages, page) else { continue };
+                for slot in view.live_slots() {
+                    let version = self.store.slot(table, partition, RowId::new(page, slot as u32));
+                    table.unique.project(&table.layout, version, &mut see);
+                }
+            }
+        }
     }
 
     /// Calls `see` with each row of each table, in the order of table, partition and row id.
@@ -78,7 +99,7 @@ impl DataManager {
     /// What readers of a partition are shown, for each table that is not being removed.
     pub fn inspect_shown(&self, partition: PartitionId) -> Vec<ShownRows> {
         let mut shown = Vec::new();
-        for (id, table) in self.store.tables.iter().filter(|(_, table)| table.removing.is_none()) {
+        for (id, table) in self.store.tables.iter().filter(|(_, table)| !table.is_gone) {
             if !table.has_fragment(partition) {
                 continue;
             }
@@ -93,12 +114,13 @@ impl DataManager {
                     rows.push((RowId::new(page, slot as u32), epoch));
                 }
             }
-            shown.push(ShownRows { table: id, version: table.version.0, rows });
+            shown.push(ShownRows { table: id, birth: table.birth.0, rows });
         }
         shown
     }
 
-    /// Checks that each hash index leads to exactly the rows that there are.
+    /// Checks that each hash index leads to exactly the rows that there are, and that each ordered index has exactly the
+    /// entries that it should have.
     ///
     /// # Errors
     /// The first row that is not found, or an index that knows of more rows.
@@ -131,9 +153,49 @@ impl DataManager {
                         "table {id}, partition {partition}: {rows} rows, {entries} entries in the index"
                     ));
                 }
+                for index in fragment.indexes() {
+                    self.inspect_ordered_index(fragment, index).map_err(|what| {
+                        format!("table {id}, partition {partition}, ordered index {}: {what}", index.id())
+                    })?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Checks that an ordered index has exactly the entries that the versions of all rows make, in order.
+    fn inspect_ordered_index(&self, fragment: &Fragment, index: &FragmentIndex) -> Result<(), String> {
+        let (places, pages) = (Places::of(self, fragment), &self.store.pages);
+        let mut expected: BTreeMap<(Vec<u8>, RowId), u32> = BTreeMap::new();
+        for page in 0..fragment.rows().page_count() {
+            let Some(view) = fragment.rows().page(pages, page) else { continue };
+            for slot in view.live_slots() {
+                let row = RowId::new(page, slot as u32);
+                let mut before = None;
+                places.for_each_version(pages, index.order(), row, |key| {
+                    if before.as_deref() != Some(key) {
+                        *expected.entry((key.to_vec(), row)).or_default() += 1;
+                    }
+                    before = Some(key.to_vec());
+                });
+            }
+        }
+        let (mut scratch, mut key) = (Vec::new(), Vec::new());
+        let mut source = Versions::new(places, index.order(), &mut scratch);
+        let mut cursor = index.tree.cursor(pages, &mut source, Range::ALL, Direction::Ascending);
+        let mut expected = expected.into_iter();
+        loop {
+            let found = cursor.next(&mut source).map(|entry| {
+                key.clear();
+                index.tree.write_key(pages, &mut source, &entry, &mut key);
+                ((key.clone(), entry.row()), entry.count())
+            });
+            match (found, expected.next()) {
+                (None, None) => return Ok(()),
+                (found, expected) if found == expected => {}
+                (found, expected) => return Err(format!("has {found:?} where rows make {expected:?}")),
+            }
+        }
     }
 
     /// Pages that this data manager holds.
@@ -153,8 +215,13 @@ impl DataManager {
         for (_, operation) in self.operations.iter() {
             let transaction = &self.transactions[operation.transaction];
             text += &format!(
-                "; operation {} of {:?} ({:?}, {:?}, chain {:?})",
-                operation.number, transaction.id, operation.kind, operation.state, operation.chain
+                "; operation {}.{} of {:?} ({:?}, {:?}, chain {:?})",
+                operation.number,
+                operation.sub,
+                transaction.id,
+                operation.kind,
+                operation.state,
+                operation.chain
             );
         }
         for id in self.markers.keys() {

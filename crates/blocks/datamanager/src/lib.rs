@@ -2,7 +2,8 @@
 //!
 //! Reads of committed rows come straight from API nodes (`key_read`, `scan`) and touch nothing but the row. Everything
 //! else is an *operation* of a transaction (`operation`), begun by `PrepareRequest` (`prepare`) and made final by
-//! `CommitRequest` or undone by `AbortRequest` (`commit`, `abort`). The signals are those of `vinga_wire::commit`; the
+//! `CommitRequest` or undone by `AbortRequest` (`commit`, `abort`). What a change has to be followed by in unique indexes is
+//! listed in its answer (`unique`). The signals are those of `vinga_wire::commit`; the
 //! protocol is told in `docs/protocols/commit.md`.
 //!
 //! # Versions of a row
@@ -30,21 +31,27 @@ mod chain;
 mod clients;
 mod commit;
 mod failure;
+mod index_entries;
 pub mod inspect;
 mod key_read;
 mod one_shot;
 mod operation;
 mod prepare;
+mod range_scan;
 mod rows;
 mod scan;
 mod scan_slice;
+mod schema;
 mod tables;
+mod unique;
 mod waiting;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use index_entries::KeyScratch;
 use operation::{OperationRecord, TransactionRecord};
 use prepare::Answers;
+use range_scan::RangeScratch;
 use rows::RowState;
 use scan::Scans;
 use tables::Tables;
@@ -124,6 +131,8 @@ struct Scratch {
     image: Vec<u8>,
     selection: Vec<ColumnId>,
     key: Vec<u8>,
+    keys: KeyScratch,
+    range: RangeScratch,
 }
 
 /// Counters since the start.
@@ -154,6 +163,8 @@ pub struct MemoryUsage {
     pub row_bytes: u64,
     /// Hash indexes.
     pub index_bytes: u64,
+    /// Ordered indexes.
+    pub ordered_index_bytes: u64,
     /// Variable parts, after-images, waiting operations.
     pub chunk_bytes: u64,
 }
@@ -208,6 +219,7 @@ impl DataManager {
         match frame.signal() {
             Some(SignalNumber::KeyReadRequest) => self.prefetch_key_read(pass, frame),
             Some(SignalNumber::PrepareRequest) => self.prefetch_prepare(pass, frame),
+            Some(SignalNumber::RangeScanOpenRequest) => self.prefetch_range_scan(pass, frame),
             _ => {}
         }
     }
@@ -222,10 +234,10 @@ impl DataManager {
             Some(SignalNumber::CompleteOrder) => self.on_complete_order(cx, frame),
             Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(frame),
             Some(SignalNumber::ScanOpenRequest) => self.on_scan_open_request(cx, frame),
+            Some(SignalNumber::RangeScanOpenRequest) => self.on_range_scan_open_request(cx, frame),
             Some(SignalNumber::ScanNextRequest) => self.on_scan_next_request(cx, frame),
             Some(SignalNumber::ScanCloseOrder) => self.on_scan_close_order(frame),
-            Some(SignalNumber::TableAddRequest) => self.on_table_add_request(cx, frame),
-            Some(SignalNumber::TableRemoveRequest) => self.on_table_remove_request(cx, frame),
+            Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
             Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
             Some(SignalNumber::TimerReport) => {
@@ -299,6 +311,10 @@ impl DataManager {
             usage.rows += rows.rows;
             usage.row_bytes += u64::from(rows.pages) * PAGE_BYTES as u64 + rows.heap_bytes;
             usage.index_bytes += fragment.index().memory_bytes() as u64;
+            for index in fragment.indexes() {
+                let tree = index.tree.usage();
+                usage.ordered_index_bytes += tree.bytes + tree.heap_bytes;
+            }
         }
         usage
     }

@@ -3,10 +3,11 @@
 //! Such an operation is prepared and committed in one step, in the later of the epoch that it carries and the newest one
 //! here. No record is made and no lock is taken: between the check and the change nothing else runs. It is allowed if
 //! the data manager alone is the chain and shares its node with the coordinator: then whoever would need a record of
-//! it dies with it. If anything stands in its way, it is prepared in the ordinary way.
+//! it dies with it. If anything stands in its way, or has to follow it in a unique index, it is prepared in the ordinary
+//! way.
 
 use crate::prepare::{Answers, image_error, run_update, send_row};
-use crate::{DataManager, rows::Version};
+use crate::{DataManager, operation::OperationName, rows::Version};
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
@@ -16,7 +17,7 @@ use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
 use vinga_kernel::Context;
 use vinga_wire::commit::{
     OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARED_COMMITTED, PrepareHead,
-    PreparedHead, PreparedOperation,
+    PreparedHead,
 };
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
 use vinga_wire::{Address, ErrorCode, SignalNumber, U16, U64};
@@ -71,14 +72,9 @@ impl DataManager {
                 instance: U16::new(self.settings.instance),
                 flags: U16::new(if code == 0 { PREPARED_COMMITTED } else { 0 }),
                 count: U16::new(1),
-                unused: U16::ZERO,
+                changes: U16::ZERO,
             })
-            .put(&PreparedOperation {
-                operation: operation.head.number,
-                code: U16::new(code),
-                flags,
-                unused: 0,
-            });
+            .put(&OperationName::of(operation.head).answer(code, flags));
         true
     }
 
@@ -144,6 +140,10 @@ impl DataManager {
             }
             (OperationKind::Insert, Some(_)) => return Err(ErrorCode::DuplicateKey.into()),
             (OperationKind::Insert | OperationKind::Write, None) => {
+                if table.unique.follows(&table.layout, None, Some(Version::of(&table.layout, operation.body)))
+                {
+                    return Err(Obstacle::Ordinary);
+                }
                 let header = RowHeader { epoch, flags: RowFlags::NONE, operation: OperationRef::NONE };
                 let store = &mut self.store;
                 let fragment = store.tables.current_mut(table_id).fragment_mut(partition);
@@ -154,20 +154,38 @@ impl DataManager {
                         Purpose::Ordinary,
                         NewRow { hash, image: operation.body, header },
                     )
-                    .map_err(|_| ErrorCode::DataMemoryFull)?;
+                    .map_err(|_| ErrorCode::DataMemoryFull)
+                    .and_then(|row| self.enter_row(table_id, partition, hash, row))?;
             }
-            (OperationKind::Write, Some((row, _))) => {
+            (OperationKind::Write, Some((row, version))) => {
+                let after = Version::of(&table.layout, operation.body);
+                if table.unique.follows(&table.layout, Some(version), Some(after)) {
+                    return Err(Obstacle::Ordinary);
+                }
                 self.overwrite(table_id, partition, row, operation.body, epoch)?;
             }
             (OperationKind::Update, Some((row, version))) => {
                 let mut after = core::mem::take(&mut self.scratch.image);
                 after.clear();
-                let applied = run_update(table, operation.body, version, &mut after);
-                let written = applied.and_then(|()| self.overwrite(table_id, partition, row, &after, epoch));
+                let written = match run_update(table, operation.body, version, &mut after) {
+                    Ok(()) => {
+                        let image = Version::of(&table.layout, &after);
+                        if table.unique.follows(&table.layout, Some(version), Some(image)) {
+                            Err(Obstacle::Ordinary)
+                        } else {
+                            self.overwrite(table_id, partition, row, &after, epoch).map_err(Obstacle::from)
+                        }
+                    }
+                    Err(code) => Err(code.into()),
+                };
                 self.scratch.image = after;
                 written?;
             }
-            (OperationKind::Delete, Some((row, _))) => {
+            (OperationKind::Delete, Some((row, version))) => {
+                if table.unique.follows(&table.layout, Some(version), None) {
+                    return Err(Obstacle::Ordinary);
+                }
+                self.leave_row(table_id, partition, row);
                 let store = &mut self.store;
                 let fragment = store.tables.current_mut(table_id).fragment_mut(partition);
                 fragment.remove_row(&mut store.pages, &mut store.chunks, hash, row);
@@ -190,11 +208,9 @@ impl DataManager {
         image: &[u8],
         epoch: Epoch,
     ) -> Result<(), ErrorCode> {
+        self.overwrite_row(table, partition, row, image)?;
         let store = &mut self.store;
         let fragment = store.tables.current(table).fragment(partition);
-        fragment
-            .store_image(&mut store.pages, &mut store.chunks, Purpose::Ordinary, row, image)
-            .map_err(|_| ErrorCode::DataMemoryFull)?;
         fragment.rows().row_mut(&mut store.pages, row).set_epoch(epoch);
         Ok(())
     }

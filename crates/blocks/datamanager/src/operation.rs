@@ -5,9 +5,9 @@ use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
 use vinga_fragment::chunk_store::ChunkRef;
 use vinga_fragment::row_version::RowVersion;
 use vinga_kernel::Tick;
-use vinga_wire::Address;
-use vinga_wire::commit::{Actor, Chain};
-use vinga_wire::operation::OperationKind;
+use vinga_wire::commit::{Actor, Chain, PreparedOperation};
+use vinga_wire::operation::{OperationHead, OperationKind};
+use vinga_wire::{Address, U16, U32};
 
 /// What an operation would make of its row.
 #[derive(PartialEq, Eq, Debug)]
@@ -43,11 +43,31 @@ pub enum State {
     },
 }
 
+/// What an operation is called within its transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OperationName {
+    pub number: u32,
+    pub sub: u8,
+}
+
+impl OperationName {
+    pub fn of(head: &OperationHead) -> Self {
+        OperationName { number: head.number.get(), sub: head.sub }
+    }
+
+    /// The answer about it.
+    pub fn answer(self, code: u16, flags: u8) -> PreparedOperation {
+        PreparedOperation { operation: U32::new(self.number), code: U16::new(code), flags, sub: self.sub }
+    }
+}
+
 /// One operation.
 pub struct OperationRecord {
     pub transaction: Handle,
     /// Its number in the transaction.
     pub number: u32,
+    /// Which of the sub-operations of that number, on hidden tables; 0 for the operation itself.
+    pub sub: u8,
     pub kind: OperationKind,
     /// Whether its error leaves the transaction open.
     pub error_is_local: bool,
@@ -67,6 +87,12 @@ pub struct OperationRecord {
     pub chain: Chain,
     /// The next operation of the transaction here, with a lower number.
     pub next: Option<Handle>,
+}
+
+impl OperationRecord {
+    pub fn name(&self) -> OperationName {
+        OperationName { number: self.number, sub: self.sub }
+    }
 }
 
 /// What a transaction has at this data manager.

@@ -6,8 +6,9 @@
 //! Operations of one signal are answered together as far as they are done at once.
 
 use crate::DataManager;
-use crate::operation::{Change, OperationRecord, State, TransactionRecord};
+use crate::operation::{Change, OperationName, OperationRecord, State, TransactionRecord};
 use crate::rows::{Version, Viewer};
+use crate::unique::IndexChanges;
 use crate::waiting::Locked;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
@@ -22,8 +23,8 @@ use vinga_fragment::row_version::RowVersion;
 use vinga_fragment::update_program::{UpdateMistake, UpdateProgram};
 use vinga_kernel::{Context, Mutation, Prefetch};
 use vinga_wire::commit::{
-    OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARE_LAST, PrepareHead,
-    PreparedOperation,
+    OPERATION_CHANGES, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARE_LAST,
+    PrepareHead, PreparedOperation,
 };
 use vinga_wire::key_read::NO_ROW;
 use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
@@ -41,32 +42,24 @@ pub enum Executed {
     Waiting,
 }
 
+/// A change is prepared.
+const CHANGED: Executed = Executed::Done(OPERATION_HOLDS | OPERATION_CHANGES);
+
 /// Answers that go back together.
 #[derive(Default)]
 pub struct Answers {
     pub confirmed: Vec<PreparedOperation>,
     pub refused: Vec<PreparedOperation>,
+    /// What has to follow the confirmed ones in unique indexes.
+    pub changes: IndexChanges,
     /// The confirmed ones are committed already, in this epoch.
     pub committed: Option<Epoch>,
 }
 
 impl Answers {
-    pub fn confirm(&mut self, number: u32, flags: u8) {
-        self.confirmed.push(PreparedOperation {
-            operation: U32::new(number),
-            code: U16::ZERO,
-            flags,
-            unused: 0,
-        });
-    }
-
-    pub fn refuse(&mut self, number: u32, code: ErrorCode, error_is_local: bool) {
-        self.refused.push(PreparedOperation {
-            operation: U32::new(number),
-            code: U16::new(code as u16),
-            flags: if error_is_local { OPERATION_ERROR_IS_LOCAL } else { 0 },
-            unused: 0,
-        });
+    pub fn refuse(&mut self, name: OperationName, code: ErrorCode, error_is_local: bool) {
+        let flags = if error_is_local { OPERATION_ERROR_IS_LOCAL } else { 0 };
+        self.refused.push(name.answer(code as u16, flags));
     }
 }
 
@@ -109,7 +102,7 @@ impl DataManager {
             let raw = &bytes[..bytes.len() - rest.len()];
             waits |= self.prepare(cx, head, &operation, raw, &mut answers);
         }
-        if may_commit && !waits && answers.refused.is_empty() {
+        if may_commit && !waits && answers.refused.is_empty() && answers.changes.is_empty() {
             self.commit_at_once(cx, head, &mut answers);
         }
         let (id, actor) = (TransactionId(head.transaction.get()), head.actor);
@@ -128,16 +121,16 @@ impl DataManager {
         raw: &[u8],
         answers: &mut Answers,
     ) -> bool {
-        let number = operation.head.number.get();
+        let name = OperationName::of(operation.head);
         let is_local = operation.head.flags & FLAG_ERROR_IS_LOCAL != 0;
         let made = operation
             .kind()
             .ok_or(ErrorCode::MalformedSignal)
-            .and_then(|kind| self.make_record(head, kind, number, is_local));
+            .and_then(|kind| self.make_record(head, kind, name, is_local));
         let handle = match made {
             Ok(handle) => handle,
             Err(code) => {
-                answers.refuse(number, code, is_local);
+                answers.refuse(name, code, is_local);
                 return false;
             }
         };
@@ -147,7 +140,7 @@ impl DataManager {
                     self.forward(cx, handle, operation.key);
                     return true;
                 }
-                answers.confirm(number, flags);
+                self.confirm(cx, handle, flags, answers);
                 if flags & OPERATION_HOLDS == 0 {
                     self.drop_operation(handle);
                 }
@@ -155,7 +148,7 @@ impl DataManager {
             }
             Executed::Failed(code) => {
                 self.drop_operation(handle);
-                answers.refuse(number, code, is_local);
+                answers.refuse(name, code, is_local);
                 false
             }
             Executed::Waiting => true,
@@ -167,7 +160,7 @@ impl DataManager {
         &mut self,
         head: &PrepareHead,
         kind: OperationKind,
-        number: u32,
+        name: OperationName,
         error_is_local: bool,
     ) -> Result<Handle, ErrorCode> {
         let id = TransactionId(head.transaction.get());
@@ -188,7 +181,8 @@ impl DataManager {
         };
         let record = OperationRecord {
             transaction,
-            number,
+            number: name.number,
+            sub: name.sub,
             kind,
             error_is_local,
             state: State::Prepared,
@@ -364,11 +358,12 @@ impl DataManager {
                 NewRow { hash, image: operation.body, header: PENDING },
             )
             .map_err(|_| ErrorCode::DataMemoryFull)?;
+        self.enter_row(table_id, partition, hash, row)?;
         let state = self.row_state(table_id, partition, row).expect("there was room");
         self.attach(handle, state);
         self.lock_fresh(handle, state);
         self.push_change(handle, Change::Insert);
-        Ok(Executed::Done(OPERATION_HOLDS))
+        Ok(CHANGED)
     }
 
     /// The row is there and locked as needed.
@@ -416,19 +411,19 @@ impl DataManager {
             }
             (OperationKind::Insert, Some(_)) => Err(ErrorCode::DuplicateKey),
             (OperationKind::Insert | OperationKind::Write, _) => {
-                let image = self.store_image(table_id, operation.body)?;
-                self.push_change(handle, Change::Replace(image));
-                Ok(Executed::Done(OPERATION_HOLDS))
+                let change = self.make_version(cx, table_id, partition, row, operation.body)?;
+                self.push_change(handle, change);
+                Ok(CHANGED)
             }
             (OperationKind::Update, Some(version)) => {
                 run_update(table, operation.body, version, after)?;
-                let image = self.store_image(table_id, after)?;
-                self.push_change(handle, Change::Replace(image));
-                Ok(Executed::Done(OPERATION_HOLDS))
+                let change = self.make_version(cx, table_id, partition, row, after)?;
+                self.push_change(handle, change);
+                Ok(CHANGED)
             }
             (OperationKind::Delete, Some(_)) => {
                 self.push_change(handle, Change::Delete);
-                Ok(Executed::Done(OPERATION_HOLDS))
+                Ok(CHANGED)
             }
             (OperationKind::Update | OperationKind::Delete, None) => Err(ErrorCode::NoSuchRow),
             (OperationKind::ReadCommitted | OperationKind::Unlock, _) => {

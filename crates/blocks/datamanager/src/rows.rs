@@ -33,7 +33,14 @@ pub struct Version<'a> {
     pub variable: &'a [u8],
 }
 
-impl Version<'_> {
+impl<'a> Version<'a> {
+    /// The parts of a checked image.
+    #[inline]
+    pub fn of(layout: &RowLayout, image: &'a [u8]) -> Self {
+        let (fixed, variable) = layout.split(image);
+        Version { fixed, variable }
+    }
+
     /// Appends all of it, or the selected columns.
     #[inline]
     pub fn write(&self, layout: &RowLayout, selection: Option<&[ColumnId]>, out: &mut Vec<u8>) {

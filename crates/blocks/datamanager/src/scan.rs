@@ -1,10 +1,12 @@
-//! Scans of a fragment's committed rows: which are open, and when each goes on.
+//! Scans of committed rows: which are open, and when each goes on.
 //!
-//! A scan works in slices ([`crate::scan_slice`]) until its batch is full, then waits for `ScanNextRequest`. Its
-//! position is a row id, so nothing needs to be kept or locked between slices: a row that is deleted meanwhile is simply
-//! not met, one that is inserted behind the position neither. While so much waits to be sent to the API node that its
-//! lane is congested, the scan pauses.
+//! A scan goes through a fragment in the order of row ids ([`crate::scan_slice`]) or through ranges of an ordered index
+//! ([`crate::range_scan`]). It works in slices until its batch is full, then waits for `ScanNextRequest`. Its position is
+//! a row id, or a key and a row id, so nothing needs to be kept or locked between slices: what is deleted meanwhile is
+//! simply not met, what is inserted behind the position neither. While so much waits to be sent to the API node that its
+//! lane is congested, the scan pauses. A scan whose first slice is its last never becomes a record.
 
+use crate::range_scan::{RangeRequest, RangeScan};
 use crate::rows::{Viewer, scan_viewer};
 use crate::{DataManager, PoolUsage};
 use alloc::collections::BTreeMap;
@@ -14,7 +16,7 @@ use vinga_base::{ColumnId, NodeId, PartitionId, RowId, TransactionId};
 use vinga_fragment::filter::Program;
 use vinga_kernel::{Context, Tick};
 use vinga_wire::operation::{ALL_COLUMNS, selection_from};
-use vinga_wire::scan::{ScanBody, ScanOpenHead, ScanRefusal};
+use vinga_wire::scan::{ScanBody, ScanNextBody, ScanOpenHead, ScanRefusal};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32};
 
 /// Bytes that a batch may ask for, at most.
@@ -32,6 +34,20 @@ enum Phase {
 
 /// One open scan.
 pub(crate) struct Scan {
+    pub head: ScanHead,
+    pub target: Target,
+    pub progress: Progress,
+    phase: Phase,
+}
+
+impl Scan {
+    fn full_name(&self) -> (NodeId, u32) {
+        (self.head.api.node(), self.head.name)
+    }
+}
+
+/// What of a scan never changes.
+pub(crate) struct ScanHead {
     pub api: Address,
     pub name: u32,
     pub table: u32,
@@ -42,26 +58,82 @@ pub(crate) struct Scan {
     pub selection: Option<Vec<ColumnId>>,
     batch_rows: u16,
     batch_bytes: u32,
-    pub progress: Progress,
-    phase: Phase,
 }
 
-/// How far a scan has come.
+/// What a scan goes through, and where it is.
+pub(crate) enum Target {
+    /// The rows from this one on.
+    Rows(RowId),
+    Ranges(RangeScan),
+}
+
+impl Target {
+    /// The row id from which a new scan would go on; without meaning for ranges.
+    fn next_row(&self) -> RowId {
+        match self {
+            Target::Rows(position) => *position,
+            Target::Ranges(_) => RowId(0),
+        }
+    }
+}
+
+/// What is asked to be gone through.
+pub(crate) enum Asked<'a> {
+    /// The rows from this one on.
+    Rows(RowId),
+    Ranges(RangeRequest<'a>),
+}
+
+/// What the requests that open scans have in common.
+pub(crate) struct Options<'a> {
+    pub version: u64,
+    pub transaction: TransactionId,
+    pub name: u32,
+    pub table: u32,
+    pub operation: u32,
+    pub batch_rows: u16,
+    pub batch_bytes: u32,
+    pub limit: u32,
+    pub partition: u16,
+    pub columns: u16,
+    pub selection: &'a [U16],
+    pub filter: &'a [u8],
+}
+
+/// How much of a batch and of a scan is left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// The first row that was not looked at.
-    pub position: RowId,
     /// Rows that the scan may still return, if limited.
-    pub limit: Option<u32>,
+    limit: Option<u32>,
     /// Rows that the batch has room for.
-    pub rows_left: u16,
+    rows_left: u16,
     /// Bytes that the batch has room for.
-    pub bytes_left: u32,
+    bytes_left: u32,
+}
+
+impl Progress {
+    /// Counts a row of so many bytes. Some if it was the last of its batch or of all.
+    #[inline]
+    pub fn count_row(&mut self, bytes: usize) -> Option<Sliced> {
+        self.rows_left -= 1;
+        self.bytes_left = self.bytes_left.saturating_sub(bytes as u32);
+        if let Some(limit) = &mut self.limit {
+            *limit -= 1;
+        }
+        if self.limit == Some(0) {
+            Some(Sliced::End)
+        } else if self.rows_left == 0 || self.bytes_left == 0 {
+            Some(Sliced::BatchFull)
+        } else {
+            None
+        }
+    }
 }
 
 /// All open scans.
 pub struct Scans {
-    pub(crate) pool: Pool<Scan>,
+    /// `None`: the scan has its turn.
+    pool: Pool<Option<Scan>>,
     by_name: BTreeMap<(NodeId, u32), Handle>,
     /// Where the next slice begins, so that all scans get their turn.
     turn: usize,
@@ -95,6 +167,21 @@ impl Scans {
         }
     }
 
+    /// Opens a scan, for which there is room.
+    fn add(&mut self, scan: Scan) {
+        let name = scan.full_name();
+        let handle = self.pool.insert(Some(scan)).ok().expect("the caller has checked that there is room");
+        self.by_name.insert(name, handle);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Handle, &Scan)> {
+        self.pool.iter().map(|(handle, scan)| (handle, scan.as_ref().expect("no scan has its turn now")))
+    }
+
+    fn scan_mut(&mut self, handle: Handle) -> &mut Scan {
+        self.pool[handle].as_mut().expect("no scan has its turn now")
+    }
+
     fn find(&self, api: NodeId, name: u32) -> Option<Handle> {
         self.by_name.get(&(api, name)).copied()
     }
@@ -117,91 +204,141 @@ pub(crate) enum Sliced {
     End,
 }
 
+/// Takes columns and filter of a request off the front of what follows its head.
+pub(crate) fn take_options<'a>(
+    rest: &'a [u8],
+    columns: u16,
+    filter_bytes: u16,
+) -> Option<(&'a [U16], &'a [u8], &'a [u8])> {
+    let columns = match columns {
+        ALL_COLUMNS => 0,
+        n => usize::from(n),
+    };
+    let (selection, rest) = selection_from(rest, columns)?;
+    let (filter, rest) = rest.split_at_checked(usize::from(filter_bytes))?;
+    Some((selection, filter, rest))
+}
+
 impl DataManager {
     pub(crate) fn on_scan_open_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (head, rest) = frame.head::<ScanOpenHead>()?;
-        let columns = match head.columns.get() {
-            ALL_COLUMNS => 0,
-            n => usize::from(n),
+        let (selection, filter, _) = take_options(rest, head.columns.get(), head.filter_bytes.get())?;
+        let options = Options {
+            version: head.version.get(),
+            transaction: TransactionId(head.transaction.get()),
+            name: head.scan.get(),
+            table: head.table.get(),
+            operation: head.operation.get(),
+            batch_rows: head.batch_rows.get(),
+            batch_bytes: head.batch_bytes.get(),
+            limit: head.limit.get(),
+            partition: head.partition.get(),
+            columns: head.columns.get(),
+            selection,
+            filter,
         };
-        let (selection, rest) = selection_from(rest, columns)?;
-        let filter = rest.get(..usize::from(head.filter_bytes.get()))?;
+        self.open_scan(cx, frame, &options, Asked::Rows(RowId(head.from_row.get())))
+    }
+
+    /// Opens a scan and gives it its first slice.
+    pub(crate) fn open_scan(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+        options: &Options<'_>,
+        asked: Asked<'_>,
+    ) -> Option<()> {
         let api = frame.sender();
-        let transaction = TransactionId(head.transaction.get());
+        let transaction = options.transaction;
         if transaction != TransactionId::NONE && transaction.api() != api.node() {
             cx.reject(frame, ErrorCode::NotYourTransaction);
             return Some(());
         }
-        let name = head.scan.get();
-        if self.scans.find(api.node(), name).is_some() {
+        if self.scans.find(api.node(), options.name).is_some() {
             return None;
         }
-        match self.open_scan(cx, api, head, selection, filter) {
-            Ok(scan) => self.run_scan(cx, scan),
-            Err(code) => refuse(cx, api, name, head.from_row.get(), code),
+        let next_row = match &asked {
+            Asked::Rows(from) => *from,
+            Asked::Ranges(_) => RowId(0),
+        };
+        match self.make_scan(cx, api, options, asked) {
+            Ok(mut scan) => {
+                if self.run_scan(cx, &mut scan) {
+                    self.scans.add(scan);
+                }
+            }
+            Err(code) => refuse(cx, api, options.name, next_row, code),
         }
         Some(())
     }
 
-    fn open_scan(
-        &mut self,
+    fn make_scan(
+        &self,
         cx: &Context<'_>,
         api: Address,
-        head: &ScanOpenHead,
-        selection: &[U16],
-        filter: &[u8],
-    ) -> Result<Handle, ErrorCode> {
-        let table = self.store.tables.get(cx, head.table.get(), head.version.get())?;
-        let partition = PartitionId(head.partition.get());
+        options: &Options<'_>,
+        asked: Asked<'_>,
+    ) -> Result<Scan, ErrorCode> {
+        let table = self.store.tables.get(cx, options.table, options.version)?;
+        let partition = PartitionId(options.partition);
         if usize::from(partition.0) >= self.map.places().len() || !self.answers_reads_of(table, partition) {
             return Err(ErrorCode::Moved);
         }
-        if head.batch_rows.get() == 0 {
+        if options.batch_rows == 0 {
             return Err(ErrorCode::MalformedSignal);
         }
-        let filter = self.read_options(table, selection, filter)?;
-        let selection = (head.columns.get() != ALL_COLUMNS)
-            .then(|| selection.iter().map(|column| ColumnId(column.get())).collect());
-        let viewer =
-            Viewer { transaction: TransactionId(head.transaction.get()), before: head.operation.get() };
-        let batch_bytes = head.batch_bytes.get().clamp(1, BATCH_BYTES_MAX);
-        let scan = Scan {
-            api,
-            name: head.scan.get(),
-            table: head.table.get(),
-            partition,
-            viewer: scan_viewer(cx, viewer),
-            filter,
-            selection,
-            batch_rows: head.batch_rows.get(),
-            batch_bytes,
+        let filter = self.read_options(table, options.selection, options.filter)?;
+        let target = match asked {
+            Asked::Rows(from) => Target::Rows(from),
+            Asked::Ranges(ranges) => Target::Ranges(RangeScan::new(table.fragment(partition), &ranges)?),
+        };
+        if self.scans.pool.used() == self.scans.pool.capacity() {
+            return Err(ErrorCode::OutOfScans);
+        }
+        let selection = (options.columns != ALL_COLUMNS)
+            .then(|| options.selection.iter().map(|column| ColumnId(column.get())).collect());
+        let viewer = Viewer { transaction: options.transaction, before: options.operation };
+        let batch_bytes = options.batch_bytes.clamp(1, BATCH_BYTES_MAX);
+        Ok(Scan {
+            head: ScanHead {
+                api,
+                name: options.name,
+                table: options.table,
+                partition,
+                viewer: scan_viewer(cx, viewer),
+                filter,
+                selection,
+                batch_rows: options.batch_rows,
+                batch_bytes,
+            },
+            target,
             progress: Progress {
-                position: RowId(head.from_row.get()),
-                limit: Some(head.limit.get()).filter(|&limit| limit != 0),
-                rows_left: head.batch_rows.get(),
+                limit: Some(options.limit).filter(|&limit| limit != 0),
+                rows_left: options.batch_rows,
                 bytes_left: batch_bytes,
             },
             phase: Phase::Running,
-        };
-        let name = (api.node(), scan.name);
-        let handle = self.scans.pool.insert(scan).map_err(|_| ErrorCode::OutOfScans)?;
-        self.scans.by_name.insert(name, handle);
-        Ok(handle)
+        })
     }
 
     pub(crate) fn on_scan_next_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<ScanBody>()?;
         let name = body.scan.get();
         let Some(handle) = self.scans.find(frame.sender().node(), name) else {
-            refuse(cx, frame.sender(), name, 0, ErrorCode::NoSuchScan);
+            refuse(cx, frame.sender(), name, RowId(0), ErrorCode::NoSuchScan);
             return Some(());
         };
-        let scan = &mut self.scans.pool[handle];
+        let scan = self.scans.scan_mut(handle);
         if let Phase::Idle { .. } = scan.phase {
             scan.phase = Phase::Running;
-            scan.progress.rows_left = scan.batch_rows;
-            scan.progress.bytes_left = scan.batch_bytes;
-            self.run_scan(cx, handle);
+            let sizes = frame.head::<ScanNextBody>().map(|(next, _)| next);
+            if let Some(next) = sizes.filter(|next| next.batch_rows.get() != 0) {
+                scan.head.batch_rows = next.batch_rows.get();
+                scan.head.batch_bytes = next.batch_bytes.get().clamp(1, BATCH_BYTES_MAX);
+            }
+            scan.progress.rows_left = scan.head.batch_rows;
+            scan.progress.bytes_left = scan.head.batch_bytes;
+            self.give_turn(cx, handle);
         }
         Some(())
     }
@@ -219,7 +356,6 @@ impl DataManager {
         }
         let mut running: Vec<Handle> = self
             .scans
-            .pool
             .iter()
             .filter(|(_, scan)| scan.phase == Phase::Running)
             .map(|(handle, _)| handle)
@@ -229,31 +365,44 @@ impl DataManager {
             running.rotate_left(self.scans.turn);
         }
         for handle in running {
-            self.run_scan(cx, handle);
+            self.give_turn(cx, handle);
         }
-        self.scans.pool.iter().any(|(_, scan)| scan.phase == Phase::Running && !cx.is_congested(scan.api))
+        self.scans.iter().any(|(_, scan)| scan.phase == Phase::Running && !cx.is_congested(scan.head.api))
     }
 
-    fn run_scan(&mut self, cx: &mut Context<'_>, handle: Handle) {
-        if cx.is_congested(self.scans.pool[handle].api) {
-            cx.probe("scan pauses because its reader is slow");
-            return;
+    /// Gives an open scan a slice.
+    fn give_turn(&mut self, cx: &mut Context<'_>, handle: Handle) {
+        let mut scan = self.scans.pool[handle].take().expect("only one scan has its turn");
+        if self.run_scan(cx, &mut scan) {
+            self.scans.pool[handle] = Some(scan);
+        } else {
+            self.scans.remove(scan.full_name());
         }
-        let sliced = self.scan_slice(cx, handle);
-        let scan = &mut self.scans.pool[handle];
+    }
+
+    /// Gives a scan a slice, if its reader keeps up; false when it is over.
+    fn run_scan(&mut self, cx: &mut Context<'_>, scan: &mut Scan) -> bool {
+        if cx.is_congested(scan.head.api) {
+            cx.probe("scan pauses because its reader is slow");
+            return true;
+        }
+        let sliced = match &mut scan.target {
+            Target::Rows(position) => self.scan_slice(cx, &scan.head, position, &mut scan.progress),
+            Target::Ranges(ranges) => self.range_slice(cx, &scan.head, ranges, &mut scan.progress),
+        };
         match sliced {
-            Sliced::More => {}
-            Sliced::BatchFull => scan.phase = Phase::Idle { since: cx.now() },
-            Sliced::End => {
-                let name = (scan.api.node(), scan.name);
-                self.scans.remove(name);
+            Sliced::More => true,
+            Sliced::BatchFull => {
+                scan.phase = Phase::Idle { since: cx.now() };
+                true
             }
+            Sliced::End => false,
         }
     }
 
     /// Closes scans of a table that is going away.
     pub(crate) fn close_scans_of_table(&mut self, cx: &mut Context<'_>, table: u32) {
-        self.close_scans_where(cx, ErrorCode::StaleTable, |scan| scan.table == table);
+        self.close_scans_where(cx, ErrorCode::StaleTable, |scan| scan.head.table == table);
     }
 
     /// Closes scans that nobody has asked for the next batch for too long.
@@ -274,22 +423,21 @@ impl DataManager {
     ) {
         let chosen: Vec<(Address, u32, RowId)> = self
             .scans
-            .pool
             .iter()
             .filter(|(_, scan)| condition(scan))
-            .map(|(_, scan)| (scan.api, scan.name, scan.progress.position))
+            .map(|(_, scan)| (scan.head.api, scan.head.name, scan.target.next_row()))
             .collect();
-        for (api, name, position) in chosen {
-            refuse(cx, api, name, position.0, code);
+        for (api, name, next_row) in chosen {
+            refuse(cx, api, name, next_row, code);
             self.scans.remove((api.node(), name));
         }
     }
 }
 
-fn refuse(cx: &mut Context<'_>, api: Address, scan: u32, next_row: u32, code: ErrorCode) {
+fn refuse(cx: &mut Context<'_>, api: Address, scan: u32, next_row: RowId, code: ErrorCode) {
     cx.frame(SignalNumber::ScanRefuse, api).put(&ScanRefusal {
         scan: U32::new(scan),
-        next_row: U32::new(next_row),
+        next_row: U32::new(next_row.0),
         code: U16::new(code as u16),
         unused: U16::ZERO,
     });

@@ -4,11 +4,10 @@
 //! ([`Program::select`](vinga_fragment::filter::Program::select)), those with operations one by one on the version that
 //! the scan may see. What passes is copied into the answer.
 
-use crate::scan::{Progress, Scan, Sliced};
+use crate::scan::{Progress, ScanHead, Sliced};
 use crate::tables::Table;
 use crate::{DataManager, Store};
 use vinga_base::RowId;
-use vinga_base::pool::Handle;
 use vinga_fragment::filter::{RowBlock, VariableSource};
 use vinga_fragment::page_view::{PageView, SLOT_WORDS_MAX};
 use vinga_kernel::Context;
@@ -18,13 +17,13 @@ use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer};
 use vinga_wire::{FrameWriter, SignalNumber, U16, U32, U64};
 
 /// The answer of a slice.
-struct Answer<'a> {
-    writer: FrameWriter<'a>,
+pub(crate) struct Answer<'a> {
+    pub writer: FrameWriter<'a>,
     rows: u16,
 }
 
 impl<'a> Answer<'a> {
-    fn begin(cx: &'a mut Context<'_>, scan: &Scan, epoch: u64) -> Self {
+    pub fn begin(cx: &'a mut Context<'_>, scan: &ScanHead, epoch: u64) -> Self {
         let mut writer = cx.frame(SignalNumber::ScanConfirm, scan.api);
         writer.put(&ScanAnswer {
             epoch: U64::new(epoch),
@@ -36,8 +35,16 @@ impl<'a> Answer<'a> {
         Answer { writer, rows: 0 }
     }
 
+    /// A row of so many bytes has been written. Some if the slice ends with it.
+    #[inline]
+    pub fn count_row(&mut self, progress: &mut Progress, bytes: usize) -> Option<Sliced> {
+        self.rows += 1;
+        let is_long = self.writer.length() >= ANSWER_BYTES_SOFT;
+        progress.count_row(bytes).or(is_long.then_some(Sliced::More))
+    }
+
     /// Sends it, unless it would say nothing.
-    fn end(mut self, sliced: Sliced, next: RowId) {
+    pub fn end(mut self, sliced: Sliced, next: RowId) {
         let flags = match sliced {
             Sliced::More if self.rows == 0 => return self.writer.cancel(),
             Sliced::More => 0,
@@ -62,16 +69,20 @@ struct Slots {
 
 impl DataManager {
     /// Looks at some rows and sends those that pass.
-    pub(crate) fn scan_slice(&mut self, cx: &mut Context<'_>, handle: Handle) -> Sliced {
+    pub(crate) fn scan_slice(
+        &mut self,
+        cx: &mut Context<'_>,
+        scan: &ScanHead,
+        position: &mut RowId,
+        progress: &mut Progress,
+    ) -> Sliced {
         let mut units = cx.slice_units();
-        let scan = &self.scans.pool[handle];
         let table = self.store.tables.current(scan.table);
         let rows = table.fragment(scan.partition).rows();
-        let mut progress = scan.progress;
         let mut answer = Answer::begin(cx, scan, self.epoch.0);
         let mut looked_at = 0;
         let mut sliced = loop {
-            let page = progress.position.page();
+            let page = position.page();
             if page >= rows.page_count() {
                 break Sliced::End;
             }
@@ -79,22 +90,21 @@ impl DataManager {
                 let slots = view.slots() as u32;
                 looked_at += slots;
                 units = units.saturating_sub(slots);
-                if let Some(sliced) = self.scan_page(scan, table, view, &mut progress, &mut answer) {
+                if let Some(sliced) = self.scan_page(scan, table, view, position, progress, &mut answer) {
                     break sliced;
                 }
             }
-            progress.position = RowId::new(page + 1, 0);
+            *position = RowId::new(page + 1, 0);
             if units == 0 {
                 break Sliced::More;
             }
         };
         // The last rows of the fragment may just have filled the batch: then there is nothing to be asked for.
-        if sliced == Sliced::BatchFull && progress.position.page() >= rows.page_count() {
+        if sliced == Sliced::BatchFull && position.page() >= rows.page_count() {
             sliced = Sliced::End;
         }
-        answer.end(sliced, progress.position);
+        answer.end(sliced, *position);
         self.statistics.scanned_rows += u64::from(looked_at);
-        self.scans.pool[handle].progress = progress;
         sliced
     }
 
@@ -103,15 +113,16 @@ impl DataManager {
     #[inline]
     fn scan_page(
         &self,
-        scan: &Scan,
+        scan: &ScanHead,
         table: &Table,
         view: PageView<'_>,
+        position: &mut RowId,
         progress: &mut Progress,
         answer: &mut Answer<'_>,
     ) -> Option<Sliced> {
         let slots = self.choose_slots(scan, table, view);
-        let page = progress.position.page();
-        for slot in ones_from(&slots.chosen[..slots.words], progress.position.slot()) {
+        let page = position.page();
+        for slot in ones_from(&slots.chosen[..slots.words], position.slot()) {
             let row = RowId::new(page, slot);
             let version = if slots.busy[slot as usize / 64] & 1 << (slot % 64) != 0 {
                 self.visible(table, scan.partition, row, scan.viewer).filter(|v| {
@@ -123,29 +134,16 @@ impl DataManager {
             let Some(version) = version else { continue };
             let selection = scan.selection.as_deref();
             let length = version.write_with_length(&table.layout, selection, answer.writer.buffer());
-            answer.rows += 1;
-            progress.rows_left -= 1;
-            progress.bytes_left = progress.bytes_left.saturating_sub(length as u32);
-            if let Some(limit) = &mut progress.limit {
-                *limit -= 1;
+            if let Some(sliced) = answer.count_row(progress, length) {
+                *position = next_row(row, view.slots() as u32);
+                return Some(sliced);
             }
-            let sliced = if progress.limit == Some(0) {
-                Sliced::End
-            } else if progress.rows_left == 0 || progress.bytes_left == 0 {
-                Sliced::BatchFull
-            } else if answer.writer.length() >= ANSWER_BYTES_SOFT {
-                Sliced::More
-            } else {
-                continue;
-            };
-            progress.position = next_row(row, view.slots() as u32);
-            return Some(sliced);
         }
         None
     }
 
     #[inline]
-    fn choose_slots(&self, scan: &Scan, table: &Table, view: PageView<'_>) -> Slots {
+    fn choose_slots(&self, scan: &ScanHead, table: &Table, view: PageView<'_>) -> Slots {
         let words = view.live().len();
         let mut slots = Slots { busy: [0; SLOT_WORDS_MAX], chosen: [0; SLOT_WORDS_MAX], words };
         view.read_busy(&mut slots.busy);

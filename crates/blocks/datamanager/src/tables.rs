@@ -1,30 +1,83 @@
-//! The tables that a data manager knows, each with its fragments of them; adding and removing.
-//!
-//! Removing frees the memory of all fragments in slices, between other signals; the dictionary is told at the end. By
-//! then coordinators have let go of the table, so no operation names it; scans of it are closed with an error.
+//! The tables that a data manager knows, each with its fragments of them.
 
-use crate::DataManager;
+use crate::unique::UniqueIndexes;
 use alloc::vec::Vec;
+use vinga_base::order_key::OrderKey;
 use vinga_base::row_layout::RowLayout;
+use vinga_base::schema::{IndexKind, TableDefinition};
 use vinga_base::{PartitionId, TableVersion};
 use vinga_fragment::fragment::Fragment;
+use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_kernel::{Context, Mutation};
-use vinga_wire::dictionary::{TableAddRefuse, TableAddRequest, TableBody};
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
+use vinga_wire::dictionary::{TableRecord, VersionedTable};
+use vinga_wire::{Address, ErrorCode};
+
+use vinga_wire::schema_round::RoundName;
 
 /// A table at a data manager.
 pub struct Table {
     pub version: TableVersion,
+    /// The version that it will have: accepted beside the present one while the table is changed. `TableVersion(0)`, which
+    /// no table has, if there is none.
+    next: TableVersion,
+    /// The version that it had before, accepted only where a rule is broken on purpose.
+    before: TableVersion,
+    /// The version with which its rows began. Replicas name a table to each other by this: whoever sends a prepare on along
+    /// the chain has checked the version.
+    pub birth: TableVersion,
     pub layout: RowLayout,
+    /// Its unique indexes.
+    pub unique: UniqueIndexes,
     /// Whether backups answer committed reads.
     pub read_backup: bool,
     /// By partition; `None` for partitions of others.
     fragments: Vec<Option<Fragment>>,
-    /// Being removed: who is told at the end.
-    pub removing: Option<Address>,
+    /// Nobody may use it any more: it is dropped.
+    pub is_gone: bool,
 }
 
 impl Table {
+    /// A table without rows; `is_ours` says which partitions are here.
+    pub fn new(record: &TableRecord, is_ours: impl Iterator<Item = bool>) -> Self {
+        let layout = RowLayout::new(&record.definition);
+        let fragments =
+            is_ours.map(|ours| ours.then(|| empty_fragment(&record.definition, &layout))).collect();
+        Table {
+            version: TableVersion(record.version),
+            next: TableVersion(0),
+            before: TableVersion(0),
+            birth: TableVersion(record.birth),
+            layout,
+            unique: UniqueIndexes::of(record),
+            read_backup: record.definition.read_backup,
+            fragments,
+            is_gone: false,
+        }
+    }
+
+    /// Accepts another version beside the present one. The unique indexes of both count: coordinators know which of them
+    /// are to be followed.
+    pub fn prepare(&mut self, next: &TableRecord) {
+        self.next = TableVersion(next.version);
+        self.unique.add(UniqueIndexes::of(next));
+    }
+
+    /// Accepts only this version from now on: the new one, or after an undone change the old one.
+    pub fn complete(&mut self, record: &TableRecord) {
+        let version = TableVersion(record.version);
+        self.unique = UniqueIndexes::of(record);
+        if version != self.version {
+            self.before = self.version;
+        }
+        self.version = version;
+        self.next = TableVersion(0);
+    }
+
+    #[inline]
+    fn has_version(&self, version: u64) -> bool {
+        self.version.0 == version || (self.next.0 == version && version != 0)
+    }
+
     /// The fragment of a partition that this data manager holds.
     #[inline]
     pub fn fragment(&self, partition: PartitionId) -> &Fragment {
@@ -47,39 +100,67 @@ impl Table {
     pub fn fragments(&self) -> impl Iterator<Item = (PartitionId, &Fragment)> {
         self.fragments.iter().enumerate().filter_map(|(i, f)| Some((PartitionId(i as u16), f.as_ref()?)))
     }
+
+    /// All fragments here, to change them.
+    pub fn fragments_mut(&mut self) -> impl Iterator<Item = &mut Fragment> {
+        self.fragments.iter_mut().flatten()
+    }
+}
+
+/// A fragment without rows, with the ordered indexes of its table.
+fn empty_fragment(definition: &TableDefinition, layout: &RowLayout) -> Fragment {
+    let mut fragment = Fragment::new(layout.clone());
+    for index in definition.indexes.iter().filter(|index| index.kind == IndexKind::Ordered) {
+        let order = OrderKey::new(layout, &index.columns).expect("a checked index has columns of its table");
+        fragment.add_index(FragmentIndex::new(index.id, order));
+    }
+    fragment
+}
+
+/// Tables whose memory is being freed, and who is told when all of it is free.
+pub struct Removal {
+    pub asker: Address,
+    pub round: RoundName,
+    /// Ids of those that are left.
+    pub tables: Vec<u32>,
 }
 
 /// All tables, by id.
 pub struct Tables {
     tables: Vec<Option<Table>>,
     tables_max: u32,
-    /// Tables that are being removed.
-    removing: Vec<u32>,
+    /// The first is worked on.
+    pub removals: Vec<Removal>,
 }
 
 impl Tables {
     pub fn new(tables_max: u32) -> Self {
-        Tables { tables: Vec::new(), tables_max, removing: Vec::new() }
+        Tables { tables: Vec::new(), tables_max, removals: Vec::new() }
     }
 
-    /// The table, if the sender's version of it is the current one.
+    /// The table, if it may be used in this version.
     #[inline]
     pub fn get(&self, cx: &Context<'_>, table: u32, version: u64) -> Result<&Table, ErrorCode> {
         match self.tables.get(table as usize) {
-            Some(Some(found)) if found.version.0 == version && found.removing.is_none() => Ok(found),
-            Some(Some(found))
-                if cx.is_mutated(Mutation::StaleVersionAccepted) && found.removing.is_none() =>
-            {
-                Ok(found)
-            }
+            Some(Some(found)) if found.has_version(version) && !found.is_gone => Ok(found),
+            Some(Some(found)) if is_accepted_by_mistake(cx, found, version) => Ok(found),
             _ => Err(ErrorCode::StaleTable),
         }
     }
 
-    /// The same without a context, for prefetching.
+    /// The table of these rows, for an operation whose version was checked by the primary.
+    #[inline]
+    pub fn get_forwarded(&self, table: u32, birth: u64) -> Result<&Table, ErrorCode> {
+        match self.tables.get(table as usize) {
+            Some(Some(found)) if found.birth.0 == birth && !found.is_gone => Ok(found),
+            _ => Err(ErrorCode::StaleTable),
+        }
+    }
+
+    /// The table of a version without a context, for prefetching.
     #[inline]
     pub fn peek(&self, table: u32, version: u64) -> Option<&Table> {
-        self.tables.get(table as usize)?.as_ref().filter(|t| t.version.0 == version)
+        self.tables.get(table as usize)?.as_ref().filter(|t| t.has_version(version))
     }
 
     /// A table that an operation names, so it is there.
@@ -94,88 +175,48 @@ impl Tables {
         self.tables[table as usize].as_mut().expect("an operation's table is there")
     }
 
+    /// A table, whichever version it has.
+    pub fn find_mut(&mut self, table: u32) -> Option<&mut Table> {
+        self.tables.get_mut(table as usize)?.as_mut()
+    }
+
+    /// Whether another table of this id can be held.
+    pub fn has_room_for(&self, table: u32) -> bool {
+        (1..=self.tables_max).contains(&table) && !matches!(self.tables.get(table as usize), Some(Some(_)))
+    }
+
+    /// Adds a table for which there is room.
+    pub fn add(&mut self, id: u32, table: Table) {
+        let at = id as usize;
+        if self.tables.len() <= at {
+            self.tables.resize_with(at + 1, || None);
+        }
+        assert!(self.tables[at].replace(table).is_none(), "an id has one table");
+    }
+
+    /// Takes a table out.
+    pub fn remove(&mut self, table: u32) {
+        self.tables[table as usize] = None;
+    }
+
     /// All tables.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Table)> {
         self.tables.iter().enumerate().filter_map(|(i, t)| Some((i as u32, t.as_ref()?)))
     }
+
+    /// All tables that may be used, and the version that they are going to have, if any.
+    pub fn usable(&self) -> impl Iterator<Item = (VersionedTable, Option<TableVersion>)> {
+        self.iter().filter(|(_, t)| !t.is_gone).map(|(id, t)| {
+            let name = VersionedTable { table: id, version: t.version.0 };
+            (name, Some(t.next).filter(|next| next.0 != 0))
+        })
+    }
 }
 
-/// Rows or pages that a slice of removal frees, at most.
-const REMOVAL_UNITS: u32 = 256;
-
-impl DataManager {
-    pub(crate) fn on_table_add_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let TableAddRequest { table } = cold::read(frame)?;
-        let TableBody { table: id, version } = TableBody { table: table.table, version: table.version };
-        let at = id as usize;
-        let tables = &mut self.store.tables;
-        let is_taken = matches!(tables.tables.get(at), Some(Some(_)));
-        if id >= tables.tables_max || is_taken {
-            let code = ErrorCode::OutOfTables as u16;
-            let refusal = TableAddRefuse { table: id, version, code };
-            cold::write(&mut cx.frame(SignalNumber::TableAddRefuse, frame.sender()), &refusal);
-            return Some(());
-        }
-        if tables.tables.len() <= at {
-            tables.tables.resize_with(at + 1, || None);
-        }
-        let layout = RowLayout::new(&table.definition);
-        let fragments = self
-            .map
-            .places()
-            .map(|(_, place)| {
-                let is_ours =
-                    place.instance == self.settings.instance && place.chain.contains(self.settings.node);
-                is_ours.then(|| Fragment::new(layout.clone()))
-            })
-            .collect();
-        tables.tables[at] = Some(Table {
-            version: TableVersion(version),
-            layout,
-            read_backup: table.definition.read_backup,
-            fragments,
-            removing: None,
-        });
-        cold::write(
-            &mut cx.frame(SignalNumber::TableAddConfirm, frame.sender()),
-            &TableBody { table: id, version },
-        );
-        Some(())
-    }
-
-    pub(crate) fn on_table_remove_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let body @ TableBody { table, version } = cold::read(frame)?;
-        match self.store.tables.tables.get_mut(table as usize) {
-            Some(Some(found)) if found.version.0 == version => {
-                if found.removing.replace(frame.sender()).is_none() {
-                    self.store.tables.removing.push(table);
-                }
-                self.close_scans_of_table(cx, table);
-            }
-            _ => cold::write(&mut cx.frame(SignalNumber::TableRemoveConfirm, frame.sender()), &body),
-        }
-        Some(())
-    }
-
-    /// Frees some of a removed table; says whether there is more to free.
-    pub(crate) fn remove_table_slice(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(&id) = self.store.tables.removing.first() else { return false };
-        if self.rows.iter().any(|(_, row)| row.table == id) {
-            // Records of the last transactions wait for their completion.
-            cx.probe("table removal waits for completes");
-            return false;
-        }
-        let table = self.store.tables.tables[id as usize].as_mut().expect("it is being removed");
-        for fragment in table.fragments.iter_mut().flatten() {
-            if !fragment.release_slice(&mut self.store.pages, &mut self.store.chunks, REMOVAL_UNITS) {
-                return true;
-            }
-        }
-        let removed = self.store.tables.tables[id as usize].take().expect("it is being removed");
-        self.store.tables.removing.remove(0);
-        let body = TableBody { table: id, version: removed.version.0 };
-        let asker = removed.removing.expect("somebody asked for it");
-        cold::write(&mut cx.frame(SignalNumber::TableRemoveConfirm, asker), &body);
-        !self.store.tables.removing.is_empty()
-    }
+/// Whether a rule that is broken on purpose lets a version in.
+#[cold]
+fn is_accepted_by_mistake(cx: &Context<'_>, table: &Table, version: u64) -> bool {
+    !table.is_gone && cx.is_mutated(Mutation::StaleVersionAccepted)
+        || (table.before.0 == version || table.is_gone && table.has_version(version))
+            && cx.is_mutated(Mutation::CompleteKeepsOldVersion)
 }

@@ -162,7 +162,7 @@ impl DataManager {
         if record.lock.is_some_and(|entry| self.locks.entry(entry).is_some_and(|(_, granted)| !granted)) {
             return;
         }
-        let (number, is_local, chain) = (record.number, record.error_is_local, record.chain);
+        let (name, is_local, chain) = (record.name(), record.error_is_local, record.chain);
         let transaction = record.transaction;
         let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
         let raw = self.store.chunks.bytes(&self.store.pages, request).to_vec();
@@ -174,14 +174,14 @@ impl DataManager {
         match self.execute(cx, handle, &operation, &raw) {
             Executed::Done(_) if self.is_forwarded(handle) => self.forward(cx, handle, operation.key),
             Executed::Done(flags) => {
-                answers.confirm(number, flags);
+                self.confirm(cx, handle, flags, &mut answers);
                 if flags & OPERATION_HOLDS == 0 {
                     self.drop_operation(handle);
                 }
             }
             Executed::Failed(code) => {
                 self.drop_operation(handle);
-                answers.refuse(number, code, is_local);
+                answers.refuse(name, code, is_local);
             }
             Executed::Waiting => {
                 self.send_answers(cx, id, &actor, chain, &mut answers);
@@ -195,12 +195,12 @@ impl DataManager {
     /// Refuses an operation that waits for a lock.
     fn refuse_waiting(&mut self, cx: &mut Context<'_>, handle: Handle, code: ErrorCode) {
         let record = &self.operations[handle];
-        let (number, is_local, chain) = (record.number, record.error_is_local, record.chain);
+        let (name, is_local, chain) = (record.name(), record.error_is_local, record.chain);
         let transaction = record.transaction;
         let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
         self.drop_operation(handle);
         let mut answers = Answers::default();
-        answers.refuse(number, code, is_local);
+        answers.refuse(name, code, is_local);
         self.send_answers(cx, id, &actor, chain, &mut answers);
         self.run_followers(id);
     }
@@ -275,7 +275,7 @@ impl DataManager {
             let record = &self.operations[at];
             next = record.next;
             let is_read = matches!(record.kind, OperationKind::ReadShared | OperationKind::ReadExclusive);
-            if record.number == number && is_read && record.state == State::Prepared {
+            if record.number == number && record.sub == 0 && is_read && record.state == State::Prepared {
                 self.drop_operation(at);
                 return Ok(());
             }

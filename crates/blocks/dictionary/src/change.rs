@@ -1,60 +1,73 @@
-//! One schema change: a table is created or dropped, in rounds.
+//! One schema change, in rounds.
 //!
 //! ```text
-//!   create:  AddingFragments ──▶ AddingToCoordinators ──▶ the table exists
-//!             │ somebody refuses      │ somebody refuses
-//!             ▼                       ▼
-//!            RemovingFragments ◀── StoppingCoordinators        of those that had confirmed: nothing is left of it
-//!
-//!   drop:    StoppingCoordinators ──▶ RemovingFragments ──▶ the table is gone      all of them
+//!   Prepare ─▶ Switch ─▶ Build ─▶ Fence ══decision══▶ Publish ─▶ Complete ─▶ Remove ─▶ Events ─▶ (asker told)
+//!      │ somebody refuses, or the asker goes │
+//!      └──────────────┬──────────────────────┘
+//!                     ▼
+//!                  Restore ─▶ Forget ─▶ Discard ─▶ (refused)
 //! ```
-//! In each round everybody is told, then everybody is awaited; only then the next begins. A round of nobody ends at once.
-//! The way from data managers to coordinators and back means that a coordinator never knows a table that a data manager
-//! doesn't, so no operation on a table can reach a data manager that lacks it.
+//! In each round everybody who takes part is told, then everybody is awaited; only then the next begins. A round of nobody
+//! ends at once, so each kind of change has just the rounds that it needs. Data managers have a version before any
+//! coordinator and keep it longer, so no operation reaches a data manager that does not know its table.
 
-use crate::{Asker, Dictionary};
+use crate::plan::{DatabaseStep, Plan, Refused, Wish};
+use crate::{Asker, Dictionary, Timer};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
-use vinga_base::schema::TableDefinition;
-use vinga_kernel::{Context, LogLevel};
-use vinga_wire::dictionary::{TableAddRefuse, TableAddRequest, TableBody, TableRecord};
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
+use vinga_kernel::{Context, LogLevel, Mutation};
+use vinga_wire::dictionary::VersionedTable;
+use vinga_wire::schema::SchemaEventKind;
+use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRefuse, SchemaRoundRequest};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
-/// What an API node wants.
-#[derive(Debug)]
-pub enum Wish {
-    /// A new table.
-    Create(TableDefinition),
-    /// No longer the table of this name.
-    Drop(String),
-}
-
-/// Why a change was not carried out.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refused {
-    pub code: ErrorCode,
-    pub detail: String,
-}
-
-/// What the change does, and how it stands.
-#[derive(Debug)]
-enum Goal {
-    Create,
-    /// A create that somebody has refused.
-    UndoCreate(Refused),
-    Drop,
-}
+use crate::events::EVENT_WAIT_MAX;
 
 /// The round.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Round {
-    AddingFragments,
-    AddingToCoordinators,
-    StoppingCoordinators,
-    RemovingFragments,
+    Prepare,
+    Switch,
+    Build,
+    Fence,
+    Publish,
+    Complete,
+    Remove,
+    Events,
+    /// Undo: coordinators go on with the old version.
+    Restore,
+    /// Undo: data managers forget the new version.
+    Forget,
+    /// Undo: data managers free what they had made.
+    Discard,
+}
+
+impl Round {
+    /// The round that follows, if the change was refused meanwhile or not.
+    fn next(self, is_refused: bool) -> Option<Round> {
+        match self {
+            Round::Prepare | Round::Switch | Round::Build | Round::Fence if is_refused => {
+                Some(Round::Restore)
+            }
+            Round::Prepare => Some(Round::Switch),
+            Round::Switch => Some(Round::Build),
+            Round::Build => Some(Round::Fence),
+            Round::Fence => Some(Round::Publish),
+            Round::Publish => Some(Round::Complete),
+            Round::Complete => Some(Round::Remove),
+            Round::Remove => Some(Round::Events),
+            Round::Restore => Some(Round::Forget),
+            Round::Forget => Some(Round::Discard),
+            Round::Events | Round::Discard => None,
+        }
+    }
+
+    fn is_before_decision(self) -> bool {
+        matches!(self, Round::Prepare | Round::Switch | Round::Build | Round::Fence)
+    }
 }
 
 /// The schema change under way.
@@ -62,21 +75,29 @@ enum Round {
 pub struct Change {
     /// Who is told of the end; `None` if it has gone.
     asker: Option<Asker>,
-    record: TableRecord,
-    goal: Goal,
+    plan: Plan,
+    refused: Option<Refused>,
     round: Round,
+    name: RoundName,
     /// Who has not answered in this round.
     awaited: BTreeSet<Address>,
-    /// Who has the table: what an undo or drop has to take away.
-    have: BTreeSet<Address>,
+    /// Who has prepared the change, or has been told to hold the table or to fence it: what an undo has to take back.
+    touched: BTreeSet<Address>,
+    /// Subscribers that have not confirmed the events.
+    subscribers: BTreeSet<NodeId>,
 }
 
 impl Change {
-    /// The asking API node has gone.
+    /// The asking API node has gone: what is not decided is undone.
     pub fn forget_asker(&mut self, cx: &mut Context<'_>, api: NodeId) {
-        if self.asker.is_some_and(|asker| asker.address.node() == api) {
-            cx.probe("asker of a schema change has gone");
-            self.asker = None;
+        if !self.asker.is_some_and(|asker| asker.address.node() == api) {
+            return;
+        }
+        cx.probe("asker of a schema change has gone");
+        self.asker = None;
+        if self.round.is_before_decision() && self.refused.is_none() {
+            cx.probe("schema change is undone because its asker has gone");
+            self.refused = Some(Refused { code: ErrorCode::ConnectionLost, detail: String::new() });
         }
     }
 
@@ -84,51 +105,102 @@ impl Change {
     pub fn forget_node(&mut self, cx: &mut Context<'_>, node: NodeId) {
         let before = self.awaited.len();
         self.awaited.retain(|block| block.node() != node);
-        self.have.retain(|block| block.node() != node);
+        self.touched.retain(|block| block.node() != node);
         if self.awaited.len() < before {
             cx.probe("schema change goes on without a failed data node");
         }
     }
 
+    /// A subscriber has confirmed, or has gone.
+    pub fn no_longer_await(&mut self, node: NodeId) {
+        self.subscribers.remove(&node);
+    }
+
+    /// Takes out those who have not confirmed the events of the change with this number.
+    pub fn take_awaited_subscribers(&mut self, number: u64) -> BTreeSet<NodeId> {
+        if number == self.name.change { core::mem::take(&mut self.subscribers) } else { BTreeSet::new() }
+    }
+
+    /// Whether a name can't be described because its table is between two versions, or about to go.
+    pub fn hides(&self, name: &str) -> bool {
+        matches!(self.round, Round::Publish | Round::Complete)
+            && self.plan.fence.is_none()
+            && self.plan.concerns(name)
+    }
+
     /// Whether an answer belongs to this round and is awaited; then it no longer is.
-    fn is_answer(&mut self, frame: &Frame<'_>, rounds: &[Round], table: u32, version: u64) -> bool {
-        (table, version) == (self.record.table, self.record.version)
-            && rounds.contains(&self.round)
-            && self.awaited.remove(&frame.sender())
+    fn is_answer(&mut self, frame: &Frame<'_>, round: RoundName) -> bool {
+        round == self.name && self.awaited.remove(&frame.sender())
+    }
+
+    /// What is to be done in a round; `None` if nobody takes part.
+    fn task(&self, round: Round) -> Option<RoundTask> {
+        let Plan { before, after, made, gone, ordered, must_be_empty, fence, .. } = &self.plan;
+        let is_in_place = self.plan.is_in_place();
+        if let Some(api) = fence {
+            let table = before.as_ref().expect("a table is fenced").table;
+            return match round {
+                Round::Fence => Some(RoundTask::Fence { table, api: api.0 }),
+                Round::Restore => Some(RoundTask::Fence { table, api: 0 }),
+                _ => None,
+            };
+        }
+        match round {
+            Round::Prepare => {
+                let record = after.clone()?;
+                let made = made.iter().map(|made| made.table).collect();
+                Some(RoundTask::Prepare { record, made })
+            }
+            Round::Switch => {
+                let own = before.as_ref()?.own();
+                let others = gone.iter().copied().filter(|&name| name != own);
+                Some(RoundTask::Switch { tables: core::iter::once(own).chain(others).collect() })
+            }
+            Round::Build if ordered.is_empty() && !must_be_empty => None,
+            Round::Build => {
+                let (table, ordered) = (after.as_ref()?.table, ordered.clone());
+                Some(RoundTask::Build { table, ordered, must_be_empty: *must_be_empty })
+            }
+            Round::Publish if before.is_none() && after.is_none() => None,
+            Round::Publish => Some(RoundTask::Publish { record: after.clone(), gone: gone.clone() }),
+            Round::Complete => {
+                before.as_ref()?;
+                let record = after.clone().filter(|_| is_in_place);
+                Some(RoundTask::Complete { record, gone: gone.clone() })
+            }
+            Round::Remove if gone.is_empty() => None,
+            Round::Remove => Some(RoundTask::Remove { tables: gone.clone() }),
+            Round::Restore => {
+                let record = Some(before.clone()?);
+                Some(RoundTask::Publish { record, gone: Vec::new() })
+            }
+            Round::Forget => {
+                let record = Some(before.clone().filter(|_| is_in_place)?);
+                Some(RoundTask::Complete { record, gone: Vec::new() })
+            }
+            Round::Discard if made.is_empty() => None,
+            Round::Discard => Some(RoundTask::Remove { tables: made.clone() }),
+            Round::Fence | Round::Events => None,
+        }
     }
 }
 
 impl Dictionary {
-    /// Begins the first round of a change, or says why not.
+    /// Begins a change, or says why not.
     pub(crate) fn begin(&mut self, cx: &mut Context<'_>, asker: Asker, wish: Wish) -> Result<(), Refused> {
-        let refuse = |code, detail| Err(Refused { code, detail });
-        let (record, goal, have) = match wish {
-            Wish::Create(definition) => {
-                if let Some(present) = self.tables.find(&definition.name) {
-                    let detail = format!("'{}' has id {}", present.definition.name, present.table);
-                    return refuse(ErrorCode::TableExists, detail);
-                }
-                let Some(record) = self.tables.new_record(definition) else {
-                    let detail = format!("MaxNoOfTables is {}", self.tables.max());
-                    return refuse(ErrorCode::OutOfTables, detail);
-                };
-                (record, Goal::Create, BTreeSet::new())
-            }
-            Wish::Drop(name) => {
-                let Some(record) = self.tables.remove(&name) else {
-                    return refuse(ErrorCode::NoSuchTable, String::new());
-                };
-                let have = self.coordinators.iter().chain(&self.data_managers).copied().collect();
-                (record, Goal::Drop, have)
-            }
-        };
-        let round = match goal {
-            Goal::Create => Round::AddingFragments,
-            Goal::UndoCreate(_) | Goal::Drop => Round::StoppingCoordinators,
-        };
-        let awaited = BTreeSet::new();
-        self.change = Some(Change { asker: Some(asker), record, goal, round, awaited, have });
-        self.enter_round(cx, round);
+        let plan = self.plan(asker, wish)?;
+        self.changes += 1;
+        self.change = Some(Change {
+            asker: Some(asker),
+            plan,
+            refused: None,
+            round: Round::Prepare,
+            name: RoundName { change: self.changes, step: 0 },
+            awaited: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            subscribers: BTreeSet::new(),
+        });
+        self.enter_round(cx, Round::Prepare);
         Ok(())
     }
 
@@ -136,77 +208,128 @@ impl Dictionary {
     fn enter_round(&mut self, cx: &mut Context<'_>, round: Round) {
         let change = self.change.as_mut().expect("a change is under way");
         change.round = round;
-        let who_has = |who: &Vec<Address>| who.iter().copied().filter(|a| change.have.contains(a)).collect();
-        change.awaited = match round {
-            Round::AddingFragments => self.data_managers.iter().copied().collect(),
-            Round::AddingToCoordinators => self.coordinators.iter().copied().collect(),
-            Round::StoppingCoordinators => who_has(&self.coordinators),
-            Round::RemovingFragments => who_has(&self.data_managers),
-        };
-        let body = TableBody { table: change.record.table, version: change.record.version };
-        for &block in &change.awaited {
-            match round {
-                Round::AddingFragments | Round::AddingToCoordinators => cold::write(
-                    &mut cx.frame(SignalNumber::TableAddRequest, block),
-                    &TableAddRequest { table: change.record.clone() },
-                ),
-                Round::StoppingCoordinators => {
-                    cold::write(&mut cx.frame(SignalNumber::TableStopRequest, block), &body);
-                }
-                Round::RemovingFragments => {
-                    cold::write(&mut cx.frame(SignalNumber::TableRemoveRequest, block), &body);
-                }
+        change.name.step += 1;
+        if round == Round::Events {
+            let events = core::mem::take(&mut change.plan.events);
+            let by = change.asker.map(|asker| asker.address.node());
+            change.subscribers = self.subscribers.tell(cx, events, by);
+            if !change.subscribers.is_empty() {
+                cx.send_after(EVENT_WAIT_MAX, Timer::EventWait(change.name.change).token());
             }
+            return;
+        }
+        let Some(task) = change.task(round) else { return };
+        let everybody = match round {
+            Round::Switch | Round::Fence | Round::Publish | Round::Restore => &self.coordinators,
+            Round::Prepare
+            | Round::Build
+            | Round::Complete
+            | Round::Remove
+            | Round::Events
+            | Round::Forget
+            | Round::Discard => &self.data_managers,
+        };
+        let everybody = everybody.iter().copied();
+        change.awaited = match round {
+            Round::Restore | Round::Forget | Round::Discard => {
+                everybody.filter(|block| change.touched.contains(block)).collect()
+            }
+            _ => everybody.collect(),
+        };
+        if matches!(round, Round::Switch | Round::Fence) {
+            change.touched.extend(&change.awaited);
+        }
+        if matches!(round, Round::Forget | Round::Discard) && cx.is_mutated(Mutation::UndoForgetsPrepared) {
+            change.awaited.clear();
+        }
+        let body = SchemaRoundRequest { round: change.name, task };
+        for &block in &change.awaited {
+            cold::write(&mut cx.frame(SignalNumber::SchemaRoundRequest, block), &body);
         }
     }
 
     /// Goes from round to round, and from change to change, as long as nobody is awaited.
     pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) {
-        while let Some(change) = &mut self.change
+        while let Some(change) = &self.change
             && change.awaited.is_empty()
+            && change.subscribers.is_empty()
         {
-            match (&change.goal, change.round) {
-                (Goal::Create, Round::AddingFragments) => self.enter_round(cx, Round::AddingToCoordinators),
-                (Goal::Create, Round::AddingToCoordinators) => self.finish(cx),
-                (Goal::UndoCreate(_), Round::AddingFragments | Round::AddingToCoordinators) => {
-                    self.enter_round(cx, Round::StoppingCoordinators);
+            match change.round.next(change.refused.is_some()) {
+                Some(round) => {
+                    if round == Round::Publish {
+                        self.decide(cx);
+                    }
+                    self.enter_round(cx, round);
                 }
-                (Goal::UndoCreate(_) | Goal::Drop, Round::StoppingCoordinators) => {
-                    self.enter_round(cx, Round::RemovingFragments);
+                None => self.finish(cx),
+            }
+        }
+    }
+
+    /// From now on the change is carried out whatever happens.
+    fn decide(&mut self, cx: &mut Context<'_>) {
+        let change = self.change.as_mut().expect("a change is under way");
+        let plan = &mut change.plan;
+        if let Some(api) = plan.fence {
+            let table = plan.before.as_ref().expect("a table is fenced").table;
+            self.fences.insert(table, api);
+            return;
+        }
+        if let Some(before) = &plan.before {
+            self.tables.remove(&before.definition.name);
+        }
+        for gone in &plan.gone {
+            self.fences.remove(&gone.table);
+        }
+        if let Some(after) = &plan.after {
+            self.tables.insert(after.clone());
+        }
+        match plan.database.take() {
+            Some(DatabaseStep::Put(database)) => self.databases.put(database),
+            Some(DatabaseStep::Remove(name)) => self.databases.remove(&name),
+            None => {}
+        }
+        for event in &plan.events {
+            let (name, new_name, table, version) = (&event.name, &event.new_name, event.table, event.version);
+            let what = match event.kind {
+                SchemaEventKind::CreateTable => "created",
+                SchemaEventKind::DropTable => "dropped",
+                SchemaEventKind::RenameTable => "renamed",
+                SchemaEventKind::TruncateTable => "truncated",
+                SchemaEventKind::AlterTable => "altered",
+                SchemaEventKind::CreateDatabase => "created",
+                SchemaEventKind::AlterDatabase => "altered",
+                SchemaEventKind::DropDatabase => "dropped",
+            };
+            match (table, new_name.as_str()) {
+                (0, _) => cx.log(LogLevel::Info, format_args!("database '{name}' {what}")),
+                (_, "") => {
+                    cx.log(LogLevel::Info, format_args!("table {table} '{name}' {what}, version {version}"));
                 }
-                (Goal::UndoCreate(_) | Goal::Drop, Round::RemovingFragments) => self.finish(cx),
-                (Goal::Create, Round::StoppingCoordinators | Round::RemovingFragments)
-                | (Goal::Drop, Round::AddingFragments | Round::AddingToCoordinators) => {
-                    unreachable!("{:?} has no round {:?}", change.goal, change.round)
-                }
+                (_, new) => cx.log(
+                    LogLevel::Info,
+                    format_args!("table {table} '{name}' renamed to '{new}', version {version}"),
+                ),
             }
         }
     }
 
     /// The change has come to its end: its asker is told, the next one begins.
     fn finish(&mut self, cx: &mut Context<'_>) {
-        let Change { asker, record, goal, .. } = self.change.take().expect("a change is under way");
-        let TableRecord { table, version, .. } = record;
-        match goal {
-            Goal::Create => {
-                cx.log(
-                    LogLevel::Info,
-                    format_args!("table {table} '{}' created, version {version}", record.definition.name),
-                );
-                self.confirm_create(cx, asker, &record);
-                self.tables.insert(record);
-            }
-            Goal::UndoCreate(refused) => {
-                if let Some(asker) = asker {
-                    self.refuse(cx, SignalNumber::CreateTableRefuse, asker, refused);
+        let Change { asker, plan, refused, .. } = self.change.take().expect("a change is under way");
+        let free = if refused.is_some() { &plan.made } else { &plan.gone };
+        for &VersionedTable { table, .. } in free {
+            self.tables.release_id(table);
+        }
+        match (asker, refused) {
+            (Some(asker), Some(refused)) => self.refuse(cx, asker, refused),
+            (Some(asker), None) => self.confirm(cx, asker, plan.after.or(plan.before)),
+            (None, _) => {
+                if let (Some(owner), Some(record)) = (plan.fence, &plan.before)
+                    && self.fences.get(&record.table) == Some(&owner)
+                {
+                    self.lift_fence(cx, record.table);
                 }
-            }
-            Goal::Drop => {
-                cx.log(
-                    LogLevel::Info,
-                    format_args!("table {table} '{}' dropped, version {version}", record.definition.name),
-                );
-                self.confirm_drop(cx, asker);
             }
         }
         while self.change.is_none()
@@ -216,51 +339,61 @@ impl Dictionary {
         }
     }
 
-    pub(crate) fn on_table_add_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let TableBody { table, version } = cold::read(frame)?;
-        let rounds = [Round::AddingFragments, Round::AddingToCoordinators];
+    pub(crate) fn on_schema_round_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let round: RoundName = cold::read(frame)?;
         if let Some(change) = &mut self.change
-            && change.is_answer(frame, &rounds, table, version)
+            && change.is_answer(frame, round)
         {
-            change.have.insert(frame.sender());
-            self.go_on(cx);
-        }
-        Some(())
-    }
-
-    /// Somebody can't have the table. What was asked of the others is answered first, then they are told to undo it.
-    pub(crate) fn on_table_add_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let TableAddRefuse { table, version, code } = cold::read(frame)?;
-        let rounds = [Round::AddingFragments, Round::AddingToCoordinators];
-        if let Some(change) = &mut self.change
-            && change.is_answer(frame, &rounds, table, version)
-        {
-            if let Goal::Create = change.goal {
-                let code = ErrorCode::from_number(code).unwrap_or(ErrorCode::InternalError);
-                let detail = format!("{} refused it", frame.sender());
-                change.goal = Goal::UndoCreate(Refused { code, detail });
+            if change.round == Round::Prepare {
+                change.touched.insert(frame.sender());
             }
             self.go_on(cx);
         }
         Some(())
     }
 
-    pub(crate) fn on_table_stop_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        self.on_taken_away(cx, frame, Round::StoppingCoordinators)
-    }
-
-    pub(crate) fn on_table_remove_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        self.on_taken_away(cx, frame, Round::RemovingFragments)
-    }
-
-    fn on_taken_away(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, round: Round) -> Option<()> {
-        let TableBody { table, version } = cold::read(frame)?;
+    /// Somebody can't do its part. What was asked of the others is answered first, then they are told to undo it.
+    pub(crate) fn on_schema_round_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let SchemaRoundRefuse { round, code } = cold::read(frame)?;
         if let Some(change) = &mut self.change
-            && change.is_answer(frame, &[round], table, version)
+            && change.is_answer(frame, round)
         {
-            change.have.remove(&frame.sender());
+            assert!(change.round.is_before_decision(), "what is decided can't be refused");
+            if change.refused.is_none() {
+                let code = ErrorCode::from_number(code).unwrap_or(ErrorCode::InternalError);
+                let detail = format!("{} refused it", frame.sender());
+                change.refused = Some(Refused { code, detail });
+            }
             self.go_on(cx);
         }
         Some(())
+    }
+
+    /// Everybody may change rows of a table again. Nobody's answer is awaited: coordinators hear it before anything else
+    /// that the dictionary says from now on.
+    pub(crate) fn lift_fence(&mut self, cx: &mut Context<'_>, table: u32) {
+        self.fences.remove(&table);
+        self.changes += 1;
+        let body = SchemaRoundRequest {
+            round: RoundName { change: self.changes, step: 1 },
+            task: RoundTask::Fence { table, api: 0 },
+        };
+        for &block in &self.coordinators {
+            debug_assert_eq!(block.block(), Some(BlockNumber::Coordinator));
+            cold::write(&mut cx.frame(SignalNumber::SchemaRoundRequest, block), &body);
+        }
+    }
+
+    /// The fences of an API node that has gone.
+    pub(crate) fn lift_fences_of(&mut self, cx: &mut Context<'_>, api: NodeId) {
+        let own: Vec<u32> =
+            self.fences.iter().filter(|(_, owner)| **owner == api).map(|(table, _)| *table).collect();
+        if own.is_empty() || cx.is_mutated(Mutation::FenceOutlivesOwner) {
+            return;
+        }
+        cx.probe("fences of an API node are lifted because it has gone");
+        for table in own {
+            self.lift_fence(cx, table);
+        }
     }
 }

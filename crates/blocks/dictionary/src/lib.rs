@@ -1,15 +1,16 @@
-//! The dictionary: which tables there are, and how one is created and dropped.
+//! The dictionary: which tables and databases there are, and how they are changed.
 //!
-//! `tables` holds the tables that may be used, `change` carries out one schema change at a time, `requests` answers the
-//! API nodes. The signals are described in `vinga_wire::dictionary`, the protocol in `docs/protocols/dictionary.md`.
+//! `tables` and `databases` hold what may be used. A wish becomes a `plan` when its turn comes, and the plan is carried out
+//! as a `change`, in rounds, one change at a time. `lock` is the schema lock, `events` tells subscribers what has changed,
+//! `requests` answers the API nodes. The signals are described in `vinga_wire::{dictionary, schema, schema_round}`, the
+//! protocol in `docs/protocols/schema.md`.
 //!
-//! A table can be described and listed from the moment that its create is confirmed until a drop of it has begun; then
-//! all coordinators and data managers know it. A change goes to its end whether or not the API node that asked for it
-//! is still there; at its end a table exists everywhere or nowhere.
+//! A change is decided at one point. Until then a refusal or the death of its asker undoes it, from then on it goes to its
+//! end whoever is still there; at its end a table exists everywhere or nowhere, in one version.
 //!
 //! Table ids are small and dense, from 1 to `MaxNoOfTables`; the lowest free one is taken. An id is used again only with
-//! another version. Versions grow by one with every create and begin with a number from the clock at the node's start
-//! ([`Settings::version`]), so that none is ever given twice, restarts of the cluster included.
+//! another version. Versions grow by one with every table that is made or altered and begin with a number from the clock at
+//! the node's start ([`Settings::version`]), so that none is ever given twice, restarts of the cluster included.
 #![no_std]
 
 extern crate alloc;
@@ -17,18 +18,31 @@ extern crate alloc;
 extern crate std;
 
 mod change;
+mod databases;
+mod events;
+mod lock;
+mod plan;
 mod requests;
 mod tables;
 
-use alloc::collections::VecDeque;
+pub use databases::DATABASES_MAX;
+pub use events::EVENT_WAIT_MAX;
+pub use lock::LOCK_QUEUE_MAX;
+
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use change::{Change, Wish};
+use change::Change;
+use databases::Databases;
+use events::Subscribers;
+use lock::SchemaLock;
+use plan::Wish;
 use tables::Tables;
 use vinga_base::{NodeId, TableVersion};
 use vinga_kernel::Context;
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber};
+use vinga_wire::schema::Database;
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U64};
 
 /// What the dictionary is told at start.
 #[derive(Clone, Debug)]
@@ -44,8 +58,8 @@ pub struct Settings {
     pub version: TableVersion,
 }
 
-/// The first version for a node that starts at this time (milliseconds since 1970). A node that creates fewer than
-/// 65,536 tables a millisecond never reaches the first version of its next start.
+/// The first version for a node that starts at this time (milliseconds since 1970). A node that makes fewer than
+/// 65,536 versions a millisecond never reaches the first version of its next start.
 pub const fn first_version(start_millis: u64) -> TableVersion {
     TableVersion(start_millis << 16)
 }
@@ -59,6 +73,29 @@ struct Asker {
     address: Address,
     /// Its tag.
     request: u32,
+    /// The signal that says no.
+    refusal: SignalNumber,
+}
+
+/// What a timer is for.
+enum Timer {
+    /// Who has not confirmed the events of the change with this number is no longer awaited.
+    EventWait(u64),
+    /// The claim for the schema lock with this ticket has waited long enough.
+    LockWait(u64),
+}
+
+impl Timer {
+    fn token(self) -> u64 {
+        match self {
+            Timer::EventWait(number) => number << 1,
+            Timer::LockWait(ticket) => ticket << 1 | 1,
+        }
+    }
+
+    fn from_token(token: u64) -> Self {
+        if token & 1 == 0 { Timer::EventWait(token >> 1) } else { Timer::LockWait(token >> 1) }
+    }
 }
 
 /// See the head of this file.
@@ -66,10 +103,17 @@ pub struct Dictionary {
     coordinators: Vec<Address>,
     data_managers: Vec<Address>,
     tables: Tables,
+    databases: Databases,
+    /// Tables that only one API node may change rows of, and that node.
+    fences: BTreeMap<u32, NodeId>,
+    lock: SchemaLock,
+    subscribers: Subscribers,
     /// The change under way.
     change: Option<Change>,
     /// Changes that wait. Empty if none is under way.
     queue: VecDeque<(Asker, Wish)>,
+    /// Number of the newest change.
+    changes: u64,
 }
 
 impl Dictionary {
@@ -79,8 +123,13 @@ impl Dictionary {
             coordinators: settings.coordinators,
             data_managers: settings.data_managers,
             tables: Tables::new(settings.tables_max, settings.version),
+            databases: Databases::default(),
+            fences: BTreeMap::new(),
+            lock: SchemaLock::default(),
+            subscribers: Subscribers::default(),
             change: None,
             queue: VecDeque::new(),
+            changes: 0,
         }
     }
 
@@ -94,10 +143,20 @@ impl Dictionary {
             Some(SignalNumber::DropTableRequest) => self.on_drop_table_request(cx, frame),
             Some(SignalNumber::DescribeTableRequest) => self.on_describe_table_request(cx, frame),
             Some(SignalNumber::ListTablesRequest) => self.on_list_tables_request(cx, frame),
-            Some(SignalNumber::TableAddConfirm) => self.on_table_add_confirm(cx, frame),
-            Some(SignalNumber::TableAddRefuse) => self.on_table_add_refuse(cx, frame),
-            Some(SignalNumber::TableStopConfirm) => self.on_table_stop_confirm(cx, frame),
-            Some(SignalNumber::TableRemoveConfirm) => self.on_table_remove_confirm(cx, frame),
+            Some(SignalNumber::SchemaChangeRequest) => self.on_schema_change_request(cx, frame),
+            Some(SignalNumber::DescribeDatabaseRequest) => self.on_describe_database_request(cx, frame),
+            Some(SignalNumber::ListDatabasesRequest) => self.on_list_databases_request(cx, frame),
+            Some(SignalNumber::SchemaLockRequest) => self.on_schema_lock_request(cx, frame),
+            Some(SignalNumber::SchemaUnlockOrder) => self.on_schema_unlock_order(cx, frame),
+            Some(SignalNumber::SchemaEventsRequest) => self.on_schema_events_request(cx, frame),
+            Some(SignalNumber::SchemaEventsSeenOrder) => self.on_schema_events_seen_order(cx, frame),
+            Some(SignalNumber::SchemaEventsStopOrder) => {
+                self.on_schema_events_stop_order(cx, frame);
+                Some(())
+            }
+            Some(SignalNumber::SchemaRoundConfirm) => self.on_schema_round_confirm(cx, frame),
+            Some(SignalNumber::SchemaRoundRefuse) => self.on_schema_round_refuse(cx, frame),
+            Some(SignalNumber::TimerReport) => self.on_timer(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => {
                 self.on_api_gone(cx, frame, SignalNumber::ApiConnectionClosedConfirm)
             }
@@ -110,8 +169,17 @@ impl Dictionary {
         }
     }
 
-    /// An API node's connections are closed: what it asked for and is under way is finished without telling it, for its
-    /// id may soon be somebody else's; what waits is forgotten.
+    fn on_timer(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (token, _) = frame.head::<U64>()?;
+        match Timer::from_token(token.get()) {
+            Timer::EventWait(number) => self.on_event_wait_over(cx, number),
+            Timer::LockWait(ticket) => self.on_lock_wait_over(cx, ticket),
+        }
+        Some(())
+    }
+
+    /// An API node's connections are closed: nothing of it stays. What it asked for and is decided is finished without
+    /// telling it, for its id may soon be somebody else's; what is not decided is undone, what waits is forgotten.
     fn on_api_gone(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, answer: SignalNumber) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let api = NodeId(body.api);
@@ -119,6 +187,10 @@ impl Dictionary {
         if let Some(change) = &mut self.change {
             change.forget_asker(cx, api);
         }
+        self.lift_fences_of(cx, api);
+        self.release_lock_of(cx, api);
+        self.end_subscription(cx, api);
+        self.go_on(cx);
         cx.frame(answer, frame.sender()).put(body);
         Some(())
     }
@@ -139,6 +211,26 @@ impl Dictionary {
     /// The tables that may be used, by id.
     pub fn tables(&self) -> impl Iterator<Item = &TableRecord> {
         self.tables.iter()
+    }
+
+    /// The databases, in order without regard to case.
+    pub fn databases(&self) -> impl Iterator<Item = &Database> {
+        self.databases.iter()
+    }
+
+    /// The tables that only one API node may change rows of, and that node.
+    pub fn fences(&self) -> impl Iterator<Item = (u32, NodeId)> {
+        self.fences.iter().map(|(&table, &api)| (table, api))
+    }
+
+    /// The API node that has the schema lock.
+    pub fn lock_holder(&self) -> Option<NodeId> {
+        self.lock.holder()
+    }
+
+    /// The API nodes that are told of events.
+    pub fn subscribers(&self) -> impl Iterator<Item = NodeId> {
+        self.subscribers.nodes()
     }
 
     /// Whether a schema change is under way.

@@ -1,18 +1,20 @@
 //! The tables that may be used, their names, ids and versions.
+//!
+//! Hidden tables of unique indexes have ids and versions, but no names: nobody finds or lists them.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 use vinga_base::TableVersion;
-use vinga_base::schema::TableDefinition;
-use vinga_wire::dictionary::TableRecord;
+use vinga_wire::dictionary::{TableRecord, VersionedTable};
 
 /// See the head of this file.
 pub struct Tables {
-    /// By id, which is the place plus 1.
-    places: Vec<Option<TableRecord>>,
+    records: BTreeMap<u32, TableRecord>,
     /// By name without regard to case.
     ids: BTreeMap<String, u32>,
+    /// Ids that are in use: by tables that may be used, are being made or being freed, and by hidden ones.
+    used: BTreeSet<u32>,
     tables_max: u32,
     version_next: TableVersion,
 }
@@ -20,62 +22,81 @@ pub struct Tables {
 impl Tables {
     /// No tables.
     pub fn new(tables_max: u32, version_next: TableVersion) -> Self {
-        Tables { places: Vec::new(), ids: BTreeMap::new(), tables_max, version_next }
+        Tables {
+            records: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            used: BTreeSet::new(),
+            tables_max,
+            version_next,
+        }
     }
 
-    /// How many there may be.
+    /// How many there may be, hidden ones counted.
     pub fn max(&self) -> u32 {
         self.tables_max
     }
 
     /// The table of a name.
     pub fn find(&self, name: &str) -> Option<&TableRecord> {
-        self.get(*self.ids.get(&name.to_lowercase())?)
+        self.records.get(self.ids.get(&name.to_lowercase())?)
     }
 
-    fn get(&self, id: u32) -> Option<&TableRecord> {
-        self.places.get(id.checked_sub(1)? as usize)?.as_ref()
+    /// The name of some table in a database.
+    pub fn any_in(&self, database: &str) -> Option<&str> {
+        let first = format!("{}.", database.to_lowercase());
+        let (name, id) = self.ids.range(first.clone()..).next()?;
+        name.starts_with(&first).then(|| self.records[id].definition.name.as_str())
     }
 
-    /// A record for a new table, with the lowest free id and the next version; `None` if there are too many tables. It
-    /// is not one of the tables yet.
-    pub fn new_record(&mut self, definition: TableDefinition) -> Option<TableRecord> {
-        let place = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
-        let id = place as u32 + 1;
+    /// A version that no table ever had.
+    pub fn take_version(&mut self) -> u64 {
+        let version = self.version_next;
+        self.version_next.0 += 1;
+        version.0
+    }
+
+    /// The lowest free id, with a version that no table ever had; `None` if there are too many tables. It is in use from
+    /// now on.
+    pub fn take_id(&mut self) -> Option<VersionedTable> {
+        let id = self.used.iter().zip(1..).find(|&(&id, place)| id != place);
+        let id = id.map_or(self.used.len() as u32 + 1, |(_, place)| place);
         if id > self.tables_max {
             return None;
         }
-        let version = self.version_next;
-        self.version_next.0 += 1;
-        Some(TableRecord::new(id, version.0, definition))
+        self.used.insert(id);
+        Some(VersionedTable { table: id, version: self.take_version() })
     }
 
-    /// Adds a table whose id and name are free.
+    /// An id may be used again.
+    pub fn release_id(&mut self, id: u32) {
+        assert!(self.used.remove(&id), "only an id that is in use is released");
+    }
+
+    /// Adds a table whose name is free.
     pub fn insert(&mut self, record: TableRecord) {
-        let place = record.table as usize - 1;
-        if self.places.len() <= place {
-            self.places.resize_with(place + 1, || None);
-        }
-        let previous = self.ids.insert(record.definition.name.to_lowercase(), record.table);
-        assert!(previous.is_none() && self.places[place].is_none(), "one schema change at a time");
-        self.places[place] = Some(record);
+        let name = self.ids.insert(record.definition.name.to_lowercase(), record.table);
+        let table = self.records.insert(record.table, record);
+        assert!(name.is_none() && table.is_none(), "one schema change at a time");
     }
 
-    /// Takes the table of a name out.
+    /// Takes the table of a name out; its id stays in use.
     pub fn remove(&mut self, name: &str) -> Option<TableRecord> {
         let id = self.ids.remove(&name.to_lowercase())?;
-        let record = self.places[id as usize - 1].take();
-        Some(record.expect("a name leads to a table"))
+        Some(self.records.remove(&id).expect("a name leads to a table"))
     }
 
     /// All tables by id.
     pub fn iter(&self) -> impl Iterator<Item = &TableRecord> {
-        self.places.iter().flatten()
+        self.records.values()
     }
 
     /// The tables with greater ids than `after`, by id.
     pub fn iter_after(&self, after: u32) -> impl Iterator<Item = &TableRecord> {
-        self.places.iter().skip(after as usize).flatten()
+        after
+            .checked_add(1)
+            .into_iter()
+            .flat_map(|first| self.records.range(first..))
+            .map(|(_, record)| record)
     }
 }
 
@@ -83,33 +104,40 @@ impl Tables {
 mod tests {
     use super::*;
     use alloc::vec;
+    use alloc::vec::Vec;
+    use vinga_base::schema::TableDefinition;
 
-    fn definition(name: &str) -> TableDefinition {
-        TableDefinition {
-            name: name.into(),
-            columns: vec![],
-            primary_key: vec![],
-            ..TableDefinition::default()
-        }
+    fn add(tables: &mut Tables, name: &str) -> Option<VersionedTable> {
+        let own = tables.take_id()?;
+        let definition = TableDefinition { name: name.into(), ..TableDefinition::default() };
+        tables.insert(TableRecord::new(own.table, own.version, definition));
+        Some(own)
     }
 
     #[test]
     fn ids_are_used_again_with_other_versions() {
         let mut tables = Tables::new(2, TableVersion(100));
-        for name in ["d.A", "d.b"] {
-            let record = tables.new_record(definition(name)).unwrap();
-            tables.insert(record);
-        }
-        assert_eq!(tables.new_record(definition("d.c")), None);
+        add(&mut tables, "d.A");
+        add(&mut tables, "d.b");
+        assert_eq!(add(&mut tables, "d.c"), None);
         assert_eq!(tables.find("D.a").map(|t| (t.table, t.version)), Some((1, 100)));
         assert_eq!(tables.remove("d.a").map(|t| t.table), Some(1));
-        assert_eq!(tables.find("d.A"), None);
-        let again = tables.new_record(definition("d.a")).unwrap();
-        assert_eq!((again.table, again.version), (1, 102));
-        tables.insert(again);
+        assert_eq!((tables.find("d.A"), tables.take_id()), (None, None));
+        tables.release_id(1);
+        assert_eq!(add(&mut tables, "d.a"), Some(VersionedTable { table: 1, version: 102 }));
         let after = |id| tables.iter_after(id).map(|t| t.definition.name.as_str()).collect::<Vec<_>>();
         assert_eq!(after(0), ["d.a", "d.b"]);
         assert_eq!(after(1), ["d.b"]);
         assert!(after(2).is_empty() && after(u32::MAX).is_empty());
+    }
+
+    #[test]
+    fn tables_of_a_database_are_found() {
+        let mut tables = Tables::new(9, TableVersion(1));
+        for name in ["d1.x", "D.Table", "da.x"] {
+            add(&mut tables, name);
+        }
+        let found: Vec<_> = ["d", "D1", "e", ""].into_iter().map(|name| tables.any_in(name)).collect();
+        assert_eq!(found, vec![Some("D.Table"), Some("d1.x"), None, None]);
     }
 }

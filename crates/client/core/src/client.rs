@@ -7,9 +7,11 @@ use crate::read_batch::{ReadBatch, ShapeId};
 use crate::reads::{Reads, Urgency, Within};
 use crate::request::TRAIN_TAG;
 use crate::requests::{Answer, Request, Requests};
-use crate::scans::{ScanProgress, ScanRows, ScanSpec, Scans};
+use crate::scans::{RangeSpec, ScanProgress, ScanRows, ScanSpec, Scans};
+use crate::schema_events::{NewsId, SchemaEvents, SchemaNews};
 use crate::sessions::{Greeted, Readiness, Sessions};
 use crate::settings::Settings;
+use crate::statistics::{Sample, Statistics};
 use crate::table::Table;
 use crate::time::Micros;
 use crate::train::Train;
@@ -37,6 +39,8 @@ pub struct Client {
     transactions: Transactions,
     scans: Scans,
     requests: Requests,
+    schema_events: SchemaEvents,
+    statistics: Statistics,
     next_check: Micros,
 }
 
@@ -52,6 +56,8 @@ impl Client {
             transactions: Transactions::new(),
             scans: Scans::new(),
             requests: Requests::new(),
+            schema_events: SchemaEvents::new(),
+            statistics: Statistics::new(),
             next_check: Micros(0),
         }
     }
@@ -67,11 +73,15 @@ impl Client {
         }
     }
 
-    /// Refused reads wait less than the interval between checks.
+    /// Refused reads and scans wait less than the interval between checks.
     fn check_when_due(&mut self) {
-        if let Some(at) = self.reads.resend_at() {
+        if let Some(at) = self.resend_at() {
             self.next_check = self.next_check.min(at);
         }
+    }
+
+    fn resend_at(&self) -> Option<Micros> {
+        [self.reads.resend_at(), self.scans.resend_at()].into_iter().flatten().min()
     }
 
     fn check(&mut self) {
@@ -88,6 +98,7 @@ impl Client {
             self.net.link(link).hurry();
         }
         self.reads.resend(&mut self.net);
+        self.scans.resend(&mut self.net);
         let is_too_late = |net: &Net, _, until| net.now > until;
         self.writes.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
         self.transactions.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
@@ -110,7 +121,7 @@ impl Client {
         let held = self.net.links.iter().filter_map(|link| link.due_at(self.net.settings.hold_max)).min();
         let sessions = self.sessions.next_deadline(&self.net);
         let questions = (self.asking() > 0).then(|| self.net.now + Micros::from_millis(100));
-        let resend = self.reads.resend_at();
+        let resend = self.resend_at();
         let checks = [sessions, self.net.outcomes.idle_at(), questions, resend].into_iter().flatten().min();
         [held, checks.map(|at| at.max(self.next_check))].into_iter().flatten().min()
     }
@@ -216,11 +227,19 @@ impl Client {
             && self.transactions.is_at_rest()
             && self.scans.is_at_rest()
             && self.requests.is_at_rest()
+            && self.schema_events.is_at_rest()
+            && self.statistics.is_at_rest()
     }
 
     /// This client's node id, 0 before it has one.
     pub fn node(&self) -> NodeId {
         self.net.api
+    }
+
+    /// Which life of the cluster this client knows: another one after a restart in which everything was lost. 0 before the
+    /// first data node was connected.
+    pub fn cluster_incarnation(&self) -> u64 {
+        self.sessions.cluster_incarnation()
     }
 
     /// The newest epoch that was seen.
@@ -266,7 +285,13 @@ impl Client {
                 }
             }
             SignalNumber::ScanConfirm => self.scans.on_confirm(net, frame),
-            SignalNumber::ScanRefuse => self.scans.on_refuse(net, frame),
+            SignalNumber::ScanRefuse => {
+                self.scans.on_refuse(net, frame)?;
+                self.check_when_due();
+                Some(())
+            }
+            SignalNumber::IndexStatisticsConfirm => self.statistics.on_confirm(net, frame),
+            SignalNumber::IndexStatisticsRefuse => self.statistics.on_refuse(net, frame),
             SignalNumber::HeartbeatConfirm => {
                 let (body, _) = frame.head::<HeartbeatBody>()?;
                 net.note_epoch(body.epoch.get());
@@ -297,8 +322,21 @@ impl Client {
             | SignalNumber::DescribeTableRefuse
             | SignalNumber::ListTablesConfirm
             | SignalNumber::ListTablesRefuse
+            | SignalNumber::SchemaChangeConfirm
+            | SignalNumber::SchemaChangeRefuse
+            | SignalNumber::DescribeDatabaseConfirm
+            | SignalNumber::DescribeDatabaseRefuse
+            | SignalNumber::ListDatabasesConfirm
+            | SignalNumber::ListDatabasesRefuse
+            | SignalNumber::SchemaLockConfirm
+            | SignalNumber::SchemaLockRefuse
             | SignalNumber::InfoConfirm
             | SignalNumber::InfoRefuse) => self.requests.on_answer(net, signal, frame),
+            SignalNumber::SchemaEventsConfirm => {
+                self.schema_events.on_confirm(net, link, frame, self.sessions.cluster_incarnation())
+            }
+            SignalNumber::SchemaEventReport => self.schema_events.on_report(net, link, frame),
+            SignalNumber::SchemaEventsRefuse => Some(()),
             _ => None,
         }
     }
@@ -326,6 +364,7 @@ impl Client {
         self.sessions.rebuild_routes(&mut self.net);
         self.writes.ask(&mut self.net, endpoint);
         self.transactions.ask(&mut self.net, endpoint);
+        self.schema_events.subscribe(&mut self.net, self.sessions.any());
     }
 
     fn on_hello_refuse(&mut self, link: LinkId, refusal: Refusal) {
@@ -374,9 +413,12 @@ impl Client {
         self.transactions.on_lost(net, endpoint);
         self.scans.on_lost(net, endpoint);
         self.requests.on_lost(net, endpoint);
+        self.schema_events.on_lost(endpoint);
+        self.statistics.on_lost(net, endpoint);
         net.outcomes.unlink(endpoint);
         self.sessions.become_lost(net, endpoint, error);
         self.sessions.rebuild_routes(net);
+        self.schema_events.subscribe(net, self.sessions.any());
     }
 }
 
@@ -480,7 +522,22 @@ impl Client {
         self.transactions.take(transaction.handle)
     }
 
-    /// Begins a scan of all rows; with a transaction and the number of its next operation it sees its own changes.
+    /// Asks some partitions of a table what they know of an index, and how many rows are in these ranges.
+    ///
+    /// # Errors
+    /// `ClusterFailure`, `BadProgram` if there are too many ranges, `Overloaded`.
+    pub fn statistics(&mut self, table: &Table, ranges: &RangeSpec) -> Result<Token> {
+        let handle = self.statistics.submit(&mut self.net, table, ranges)?;
+        Ok(Token { kind: TokenKind::Statistics, handle })
+    }
+
+    /// Takes statistics that are complete; `None` while they are not.
+    pub fn take_statistics(&mut self, token: Token) -> Option<Result<Sample>> {
+        debug_assert_eq!(token.kind, TokenKind::Statistics);
+        self.statistics.take(token.handle)
+    }
+
+    /// Begins a scan, of all rows or of ranges; with a transaction and the number of its next operation it sees its own changes.
     ///
     /// # Errors
     /// `ClusterFailure`, `OutOfScans`, `BadProgram`; as [`Client::read_within`] for a transaction.
@@ -527,6 +584,34 @@ impl Client {
         self.requests.take(token.handle)
     }
 
+    /// Whether a token of [`Request::Lock`] that was answered still holds the lock: not when the connection was lost.
+    pub fn holds_lock(&self, token: Token) -> bool {
+        debug_assert_eq!(token.kind, TokenKind::Request);
+        self.requests.holds_lock(token.handle)
+    }
+
+    /// Wants to know of schema changes: the first news says that everything may have changed.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many want to know already.
+    pub fn watch_schema(&mut self) -> Result<Token> {
+        let way = self.sessions.any();
+        let handle = self.schema_events.watch(&mut self.net, way, self.sessions.cluster_incarnation())?;
+        Ok(Token { kind: TokenKind::SchemaEvents, handle })
+    }
+
+    /// The next change; `None` while there is none.
+    pub fn take_schema_news(&mut self, token: Token) -> Option<(NewsId, SchemaNews)> {
+        debug_assert_eq!(token.kind, TokenKind::SchemaEvents);
+        self.schema_events.take(token.handle)
+    }
+
+    /// News, and all before it, has been acted on.
+    pub fn confirm_schema_news(&mut self, token: Token, news: NewsId) {
+        debug_assert_eq!(token.kind, TokenKind::SchemaEvents);
+        self.schema_events.confirm(&mut self.net, token.handle, news);
+    }
+
     /// Nobody wants what this token names any more: what it waits for is discarded when it comes, an open transaction is
     /// rolled back, a scan closed. A token that is gone already is none of a fault.
     pub fn cancel(&mut self, token: Token) {
@@ -535,7 +620,9 @@ impl Client {
             TokenKind::Write => self.writes.cancel(token.handle),
             TokenKind::Transaction => self.transactions.abandon(&mut self.net, token.handle),
             TokenKind::Scan => self.scans.cancel(&mut self.net, token.handle),
-            TokenKind::Request => self.requests.cancel(token.handle),
+            TokenKind::Request => self.requests.cancel(&mut self.net, token.handle),
+            TokenKind::SchemaEvents => self.schema_events.cancel(&mut self.net, token.handle),
+            TokenKind::Statistics => self.statistics.cancel(token.handle),
         }
     }
 }

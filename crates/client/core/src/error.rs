@@ -13,25 +13,33 @@ pub struct Error {
     code: ErrorCode,
     detail: Option<Box<str>>,
     operation: Option<OperationNumber>,
+    index: u16,
 }
 
 impl Error {
     /// An error that its code describes sufficiently.
     pub fn new(code: ErrorCode) -> Self {
-        Error { code, detail: None, operation: None }
+        Error { code, detail: None, operation: None, index: 0 }
     }
 
     /// An error with a sentence or half a sentence that says what exactly was wrong.
     pub fn with_detail(code: ErrorCode, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         let detail = (!detail.is_empty()).then(|| detail.into_boxed_str());
-        Error { code, detail, operation: None }
+        Error { code, detail, operation: None, index: 0 }
     }
 
     /// The same error, caused by this operation of a transaction.
     #[must_use]
     pub fn at_operation(mut self, operation: Option<OperationNumber>) -> Self {
         self.operation = operation;
+        self
+    }
+
+    /// The same error, because of this unique index of the operation's table; 0 for the row itself.
+    #[must_use]
+    pub fn at_index(mut self, index: u16) -> Self {
+        self.index = index;
         self
     }
 
@@ -61,6 +69,11 @@ impl Error {
     /// The operation of the transaction that caused it, if one did.
     pub fn operation(&self) -> Option<OperationNumber> {
         self.operation
+    }
+
+    /// The unique index of the operation's table that is to blame, if one is: its id in the table's definition.
+    pub fn index(&self) -> Option<u16> {
+        (self.index != 0).then_some(self.index)
     }
 
     /// What it means and what to do.

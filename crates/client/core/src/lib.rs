@@ -19,7 +19,9 @@
 //! | `writes`, `write_batch` | autocommitted operations |
 //! | `transactions`, `train`, `operation` | transactions |
 //! | `outcomes` | which outcomes are known, so that coordinators can forget them |
-//! | `scans`, `requests` | the rest |
+//! | `schema_events` | who is told of schema changes |
+//! | `scans` | all rows, or ranges of an index |
+//! | `statistics`, `requests` | the rest |
 //! | `table`, `value` | rows and values to bytes and back |
 #![no_std]
 
@@ -39,8 +41,10 @@ mod request;
 mod requests;
 mod routes;
 mod scans;
+mod schema_events;
 mod sessions;
 pub mod settings;
+mod statistics;
 mod table;
 mod time;
 mod train;
@@ -57,9 +61,11 @@ pub use operation::OperationSpec;
 pub use read_batch::{ReadBatch, ShapeId};
 pub use reads::Urgency;
 pub use requests::{Answer, Request};
-pub use scans::{ScanProgress, ScanRows, ScanRowsIter, ScanSpec};
+pub use scans::{Merge, RangeSpec, ScanProgress, ScanRow, ScanRows, ScanRowsIter, ScanSpec};
+pub use schema_events::{NewsId, SchemaNews};
 pub use sessions::Readiness;
 pub use settings::Settings;
+pub use statistics::{Sample, SampledPartition};
 pub use table::{KeyWriter, RowBuilder, RowRef, Table};
 pub use time::Micros;
 pub use train::{Standing, Train};

@@ -25,11 +25,15 @@ pub enum TokenKind {
     Scan,
     /// A request to the dictionary or for an information table.
     Request,
+    /// Somebody who wants to know of schema changes.
+    SchemaEvents,
+    /// A question for statistics.
+    Statistics,
 }
 
 impl TokenKind {
     /// Number of kinds.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 7;
 }
 
 /// Names something that is under way. A token that has been taken or cancelled finds nothing.

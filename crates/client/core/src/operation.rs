@@ -64,7 +64,8 @@ impl<'a> OperationSpec<'a> {
             body_bytes: U16::new(body_bytes),
             columns: U16::new(columns),
             filter_bytes: U16::new(filter_bytes),
-            unused: U16::ZERO,
+            sub: 0,
+            unused: 0,
         };
         out.extend_from_slice(head.as_bytes());
         out.extend_from_slice(self.key);

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::link::LinkId;
 use crate::net::{Net, TokenKind};
 use crate::read_batch::{ReadBatch, ShapeId};
-use crate::settings::{BATCHES_MAX, KEYS_UNDER_WAY_MAX};
+use crate::settings::{BATCHES_MAX, KEYS_UNDER_WAY_MAX, REFUSED_MAX, RESEND_PAUSE};
 use crate::table::Table;
 use crate::time::Micros;
 use alloc::collections::BTreeMap;
@@ -34,11 +34,6 @@ const FRAME_KEYS_MAX: usize = 1 << POSITION_BITS;
 const FRAME_KEY_BYTES_SOFT: usize = 48 * 1024;
 /// Different shapes, at most.
 const SHAPES_MAX: u32 = 1 << 16;
-
-/// How long keys wait that were refused because too many answers waited at the data node.
-const RESEND_PAUSE: Micros = Micros(500);
-/// How long a batch goes on with that.
-const REFUSED_MAX: Micros = Micros::from_millis(5_000);
 
 const POSITION_BITS: u32 = 7;
 const FRAMES_MAX: usize = 1 << (32 - POSITION_BITS);

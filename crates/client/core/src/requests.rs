@@ -1,9 +1,15 @@
 //! Questions to the dictionary and for information tables: one frame there, one back.
+//!
+//! The schema lock is one of them whose token stays when it is answered: as long as it is there the lock is held, and
+//! cancelling it lets the lock go, or takes the wish back.
 
 use crate::error::{Error, Result};
 use crate::link::LinkId;
 use crate::net::{Net, TokenKind};
 use crate::settings::REQUESTS_MAX;
+use crate::time::Micros;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_base::pool::{Handle, Pool};
@@ -13,7 +19,12 @@ use vinga_wire::dictionary::{
     TableConfirm, TableRecord,
 };
 use vinga_wire::handshake::Refusal;
+use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable};
+use vinga_wire::schema::{
+    Database, DescribeDatabaseConfirm, DescribeDatabaseRequest, ListDatabasesConfirm, ListDatabasesRequest,
+    SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody, SchemaLockRequest,
+};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
 /// What is wanted.
@@ -22,11 +33,24 @@ pub enum Request {
     /// A new table.
     CreateTable(TableDefinition),
     /// No table of this name any more.
-    DropTable(alloc::string::String),
+    DropTable(String),
     /// The definition of the table of this name.
-    DescribeTable(alloc::string::String),
+    DescribeTable(String),
     /// Names of tables with greater ids than this one.
     ListTables(u32),
+    /// Another change of a table or database.
+    ChangeSchema(SchemaChange),
+    /// The database of this name.
+    DescribeDatabase(String),
+    /// Names of databases behind this one, in small letters.
+    ListDatabases(String),
+    /// The schema lock.
+    Lock {
+        /// What for, for people.
+        purpose: String,
+        /// How long to wait, at most.
+        wait: Micros,
+    },
     /// Rows of an information table.
     Info(InfoTable),
 }
@@ -40,12 +64,33 @@ pub enum Answer {
     Dropped,
     /// To a list: ids, versions and names, and whether there are more.
     Tables(ListTablesConfirm),
+    /// To another change: the table as it is now.
+    Changed(Option<TableRecord>),
+    /// To a question for a database.
+    Database(Database),
+    /// To a list of databases.
+    Databases(ListDatabasesConfirm),
+    /// The lock is held from now on.
+    Locked,
     /// To a question for an information table.
     Info(InfoConfirm),
 }
 
+/// What the schema lock is to a token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lock {
+    /// None of its business.
+    None,
+    /// Wanted.
+    Wanted,
+    /// It has it.
+    Held,
+}
+
 struct Waiting {
-    endpoint: u16,
+    node: NodeId,
+    link: LinkId,
+    lock: Lock,
     /// Whether it may have been carried out although no answer came.
     changes: bool,
     answer: Option<Result<Answer>>,
@@ -75,13 +120,16 @@ impl Requests {
         request: &Request,
         (node, link): (NodeId, LinkId),
     ) -> Result<Handle> {
-        let changes = matches!(request, Request::CreateTable(_) | Request::DropTable(_));
-        let waiting = Waiting { endpoint: link.endpoint(), changes, answer: None };
+        let changes =
+            matches!(request, Request::CreateTable(_) | Request::DropTable(_) | Request::ChangeSchema(_));
+        let lock = if let Request::Lock { .. } = request { Lock::Wanted } else { Lock::None };
+        let waiting = Waiting { node, link, lock, changes, answer: None };
+        check_length(request)?;
         let handle = self.pool.insert(waiting).map_err(|_| Error::new(ErrorCode::Overloaded))?;
         let request_tag = tag(handle);
         let dictionary = Address::new(node, BlockNumber::Dictionary, 0);
         let named =
-            |name: &alloc::string::String| NamedTableRequest { request: request_tag, name: name.clone() };
+            |name: &String| NamedTableRequest { request: request_tag, name: name.clone() };
         match request {
             Request::CreateTable(definition) => {
                 let body = CreateTableRequest { request: request_tag, definition: definition.clone() };
@@ -98,6 +146,24 @@ impl Requests {
                 let body = ListTablesRequest { request: request_tag, after: *after };
                 cold::write(&mut net.frame(link, SignalNumber::ListTablesRequest, dictionary), &body);
             }
+            Request::ChangeSchema(change) => {
+                let body = SchemaChangeRequest { request: request_tag, change: change.clone() };
+                cold::write(&mut net.frame(link, SignalNumber::SchemaChangeRequest, dictionary), &body);
+            }
+            Request::DescribeDatabase(name) => {
+                let body = DescribeDatabaseRequest { request: request_tag, name: name.clone() };
+                cold::write(&mut net.frame(link, SignalNumber::DescribeDatabaseRequest, dictionary), &body);
+            }
+            Request::ListDatabases(after) => {
+                let body = ListDatabasesRequest { request: request_tag, after: after.clone() };
+                cold::write(&mut net.frame(link, SignalNumber::ListDatabasesRequest, dictionary), &body);
+            }
+            Request::Lock { purpose, wait } => {
+                let wait_millis = u32::try_from(wait.0 / 1000).unwrap_or(u32::MAX);
+                let body =
+                    SchemaLockRequest { request: request_tag, purpose: purpose.clone(), wait_millis };
+                cold::write(&mut net.frame(link, SignalNumber::SchemaLockRequest, dictionary), &body);
+            }
             Request::Info(table) => {
                 let body = InfoRequest { request: request_tag, table: *table };
                 let info = Address::new(node, BlockNumber::Info, 0);
@@ -108,15 +174,33 @@ impl Requests {
         Ok(handle)
     }
 
-    /// Takes the answer; `None` if there is none yet.
+    /// Takes the answer; `None` if there is none yet. The token stays only if it holds the lock.
     pub fn take(&mut self, handle: Handle) -> Option<Result<Answer>> {
-        self.pool.get(handle)?.answer.as_ref()?;
-        self.pool.remove(handle)?.answer
+        let waiting = self.pool.get_mut(handle)?;
+        let answer = waiting.answer.take()?;
+        if waiting.lock != Lock::Held {
+            self.pool.remove(handle);
+        }
+        Some(answer)
     }
 
-    /// Nobody waits for the answer any more.
-    pub fn cancel(&mut self, handle: Handle) {
-        self.pool.remove(handle);
+    /// Whether a token holds the schema lock: it does not any more when its connection is lost.
+    pub fn holds_lock(&self, handle: Handle) -> bool {
+        self.pool.get(handle).is_some_and(|waiting| waiting.lock == Lock::Held)
+    }
+
+    /// Nobody waits for the answer, or wants the lock, any more.
+    pub fn cancel(&mut self, net: &mut Net, handle: Handle) {
+        let Some(Waiting { node, link, lock, .. }) = self.pool.remove(handle) else { return };
+        match lock {
+            Lock::None => {}
+            Lock::Wanted | Lock::Held => {
+                let dictionary = Address::new(node, BlockNumber::Dictionary, 0);
+                let body = SchemaLockBody { request: tag(handle) };
+                cold::write(&mut net.frame(link, SignalNumber::SchemaUnlockOrder, dictionary), &body);
+                net.link(link).hurry();
+            }
+        }
     }
 
     /// Takes an answer in; the caller has looked which signal it is.
@@ -134,6 +218,22 @@ impl Requests {
                 let confirm: ListTablesConfirm = cold::read(frame)?;
                 (confirm.request, Ok(Answer::Tables(confirm)))
             }
+            SignalNumber::SchemaChangeConfirm => {
+                let confirm: SchemaChangeConfirm = cold::read(frame)?;
+                (confirm.request, Ok(Answer::Changed(confirm.table)))
+            }
+            SignalNumber::DescribeDatabaseConfirm => {
+                let confirm: DescribeDatabaseConfirm = cold::read(frame)?;
+                (confirm.request, Ok(Answer::Database(confirm.database)))
+            }
+            SignalNumber::ListDatabasesConfirm => {
+                let confirm: ListDatabasesConfirm = cold::read(frame)?;
+                (confirm.request, Ok(Answer::Databases(confirm)))
+            }
+            SignalNumber::SchemaLockConfirm => {
+                let confirm: SchemaLockBody = cold::read(frame)?;
+                (confirm.request, Ok(Answer::Locked))
+            }
             SignalNumber::InfoConfirm => {
                 let confirm: InfoConfirm = cold::read(frame)?;
                 (confirm.request, Ok(Answer::Info(confirm)))
@@ -146,7 +246,11 @@ impl Requests {
         };
         let Some(handle) = self.pool.handle_at(request >> GENERATION_SHIFT) else { return Some(()) };
         let waiting = &mut self.pool[handle];
-        if tag(handle) == request && waiting.answer.is_none() {
+        if tag(handle) == request && waiting.answer.is_none() && waiting.lock != Lock::Held {
+            waiting.lock = match (waiting.lock, &answer) {
+                (Lock::Wanted, Ok(_)) => Lock::Held,
+                (Lock::None | Lock::Wanted | Lock::Held, _) => Lock::None,
+            };
             waiting.answer = Some(answer);
             net.tell(TokenKind::Request, handle);
         }
@@ -155,14 +259,16 @@ impl Requests {
 
     /// All connections to an endpoint are gone.
     pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
-        let lost: Vec<Handle> = self
-            .pool
-            .iter()
-            .filter(|(_, waiting)| waiting.endpoint == endpoint && waiting.answer.is_none())
-            .map(|(handle, _)| handle)
-            .collect();
+        let of_endpoint = |waiting: &Waiting| waiting.link.endpoint() == endpoint;
+        let lost: Vec<Handle> =
+            self.pool.iter().filter(|(_, waiting)| of_endpoint(waiting)).map(|(handle, _)| handle).collect();
         for handle in lost {
             let waiting = &mut self.pool[handle];
+            let lock = core::mem::replace(&mut waiting.lock, Lock::None);
+            // Whoever has taken the lock asks whether it is still there; it has no answer to come.
+            if waiting.answer.is_some() && lock != Lock::Held || waiting.answer.is_none() && lock == Lock::Held {
+                continue;
+            }
             waiting.answer = Some(Err(if waiting.changes {
                 Error::with_detail(ErrorCode::UnknownOutcome, "a change of the schema was under way")
             } else {
@@ -176,4 +282,26 @@ impl Requests {
     pub fn is_at_rest(&self) -> bool {
         self.pool.used() == 0
     }
+}
+
+/// Refuses what fits no frame: no data node allows it, either.
+fn check_length(request: &Request) -> Result<()> {
+    /// Names and numbers that travel beside the long part.
+    const REST_BYTES: usize = 4096;
+    let bytes = match request {
+        Request::CreateTable(definition)
+        | Request::ChangeSchema(SchemaChange::AlterTable { definition, .. }) => cold::length(definition),
+        Request::ChangeSchema(change) => cold::length(change),
+        Request::DropTable(name)
+        | Request::DescribeTable(name)
+        | Request::DescribeDatabase(name)
+        | Request::ListDatabases(name)
+        | Request::Lock { purpose: name, .. } => name.len(),
+        Request::ListTables(_) | Request::Info(_) => 0,
+    };
+    if bytes + REST_BYTES <= FRAME_BYTES_MAX {
+        return Ok(());
+    }
+    let detail = format!("names, indexes and attachment of {bytes} bytes fit no signal");
+    Err(Error::with_detail(ErrorCode::BadTableDefinition, detail))
 }

@@ -1,119 +1,37 @@
-//! Scans: one on the wire for each partition, several at a time, batches handed over as they come.
+//! Scans: one on the wire for each partition, several at a time, rows handed over as they come, or merged.
 //!
 //! A partition's next batch is asked for when the one before has arrived and not more than one batch of it waits to be
 //! taken, so a consumer that is slower than the data nodes holds at most about two batches of each open partition in
-//! memory, and none that keeps up ever waits for a round trip.
+//! memory, and none that keeps up ever waits for a round trip. Ranges of an index are often short, and of long ones often
+//! few rows are wanted: their first batches are small, the second is asked for only when the first has been taken, and
+//! batches grow from there ([`spec`]).
 //!
 //! A scan that a data manager closed because its consumer was idle too long is opened again where it came to, unless it
-//! belongs to a transaction.
+//! belongs to a transaction; what the transaction has changed meanwhile might come or not. The same goes for one that was
+//! refused because too many answers waited, after a pause. To know where it came to, ranges come with their keys, unless
+//! one batch is sure to hold all of them.
+
+mod merge;
+mod rows;
+pub(crate) mod spec;
+
+pub use merge::Merge;
+pub use rows::{ScanRow, ScanRows, ScanRowsIter};
+pub use spec::{RangeSpec, ScanSpec};
 
 use crate::error::{Error, Result};
 use crate::net::{Net, TokenKind};
-use crate::settings::SCANS_MAX;
+use crate::settings::{REFUSED_MAX, RESEND_PAUSE, SCANS_MAX};
 use crate::table::Table;
+use crate::time::Micros;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use rows::Form;
+use spec::{Opening, Position};
 use vinga_base::pool::{Handle, Pool};
-use vinga_base::{ColumnId, OperationNumber, TransactionId};
-use vinga_wire::operation::ALL_COLUMNS;
-use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
-use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
-
-/// What is scanned, and in which portions.
-#[derive(Clone, Debug)]
-pub struct ScanSpec {
-    /// Which columns, in this order; `None` for whole images.
-    pub columns: Option<Vec<ColumnId>>,
-    /// Condition on the rows, as a filter program; empty for none.
-    pub filter: Vec<u8>,
-    /// Rows after which the scan ends; 0 for no limit.
-    pub limit: u32,
-    /// Rows of one batch, at least 1.
-    pub batch_rows: u16,
-    /// Bytes of rows of one batch.
-    pub batch_bytes: u32,
-    /// Partitions that are scanned at the same time, at least 1.
-    pub parallel: u16,
-}
-
-impl Default for ScanSpec {
-    fn default() -> Self {
-        ScanSpec {
-            columns: None,
-            filter: Vec::new(),
-            limit: 0,
-            batch_rows: 1024,
-            batch_bytes: 64 * 1024,
-            parallel: 16,
-        }
-    }
-}
-
-/// Rows of one partition, in a frame's form: each behind its length.
-#[derive(Default, Debug)]
-pub struct ScanRows {
-    bytes: Vec<u8>,
-    count: u32,
-}
-
-impl ScanRows {
-    /// Number of rows.
-    pub fn len(&self) -> usize {
-        self.count as usize
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The rows, each an image or a selection as was asked for.
-    pub fn iter(&self) -> ScanRowsIter<'_> {
-        ScanRowsIter { rest: &self.bytes, left: self.count }
-    }
-
-    /// The row at this byte offset, from 0, and the offset of the row behind it; `None` at the end.
-    pub fn row_at(&self, offset: usize) -> Option<(&[u8], usize)> {
-        let length = self.bytes.get(offset..offset + 2)?;
-        let end = offset + 2 + usize::from(u16::from_le_bytes([length[0], length[1]]));
-        Some((self.bytes.get(offset + 2..end)?, end))
-    }
-
-    /// Whether the rows are all there; cuts what pads the frame.
-    fn check(&mut self) -> Option<()> {
-        let mut end = 0;
-        for _ in 0..self.count {
-            (_, end) = self.row_at(end)?;
-        }
-        self.bytes.truncate(end);
-        Some(())
-    }
-
-    /// Keeps only the first rows.
-    fn truncate(&mut self, count: u32) {
-        self.count = self.count.min(count);
-        self.check().expect("checked when it came");
-    }
-}
-
-/// See [`ScanRows::iter`].
-pub struct ScanRowsIter<'a> {
-    rest: &'a [u8],
-    left: u32,
-}
-
-impl<'a> Iterator for ScanRowsIter<'a> {
-    type Item = &'a [u8];
-
-    #[inline]
-    fn next(&mut self) -> Option<&'a [u8]> {
-        self.left = self.left.checked_sub(1)?;
-        let (length, rest) = self.rest.split_first_chunk::<2>().expect("checked when it came");
-        let (row, rest) = rest.split_at(usize::from(u16::from_le_bytes(*length)));
-        self.rest = rest;
-        Some(row)
-    }
-}
+use vinga_base::{OperationNumber, TransactionId};
+use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanNextBody, ScanRefusal};
+use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32};
 
 /// What a scan has for its consumer.
 #[derive(Debug)]
@@ -132,16 +50,23 @@ enum PartState {
     Fetching,
     /// A batch has arrived; the next has not been asked for.
     Paused,
+    /// It was refused for want of room and will be opened again.
+    Refused,
     Done,
 }
 
 struct Part {
     state: PartState,
+    partition: usize,
     /// Its name on the wire, while it is open.
     wire: u32,
-    next_row: u32,
+    position: Position,
+    /// Rows of a batch as it was asked for last.
+    batch_rows: u16,
     /// Bytes that have arrived and were not taken.
     held_bytes: usize,
+    /// Since when it is refused again and again.
+    refused_since: Option<Micros>,
 }
 
 struct Scan {
@@ -150,9 +75,12 @@ struct Scan {
     version: u64,
     transaction: TransactionId,
     operation: OperationNumber,
+    wants_keys: bool,
     parts: Vec<Part>,
     open: u16,
+    /// Rows to be taken, in the order in which they came, if they are not merged.
     ready: VecDeque<(usize, ScanRows)>,
+    merge: Option<Merge>,
     rows_left: u32,
     ended: Option<Result<()>>,
 }
@@ -160,10 +88,13 @@ struct Scan {
 /// See the head of this file.
 pub(crate) struct Scans {
     pool: Pool<Scan>,
-    /// Scan and partition by name on the wire.
+    /// Scan and part by name on the wire.
     by_wire: BTreeMap<u32, (Handle, usize)>,
     next_wire: u32,
     spare: Vec<ScanRows>,
+    /// Parts that were refused, and when they are to be opened again.
+    refused: Vec<(Handle, usize)>,
+    resend_at: Micros,
 }
 
 /// Buffers that are kept for later batches, at most.
@@ -171,7 +102,14 @@ const SPARE_MAX: usize = 64;
 
 impl Scans {
     pub fn new() -> Self {
-        Scans { pool: Pool::new(SCANS_MAX), by_wire: BTreeMap::new(), next_wire: 0, spare: Vec::new() }
+        Scans {
+            pool: Pool::new(SCANS_MAX),
+            by_wire: BTreeMap::new(),
+            next_wire: 0,
+            spare: Vec::new(),
+            refused: Vec::new(),
+            resend_at: Micros(0),
+        }
     }
 
     /// Begins a scan. With a transaction it sees its changes with lower operation numbers.
@@ -185,17 +123,37 @@ impl Scans {
         if net.routes.partitions() == 0 {
             return Err(Error::new(ErrorCode::ClusterFailure));
         }
-        if spec.batch_rows == 0 || spec.parallel == 0 || spec.filter.len() > usize::from(u16::MAX) {
-            return Err(Error::with_detail(ErrorCode::BadProgram, "a scan without room for rows"));
-        }
+        spec.check()?;
+        let partitions = match spec.ranges.as_ref().and_then(|ranges| ranges.hash) {
+            Some(hash) => {
+                let partition = net.routes.find(hash).ok_or(ErrorCode::ClusterFailure)?;
+                partition..partition + 1
+            }
+            None => 0..net.routes.partitions(),
+        };
         let (transaction, operation) = within.unwrap_or((TransactionId::NONE, OperationNumber(0)));
-        let part = || Part { state: PartState::Waiting, wire: 0, next_row: 0, held_bytes: 0 };
+        let batch_rows = spec.first_rows(partitions.len());
+        let part = |partition| Part {
+            state: PartState::Waiting,
+            partition,
+            wire: 0,
+            position: Position::Start,
+            batch_rows,
+            held_bytes: 0,
+            refused_since: None,
+        };
+        let is_merged = spec.is_merged() && partitions.len() > 1;
+        let is_one_batch = spec.limit != 0 && spec.limit <= u32::from(batch_rows);
+        let may_be_resumed = transaction == TransactionId::NONE && !is_one_batch;
+        let is_descending = spec.ranges.as_ref().is_some_and(|ranges| ranges.is_descending);
         let scan = Scan {
             table: table.id().0,
             version: table.version().0,
             transaction,
             operation,
-            parts: (0..net.routes.partitions()).map(|_| part()).collect(),
+            wants_keys: spec.ranges.is_some() && (is_merged || may_be_resumed),
+            merge: is_merged.then(|| Merge::new(partitions.len(), is_descending)),
+            parts: partitions.map(part).collect(),
             open: 0,
             ready: VecDeque::new(),
             rows_left: if spec.limit == 0 { u32::MAX } else { spec.limit },
@@ -214,7 +172,8 @@ impl Scans {
     fn open_parts(&mut self, net: &mut Net, handle: Handle) {
         for at in 0..self.pool[handle].parts.len() {
             let scan = &self.pool[handle];
-            if scan.ended.is_some() || scan.open >= scan.spec.parallel {
+            let is_enough = scan.open >= scan.spec.parallel && scan.merge.is_none();
+            if scan.ended.is_some() || is_enough {
                 return;
             }
             if matches!(scan.parts[at].state, PartState::Waiting) {
@@ -227,45 +186,28 @@ impl Scans {
         self.next_wire = self.next_wire.wrapping_add(1);
         let wire = self.next_wire;
         let scan = &mut self.pool[handle];
-        let way = net.routes.way(at);
-        let Some((link, data_manager)) = way else {
+        let way = net.routes.way(scan.parts[at].partition);
+        let Some(way) = way else {
             return self.end(net, handle, Err(Error::new(ErrorCode::ClusterFailure)));
         };
         let part = &mut scan.parts[at];
         (part.state, part.wire) = (PartState::Fetching, wire);
         scan.open += 1;
-        let columns = scan.spec.columns.as_ref();
-        let mut writer = net.frame(link, SignalNumber::ScanOpenRequest, data_manager);
-        writer.put(&ScanOpenHead {
-            version: U64::new(scan.version),
-            transaction: U64::new(scan.transaction.0),
-            scan: U32::new(wire),
-            table: U32::new(scan.table),
-            operation: U32::new(scan.operation.0),
-            from_row: U32::new(part.next_row),
-            batch_bytes: U32::new(scan.spec.batch_bytes),
-            limit: U32::new(if scan.spec.limit == 0 { 0 } else { scan.rows_left }),
-            partition: U16::new(at as u16),
-            batch_rows: U16::new(scan.spec.batch_rows),
-            columns: U16::new(columns.map_or(ALL_COLUMNS, |columns| columns.len() as u16)),
-            filter_bytes: U16::new(scan.spec.filter.len() as u16),
-        });
-        for column in columns.into_iter().flatten() {
-            writer.put(&U16::new(column.0));
-        }
-        writer.bytes(&scan.spec.filter);
-        drop(writer);
-        net.link(link).hurry();
+        let opening = Opening {
+            spec: &scan.spec,
+            table: scan.table,
+            version: scan.version,
+            transaction: scan.transaction,
+            operation: scan.operation,
+            partition: part.partition,
+            wire,
+            batch_rows: part.batch_rows,
+            limit: if scan.spec.limit == 0 { 0 } else { scan.rows_left },
+            wants_keys: scan.wants_keys,
+            position: &part.position,
+        };
+        opening.send(net, way);
         self.by_wire.insert(wire, (handle, at));
-    }
-
-    /// Says something about an open partition to its data manager.
-    fn send_body(&mut self, net: &mut Net, signal: SignalNumber, at: usize, wire: u32) {
-        let way = net.routes.way(at);
-        // Without a way the connection is lost, and the scan with it.
-        let Some((link, data_manager)) = way else { return };
-        net.frame(link, signal, data_manager).put(&ScanBody { scan: U32::new(wire) });
-        net.link(link).hurry();
     }
 
     pub fn on_confirm(&mut self, net: &mut Net, frame: &Frame<'_>) -> Option<()> {
@@ -274,19 +216,31 @@ impl Scans {
         let flags = answer.flags.get();
         // A scan that was closed meanwhile.
         let Some(&(handle, at)) = self.by_wire.get(&answer.scan.get()) else { return Some(()) };
-        let mut batch = self.spare.pop().unwrap_or_default();
-        batch.count = u32::from(answer.count.get());
-        batch.bytes.clear();
-        batch.bytes.extend_from_slice(rows);
-        batch.check()?;
         let scan = &mut self.pool[handle];
-        batch.truncate(scan.rows_left);
-        scan.rows_left -= if scan.spec.limit == 0 { 0 } else { batch.count };
+        let form = if scan.spec.ranges.is_some() { Form::Ranged } else { Form::Plain };
+        let mut batch = self.spare.pop().unwrap_or_default();
+        batch.fill(form, u32::from(answer.count.get()), rows);
+        batch.check()?;
         let part = &mut scan.parts[at];
-        part.next_row = answer.next_row.get();
+        part.refused_since = None;
+        if scan.spec.ranges.is_none() {
+            part.position = Position::Row(answer.next_row.get());
+        } else if let Some(last) = batch.rows().last() {
+            part.position = match scan.wants_keys {
+                true => Position::Behind { range: last.range, row: last.row, key: last.key.to_vec() },
+                false => Position::Lost,
+            };
+        }
+        if scan.merge.is_none() {
+            batch.truncate(scan.rows_left);
+            scan.rows_left -= if scan.spec.limit == 0 { 0 } else { batch.count };
+        }
         if !batch.is_empty() {
             part.held_bytes += batch.bytes.len();
-            scan.ready.push_back((at, batch));
+            match &mut scan.merge {
+                Some(merge) => merge.push(at, batch),
+                None => scan.ready.push_back((at, batch)),
+            }
             net.tell(TokenKind::Scan, handle);
         }
         if flags & SCAN_END != 0 {
@@ -306,8 +260,13 @@ impl Scans {
         self.by_wire.remove(&scan.parts[at].wire);
         scan.parts[at].state = PartState::Done;
         scan.open -= 1;
+        if let Some(merge) = &mut scan.merge {
+            merge.end(at);
+            net.tell(TokenKind::Scan, handle);
+        }
         self.open_parts(net, handle);
-        if self.pool[handle].open == 0 {
+        let parts = &self.pool[handle].parts;
+        if parts.iter().all(|part| matches!(part.state, PartState::Done)) {
             self.end(net, handle, Ok(()));
         }
     }
@@ -315,33 +274,72 @@ impl Scans {
     fn fetch_if_room(&mut self, net: &mut Net, handle: Handle, at: usize) {
         let scan = &mut self.pool[handle];
         let part = &mut scan.parts[at];
-        if matches!(part.state, PartState::Paused)
-            && part.held_bytes <= scan.spec.batch_bytes as usize
-            && scan.rows_left > 0
-        {
-            part.state = PartState::Fetching;
-            let wire = part.wire;
-            self.send_body(net, SignalNumber::ScanNextRequest, at, wire);
+        let is_first = part.batch_rows < scan.spec.batch_rows;
+        // While batches grow it is not known that more is wanted.
+        let held_max = if is_first { 0 } else { scan.spec.batch_bytes as usize };
+        if !matches!(part.state, PartState::Paused) || part.held_bytes > held_max || scan.rows_left == 0 {
+            return;
         }
+        part.state = PartState::Fetching;
+        part.batch_rows = scan.spec.next_rows(part.batch_rows);
+        let body = ScanNextBody {
+            scan: U32::new(part.wire),
+            batch_bytes: U32::new(scan.spec.batch_bytes),
+            batch_rows: U16::new(part.batch_rows),
+            unused: U16::ZERO,
+        };
+        // Without a way the connection is lost, and the scan with it.
+        let Some((link, data_manager)) = net.routes.way(part.partition) else { return };
+        net.frame(link, SignalNumber::ScanNextRequest, data_manager).put(&body);
+        net.link(link).hurry();
     }
 
     pub fn on_refuse(&mut self, net: &mut Net, frame: &Frame<'_>) -> Option<()> {
         let (refusal, _) = frame.head::<ScanRefusal>()?;
         let Some((handle, at)) = self.by_wire.remove(&refusal.scan.get()) else { return Some(()) };
+        let now = net.now;
         let scan = &mut self.pool[handle];
         let part = &mut scan.parts[at];
-        part.next_row = refusal.next_row.get();
+        if scan.spec.ranges.is_none() {
+            part.position = Position::Row(refusal.next_row.get());
+        }
         scan.open -= 1;
+        part.state = PartState::Done;
         let error = Error::from_wire(refusal.code.get());
-        if error.code() == ErrorCode::ScanTimeout && scan.transaction == TransactionId::NONE {
+        let may_go_on = scan.transaction == TransactionId::NONE && !matches!(part.position, Position::Lost);
+        match error.code() {
             // Only an idle consumer lets it come to that, so this does not go round by itself.
-            part.state = PartState::Waiting;
-            self.open_part(net, handle, at);
-        } else {
-            part.state = PartState::Done;
-            self.end(net, handle, Err(error));
+            ErrorCode::ScanTimeout if may_go_on => self.open_part(net, handle, at),
+            ErrorCode::Overloaded
+                if may_go_on && now < *part.refused_since.get_or_insert(now) + REFUSED_MAX =>
+            {
+                part.state = PartState::Refused;
+                if self.refused.is_empty() {
+                    self.resend_at = now + RESEND_PAUSE;
+                }
+                self.refused.push((handle, at));
+            }
+            _ => self.end(net, handle, Err(error)),
         }
         Some(())
+    }
+
+    /// When [`Scans::resend`] is to be called, if at all.
+    pub fn resend_at(&self) -> Option<Micros> {
+        (!self.refused.is_empty()).then_some(self.resend_at)
+    }
+
+    /// Opens partitions again that were refused because too many answers waited, if it is time.
+    pub fn resend(&mut self, net: &mut Net) {
+        if self.resend_at().is_none_or(|at| net.now < at) {
+            return;
+        }
+        for (handle, at) in core::mem::take(&mut self.refused) {
+            let part = self.pool.get(handle).map(|scan| &scan.parts[at].state);
+            if matches!(part, Some(PartState::Refused)) {
+                self.open_part(net, handle, at);
+            }
+        }
     }
 
     /// The scan is over; what has arrived can still be taken if it ended well.
@@ -353,20 +351,25 @@ impl Scans {
         let scan = &mut self.pool[handle];
         if result.is_err() {
             scan.ready.clear();
+            scan.merge = None;
         }
         scan.ended = Some(result);
         net.tell(TokenKind::Scan, handle);
     }
 
     fn close_parts(&mut self, net: &mut Net, handle: Handle) {
-        for at in 0..self.pool[handle].parts.len() {
-            let part = &mut self.pool[handle].parts[at];
-            if matches!(part.state, PartState::Fetching | PartState::Paused) {
-                part.state = PartState::Done;
-                let wire = part.wire;
-                self.by_wire.remove(&wire);
-                self.send_body(net, SignalNumber::ScanCloseOrder, at, wire);
+        for part in &mut self.pool[handle].parts {
+            let was_open = matches!(part.state, PartState::Fetching | PartState::Paused);
+            part.state = PartState::Done;
+            if !was_open {
+                continue;
             }
+            self.by_wire.remove(&part.wire);
+            // Without a way the connection is lost, and the scan with it.
+            let Some((link, data_manager)) = net.routes.way(part.partition) else { continue };
+            let body = ScanBody { scan: U32::new(part.wire) };
+            net.frame(link, SignalNumber::ScanCloseOrder, data_manager).put(&body);
+            net.link(link).hurry();
         }
     }
 
@@ -382,13 +385,43 @@ impl Scans {
             }
             return ScanProgress::Rows(rows);
         }
-        match scan.ended.take() {
+        if let Some(rows) = self.next_merged(net, handle) {
+            return ScanProgress::Rows(rows);
+        }
+        match self.pool[handle].ended.take() {
             Some(result) => {
                 self.pool.remove(handle);
                 ScanProgress::Ended(result)
             }
             None => ScanProgress::Waiting,
         }
+    }
+
+    fn next_merged(&mut self, net: &mut Net, handle: Handle) -> Option<ScanRows> {
+        let scan = &mut self.pool[handle];
+        let merge = scan.merge.as_mut().filter(|_| scan.rows_left > 0)?;
+        let mut rows = self.spare.pop().unwrap_or_default();
+        rows.fill(Form::Ranged, 0, &[]);
+        let mut used_up = Vec::new();
+        merge.take(&mut rows, scan.rows_left, scan.spec.batch_bytes as usize, |at, batch| {
+            scan.parts[at].held_bytes -= batch.bytes.len();
+            used_up.push(at);
+            if self.spare.len() < SPARE_MAX {
+                self.spare.push(batch);
+            }
+        });
+        scan.rows_left -= if scan.spec.limit == 0 { 0 } else { rows.count };
+        let is_enough = scan.rows_left == 0;
+        if scan.ended.is_none() && is_enough {
+            self.end(net, handle, Ok(()));
+        } else if scan.ended.is_none() {
+            used_up.into_iter().for_each(|at| self.fetch_if_room(net, handle, at));
+        }
+        if rows.is_empty() {
+            self.recycle(rows);
+            return None;
+        }
+        Some(rows)
     }
 
     /// Gives the memory of rows back that have been looked at.
@@ -408,12 +441,15 @@ impl Scans {
 
     /// All connections to an endpoint are gone.
     pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
-        let is_lost = |net: &Net, at: usize| {
-            let link = net.routes.partition(at).and_then(|route| route.link);
+        let is_lost = |net: &Net, partition: usize| {
+            let link = net.routes.partition(partition).and_then(|route| route.link);
             link.is_some_and(|link| link.endpoint() == endpoint)
         };
-        let mut lost: Vec<Handle> =
-            self.by_wire.values().filter(|(_, at)| is_lost(net, *at)).map(|(handle, _)| *handle).collect();
+        let open = self.by_wire.values();
+        let mut lost: Vec<Handle> = open
+            .filter(|(handle, at)| is_lost(net, self.pool[*handle].parts[*at].partition))
+            .map(|(handle, _)| *handle)
+            .collect();
         lost.dedup();
         for handle in lost {
             self.end(net, handle, Err(Error::new(ErrorCode::ConnectionLost)));

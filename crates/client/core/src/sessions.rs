@@ -337,6 +337,11 @@ impl Sessions {
         Some((self.list[ready].node?, LinkId::new(ready as u16, 0)))
     }
 
+    /// Which life of the cluster is known; 0 for none yet.
+    pub fn cluster_incarnation(&self) -> u64 {
+        self.cluster_incarnation.unwrap_or(0)
+    }
+
     /// The endpoint of a data node.
     pub fn endpoint_of(&self, node: NodeId) -> Option<u16> {
         self.list.iter().position(|session| session.node == Some(node)).map(|at| at as u16)

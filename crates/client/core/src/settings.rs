@@ -59,3 +59,12 @@ pub const BATCHES_MAX: u32 = 1 << 16;
 pub const SCANS_MAX: u32 = 1024;
 /// Requests to the dictionary and for information tables, at most.
 pub const REQUESTS_MAX: u32 = 1024;
+/// Parts of a program that want to know of schema changes, at most.
+pub const SCHEMA_WATCHERS_MAX: u32 = 64;
+
+/// How long what a data node refused waits that has too many answers to send, before it is asked again.
+pub const RESEND_PAUSE: Micros = Micros(500);
+/// How long that goes on.
+pub const REFUSED_MAX: Micros = Micros::from_millis(5_000);
+/// Questions for statistics under way, at most.
+pub const STATISTICS_MAX: u32 = 1024;

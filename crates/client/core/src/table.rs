@@ -6,8 +6,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
+use vinga_base::order_key::OrderKey;
 use vinga_base::row_layout::{Place, RowError, RowLayout};
-use vinga_base::schema::{Kind, TableDefinition};
+use vinga_base::schema::{IndexDefinition, IndexKind, Kind, TableDefinition};
 use vinga_base::{ColumnId, TableId, TableVersion};
 use vinga_wire::ErrorCode;
 use vinga_wire::dictionary::TableRecord;
@@ -15,9 +16,7 @@ use vinga_wire::dictionary::TableRecord;
 /// A definition, with what follows from it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    id: TableId,
-    version: TableVersion,
-    definition: TableDefinition,
+    record: TableRecord,
     layout: RowLayout,
 }
 
@@ -27,30 +26,40 @@ impl Table {
     /// # Errors
     /// `BadTableDefinition` if it breaks a limit, which no data node sends.
     pub fn new(record: TableRecord) -> Result<Self> {
-        let TableRecord { table, version, definition, .. } = record;
-        definition.check().map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
-        let layout = RowLayout::new(&definition);
-        Ok(Table { id: TableId(table), version: TableVersion(version), definition, layout })
+        let check = record.definition.check();
+        check.map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
+        let layout = RowLayout::new(&record.definition);
+        Ok(Table { record, layout })
     }
 
     /// Its place in the dictionary.
     pub fn id(&self) -> TableId {
-        self.id
+        TableId(self.record.table)
     }
 
     /// Which definition it is.
     pub fn version(&self) -> TableVersion {
-        self.version
+        TableVersion(self.record.version)
+    }
+
+    /// The version with which its rows began: it stays when the definition or the name changes, a truncate gives another.
+    pub fn birth(&self) -> TableVersion {
+        TableVersion(self.record.birth)
+    }
+
+    /// All that the dictionary has of it.
+    pub fn record(&self) -> &TableRecord {
+        &self.record
     }
 
     /// `database.table`.
     pub fn name(&self) -> &str {
-        &self.definition.name
+        &self.record.definition.name
     }
 
     /// What it was created as.
     pub fn definition(&self) -> &TableDefinition {
-        &self.definition
+        &self.record.definition
     }
 
     /// Where the columns lie in a row.
@@ -63,8 +72,8 @@ impl Table {
     /// # Errors
     /// `BadRow` with the names that there are.
     pub fn column(&self, name: &str) -> Result<ColumnId> {
-        self.definition.column(name).ok_or_else(|| {
-            let names: Vec<&str> = self.definition.columns.iter().map(|c| c.name.as_str()).collect();
+        self.record.definition.column(name).ok_or_else(|| {
+            let names: Vec<&str> = self.record.definition.columns.iter().map(|c| c.name.as_str()).collect();
             let name: String = name.chars().take(64).collect();
             Error::with_detail(
                 ErrorCode::BadRow,
@@ -81,9 +90,81 @@ impl Table {
         names.iter().map(|name| self.column(name)).collect()
     }
 
+    /// The index of that name and kind, without regard to case.
+    ///
+    /// # Errors
+    /// `BadProgram` with the names that there are.
+    pub fn index(&self, name: &str, kind: IndexKind) -> Result<&IndexDefinition> {
+        let of_kind = || self.record.definition.indexes.iter().filter(|index| index.kind == kind);
+        of_kind().find(|index| index.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+            let names: Vec<&str> = of_kind().map(|index| index.name.as_str()).collect();
+            let what = match kind {
+                IndexKind::Ordered => "ordered",
+                IndexKind::Unique => "unique",
+            };
+            let name: String = name.chars().take(64).collect();
+            let detail =
+                format!("table {} has no {what} index '{name}'; it has {}", self.name(), names.join(", "));
+            Error::with_detail(ErrorCode::BadProgram, detail)
+        })
+    }
+
+    /// How the keys of one of its indexes are made.
+    pub fn order_key(&self, index: &IndexDefinition) -> OrderKey {
+        OrderKey::new(&self.layout, &index.columns).expect("the definition was checked")
+    }
+
+    /// The hidden table of one of its unique indexes.
+    ///
+    /// # Errors
+    /// `InternalError` if the dictionary has told of none.
+    pub fn unique_table(&self, index: &IndexDefinition) -> Result<Table> {
+        let unique = self.record.unique_tables.iter().find(|unique| unique.index == index.id);
+        let record = unique.and_then(|unique| self.record.hidden().find(|hidden| hidden.table == unique.table));
+        let record = record.ok_or_else(|| {
+            let detail = format!("unique index '{}' of {} has no table", index.name, self.name());
+            Error::with_detail(ErrorCode::InternalError, detail)
+        })?;
+        Ok(Table { layout: RowLayout::new(&record.definition), record })
+    }
+
+    /// The value of a column of an index as it stands in a row; `None` for NULL.
+    ///
+    /// # Errors
+    /// `BadKey` with the column and what is wrong with the value.
+    pub fn index_value(&self, column: ColumnId, value: &dyn StoreValue) -> Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        let column_type = self.record.definition.columns[usize::from(column.0)].column_type;
+        match value.store(column_type, &mut bytes) {
+            Ok(Stored::Bytes) => Ok(Some(bytes)),
+            Ok(Stored::Null) => Ok(None),
+            Err(misfit) => Err(self.misfit(ErrorCode::BadKey, column, &misfit)),
+        }
+    }
+
+    /// The key of the row whose primary key's columns have these values, which are as they stand in a row.
+    ///
+    /// # Errors
+    /// The first of `value`.
+    pub fn write_key_of<'a>(
+        &self,
+        mut value: impl FnMut(ColumnId) -> Result<Option<&'a [u8]>>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        for &id in self.layout.key() {
+            let bytes = value(id)?
+                .ok_or_else(|| self.misfit(ErrorCode::BadKey, id, &Misfit::new("NULL in a primary key")))?;
+            if self.layout.column(id).is_some_and(|column| matches!(column.kind, Kind::VarBytes(_))) {
+                out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+            }
+            out.extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+
     #[cold]
     pub(crate) fn misfit(&self, code: ErrorCode, column: ColumnId, misfit: &Misfit) -> Error {
-        let name = &self.definition.columns[usize::from(column.0)].name;
+        let name = &self.record.definition.columns[usize::from(column.0)].name;
         Error::with_detail(code, format!("column '{name}' of {}: {misfit}", self.name()))
     }
 
@@ -125,7 +206,7 @@ impl<'a> KeyWriter<'a> {
     pub(crate) fn put<V: StoreValue + ?Sized>(&mut self, value: &V) -> Result<()> {
         let id = self.table.layout.key()[self.at];
         self.at += 1;
-        let column = &self.table.definition.columns[usize::from(id.0)];
+        let column = &self.table.record.definition.columns[usize::from(id.0)];
         let is_variable = matches!(column.column_type.kind(), Kind::VarBytes(_));
         let start = self.out.len();
         if is_variable {
@@ -159,7 +240,7 @@ impl RowBuilder {
     pub fn begin(&mut self, table: &Table) {
         self.bytes.clear();
         self.values.clear();
-        self.values.resize(table.definition.columns.len(), None);
+        self.values.resize(table.record.definition.columns.len(), None);
     }
 
     /// Sets a column.
@@ -169,7 +250,7 @@ impl RowBuilder {
     #[inline]
     pub fn set<V: StoreValue + ?Sized>(&mut self, table: &Table, column: ColumnId, value: &V) -> Result<()> {
         let start = self.bytes.len();
-        let column_type = table.definition.columns[usize::from(column.0)].column_type;
+        let column_type = table.record.definition.columns[usize::from(column.0)].column_type;
         match value.store(column_type, &mut self.bytes) {
             Ok(Stored::Bytes) => {
                 self.values[usize::from(column.0)] = Some(start..self.bytes.len());
@@ -240,6 +321,16 @@ impl<'a> RowRef<'a> {
         Ok(RowRef { table, form })
     }
 
+    /// The same row with only the first columns of what was selected.
+    #[must_use]
+    pub fn first_columns(mut self, count: usize) -> Self {
+        if let Form::Selection(selected, parts) = &mut self.form {
+            *selected = &selected[..count];
+            parts.truncate(count);
+        }
+        self
+    }
+
     /// The row's table.
     pub fn table(&self) -> &'a Table {
         self.table
@@ -272,14 +363,14 @@ impl<'a> RowRef<'a> {
     }
 
     fn load<T: LoadValue>(&self, column: ColumnId, bytes: Option<&[u8]>) -> Result<T> {
-        let column_type = self.table.definition.columns[usize::from(column.0)].column_type;
+        let column_type = self.table.record.definition.columns[usize::from(column.0)].column_type;
         T::load(column_type, bytes).map_err(|misfit| self.table.misfit(ErrorCode::BadRow, column, &misfit))
     }
 
     /// The columns that were read, in their order.
     pub fn columns(&self) -> Vec<ColumnId> {
         match &self.form {
-            Form::Image(_) => (0..self.table.definition.columns.len() as u16).map(ColumnId).collect(),
+            Form::Image(_) => (0..self.table.record.definition.columns.len() as u16).map(ColumnId).collect(),
             Form::Selection(selected, _) => selected.to_vec(),
         }
     }

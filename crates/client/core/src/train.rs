@@ -35,6 +35,8 @@ struct Operation {
     end: usize,
     kind: OperationKind,
     answer: Answer,
+    /// The unique index that is to blame if it failed; 0 for the row itself.
+    index: u16,
 }
 
 /// See the head of this file.
@@ -99,6 +101,7 @@ impl Train {
             end: self.bytes.len(),
             kind: operation.kind,
             answer: Answer::Waiting,
+            index: 0,
         });
         Ok(number)
     }
@@ -162,6 +165,12 @@ impl Train {
         }
     }
 
+    /// The unique index of its table because of which an operation of this train failed alone, if it was one.
+    pub fn failed_index(&self, number: OperationNumber) -> Option<u16> {
+        let operation = self.operations.get(number.0.checked_sub(self.first)? as usize)?;
+        (operation.index != 0).then_some(operation.index)
+    }
+
     pub(crate) fn hint(&self) -> Option<KeyHash> {
         self.hint
     }
@@ -202,9 +211,11 @@ impl Train {
     }
 
     /// Takes the error of one operation over; `None` if there is no such operation.
-    pub(crate) fn take_error(&mut self, number: u32, code: ErrorCode) -> Option<()> {
+    pub(crate) fn take_error(&mut self, number: u32, code: ErrorCode, index: u16) -> Option<()> {
         let at = number.checked_sub(self.first)? as usize;
-        self.operations.get_mut(at)?.answer = Answer::Failed(code);
+        let operation = self.operations.get_mut(at)?;
+        operation.answer = Answer::Failed(code);
+        operation.index = index;
         Some(())
     }
 

@@ -297,7 +297,8 @@ impl Transactions {
                     <[OperationError]>::ref_from_prefix_with_elems(errors, usize::from(answer.errors.get()))
                         .ok()?;
                 for error in errors {
-                    busy.train.take_error(error.operation.get(), rollback_code(error.code.get()))?;
+                    let code = rollback_code(error.code.get());
+                    busy.train.take_error(error.operation.get(), code, error.index.get())?;
                 }
                 busy.confirmed = Some((standing, answer.rows.get()));
                 self.finish_share_if_done(net, handle);
@@ -311,7 +312,8 @@ impl Transactions {
                 } else {
                     let operation = answer.failed_operation.get();
                     let operation = (operation != 0).then_some(OperationNumber(operation));
-                    Err(Error::new(rollback_code(answer.error.get())).at_operation(operation))
+                    let error = Error::new(rollback_code(answer.error.get()));
+                    Err(error.at_operation(operation).at_index(answer.failed_index.get()))
                 };
                 self.finish(net, handle, busy.train, standing);
             }

@@ -504,6 +504,7 @@ impl ScriptedNode {
             rows: U16::ZERO,
             outcome: Outcome::RolledBack as u8,
             view: 1,
+            failed_index: U16::ZERO,
         };
         if flags & FLAG_START != 0 {
             assert!(life.open.insert(id, (at.instance(), Changes::new())).is_none(), "it starts once");
@@ -531,7 +532,11 @@ impl ScriptedNode {
                     self.send_row(api, id, &operation, row);
                 }
                 Err(code) if operation.head.flags & FLAG_ERROR_IS_LOCAL != 0 => {
-                    errors.push(OperationError { operation: U32::new(number), code: U16::new(code as u16) });
+                    errors.push(OperationError {
+                        operation: U32::new(number),
+                        code: U16::new(code as u16),
+                        index: U16::ZERO,
+                    });
                 }
                 Err(code) => {
                     failed = Some((code, number));

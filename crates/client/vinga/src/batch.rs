@@ -45,8 +45,8 @@ use vinga_wire::operation::OperationKind;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ReadBatch<R = Record> {
-    table: Table<R>,
-    batch: machine::ReadBatch,
+    pub(crate) table: Table<R>,
+    pub(crate) batch: machine::ReadBatch,
 }
 
 impl<R> ReadBatch<R> {

@@ -4,16 +4,19 @@
 
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
 use crate::engine::Engine;
+use crate::locking_scan::LockedRows;
 use crate::program::Update;
 use crate::retry;
 use crate::row::{ReadRow, Record, WriteRow};
 use crate::scan::{RowBatch, ScanRequest};
+use crate::statistics::IndexStatistics;
 use crate::table::{IntoDefinition, Table};
 use crate::transaction::{Committed, Lock, Reading, Savepoint};
-use crate::{ConnectOptions, InfoRows};
+use crate::{ConnectOptions, Database, InfoRows, NewsId, SchemaLock, SchemaNews};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+use vinga_base::order_key::KeyRange;
 use vinga_base::{NodeId, OperationNumber};
 use vinga_client_core::Result;
 use vinga_client_core::value::Key;
@@ -44,7 +47,8 @@ impl Cluster {
         &self.inner.handle.engine
     }
 
-    fn block_on<F: Future>(&self, future: F) -> F::Output {
+    /// Runs a future of the async face on this thread, which does its own input and output meanwhile.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.engine().block_on(future)
     }
 
@@ -83,6 +87,67 @@ impl Cluster {
         self.block_on(self.inner.drop_table(name))
     }
 
+    /// Gives a table another name, perhaps in another database.
+    pub fn rename_table(&self, name: &str, new_name: &str) -> Result<Table> {
+        self.block_on(self.inner.rename_table(name, new_name))
+    }
+
+    /// Removes all rows of a table.
+    pub fn truncate_table(&self, name: &str) -> Result<Table> {
+        self.block_on(self.inner.truncate_table(name))
+    }
+
+    /// Gives a table another definition with the same columns.
+    pub fn alter_table<R>(&self, table: &Table<R>, definition: impl IntoDefinition) -> Result<Table> {
+        self.block_on(self.inner.alter_table(table, definition))
+    }
+
+    /// From now on only this client may change rows of a table.
+    pub fn fence_table<R>(&self, table: &Table<R>) -> Result<Fence> {
+        let inner = self.block_on(self.inner.fence_table(table))?;
+        Ok(Fence { inner, engine: Arc::clone(self.engine()) })
+    }
+
+    /// Creates a database.
+    pub fn create_database(&self, name: &str, attachment: &[u8]) -> Result<()> {
+        self.block_on(self.inner.create_database(name, attachment))
+    }
+
+    /// Replaces a database's attachment.
+    pub fn alter_database(&self, name: &str, attachment: &[u8]) -> Result<()> {
+        self.block_on(self.inner.alter_database(name, attachment))
+    }
+
+    /// Drops a database, in which there must be no table.
+    pub fn drop_database(&self, name: &str) -> Result<()> {
+        self.block_on(self.inner.drop_database(name))
+    }
+
+    /// A database with its attachment.
+    pub fn database(&self, name: &str) -> Result<Database> {
+        self.block_on(self.inner.database(name))
+    }
+
+    /// The names of all databases.
+    pub fn databases(&self) -> Result<Vec<String>> {
+        self.block_on(self.inner.databases())
+    }
+
+    /// Waits for the schema lock.
+    pub fn schema_lock(&self, purpose: &str, wait: Duration) -> Result<SchemaLock> {
+        self.block_on(self.inner.schema_lock(purpose, wait))
+    }
+
+    /// News of schema changes from now on.
+    pub fn schema_events(&self) -> Result<SchemaEvents> {
+        Ok(SchemaEvents { inner: self.inner.schema_events()? })
+    }
+
+    /// Which life of the cluster this client is connected to.
+    pub fn incarnation(&self) -> u64 {
+        self.inner.incarnation()
+    }
+
     /// The names of all tables.
     pub fn tables(&self) -> Result<Vec<String>> {
         self.block_on(self.inner.tables())
@@ -105,6 +170,32 @@ impl Cluster {
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<R>>> {
         self.block_on(self.inner.get_many(table, keys))
+    }
+
+    /// Reads the committed row that has these values in the columns of a unique index.
+    pub fn get_by<R: ReadRow>(&self, table: &Table<R>, index: &str, values: impl Key) -> Result<Option<R>> {
+        self.block_on(self.inner.get_by(table, index, values))
+    }
+
+    /// Reads the committed rows that have these values in the columns of a unique index.
+    pub fn get_many_by<R: ReadRow, K: Key>(
+        &self,
+        table: &Table<R>,
+        index: &str,
+        values: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<R>>> {
+        self.block_on(self.inner.get_many_by(table, index, values))
+    }
+
+    /// What is known about an ordered index, and how many rows are in each of some ranges: see
+    /// [`Table::index_statistics`].
+    pub fn index_statistics<R>(
+        &self,
+        table: &Table<R>,
+        index: &str,
+        ranges: &[KeyRange],
+    ) -> Result<IndexStatistics> {
+        self.block_on(table.index_statistics(index, ranges))
     }
 
     /// Adds a row, in a transaction of its own.
@@ -228,6 +319,28 @@ impl Transaction {
         self.engine.block_on(self.inner.read_locked(table, key, lock))
     }
 
+    /// Reads the row that has these values in the columns of a unique index.
+    pub fn get_by<R: ReadRow>(
+        &mut self,
+        table: &Table<R>,
+        index: &str,
+        values: impl Key,
+        lock: Lock,
+    ) -> Result<Option<R>> {
+        self.engine.block_on(self.inner.get_by(table, index, values, lock))
+    }
+
+    /// Reads the rows that have these values in the columns of a unique index.
+    pub fn get_many_by<R: ReadRow, K: Key>(
+        &mut self,
+        table: &Table<R>,
+        index: &str,
+        values: impl IntoIterator<Item = K>,
+        lock: Lock,
+    ) -> Result<Vec<Option<R>>> {
+        self.engine.block_on(self.inner.get_many_by(table, index, values, lock))
+    }
+
     /// Sends what was defined; the transaction stays open.
     pub fn execute(&mut self) -> Result<()> {
         self.engine.block_on(self.inner.execute())
@@ -263,6 +376,18 @@ impl Transaction {
         Ok(Scan { inner, engine: Arc::clone(&self.engine) })
     }
 
+    /// Scans and locks the rows that are found, a batch at a time.
+    pub fn scan_locked<R>(
+        &mut self,
+        table: &Table<R>,
+        lock: Lock,
+        request: impl FnOnce(ScanRequest<R>) -> ScanRequest<R>,
+    ) -> Result<LockingScan<R>> {
+        let request = request(ScanRequest::new(table));
+        let inner = self.engine.block_on(self.inner.scan_locked(request, lock))?;
+        Ok(LockingScan { inner })
+    }
+
     /// Executes what was defined and commits.
     pub fn commit(self) -> Result<Committed> {
         self.engine.block_on(self.inner.commit())
@@ -274,6 +399,47 @@ impl Transaction {
     }
 }
 
+/// Keeps all other clients from changing rows of a table; the blocking form of [`crate::Fence`].
+pub struct Fence {
+    inner: crate::Fence,
+    engine: Arc<Engine>,
+}
+
+impl Fence {
+    /// Lets everybody change rows again, and waits until the data node knows.
+    ///
+    /// # Errors
+    /// If the data node can't be told; then the fence goes with the connection.
+    pub fn lift(self) -> Result<()> {
+        self.engine.block_on(self.inner.lift())
+    }
+}
+
+/// News of schema changes; the blocking form of [`crate::SchemaEvents`].
+pub struct SchemaEvents {
+    inner: crate::SchemaEvents,
+}
+
+impl SchemaEvents {
+    /// The next news; waits for it.
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> (NewsId, SchemaNews) {
+        let engine = Arc::clone(self.inner.engine());
+        engine.block_on(self.inner.next())
+    }
+
+    /// The next news, if it comes within so much time.
+    pub fn next_within(&mut self, wait: Duration) -> Option<(NewsId, SchemaNews)> {
+        let engine = Arc::clone(self.inner.engine());
+        engine.block_on(self.inner.next_within(wait))
+    }
+
+    /// This news, and all before it, has been acted on.
+    pub fn confirm(&self, news: NewsId) {
+        self.inner.confirm(news);
+    }
+}
+
 /// The rows of a scan, one after the other; the blocking form of [`crate::Scan`].
 pub struct Scan<R = Record> {
     inner: crate::Scan<R>,
@@ -281,6 +447,11 @@ pub struct Scan<R = Record> {
 }
 
 impl<R> Scan<R> {
+    /// In which of the scan's ranges the row lies that was given last.
+    pub fn range(&self) -> u16 {
+        self.inner.range()
+    }
+
     /// The next rows as they have arrived, in bytes; `None` at the end. Not to be mixed with iterating.
     ///
     /// # Errors
@@ -298,5 +469,37 @@ impl<R: ReadRow> Iterator for Scan<R> {
             Some(row) => Some(row),
             None => self.engine.block_on(self.inner.next()),
         }
+    }
+}
+
+/// Rows that a transaction has locked, from a scan; the blocking form of [`crate::LockingScan`].
+pub struct LockingScan<R = Record> {
+    inner: crate::LockingScan<R>,
+}
+
+/// Each method is the blocking form of the method of the same name of [`crate::LockingScan`].
+#[allow(clippy::missing_errors_doc, reason = "documented there")]
+impl<R> LockingScan<R> {
+    /// The next rows, locked; `None` at the end.
+    pub fn next_batch(&mut self, transaction: &mut Transaction) -> Result<Option<LockedRows<R>>> {
+        transaction.engine.block_on(self.inner.next_batch(&mut transaction.inner))
+    }
+}
+
+#[allow(clippy::missing_errors_doc, reason = "documented there")]
+impl<R: ReadRow> LockingScan<R> {
+    /// The next row; `None` at the end.
+    pub fn next(&mut self, transaction: &mut Transaction) -> Result<Option<R>> {
+        transaction.engine.block_on(self.inner.next(&mut transaction.inner))
+    }
+
+    /// In which of the scan's ranges the row lies that was given last.
+    pub fn range(&self) -> u16 {
+        self.inner.range()
+    }
+
+    /// All rows that are left.
+    pub fn collect(self, transaction: &mut Transaction) -> Result<Vec<R>> {
+        transaction.engine.block_on(self.inner.collect(&mut transaction.inner))
     }
 }

@@ -9,7 +9,7 @@ use crate::row::{ReadRow, WriteRow};
 use crate::scan::ScanRequest;
 use crate::spare;
 use crate::table::{IntoDefinition, Table};
-use crate::transaction::Transaction;
+use crate::transaction::{Lock, Transaction};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use vinga_base::{Incarnation, NodeId};
@@ -131,17 +131,26 @@ impl Cluster {
         self.handle.engine.look(|client| client.is_at_rest())
     }
 
-    async fn request(&self, request: Request) -> Result<Answer> {
-        let token = self.handle.engine.submit(|client| client.request(&request))?;
-        Pending::new(&self.handle, token, take_answer).await
+    /// Asks a data node; again after a pause while a schema change is in the way.
+    pub(crate) async fn request(&self, request: Request) -> Result<Answer> {
+        let mut pauses = None;
+        loop {
+            let token = self.handle.engine.submit(|client| client.request(&request))?;
+            match Pending::new(&self.handle, token, take_answer).await {
+                Err(error) if error.code() == ErrorCode::SchemaBusy => {
+                    retry::pause_once_more(&mut pauses, &self.handle.engine, error).await?;
+                }
+                answer => return answer,
+            }
+        }
     }
 
-    async fn request_table(&self, request: Request) -> Result<Table> {
+    pub(crate) async fn request_table(&self, request: Request) -> Result<Table> {
         match self.request(request).await? {
-            Answer::Table(record) => {
+            Answer::Table(record) | Answer::Changed(Some(record)) => {
                 Table::new(&self.handle, Arc::new(vinga_client_core::Table::new(record)?), None)
             }
-            Answer::Dropped | Answer::Tables(_) | Answer::Info(_) => Err(mixed_up()),
+            _ => Err(mixed_up()),
         }
     }
 
@@ -161,7 +170,7 @@ impl Cluster {
         self.table(name).await?.rows()
     }
 
-    /// Creates a table.
+    /// Creates a table, and its database if there is none of that name.
     ///
     /// # Errors
     /// `BadTableDefinition` with what is wrong, `TableExists`, `OutOfTables`.
@@ -203,7 +212,7 @@ impl Cluster {
     pub async fn info(&self, table: InfoTable) -> Result<InfoRows> {
         match self.request(Request::Info(table)).await? {
             Answer::Info(info) => Ok(InfoRows { columns: info.columns, rows: info.rows }),
-            Answer::Table(_) | Answer::Dropped | Answer::Tables(_) => Err(mixed_up()),
+            _ => Err(mixed_up()),
         }
     }
 
@@ -242,6 +251,32 @@ impl Cluster {
             .collect();
         spare::keep_read(batch);
         rows
+    }
+
+    /// Reads the committed row that has these values in the columns of a unique index; `None` if there is none.
+    ///
+    /// # Errors
+    /// `BadProgram` if there is no such index, `BadKey` if a value does not fit or is NULL, or why it could not be read.
+    pub async fn get_by<R: ReadRow>(
+        &self,
+        table: &Table<R>,
+        index: &str,
+        values: impl Key,
+    ) -> Result<Option<R>> {
+        Ok(self.get_many_by(table, index, [values]).await?.pop().flatten())
+    }
+
+    /// Reads the committed rows that have these values in the columns of a unique index, in the order of the values.
+    ///
+    /// # Errors
+    /// As [`Cluster::get_by`].
+    pub async fn get_many_by<R: ReadRow, K: Key>(
+        &self,
+        table: &Table<R>,
+        index: &str,
+        values: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<R>>> {
+        crate::unique::find(table, index, values, None, Lock::None).await
     }
 
     /// Adds a row, in a transaction of its own; a row with its key must not exist.
@@ -292,11 +327,22 @@ impl Cluster {
     }
 
     async fn write_one(&self, batch: vinga_client_core::WriteBatch) -> Result<()> {
-        let token = self.handle.engine.submit(|client| client.write(batch, Urgency::Gather))?;
-        let batch = Pending::new(&self.handle, token, take_write).await;
-        let ending = batch.ending(0).map_err(Error::new);
-        spare::keep_write(batch);
-        ending
+        let mut batch = batch;
+        let mut pauses = None;
+        loop {
+            let token = self.handle.engine.submit(|client| client.write(batch, Urgency::Gather))?;
+            batch = Pending::new(&self.handle, token, take_write).await;
+            match batch.ending(0) {
+                Err(ErrorCode::SchemaBusy) => {
+                    let error = Error::new(ErrorCode::SchemaBusy);
+                    retry::pause_once_more(&mut pauses, &self.handle.engine, error).await?;
+                }
+                ending => {
+                    spare::keep_write(batch);
+                    return ending.map_err(Error::new);
+                }
+            }
+        }
     }
 
     /// Starts a batch of reads.
@@ -305,6 +351,15 @@ impl Cluster {
     /// `Overloaded` if too many are under way.
     pub fn start_reads<R>(&self, batch: ReadBatch<R>) -> Result<ReadTicket<R>> {
         ReadTicket::start(batch, Urgency::Now)
+    }
+
+    /// Starts a batch of reads that may wait a moment for company while others are under way: for callers of whom there
+    /// are many, each with few keys.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many are under way.
+    pub fn start_gathered_reads<R>(&self, batch: ReadBatch<R>) -> Result<ReadTicket<R>> {
+        ReadTicket::start(batch, Urgency::Gather)
     }
 
     /// Starts a batch of operations that commit each by itself.
@@ -371,6 +426,6 @@ fn take_answer(client: &mut Client, token: Token) -> Option<Result<Answer>> {
 }
 
 #[cold]
-fn mixed_up() -> Error {
+pub(crate) fn mixed_up() -> Error {
     Error::with_detail(ErrorCode::InternalError, "a request was answered with something else")
 }

@@ -34,3 +34,12 @@ impl Pauses {
         Ok(())
     }
 }
+
+/// A pause; the first of a piece of work makes its [`Pauses`].
+pub(crate) async fn pause_once_more(
+    pauses: &mut Option<Pauses>,
+    engine: &Arc<Engine>,
+    error: Error,
+) -> Result<()> {
+    pauses.get_or_insert_with(|| Pauses::new(engine)).pause(error).await
+}

@@ -1,30 +1,64 @@
-//! Scans: all rows of a table that fulfil a condition, as a stream.
+//! Scans: all rows of a table, or those of ranges of an index, that fulfil a condition, as a stream.
 
 use crate::engine::Handle;
 use crate::program::encode_filter;
+use crate::range::RangeBuilder;
 use crate::row::{ReadRow, Record, RowReader};
 use crate::table::Table;
 use futures_core::Stream;
 use std::future::poll_fn;
+use std::ops::Bound;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use vinga_base::OperationNumber;
+use vinga_base::order_key::KeyRange;
+use vinga_client_core::value::Key;
 use vinga_client_core::{Result, RowRef, ScanProgress, ScanRows, ScanSpec, Token};
 use vinga_fragment::filter::tree::Expression;
 
-/// What is to be scanned.
+/// What is to be scanned: all rows of a table, or ranges of one of its ordered indexes.
+///
+/// Bounds of ranges are values of the first columns of the index: one value, a tuple, or a list of them. Fewer values than
+/// the index has columns stand for all keys that begin with them.
+///
+/// ```
+/// # use vinga::{ColumnType, NewTable};
+/// # let node = vinga_datanode::LocalNode::start()?;
+/// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
+/// # let orders = cluster.create_table(NewTable::new("shop.orders")
+/// #     .column("id", ColumnType::Integer { bytes: 8, signed: false })
+/// #     .column("customer", ColumnType::Integer { bytes: 4, signed: false })
+/// #     .column("day", ColumnType::Integer { bytes: 4, signed: false })
+/// #     .primary_key(&["id"])
+/// #     .ordered_index("by_customer", &["customer", "day"]))?;
+/// # for id in 0..40u64 { cluster.insert(&orders, &[("id", id), ("customer", id % 4), ("day", id)])?; }
+/// // The last three orders of customer 2.
+/// let last = cluster.scan(&orders, |scan| {
+///     scan.index("by_customer").prefix(2).descending().in_order().limit(3)
+/// })?;
+/// let days: Vec<_> = last.map(|row| Ok(row?["day"].clone())).collect::<vinga::Result<_>>()?;
+/// assert_eq!(days, [38u64.into(), 34u64.into(), 30u64.into()]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a scan begins with rows()"]
 pub struct ScanRequest<R = Record> {
     table: Table<R>,
     filter: Option<Expression>,
     spec: ScanSpec,
+    range: RangeBuilder,
+}
+
+/// What [`ScanRequest::finish`] makes of a request.
+pub(crate) struct Finished<R> {
+    pub table: Table<R>,
+    pub spec: ScanSpec,
 }
 
 impl<R> ScanRequest<R> {
     pub(crate) fn new(table: &Table<R>) -> Self {
         let spec = ScanSpec { columns: table.columns().map(<[_]>::to_vec), ..ScanSpec::default() };
-        ScanRequest { table: table.clone(), filter: None, spec }
+        ScanRequest { table: table.clone(), filter: None, spec, range: RangeBuilder::default() }
     }
 
     /// Only rows that fulfil a condition, which the data nodes check. A second condition must be fulfilled, too.
@@ -33,6 +67,73 @@ impl<R> ScanRequest<R> {
             Some(before) => before.and(condition),
             None => condition,
         });
+        self
+    }
+
+    /// Along an ordered index, all of it if no bounds follow.
+    pub fn index(mut self, name: &str) -> Self {
+        self.range.choose(self.table.core(), name);
+        self
+    }
+
+    /// Only keys that are not before these values in the order of the index.
+    pub fn from(mut self, values: impl Key) -> Self {
+        self.range.set_lower(self.table.core(), Bound::Included(&values));
+        self
+    }
+
+    /// Only keys that are behind all keys with these values.
+    pub fn after(mut self, values: impl Key) -> Self {
+        self.range.set_lower(self.table.core(), Bound::Excluded(&values));
+        self
+    }
+
+    /// Only keys up to these values: keys that begin with them belong to it.
+    pub fn to(mut self, values: impl Key) -> Self {
+        self.range.set_upper(self.table.core(), Bound::Included(&values));
+        self
+    }
+
+    /// Only keys before these values.
+    pub fn before(mut self, values: impl Key) -> Self {
+        self.range.set_upper(self.table.core(), Bound::Excluded(&values));
+        self
+    }
+
+    /// Only keys from the first to the second values, both included.
+    pub fn between(self, first: impl Key, last: impl Key) -> Self {
+        self.from(first).to(last)
+    }
+
+    /// Only keys with these values in the first columns.
+    pub fn prefix(mut self, values: impl Key) -> Self {
+        self.range.set_prefix(self.table.core(), &values);
+        self
+    }
+
+    /// One more range, beside others that were given so: [`Table::index_range`] makes one. Each row says in which it was
+    /// found ([`Scan::range`], [`RowBatch::ranged`]); the first has number 0. At most 1024.
+    pub fn range(mut self, range: &KeyRange) -> Self {
+        self.range.push(&range.from, range.to.as_deref().unwrap_or_default());
+        self
+    }
+
+    /// As [`ScanRequest::range`], from bytes that are encoded as [`vinga_base::order_key`] says: keys from `low` on that are
+    /// below `high`; an empty `high` for no bound.
+    pub fn range_bytes(mut self, low: &[u8], high: &[u8]) -> Self {
+        self.range.push(low, high);
+        self
+    }
+
+    /// From the end of the index to its beginning. Ranges keep their order.
+    pub fn descending(mut self) -> Self {
+        self.range.is_descending = true;
+        self
+    }
+
+    /// Rows come in the order of the index. Else they come as they arrive: in order only among those of one partition.
+    pub fn in_order(mut self) -> Self {
+        self.range.in_order = true;
         self
     }
 
@@ -57,23 +158,29 @@ impl<R> ScanRequest<R> {
     /// Begins the scan.
     ///
     /// # Errors
-    /// `BadProgram` if the condition does not fit the table, `ClusterFailure`, `OutOfScans`.
+    /// `BadProgram` if the condition or the index does not fit the table, `BadKey` if a bound does not, `ClusterFailure`,
+    /// `OutOfScans`.
     pub fn rows(self) -> Result<Scan<R>> {
         self.start(None)
     }
 
-    pub(crate) fn start(mut self, within: Option<(Token, OperationNumber)>) -> Result<Scan<R>> {
+    /// Encodes it.
+    pub(crate) fn finish(mut self) -> Result<Finished<R>> {
         if let Some(filter) = &self.filter {
             self.spec.filter = encode_filter(&self.table, filter)?;
         }
-        let ScanRequest { table, spec, .. } = self;
-        let handle = Arc::clone(table.handle());
-        let token = handle.engine.submit(|client| client.scan(table.core(), spec, within))?;
-        Ok(Scan { handle, table, token: Some(token), rows: ScanRows::default(), offset: 0 })
+        self.spec.ranges = self.range.finish()?;
+        Ok(Finished { table: self.table, spec: self.spec })
+    }
+
+    pub(crate) fn start(self, within: Option<(Token, OperationNumber)>) -> Result<Scan<R>> {
+        let Finished { table, spec } = self.finish()?;
+        Scan::begin(table, spec, within)
     }
 }
 
-/// The rows of a scan, in no particular order. Dropped before its end, it is closed at the data nodes.
+/// The rows of a scan: in the order of an index if that was asked for, else in no particular one. Dropped before its end,
+/// it is closed at the data nodes.
 pub struct Scan<R = Record> {
     handle: Arc<Handle>,
     table: Table<R>,
@@ -81,9 +188,32 @@ pub struct Scan<R = Record> {
     token: Option<Token>,
     rows: ScanRows,
     offset: usize,
+    range: u16,
 }
 
 impl<R> Scan<R> {
+    pub(crate) fn begin(
+        table: Table<R>,
+        spec: ScanSpec,
+        within: Option<(Token, OperationNumber)>,
+    ) -> Result<Self> {
+        let handle = Arc::clone(table.handle());
+        let token = handle.engine.submit(|client| client.scan(table.core(), spec, within))?;
+        Ok(Scan { handle, table, token: Some(token), rows: ScanRows::default(), offset: 0, range: 0 })
+    }
+
+    /// Nothing more is wanted of it.
+    pub(crate) fn close(&mut self) {
+        if let Some(token) = self.token.take() {
+            self.handle.engine.cancel(token);
+        }
+    }
+
+    /// In which of the scan's ranges the row lies that was given last, counted from 0.
+    pub fn range(&self) -> u16 {
+        self.range
+    }
+
     /// The next rows as they have arrived, in bytes; `None` at the end. Not to be mixed with reading row by row.
     ///
     /// # Errors
@@ -121,8 +251,8 @@ impl<R: ReadRow> Scan<R> {
     /// The next row, if it has arrived already.
     pub(crate) fn next_arrived(&mut self) -> Option<Result<R>> {
         let (row, next) = self.rows.row_at(self.offset)?;
-        self.offset = next;
-        Some(self.table.read(row))
+        (self.offset, self.range) = (next, row.range);
+        Some(self.table.read(row.bytes))
     }
 
     fn poll_row(&mut self, context: &Context<'_>) -> Poll<Option<Result<R>>> {
@@ -166,9 +296,7 @@ impl<R: ReadRow> Stream for Scan<R> {
 
 impl<R> Drop for Scan<R> {
     fn drop(&mut self) {
-        if let Some(token) = self.token {
-            self.handle.engine.cancel(token);
-        }
+        self.close();
     }
 }
 
@@ -193,9 +321,20 @@ impl<R> RowBatch<R> {
         self.rows().is_empty()
     }
 
+    /// The bytes of the row at this offset, from 0, and the offset of the row behind it; `None` at the end.
+    #[inline]
+    pub fn row_at(&self, offset: usize) -> Option<(&[u8], usize)> {
+        self.rows().row_at(offset).map(|(row, next)| (row.bytes, next))
+    }
+
     /// The bytes of each row: an image, or a selection.
     pub fn bytes(&self) -> impl Iterator<Item = &[u8]> {
         self.rows().iter()
+    }
+
+    /// The bytes of each row, behind the number of the range in which it was found.
+    pub fn ranged(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        self.rows().rows().map(|row| (row.range, row.bytes))
     }
 
     /// The rows, in place.

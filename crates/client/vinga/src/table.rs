@@ -1,14 +1,20 @@
 //! A table as a program holds it: what its rows are read into and which of their columns are read.
 
 use crate::engine::Handle;
+use crate::pending::Pending;
+use crate::range::Bounds;
 use crate::row::{ReadRow, Record, RowReader, RowWriter, WriteRow, selection_for};
+use crate::statistics::IndexStatistics;
+use crate::unique::UniqueIndex;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex};
 use vinga_base::ColumnId;
-use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
+use vinga_base::order_key::{Direction, KeyRange, OrderColumn};
+use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 use vinga_client_core::value::{Key, StoreValue, Stored};
-use vinga_client_core::{Error, Result, RowBuilder, RowRef, ShapeId};
+use vinga_client_core::{Client, Error, RangeSpec, Result, RowBuilder, RowRef, Sample, ShapeId, Token};
 use vinga_fragment::filter::tree::{Constant, Expression};
 use vinga_wire::ErrorCode;
 
@@ -26,6 +32,7 @@ struct Inner {
     table: Arc<vinga_client_core::Table>,
     columns: Option<Vec<ColumnId>>,
     shape: ShapeId,
+    unique: Mutex<Vec<Arc<UniqueIndex>>>,
 }
 
 impl Drop for Inner {
@@ -53,7 +60,8 @@ impl<R> Table<R> {
         columns: Option<Vec<ColumnId>>,
     ) -> Result<Self> {
         let shape = handle.engine.look(|client| client.add_shape(&table, columns.as_deref(), &[]))?;
-        let inner = Arc::new(Inner { handle: Arc::clone(handle), table, columns, shape });
+        let inner =
+            Arc::new(Inner { handle: Arc::clone(handle), table, columns, shape, unique: Mutex::default() });
         Ok(Table { inner, row: PhantomData })
     }
 
@@ -69,6 +77,10 @@ impl<R> Table<R> {
 
     /// Its layout: how rows and keys look in bytes.
     pub fn core(&self) -> &vinga_client_core::Table {
+        &self.inner.table
+    }
+
+    pub(crate) fn shared_core(&self) -> &Arc<vinga_client_core::Table> {
         &self.inner.table
     }
 
@@ -127,6 +139,45 @@ impl<R> Table<R> {
         }))
     }
 
+    /// A range of an ordered index between two bounds, each values of its first columns; for
+    /// [`crate::ScanRequest::range`] and [`Table::index_statistics`].
+    ///
+    /// # Errors
+    /// `BadProgram` if there is no such index, `BadKey` if a value does not fit its column.
+    pub fn index_range(
+        &self,
+        index: &str,
+        lower: Bound<&dyn Key>,
+        upper: Bound<&dyn Key>,
+    ) -> Result<KeyRange> {
+        Bounds::of(self.core(), index)?.range(self.core(), lower, upper)
+    }
+
+    /// What is known about an ordered index, and how many rows are in each of some ranges: estimates for whoever has to
+    /// choose between ways to rows.
+    ///
+    /// # Errors
+    /// `BadProgram` if there is no such index; if the cluster can't be asked.
+    pub async fn index_statistics(&self, index: &str, ranges: &[KeyRange]) -> Result<IndexStatistics> {
+        let mut request = RangeSpec::new(self.core().index(index, IndexKind::Ordered)?.id);
+        ranges.iter().for_each(|range| request.push(range));
+        let token = self.handle().engine.submit(|client| client.statistics(self.core(), &request))?;
+        let sample = Pending::new(self.handle(), token, take_statistics).await?;
+        Ok(IndexStatistics::new(&sample))
+    }
+
+    /// The parts of a unique index that reads by it need; made at the first of them.
+    pub(crate) fn unique(&self, index: &str) -> Result<Arc<UniqueIndex>> {
+        let index = self.core().index(index, IndexKind::Unique)?;
+        let mut known = self.inner.unique.lock().expect("nobody panics with it");
+        if let Some(found) = known.iter().find(|found| found.id() == index.id) {
+            return Ok(Arc::clone(found));
+        }
+        let made = Arc::new(UniqueIndex::new(self.handle(), self.core(), self.columns(), index)?);
+        known.push(Arc::clone(&made));
+        Ok(made)
+    }
+
     pub(crate) fn write_key<K: Key + ?Sized>(&self, key: &K, out: &mut Vec<u8>) -> Result<()> {
         key.write(self.core(), out)
     }
@@ -146,8 +197,17 @@ impl<R> Table<R> {
 impl<R: ReadRow> Table<R> {
     /// Reads a row from the bytes that came for it.
     pub(crate) fn read(&self, bytes: &[u8]) -> Result<R> {
-        R::read(&RowReader::new(RowRef::new(self.core(), self.columns(), bytes)?))
+        self.read_row(RowRef::new(self.core(), self.columns(), bytes)?)
     }
+
+    /// Reads a row of which at least the columns of this table's selection are there.
+    pub(crate) fn read_row(&self, row: RowRef<'_>) -> Result<R> {
+        R::read(&RowReader::new(row))
+    }
+}
+
+fn take_statistics(client: &mut Client, token: Token) -> Option<Result<Sample>> {
+    client.take_statistics(token)
 }
 
 /// The columns of these names, each once.
@@ -195,6 +255,14 @@ fn constant(column_type: ColumnType, bytes: &[u8]) -> Constant {
 pub struct NewTable {
     definition: TableDefinition,
     primary_key: Vec<String>,
+    indexes: Vec<NewIndex>,
+}
+
+#[derive(Clone, Debug)]
+struct NewIndex {
+    name: String,
+    columns: Vec<(String, Direction)>,
+    kind: IndexKind,
 }
 
 impl NewTable {
@@ -208,6 +276,7 @@ impl NewTable {
                 ..TableDefinition::default()
             },
             primary_key: Vec::new(),
+            indexes: Vec::new(),
         }
     }
 
@@ -232,6 +301,30 @@ impl NewTable {
     #[must_use]
     pub fn primary_key(mut self, columns: &[&str]) -> Self {
         self.primary_key = columns.iter().map(|&name| name.into()).collect();
+        self
+    }
+
+    /// Adds an index by which rows are found in the order of these columns: for ranges ([`crate::ScanRequest::index`]).
+    #[must_use]
+    pub fn ordered_index(self, name: &str, columns: &[&str]) -> Self {
+        let columns: Vec<_> = columns.iter().map(|&column| (column, Direction::Ascending)).collect();
+        self.ordered_index_by(name, &columns)
+    }
+
+    /// As [`NewTable::ordered_index`], each column with its direction.
+    #[must_use]
+    pub fn ordered_index_by(mut self, name: &str, columns: &[(&str, Direction)]) -> Self {
+        let columns = columns.iter().map(|&(column, direction)| (column.into(), direction)).collect();
+        self.indexes.push(NewIndex { name: name.into(), columns, kind: IndexKind::Ordered });
+        self
+    }
+
+    /// Adds an index that allows at most one row for each combination of values of these columns, and finds it by them
+    /// ([`crate::Cluster::get_by`]). Rows with a NULL among them are not in it.
+    #[must_use]
+    pub fn unique_index(mut self, name: &str, columns: &[&str]) -> Self {
+        let columns = columns.iter().map(|&column| (column.into(), Direction::Ascending)).collect();
+        self.indexes.push(NewIndex { name: name.into(), columns, kind: IndexKind::Unique });
         self
     }
 
@@ -261,6 +354,18 @@ impl NewTable {
             definition
                 .primary_key
                 .push(id.ok_or_else(|| bad(format!("the primary key names '{name}', which is no column")))?);
+        }
+        for (at, index) in self.indexes.into_iter().enumerate() {
+            let column = |(column, direction): (String, Direction)| {
+                let id = definition.column(&column);
+                let id = id.ok_or_else(|| {
+                    bad(format!("index '{}' names '{column}', which is no column", index.name))
+                })?;
+                Ok(OrderColumn { column: id, direction })
+            };
+            let columns = index.columns.into_iter().map(column).collect::<Result<_>>()?;
+            let id = at as u16 + 1;
+            definition.indexes.push(IndexDefinition { id, name: index.name, columns, kind: index.kind });
         }
         definition.check().map_err(bad)?;
         Ok(definition)

@@ -1,16 +1,19 @@
 //! Transactions.
 
 use crate::engine::Handle;
+use crate::batch::take_read;
+use crate::locking_scan::LockingScan;
 use crate::pending::Pending;
 use crate::program::Update;
 use crate::row::{ReadRow, Record, WriteRow};
 use crate::scan::{Scan, ScanRequest};
 use crate::spare::{self, Scratch};
 use crate::table::Table;
+use crate::unique::LockedReads;
 use std::sync::Arc;
-use vinga_base::{Epoch, OperationNumber};
+use vinga_base::{ColumnId, Epoch, OperationNumber};
 use vinga_client_core::value::Key;
-use vinga_client_core::{Error, OperationSpec, Result, Standing, Token, Train, TrainEnd};
+use vinga_client_core::{Error, OperationSpec, ReadBatch, Result, Standing, Token, Train, TrainEnd};
 use vinga_wire::ErrorCode;
 use vinga_wire::operation::OperationKind;
 
@@ -26,7 +29,7 @@ pub enum Lock {
 }
 
 impl Lock {
-    fn kind(self) -> OperationKind {
+    pub(crate) fn kind(self) -> OperationKind {
         match self {
             Lock::None => OperationKind::ReadCommitted,
             Lock::Shared => OperationKind::ReadShared,
@@ -140,10 +143,89 @@ impl Transaction {
         Ok(Reading { number, table: table.clone() })
     }
 
+    /// Defines an operation in bytes, as [`vinga_base::row_layout`] and the update programs say: for an insert or write
+    /// the image as `body` and no key, for an update the key and the program, for others the key.
+    ///
+    /// # Errors
+    /// `BadKey`, `BadRow`, `BadProgram`.
+    pub fn define_encoded<R>(
+        &mut self,
+        table: &Table<R>,
+        kind: OperationKind,
+        key: &[u8],
+        body: &[u8],
+    ) -> Result<OperationNumber> {
+        let operation = OperationSpec {
+            columns: table.columns().filter(|_| kind.is_read()),
+            error_is_local: self.is_lenient,
+            ..OperationSpec::new(table.core(), kind, key, body)
+        };
+        open(&mut self.train, &mut self.is_executed)?.push(&operation)
+    }
+
     fn write_key<R>(&mut self, table: &Table<R>, key: impl Key) -> Result<()> {
         self.scratch.key.clear();
         self.scratch.body.clear();
         table.write_key(&key, &mut self.scratch.key)
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.token
+    }
+
+    pub(crate) fn define_operation(&mut self, operation: &OperationSpec<'_>) -> Result<OperationNumber> {
+        open(&mut self.train, &mut self.is_executed)?.push(operation)
+    }
+
+    /// What a read gave that has just been executed.
+    pub(crate) fn bytes(&self, number: OperationNumber) -> Result<Option<&[u8]>, ErrorCode> {
+        self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?.result(number)
+    }
+
+    /// Reads rows by key under a lock, in one train.
+    pub(crate) async fn lock_rows(
+        &mut self,
+        table: &vinga_client_core::Table,
+        columns: Option<&[ColumnId]>,
+        keys: &[&[u8]],
+        lock: Lock,
+    ) -> Result<LockedReads> {
+        let error_is_local = self.is_lenient;
+        let mut numbers = Vec::with_capacity(keys.len());
+        for key in keys {
+            let operation =
+                OperationSpec { columns, error_is_local, ..OperationSpec::new(table, lock.kind(), key, &[]) };
+            numbers.push(self.define_operation(&operation)?);
+        }
+        self.execute().await?;
+        let read = |number| {
+            let bytes = self.bytes(number).map_err(|code| Error::new(code).at_operation(Some(number)))?;
+            Ok((number, bytes.map(<[u8]>::to_vec)))
+        };
+        numbers.into_iter().map(read).collect()
+    }
+
+    /// Defines: let go of the lock of a read.
+    pub(crate) fn unlock(
+        &mut self,
+        table: &vinga_client_core::Table,
+        key: &[u8],
+        read: OperationNumber,
+    ) -> Result<()> {
+        let body = read.0.to_le_bytes();
+        self.define_operation(&OperationSpec::new(table, OperationKind::Unlock, key, &body)).map(|_| ())
+    }
+
+    /// Reads rows as this transaction sees them; executes what was defined before.
+    pub(crate) async fn read_batch(&mut self, batch: ReadBatch) -> Result<ReadBatch> {
+        let train = open(&mut self.train, &mut self.is_executed)?;
+        if !train.is_empty() || train.has_changes() {
+            self.execute().await?;
+        }
+        let number = open(&mut self.train, &mut self.is_executed)?.next_number();
+        let token = self.token;
+        let read = self.handle.engine.submit(|client| client.read_within(token, number, batch))?;
+        Ok(Pending::new(&self.handle, read, take_read).await)
     }
 
     fn define<R>(&mut self, table: &Table<R>, kind: OperationKind) -> Result<OperationNumber> {
@@ -173,7 +255,7 @@ impl Transaction {
         batch.push_with(|out| table.write_key(&key, out))?;
         let token = self.token;
         let read = self.handle.engine.submit(|client| client.read_within(token, number, batch))?;
-        let batch = Pending::new(&self.handle, read, crate::batch::take_read).await;
+        let batch = Pending::new(&self.handle, read, take_read).await;
         let row = batch.row(0).map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose();
         spare::keep_read(batch);
         row
@@ -193,6 +275,65 @@ impl Transaction {
         let reading = self.define_read(table, key, lock)?;
         self.execute().await?;
         self.row(&reading)
+    }
+
+    /// Reads rows without locks, with what this transaction has changed; executes what was defined before. Errors of
+    /// single keys are in the batch.
+    ///
+    /// # Errors
+    /// Why what was defined before failed, or that the transaction is over.
+    pub async fn read_keys<R>(&mut self, batch: crate::ReadBatch<R>) -> Result<crate::ReadBatch<R>> {
+        let crate::ReadBatch { table, batch } = batch;
+        Ok(crate::ReadBatch { table, batch: self.read_batch(batch).await? })
+    }
+
+    /// Whether operations were defined that have not been sent.
+    pub fn has_unsent(&self) -> bool {
+        !self.is_executed && self.train.as_ref().is_some_and(|train| !train.is_empty() || train.has_changes())
+    }
+
+    /// The bytes of the row of a read that has been executed, by the operation's number: an image, or a selection.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn row_bytes(&self, operation: OperationNumber) -> Result<Option<&[u8]>> {
+        let train = self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?;
+        train.result(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
+    }
+
+    /// The number that the next operation gets.
+    pub fn next_number(&self) -> OperationNumber {
+        self.savepoint().0
+    }
+
+    /// Reads the row that has these values in the columns of a unique index; executes what was defined before. With a lock
+    /// it is held to the end of the transaction; `None`, and nothing is locked, if there is no such row.
+    ///
+    /// # Errors
+    /// As [`Transaction::read`]; `BadProgram` if there is no such index, `BadKey` if a value does not fit or is NULL;
+    /// `LockTimeout` if others change the row again and again.
+    pub async fn get_by<R: ReadRow>(
+        &mut self,
+        table: &Table<R>,
+        index: &str,
+        values: impl Key,
+        lock: Lock,
+    ) -> Result<Option<R>> {
+        Ok(self.get_many_by(table, index, [values], lock).await?.pop().flatten())
+    }
+
+    /// Reads the rows that have these values in the columns of a unique index, in the order of the values.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_by`].
+    pub async fn get_many_by<R: ReadRow, K: Key>(
+        &mut self,
+        table: &Table<R>,
+        index: &str,
+        values: impl IntoIterator<Item = K>,
+        lock: Lock,
+    ) -> Result<Vec<Option<R>>> {
+        crate::unique::find(table, index, values, Some(self), lock).await
     }
 
     /// Sends what was defined; the transaction stays open.
@@ -246,6 +387,14 @@ impl Transaction {
         Ok(())
     }
 
+    /// As [`Transaction::roll_back_to`], to the operation with this number: it and later ones are undone.
+    ///
+    /// # Errors
+    /// If the transaction is over.
+    pub fn undo_to(&mut self, number: OperationNumber) -> Result<()> {
+        self.roll_back_to(Savepoint(number))
+    }
+
     /// Scans with what this transaction has changed up to now; executes what was defined before.
     ///
     /// # Errors
@@ -254,6 +403,20 @@ impl Transaction {
         self.execute().await?;
         let number = open(&mut self.train, &mut self.is_executed)?.next_number();
         request.start(Some((self.token, number)))
+    }
+
+    /// Scans as [`Transaction::scan`] and locks the rows that it finds, a batch at a time: [`LockingScan`] says what that
+    /// promises.
+    ///
+    /// # Errors
+    /// As [`Transaction::scan`]; `BadProgram` for [`Lock::None`].
+    pub async fn scan_locked<R>(&mut self, request: ScanRequest<R>, lock: Lock) -> Result<LockingScan<R>> {
+        if lock == Lock::None {
+            return Err(Error::with_detail(ErrorCode::BadProgram, "a locking scan without a lock"));
+        }
+        self.execute().await?;
+        let number = open(&mut self.train, &mut self.is_executed)?.next_number();
+        LockingScan::begin(request, (self.token, number), lock)
     }
 
     /// Executes what was defined and commits. When this returns, the changes are in the memory of all replicas.

@@ -111,6 +111,7 @@ impl Session for ScanAheadSession {
                 self.state = State::Scanning { from };
                 Step::ScanOpen(Scan {
                     table: self.ids.table(0),
+                    range: None,
                     condition: None,
                     batch_rows: random.u16(1..6),
                     own_before: Some(from),

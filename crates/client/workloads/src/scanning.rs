@@ -116,6 +116,7 @@ impl Session for ScanningSession {
             self.is_scanning = true;
             return Step::ScanOpen(Scan {
                 table: self.ids.table(0),
+                range: None,
                 condition: (random.u8(..3) == 0).then(|| Condition::CountAtLeast(random.u64(..10))),
                 batch_rows: if random.bool() { random.u16(1..8) } else { random.u16(8..300) },
                 own_before: None,

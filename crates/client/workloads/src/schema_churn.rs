@@ -162,7 +162,14 @@ impl Worker {
             }
             1 => {
                 let batch_rows = random.u16(1..20);
-                Step::ScanOpen(Scan { table, condition: None, batch_rows, own_before: None, selects })
+                Step::ScanOpen(Scan {
+                    table,
+                    range: None,
+                    condition: None,
+                    batch_rows,
+                    own_before: None,
+                    selects,
+                })
             }
             _ => {
                 self.state = State::Open;

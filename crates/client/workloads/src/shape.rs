@@ -12,8 +12,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::ColumnId;
 use vinga_base::hash::KeyHash;
+use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::row_layout::RowLayout;
-use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
+use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 use vinga_fragment::comparison::Comparison;
 use vinga_fragment::filter::codec;
 use vinga_fragment::filter::tree::{Constant, column};
@@ -54,6 +55,25 @@ const NOTE: ColumnId = ColumnId(3);
 /// Bytes of a note, at most.
 const NOTE_BYTES_MAX: u16 = 300;
 
+/// The ordered indexes of a table: none of tables of numbers alone, and keys of all sizes, NULL among them, of others.
+fn indexes(key_form: KeyForm, noted: bool) -> Vec<IndexDefinition> {
+    let of = |id: u16, columns: &[(ColumnId, Direction)]| IndexDefinition {
+        id,
+        name: format!("index{id}"),
+        columns: columns.iter().map(|&(column, direction)| OrderColumn { column, direction }).collect(),
+        kind: IndexKind::Ordered,
+    };
+    let mut indexes = Vec::new();
+    if key_form == KeyForm::Text {
+        indexes.push(of(2, &[(ID, Direction::Ascending)]));
+    }
+    if noted {
+        indexes.push(of(3, &[(COUNT, Direction::Ascending)]));
+        indexes.push(of(4, &[(NOTE, Direction::Ascending), (VALUE, Direction::Descending)]));
+    }
+    indexes
+}
+
 impl Shape {
     /// A table of this name, `database.table`. `noted`: with the column of variable size.
     pub fn new(name: &str, key_form: KeyForm, noted: bool) -> Self {
@@ -75,6 +95,7 @@ impl Shape {
             name: name.to_string(),
             columns,
             primary_key: vec![ID],
+            indexes: indexes(key_form, noted),
             ..TableDefinition::default()
         };
         let layout = RowLayout::new(&definition);
@@ -94,6 +115,17 @@ impl Shape {
     /// Where columns lie.
     pub fn layout(&self) -> &RowLayout {
         &self.layout
+    }
+
+    /// The ordered index by count; `None` if the table has none.
+    pub fn count_index(&self) -> Option<u16> {
+        let is_it = |index: &&IndexDefinition| index.column_ids().eq([COUNT]);
+        self.definition.indexes.iter().find(is_it).map(|index| index.id)
+    }
+
+    /// The key of a count in that index.
+    pub fn count_key(count: u64) -> [u8; 8] {
+        count.to_be_bytes()
     }
 
     /// The bytes of a key column.

@@ -144,11 +144,13 @@ pub struct Read {
     pub selects: bool,
 }
 
-/// A scan of a whole table, partition after partition.
+/// A scan of a whole table, or of a range of its index by count, partition after partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scan {
     /// The table.
     pub table: TableRef,
+    /// The range; `None` for all rows, by row id.
+    pub range: Option<Range>,
     /// Condition on the rows.
     pub condition: Option<Condition>,
     /// Rows of a batch.
@@ -157,6 +159,26 @@ pub struct Scan {
     pub own_before: Option<u32>,
     /// Only some columns are asked for.
     pub selects: bool,
+}
+
+/// A range of the index by count, which tables of the shape *noted* have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// Counts from this on,
+    pub low: u64,
+    /// that are below this.
+    pub high: u64,
+    /// From the greatest count to the least.
+    pub is_descending: bool,
+    /// Rows of all partitions come in one order, all in one batch.
+    pub is_merged: bool,
+}
+
+impl Range {
+    /// Whether a row is in it.
+    pub fn holds(&self, row: Value) -> bool {
+        (self.low..self.high).contains(&row.count)
+    }
 }
 
 /// What a session is told about its last step.

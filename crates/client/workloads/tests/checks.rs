@@ -190,11 +190,12 @@ fn epochs_follow_each_other() {
 #[test]
 fn scans_meet_what_is_there() {
     let scan = |rows: &[(u64, u64)], own_before| ScanRecord {
-        scan: Scan { table: TABLE, condition: None, batch_rows: 1, own_before, selects: false },
+        scan: Scan { table: TABLE, range: None, condition: None, batch_rows: 1, own_before, selects: false },
         version: VERSION,
         transaction: own_before.map(|_| 1),
         opened: 100,
         ended: Some(200),
+        parts: Vec::new(),
         rows: rows.iter().map(|&(key, v)| (100, 200, key, value(v))).collect(),
     };
     let mut own = write(2, 300, (150, 160), COMMITTED);

@@ -25,6 +25,8 @@ pub const KEY_BYTES_MAX: usize = 3072;
 pub const ROW_BYTES_MAX: usize = 30_000;
 /// Indexes of a table, at most: two for each of MySQL's 64 keys, as a unique key is found by value and in order.
 pub const INDEXES_MAX: usize = 128;
+/// Unique ones among them, at most: what one row's change makes of them is counted in a byte.
+pub const UNIQUE_INDEXES_MAX: usize = 64;
 /// Bytes of [`TableDefinition::attachment`], at most.
 pub const ATTACHMENT_BYTES_MAX: usize = 60_000;
 
@@ -352,6 +354,10 @@ impl TableDefinition {
         if self.indexes.len() > INDEXES_MAX {
             return Err(format!("{} indexes; {INDEXES_MAX} are allowed", self.indexes.len()));
         }
+        let unique = self.indexes.iter().filter(|index| index.kind == IndexKind::Unique).count();
+        if unique > UNIQUE_INDEXES_MAX {
+            return Err(format!("{unique} unique indexes; {UNIQUE_INDEXES_MAX} are allowed"));
+        }
         let mut id_before = 0;
         let mut names = BTreeSet::new();
         for index in &self.indexes {
@@ -426,6 +432,11 @@ impl TableDefinition {
         }
     }
 
+    /// Whether this is the hidden table of a unique index: its rows are not for users to change.
+    pub fn is_hidden(&self) -> bool {
+        self.name.split_once('.').is_some_and(|(_, table)| table.starts_with("$unique_"))
+    }
+
     /// The index with an id.
     pub fn index(&self, id: u16) -> Option<&IndexDefinition> {
         self.indexes.iter().find(|index| index.id == id)
@@ -466,6 +477,18 @@ fn check_name(what: &str, name: &str) -> Result<(), String> {
         return Err(format!("the {what} name {name:?} has control characters"));
     }
     Ok(())
+}
+
+/// Checks the name of a database, which has no dot.
+///
+/// # Errors
+/// A sentence that names what is wrong and what is allowed.
+pub fn check_database_name(name: &str) -> Result<(), String> {
+    check_name("database", name)?;
+    match name.contains('.') {
+        true => Err(format!("the database name '{name}' has a dot")),
+        false => Ok(()),
+    }
 }
 
 /// Checks a full table name, `database.table`.
@@ -570,6 +593,7 @@ mod tests {
         let hidden = base.unique_table(17, &base.indexes[0]);
         assert_eq!(hidden.check(), Ok(()));
         assert_eq!(hidden.name, "test.$unique_17_3");
+        assert!(hidden.is_hidden() && !base.is_hidden());
         let names: Vec<&str> = hidden.columns.iter().map(|c| c.name.as_str()).collect();
         assert_eq!((names, hidden.primary_key), (vec!["b", "c", "a"], vec![ColumnId(0), ColumnId(1)]));
     }

@@ -65,6 +65,36 @@ mutations! {
     ClosedConnectionForgetsOutcomes = "closed-connection-forgets-outcomes";
     /// Markers stay when the API node has confirmed the outcome.
     SeenOutcomesKeepMarkers = "seen-outcomes-keep-markers";
+    /// A backup removes the index entries of replaced versions at commit, though it goes on showing them.
+    EntriesGoAtCommit = "entries-go-at-commit";
+    /// A change that gives a row back a key that one of its versions has enters it not again.
+    EntriesAreNotCounted = "entries-are-not-counted";
+    /// A range scan does not look whether the version that it sees of a row has the entry's key.
+    RangeScanTakesAnyVersion = "range-scan-takes-any-version";
+    /// A client gives the rows of several partitions as they come, though they were to be merged.
+    MergeIgnoresOrder = "merge-ignores-order";
+    /// A locking scan takes rows that don't fit its range any more when they are locked.
+    RecheckLeftOut = "recheck-left-out";
+    /// The error of a sub-operation on a unique index counts as success.
+    SubErrorIgnored = "sub-error-ignored";
+    /// A row whose unique column changes keeps its old place in the index.
+    HiddenDeleteForgotten = "hidden-delete-forgotten";
+    /// A transaction is committed before what follows in unique indexes is prepared.
+    CommitBeforeSubs = "commit-before-subs";
+    /// A partial rollback leaves what followed in unique indexes.
+    PartialRollbackForgetsSubs = "partial-rollback-forgets-subs";
+    /// A data manager goes on to accept a table's old version when the change is complete.
+    CompleteKeepsOldVersion = "complete-keeps-old-version";
+    /// A coordinator does not wait for transactions that use a table which is about to change.
+    SwitchDoesNotWait = "switch-does-not-wait";
+    /// The asker of a schema change is told before subscribers have confirmed the event.
+    EventNotAwaited = "event-not-awaited";
+    /// The fence of an API node that has gone stays.
+    FenceOutlivesOwner = "fence-outlives-owner";
+    /// The schema lock of an API node that has gone stays.
+    LockOutlivesOwner = "lock-outlives-owner";
+    /// A refused schema change leaves what it had prepared.
+    UndoForgetsPrepared = "undo-forgets-prepared";
 }
 
 /// Whether `mutation` is the one that was chosen for this run.

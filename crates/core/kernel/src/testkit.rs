@@ -26,7 +26,7 @@ use vinga_base::{NodeId, View};
 use vinga_wire::frame::Frames;
 use vinga_wire::{
     Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold, dictionary, epoch, handshake, info,
-    membership,
+    membership, schema, schema_round,
 };
 use zerocopy::IntoBytes;
 
@@ -317,18 +317,31 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::DropTableRefuse
         | S::DescribeTableRefuse
         | S::ListTablesRefuse
+        | S::SchemaChangeRefuse
+        | S::SchemaLockRefuse
+        | S::SchemaEventsRefuse
+        | S::DescribeDatabaseRefuse
+        | S::ListDatabasesRefuse
         | S::InfoRefuse => {
             cold!(handshake::Refusal)
         }
         S::ListTablesRequest => cold!(dictionary::ListTablesRequest),
         S::ListTablesConfirm => cold!(dictionary::ListTablesConfirm),
-        S::TableAddRequest => cold!(dictionary::TableAddRequest),
-        S::TableAddConfirm
-        | S::TableStopRequest
-        | S::TableStopConfirm
-        | S::TableRemoveRequest
-        | S::TableRemoveConfirm => cold!(dictionary::TableBody),
-        S::TableAddRefuse => cold!(dictionary::TableAddRefuse),
+        S::SchemaChangeRequest => cold!(schema::SchemaChangeRequest),
+        S::SchemaChangeConfirm => cold!(schema::SchemaChangeConfirm),
+        S::DescribeDatabaseRequest => cold!(schema::DescribeDatabaseRequest),
+        S::DescribeDatabaseConfirm => cold!(schema::DescribeDatabaseConfirm),
+        S::ListDatabasesRequest => cold!(schema::ListDatabasesRequest),
+        S::ListDatabasesConfirm => cold!(schema::ListDatabasesConfirm),
+        S::SchemaLockRequest => cold!(schema::SchemaLockRequest),
+        S::SchemaLockConfirm | S::SchemaUnlockOrder => cold!(schema::SchemaLockBody),
+        S::SchemaEventsRequest => cold!(schema::SchemaEventsRequest),
+        S::SchemaEventsConfirm => cold!(schema::SchemaEventsConfirm),
+        S::SchemaEventReport => cold!(schema::SchemaEvent),
+        S::SchemaEventsSeenOrder => cold!(schema::SchemaEventsSeenOrder),
+        S::SchemaRoundRequest => cold!(schema_round::SchemaRoundRequest),
+        S::SchemaRoundConfirm => cold!(schema_round::RoundName),
+        S::SchemaRoundRefuse => cold!(schema_round::SchemaRoundRefuse),
         S::InfoRequest => cold!(info::InfoRequest),
         S::InfoConfirm => cold!(info::InfoConfirm),
         // Bodies with sections of row data, and timers, are told by their length.
@@ -361,6 +374,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::IndexStatisticsRequest
         | S::IndexStatisticsConfirm
         | S::IndexStatisticsRefuse
+        | S::SchemaEventsStopOrder
         | S::TimerReport => None,
     }
 }

@@ -11,6 +11,11 @@ pub fn write<T: Serialize>(writer: &mut FrameWriter<'_>, body: &T) {
     writer.bytes(&(bytes.len() as u32).to_le_bytes()).bytes(&bytes);
 }
 
+/// Bytes that a cold body takes in a frame.
+pub fn length<T: Serialize>(body: &T) -> usize {
+    4 + postcard::experimental::serialized_size(body).expect("our own structs can be serialised")
+}
+
 /// Reads a cold body; `None` if the bytes are none.
 pub fn read<'a, T: Deserialize<'a>>(frame: &Frame<'a>) -> Option<T> {
     let (length, rest) = frame.body.split_first_chunk::<4>()?;

@@ -14,7 +14,7 @@
 //! | `UnlockOrder` | coordinator | primary | let go of the lock of one read |
 //!
 //! What starts or undoes travels a chain forwards, what makes final travels it backwards; all are idempotent and
-//! matched by (transaction id, operation number). Each names the coordinator that the transaction belongs to (address
+//! matched by (transaction id, operation number, sub-operation). Each names the coordinator that the transaction belongs to (address
 //! and incarnation) and the one that acts for it (the same, or its heir).
 
 use vinga_base::NodeId;
@@ -170,7 +170,9 @@ pub struct PrepareHead {
 /// With [`PreparedHead::flags`]: the operations are committed already, in `epoch`.
 pub const PREPARED_COMMITTED: u16 = 1;
 
-/// Beginning of `PrepareConfirm` and `PrepareRefuse`; [`PreparedOperation`]s follow.
+/// Beginning of `PrepareConfirm` and `PrepareRefuse`; [`PreparedOperation`]s follow, and in a confirm what has to follow
+/// them in unique indexes ([`crate::unique::IndexChange`]). Index changes too many for one signal come in confirms of no
+/// operations before the one that names their operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct PreparedHead {
@@ -189,8 +191,8 @@ pub struct PreparedHead {
     pub flags: U16,
     /// Number of operations.
     pub count: U16,
-    /// Zero.
-    pub unused: U16,
+    /// Number of changes of unique indexes behind them.
+    pub changes: U16,
 }
 
 /// One operation of an answer.
@@ -203,15 +205,15 @@ pub struct PreparedOperation {
     pub code: U16,
     /// Flags of this file.
     pub flags: u8,
-    /// Zero.
-    pub unused: u8,
+    /// Which of the sub-operations of that number; 0 for the operation itself.
+    pub sub: u8,
 }
 
 impl PreparedOperation {
-    /// The `count` operations behind a [`PreparedHead`]; `None` if they are not all there.
+    /// The `count` operations behind a [`PreparedHead`], and what follows them; `None` if they are not all there.
     #[inline]
-    pub fn list(bytes: &[u8], count: u16) -> Option<&[Self]> {
-        <[Self]>::ref_from_prefix_with_elems(bytes, usize::from(count)).ok().map(|(list, _)| list)
+    pub fn list(bytes: &[u8], count: u16) -> Option<(&[Self], &[u8])> {
+        <[Self]>::ref_from_prefix_with_elems(bytes, usize::from(count)).ok()
     }
 }
 
@@ -221,6 +223,8 @@ pub const OPERATION_SENT_ROW: u8 = 1;
 pub const OPERATION_HOLDS: u8 = 2;
 /// The operation was marked [`crate::operation::FLAG_ERROR_IS_LOCAL`].
 pub const OPERATION_ERROR_IS_LOCAL: u8 = 4;
+/// The operation changes its row if it is committed.
+pub const OPERATION_CHANGES: u8 = 8;
 
 /// `CommitRequest`, `CommitConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -247,6 +251,10 @@ pub struct CommitBody {
 /// In [`AbortBody::from`]: not only the operations, all of which may be undone by a partial rollback too.
 pub const WHOLE_TRANSACTION: u32 = 0;
 
+/// With [`AbortBody::flags`]: only the operation with exactly the number `from`, and its sub-operations. Nothing of the
+/// transaction may have been done later to the same rows.
+pub const ABORT_ONE: u16 = 1;
+
 /// `AbortRequest`, `AbortConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -263,8 +271,8 @@ pub struct AbortBody {
     pub from: U32,
     /// The data manager's instance on each node of the chain.
     pub instance: U16,
-    /// Zero.
-    pub unused: U16,
+    /// [`ABORT_ONE`] or 0.
+    pub flags: U16,
 }
 
 /// Beginning of `CompleteOrder` and `MarkersDropOrder`; transaction ids (u64) follow.

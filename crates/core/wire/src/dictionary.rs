@@ -1,24 +1,18 @@
-//! Tables: create, drop, describe, list. All bodies are cold.
+//! Tables: create, drop, describe, list. All bodies are cold. How schema changes go is told in [`crate::schema_round`],
+//! other changes, databases, the schema lock and events in [`crate::schema`].
 //!
-//! | signal | from | to | meaning |
-//! |---|---|---|---|
-//! | `CreateTableRequest`, `DropTableRequest`, `DescribeTableRequest`, `ListTablesRequest` | API node | dictionary | |
-//! | their `…Confirm`, `…Refuse` | dictionary | API node | |
-//! | `TableAddRequest` / `…Confirm` / `…Refuse` | dictionary / blocks | coordinators, data managers / dictionary | use this table from now on |
-//! | `TableStopRequest` / `…Confirm` | dictionary / coordinators | | begin nothing more on it; all that was begun has ended |
-//! | `TableRemoveRequest` / `…Confirm` | dictionary / data managers | | free its rows |
+//! | signal | from | to |
+//! |---|---|---|
+//! | `CreateTableRequest`, `DropTableRequest`, `DescribeTableRequest`, `ListTablesRequest` | API node | dictionary |
+//! | their `…Confirm`, `…Refuse` | dictionary | API node |
 //!
 //! Every request may be refused, by `Overloaded` if too much waits for the API node already: an answer is much longer than
 //! its request.
-//!
-//! Create: data managers make their fragments first, then coordinators learn the table, then the API node is told. If
-//! anybody refuses (who refuses keeps nothing of it), those that have it are told to stop and remove it again. Drop: coordinators stop first (transactions that hold the table are
-//! rolled back after a while), then data managers refuse it and free its memory in slices, then the API node is told.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use vinga_base::schema::TableDefinition;
+use vinga_base::schema::{IndexKind, TableDefinition};
 
 /// A table as it stands in the dictionary.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -46,7 +40,36 @@ pub struct UniqueTable {
     pub version: u64,
 }
 
+/// A table in one of its versions.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct VersionedTable {
+    /// Its place in the dictionary.
+    pub table: u32,
+    /// Its version.
+    pub version: u64,
+}
+
 impl TableRecord {
+    /// The table itself.
+    pub fn own(&self) -> VersionedTable {
+        VersionedTable { table: self.table, version: self.version }
+    }
+
+    /// Itself and the hidden tables of its unique indexes.
+    pub fn all(&self) -> impl Iterator<Item = VersionedTable> {
+        let hidden = self.unique_tables.iter().map(|u| VersionedTable { table: u.table, version: u.version });
+        core::iter::once(self.own()).chain(hidden)
+    }
+
+    /// The records of the hidden tables of its unique indexes. (They don't travel: they follow from this one.)
+    pub fn hidden(&self) -> impl Iterator<Item = TableRecord> {
+        self.unique_tables.iter().filter_map(|unique| {
+            let index = self.definition.index(unique.index).filter(|i| i.kind == IndexKind::Unique)?;
+            let definition = self.definition.unique_table(self.table, index);
+            Some(TableRecord::new(unique.table, unique.version, definition))
+        })
+    }
+
     /// A table without rows and unique indexes.
     pub fn new(table: u32, version: u64, definition: TableDefinition) -> Self {
         TableRecord { table, version, birth: version, unique_tables: Vec::new(), definition }
@@ -105,31 +128,4 @@ pub struct ListTablesConfirm {
     pub tables: Vec<(u32, u64, String)>,
     /// Whether there are more.
     pub more: bool,
-}
-
-/// `TableAddRequest`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TableAddRequest {
-    /// The table.
-    pub table: TableRecord,
-}
-
-/// `TableAddConfirm`, `TableStopRequest`, `TableStopConfirm`, `TableRemoveRequest`, `TableRemoveConfirm`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TableBody {
-    /// The table.
-    pub table: u32,
-    /// Its version.
-    pub version: u64,
-}
-
-/// `TableAddRefuse`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TableAddRefuse {
-    /// The table.
-    pub table: u32,
-    /// Its version.
-    pub version: u64,
-    /// Why: [`crate::ErrorCode`].
-    pub code: u16,
 }

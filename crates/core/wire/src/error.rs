@@ -96,7 +96,7 @@ errors! {
     ConditionFailed = 899, Application,
         "The row does not fulfil the condition of the operation.";
     SchemaBusy = 701, Temporary,
-        "Another schema change is under way: retry a little later.";
+        "A schema change is under way: retry a little later.";
     Overloaded = 1218, Temporary,
         "The data node has more work than it can queue: retry a little later.";
     ClusterFailure = 4009, Temporary,
@@ -161,6 +161,20 @@ errors! {
         "Another client with this node id is connected.";
     TooManyColumns = 20026, Usage,
         "More columns were selected than the table has.";
+    NoSuchIndex = 20027, Schema,
+        "There is no such ordered index: read the table's definition again.";
+    HiddenTable = 20060, Usage,
+        "The rows of a unique index change with those of its table: change these.";
+    DatabaseExists = 20040, Schema,
+        "There is a database of this name already.";
+    NoSuchDatabase = 20041, Schema,
+        "There is no such database.";
+    DatabaseNotEmpty = 20042, Application,
+        "There are tables in the database: drop them first.";
+    OutOfDatabases = 20043, Resources,
+        "There are as many databases as there may be: drop some.";
+    SchemaLockTimeout = 20044, Temporary,
+        "Another client holds the schema lock: retry when it is done.";
     InternalError = 20099, Internal,
         "Something that must not happen has happened: please report it with the node's log.";
 }

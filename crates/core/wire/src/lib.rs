@@ -25,8 +25,11 @@ pub mod operation;
 pub mod partition;
 pub mod range_scan;
 pub mod scan;
+pub mod schema;
+pub mod schema_round;
 pub mod signal;
 pub mod transaction;
+pub mod unique;
 
 pub use address::{Address, BlockNumber};
 pub use error::{ErrorClass, ErrorCode};

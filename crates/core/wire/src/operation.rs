@@ -8,6 +8,7 @@
 //!     filter     filter_bytes    condition on the row; an operation whose row fails it is refused
 //! ```
 
+use alloc::vec::Vec;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -109,8 +110,11 @@ pub struct OperationHead {
     pub columns: U16,
     /// Bytes of the filter program.
     pub filter_bytes: U16,
+    /// 0 for an operation that an API node has sent. The changes of hidden tables that follow from one have its number,
+    /// and are counted from 1 here (unique.rs).
+    pub sub: u8,
     /// Zero.
-    pub unused: U16,
+    pub unused: u8,
 }
 
 /// A list of `columns` column ids at the front of `bytes`, and what follows it; `None` if it is not whole.
@@ -149,6 +153,23 @@ impl<'a> Operation<'a> {
         let (filter, rest) = rest.split_at_checked(usize::from(head.filter_bytes.get()))?;
         *bytes = rest;
         Some(Operation { head, key, body, selection, filter })
+    }
+
+    /// The same with another fixed part.
+    pub fn with_head<'b>(&self, head: &'b OperationHead) -> Operation<'b>
+    where
+        'a: 'b,
+    {
+        Operation { head, ..*self }
+    }
+
+    /// Appends it as it stands in a train.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.head.as_bytes());
+        out.extend_from_slice(self.key);
+        out.extend_from_slice(self.body);
+        out.extend_from_slice(self.selection.as_bytes());
+        out.extend_from_slice(self.filter);
     }
 
     /// What it does; `None` if the number is unknown.

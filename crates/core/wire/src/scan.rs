@@ -15,6 +15,8 @@
 //!
 //! ```text
 //!   ScanOpenRequest:  ScanOpenHead, columns * u16, filter
+//!   ScanNextRequest:  ScanNextBody
+//!   ScanCloseOrder:   ScanBody
 //!   ScanConfirm:      ScanAnswer, then `count` times u16 length and the row (image or selection)
 //! ```
 
@@ -51,7 +53,23 @@ pub struct ScanOpenHead {
     pub filter_bytes: U16,
 }
 
-/// `ScanNextRequest` and `ScanCloseOrder`.
+/// `ScanNextRequest`. The sizes hold for this batch and those behind it, so that an API node can begin with few rows and
+/// ask for more of them once it is clear that many are wanted. A body that ends behind the name leaves the sizes as they
+/// are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct ScanNextBody {
+    /// The API node's name for the scan.
+    pub scan: U32,
+    /// Bytes of rows after which a batch ends.
+    pub batch_bytes: U32,
+    /// Rows after which a batch ends; 0 to leave both sizes as they are.
+    pub batch_rows: U16,
+    /// Zero.
+    pub unused: U16,
+}
+
+/// `ScanCloseOrder`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ScanBody {

@@ -115,14 +115,31 @@ signals! {
     DescribeTableRefuse = 108, Node;
     ListTablesRequest = 109, Api;
     ListTablesConfirm = 110, Node;
-    TableAddRequest = 111, Node;
-    TableAddConfirm = 112, Node;
-    TableAddRefuse = 113, Node;
-    TableStopRequest = 114, Node;
-    TableStopConfirm = 115, Node;
-    TableRemoveRequest = 116, Node;
-    TableRemoveConfirm = 117, Node;
     ListTablesRefuse = 118, Node;
+    // schema.rs
+    SchemaChangeRequest = 119, Api;
+    SchemaChangeConfirm = 120, Node;
+    SchemaChangeRefuse = 121, Node;
+    SchemaLockRequest = 122, Api;
+    SchemaLockConfirm = 123, Node;
+    SchemaLockRefuse = 124, Node;
+    SchemaUnlockOrder = 125, Api;
+    SchemaEventsRequest = 126, Api;
+    SchemaEventsConfirm = 127, Node;
+    SchemaEventReport = 128, Node;
+    SchemaEventsSeenOrder = 129, Api;
+    DescribeDatabaseRequest = 150, Api;
+    DescribeDatabaseConfirm = 151, Node;
+    DescribeDatabaseRefuse = 152, Node;
+    ListDatabasesRequest = 153, Api;
+    ListDatabasesConfirm = 154, Node;
+    ListDatabasesRefuse = 155, Node;
+    SchemaEventsRefuse = 156, Node;
+    SchemaEventsStopOrder = 157, Api;
+    // schema_round.rs
+    SchemaRoundRequest = 160, Node;
+    SchemaRoundConfirm = 161, Node;
+    SchemaRoundRefuse = 162, Node;
     // info.rs
     InfoRequest = 130, Any;
     InfoConfirm = 131, Node;

@@ -107,6 +107,8 @@ pub struct TransactionAnswer {
     pub outcome: u8,
     /// Low byte of the view.
     pub view: u8,
+    /// The unique index of the failed operation's table that is to blame for `error`; 0 if it is the row itself.
+    pub failed_index: U16,
 }
 
 /// An operation that failed alone.
@@ -117,6 +119,8 @@ pub struct OperationError {
     pub operation: U32,
     /// Why: [`crate::ErrorCode`].
     pub code: U16,
+    /// The unique index of its table that is to blame; 0 if it is the row itself.
+    pub index: U16,
 }
 
 /// Beginning of `TransactionRowReport`.

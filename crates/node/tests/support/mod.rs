@@ -4,14 +4,16 @@
 
 mod connections;
 mod hold;
+pub mod unique;
 
 use hold::Held;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use vinga_base::hash::KeyHash;
+use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::page_pool::PagePool;
 use vinga_base::row_layout::RowLayout;
-use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
+use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TransactionId};
 use vinga_distribution::NodePlace;
 use vinga_fragment::update_program::{self, Action, Instruction};
@@ -44,6 +46,11 @@ pub fn dm(node: u8, instance: u16) -> Address {
     Address::new(NodeId(node), BlockNumber::DataManager, instance)
 }
 
+/// The test table's index over the number.
+pub const BY_NUMBER: u16 = 1;
+/// The test table's index over text, ascending, and number, descending.
+pub const BY_TEXT: u16 = 2;
+
 /// How a cluster is made.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -53,13 +60,15 @@ pub struct Setup {
     pub coordinators: u8,
     /// Whether backups of the table answer reads.
     pub read_backup: bool,
+    /// Whether the table has a unique index on the number and one on the text.
+    pub unique: bool,
     /// A rule that is broken on purpose; only with the feature `mutations`.
     pub mutation: Option<Mutation>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { nodes: 3, coordinators: 1, read_backup: false, mutation: None }
+        Setup { nodes: 3, coordinators: 1, read_backup: false, unique: false, mutation: None }
     }
 }
 
@@ -73,10 +82,16 @@ pub enum Op {
     Insert(Row),
     Write(Row),
     Add(u64, i64),
+    Set(u64, i64),
     SetText(u64, &'static str),
+    SetNull(u64),
     Delete(u64),
     Read(OperationKind, u64),
     Unlock(u64, u32),
+    /// Looks for a number in the unique index on it.
+    Find(OperationKind, i64),
+    /// Lets go of the lock of such an operation, by its number.
+    Release(i64, u32),
 }
 
 /// What an API node was told.
@@ -138,6 +153,8 @@ pub struct Cluster {
     lanes: BTreeMap<u8, Vec<(u8, LaneId)>>,
     pub layout: RowLayout,
     table: (u32, u64),
+    /// The hidden tables of the unique indexes.
+    hidden: Vec<(u32, u64)>,
     map: PartitionMap,
     now: Tick,
     told: Vec<Told>,
@@ -146,15 +163,26 @@ pub struct Cluster {
     outcomes: BTreeMap<Address, u32>,
     /// The epoch in the newest answer of a coordinator.
     epoch_told: u64,
+    /// The unique indexes that the newest answer blames: of the cause first, then of operations that failed alone.
+    indexes_told: Vec<u16>,
     view: u32,
     settings: BTreeMap<u8, NodeSettings>,
     held: Held,
     ticket: u64,
 }
 
-fn definition(read_backup: bool) -> TableDefinition {
+fn definition(setup: &Setup) -> TableDefinition {
     let column =
         |name: &str, column_type, nullable| ColumnDefinition { name: name.into(), column_type, nullable };
+    let index = |id, name: &str, columns: &[(u16, Direction)]| IndexDefinition {
+        id,
+        name: name.into(),
+        columns: columns
+            .iter()
+            .map(|&(column, direction)| OrderColumn { column: ColumnId(column), direction })
+            .collect(),
+        kind: IndexKind::Ordered,
+    };
     TableDefinition {
         name: "test.t".into(),
         columns: vec![
@@ -163,7 +191,14 @@ fn definition(read_backup: bool) -> TableDefinition {
             column("s", ColumnType::VarChar { bytes_max: 40 }, true),
         ],
         primary_key: vec![ColumnId(0)],
-        read_backup,
+        read_backup: setup.read_backup,
+        indexes: [
+            index(BY_NUMBER, "by number", &[(1, Direction::Ascending)]),
+            index(BY_TEXT, "by text", &[(2, Direction::Ascending), (1, Direction::Descending)]),
+        ]
+        .into_iter()
+        .chain(unique::indexes().into_iter().filter(|_| setup.unique))
+        .collect(),
         ..TableDefinition::default()
     }
 }
@@ -233,19 +268,21 @@ impl Cluster {
             all_settings.insert(node, settings);
         }
         let map = PartitionMap::new(&all_settings[&1].topology());
-        let definition = definition(setup.read_backup);
+        let definition = definition(setup);
         let layout = RowLayout::new(&definition);
         let mut cluster = Cluster {
             executors,
             lanes,
             layout,
             table: (0, 0),
+            hidden: vec![],
             map,
             now: Tick(0),
             told: vec![],
             transactions: 0,
             outcomes: BTreeMap::new(),
             epoch_told: 0,
+            indexes_told: vec![],
             view: 1,
             settings: all_settings,
             held: Held::default(),
@@ -390,7 +427,6 @@ impl Cluster {
         rollback_from: u32,
         ops: &[(Op, bool)],
     ) -> Vec<u8> {
-        let (table, version) = self.table;
         let layout = self.layout.clone();
         let mut bytes = vec![];
         {
@@ -407,6 +443,7 @@ impl Cluster {
             });
             for (number, (op, is_local)) in (first..).zip(ops) {
                 let (kind, key, body) = encode(&layout, op);
+                let (table, version) = self.table_of(op);
                 w.put(&OperationHead {
                     version: U64::new(version),
                     hash: U64::ZERO,
@@ -417,9 +454,10 @@ impl Cluster {
                     flags: if *is_local { FLAG_ERROR_IS_LOCAL } else { 0 },
                     key_bytes: U16::new(key.len() as u16),
                     body_bytes: U16::new(body.len() as u16),
-                    columns: U16::new(if kind.is_read() { ALL_COLUMNS } else { 0 }),
+                    columns: U16::new(columns_of(op)),
                     filter_bytes: U16::ZERO,
-                    unused: U16::ZERO,
+                    sub: 0,
+                    unused: 0,
                 })
                 .bytes(&key)
                 .bytes(&body);
@@ -605,20 +643,25 @@ impl Cluster {
 
     /// The API node is declared failed: every block is told, as membership would.
     pub fn api_is_gone(&mut self) {
+        for signal in [SignalNumber::ApiConnectionClosedOrder, SignalNumber::ApiFailedOrder] {
+            self.tell_of_api(signal);
+        }
+    }
+
+    /// One of the two orders about that: the first ends its transactions, which must be over before the second.
+    pub fn tell_of_api(&mut self, signal: SignalNumber) {
         let membership = Address::new(NodeId(1), BlockNumber::Membership, 0);
         let body = ApiNodeBody::new(API.node(), Incarnation(1));
-        for signal in [SignalNumber::ApiConnectionClosedOrder, SignalNumber::ApiFailedOrder] {
-            let settings = self.settings[&1].clone();
-            let blocks = [BlockNumber::DataManager, BlockNumber::Coordinator, BlockNumber::Dictionary];
-            for to in blocks.into_iter().flat_map(|block| settings.all_of(block)) {
-                let mut bytes = vec![];
-                FrameWriter::begin(&mut bytes, signal, 1, to, membership, 0).put(&body);
-                if let Some(executor) = self.executors.get_mut(&to.node().0) {
-                    executor.feed(&bytes, Origin::Node).expect("our own");
-                }
+        let settings = self.settings[&1].clone();
+        let blocks = [BlockNumber::DataManager, BlockNumber::Coordinator, BlockNumber::Dictionary];
+        for to in blocks.into_iter().flat_map(|block| settings.all_of(block)) {
+            let mut bytes = vec![];
+            FrameWriter::begin(&mut bytes, signal, 1, to, membership, 0).put(&body);
+            if let Some(executor) = self.executors.get_mut(&to.node().0) {
+                executor.feed(&bytes, Origin::Node).expect("our own");
             }
-            self.run();
         }
+        self.run();
     }
 
     /// Number of the newest outcome of node 1's coordinator.
@@ -676,11 +719,14 @@ impl Cluster {
             SignalNumber::CreateTableConfirm => {
                 let TableConfirm { table, .. } = cold::read(frame).expect("well-formed");
                 self.table = (table.table, table.version);
+                self.hidden =
+                    table.unique_tables.iter().map(|unique| (unique.table, unique.version)).collect();
                 Told::Other(signal)
             }
             SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse => {
                 let (answer, rest) = frame.head::<TransactionAnswer>().expect("well-formed");
                 let request = answer.request.get();
+                self.indexes_told = vec![answer.failed_index.get()];
                 let newest = self.outcomes.entry(frame.sender()).or_default();
                 *newest = (*newest).max(answer.outcome_number.get());
                 self.epoch_told = answer.epoch.get();
@@ -691,20 +737,20 @@ impl Cluster {
                         operation: answer.failed_operation.get(),
                     };
                 }
-                let errors = rest
-                    .chunks_exact(size_of::<OperationError>())
-                    .take(usize::from(answer.errors.get()))
-                    .map(|e| {
-                        let number = u32::from_le_bytes(e[..4].try_into().expect("four bytes"));
-                        (number, code(U16::from_bytes([e[4], e[5]])))
-                    })
-                    .collect();
+                let mut errors = vec![];
+                let list = rest.chunks_exact(size_of::<OperationError>());
+                for e in list.take(usize::from(answer.errors.get())) {
+                    let number = u32::from_le_bytes(e[..4].try_into().expect("four bytes"));
+                    errors.push((number, code(U16::from_bytes([e[4], e[5]]))));
+                    self.indexes_told.push(U16::from_bytes([e[6], e[7]]).get());
+                }
                 Told::Confirm { request, outcome: answer.outcome, errors }
             }
             SignalNumber::TransactionRowReport => {
                 let (head, rest) = frame.head::<TransactionRow>().expect("well-formed");
                 let row = match head.row_bytes.get() {
                     NO_ROW => None,
+                    0 => Some(unique::FOUND),
                     bytes => Some(self.row(&rest[..usize::from(bytes)])),
                 };
                 Told::Row { operation: head.operation.get(), row }
@@ -750,6 +796,23 @@ impl Cluster {
     }
 }
 
+/// The columns that an operation asks for.
+fn columns_of(op: &Op) -> u16 {
+    match op {
+        Op::Read(..) => ALL_COLUMNS,
+        Op::Insert(_)
+        | Op::Write(_)
+        | Op::Add(..)
+        | Op::Set(..)
+        | Op::SetText(..)
+        | Op::SetNull(_)
+        | Op::Delete(_)
+        | Op::Unlock(..)
+        | Op::Find(..)
+        | Op::Release(..) => 0,
+    }
+}
+
 fn code(number: U16) -> ErrorCode {
     ErrorCode::from_number(number.get()).expect("a known error")
 }
@@ -776,10 +839,16 @@ fn encode(layout: &RowLayout, op: &Op) -> (OperationKind, Vec<u8>, Vec<u8>) {
         Op::Insert(row) => (OperationKind::Insert, vec![], image(row)),
         Op::Write(row) => (OperationKind::Write, vec![], image(row)),
         Op::Add(k, n) => (OperationKind::Update, key(k), program(Action::Add(&n.to_le_bytes()), 1)),
+        Op::Set(k, n) => (OperationKind::Update, key(k), program(Action::Set(&n.to_le_bytes()), 1)),
+        Op::SetNull(k) => (OperationKind::Update, key(k), program(Action::SetNull, 2)),
         Op::SetText(k, s) => (OperationKind::Update, key(k), program(Action::Set(s.as_bytes()), 2)),
         Op::Delete(k) => (OperationKind::Delete, key(k), vec![]),
         Op::Read(kind, k) => (*kind, key(k), vec![]),
         Op::Unlock(k, number) => (OperationKind::Unlock, key(k), number.to_le_bytes().to_vec()),
+        Op::Find(kind, n) => (*kind, n.to_le_bytes().to_vec(), vec![]),
+        Op::Release(n, number) => {
+            (OperationKind::Unlock, n.to_le_bytes().to_vec(), number.to_le_bytes().to_vec())
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trains::OpenTransaction;
 use vinga_base::hash::KeyHash;
 use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::Mutation;
 use vinga_wire::frame::Frame;
 use vinga_wire::handshake::Topology;
 use vinga_wire::partition::PartitionMap;
@@ -59,6 +60,8 @@ pub struct Surroundings<'a> {
     pub violations: &'a mut Vec<String>,
     /// Which table a version belongs to.
     pub names: &'a mut BTreeMap<u64, TableRef>,
+    /// The rule that is broken on purpose.
+    pub mutation: Option<Mutation>,
 }
 
 /// What is under way for a session, by the tag that its answer carries.

@@ -2,13 +2,14 @@
 //!
 //! A row has three parts: the fixed part in a slot of the row store, in tables with columns of variable size a chunk
 //! for the variable part, and an entry in the hash index. They come and go together: each call here does all of its
-//! work or, when memory is refused, none.
+//! work or, when memory is refused, none. The ordered indexes lie beside them, but whoever calls fills and empties them.
 //!
 //! The fragment knows nothing of transactions. A row is found from the moment it is inserted until it is removed, what
 //! its header says notwithstanding, and two rows may have the same key for a while (a deleted one that is still shown
 //! and its successor; during a restart, one row that has moved). Whoever calls decides which one counts.
 
 use crate::chunk_store::ChunkStore;
+use crate::fragment_index::FragmentIndex;
 use crate::hash_index::HashIndex;
 use crate::row::{Row, RowHeader};
 use crate::row_store::{PlaceError, RowStore};
@@ -35,6 +36,8 @@ pub struct Fragment {
     layout: RowLayout,
     rows: RowStore,
     index: HashIndex,
+    /// In ascending order of their ids.
+    indexes: Vec<FragmentIndex>,
     /// Where a key is put together that does not stand in one piece in its row; sized for the longest.
     key: Vec<u8>,
     /// Where [`Fragment::release_slice`] goes on.
@@ -42,7 +45,7 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// A fragment without rows.
+    /// A fragment without rows and ordered indexes.
     pub fn new(layout: RowLayout) -> Self {
         let rows = RowStore::new(layout.fixed_bytes(), layout.has_variable());
         let key_bytes_max = if layout.key_bytes().is_some() { 0 } else { KEY_BYTES_MAX };
@@ -50,6 +53,7 @@ impl Fragment {
             layout,
             rows,
             index: HashIndex::new(),
+            indexes: Vec::new(),
             key: Vec::with_capacity(key_bytes_max),
             released_from: None,
         }
@@ -242,9 +246,15 @@ impl Fragment {
         hash_of(&self.layout, pool, chunks, self.rows.row(pool, row), &mut self.key)
     }
 
-    /// Frees the whole fragment in slices: at most `steps` rows or pages. True when nothing is left and the fragment
+    /// Frees the whole fragment in slices: at most `steps` rows or pages of one kind. True when nothing is left and the fragment
     /// is as new; until then only this may be called, because the index still names rows that are gone.
     pub fn release_slice(&mut self, pool: &mut PagePool, chunks: &mut ChunkStore, steps: u32) -> bool {
+        while let Some(last) = self.indexes.last_mut() {
+            if !last.tree.release_slice(pool, steps) {
+                return false;
+            }
+            self.indexes.pop();
+        }
         let mut pages = self.released_from.unwrap_or(self.rows.page_count());
         for _ in 0..steps {
             if pages == 0 {
@@ -279,6 +289,40 @@ impl Fragment {
     #[inline]
     pub fn rows(&self) -> &RowStore {
         &self.rows
+    }
+
+    /// The ordered indexes, in ascending order of their ids.
+    #[inline]
+    pub fn indexes(&self) -> &[FragmentIndex] {
+        &self.indexes
+    }
+
+    /// The ordered index with an id.
+    #[inline]
+    pub fn ordered_index(&self, id: u16) -> Option<&FragmentIndex> {
+        self.indexes.iter().find(|index| index.id() == id)
+    }
+
+    /// The ordered indexes, to change them, and what that takes.
+    #[inline]
+    pub fn split_indexes(&mut self) -> (&RowLayout, &RowStore, &mut [FragmentIndex]) {
+        (&self.layout, &self.rows, &mut self.indexes)
+    }
+
+    /// Adds an ordered index.
+    pub fn add_index(&mut self, index: FragmentIndex) {
+        let at = self.indexes.partition_point(|other| other.id() < index.id());
+        assert!(
+            self.indexes.get(at).is_none_or(|other| other.id() != index.id()),
+            "ids of indexes are unique in a table"
+        );
+        self.indexes.insert(at, index);
+    }
+
+    /// Takes an ordered index out; its memory is still to be freed.
+    pub fn take_index(&mut self, id: u16) -> Option<FragmentIndex> {
+        let at = self.indexes.iter().position(|index| index.id() == id)?;
+        Some(self.indexes.remove(at))
     }
 
     /// The hash index: its memory.

@@ -12,6 +12,7 @@ pub mod chunk_store;
 pub mod comparison;
 pub mod filter;
 pub mod fragment;
+pub mod fragment_index;
 pub mod hash_index;
 pub mod lock_table;
 pub mod ordered_index;

@@ -56,7 +56,7 @@ mod statistics;
 mod tests;
 
 pub use bulk::sort_entries;
-pub use cursor::{Cursor, Range};
+pub use cursor::{Cursor, Direction, Range};
 pub use cut::{Cut, KeySource};
 pub use entry::Entry;
 pub use statistics::{DistinctSample, IndexUsage};
@@ -232,10 +232,19 @@ impl<const N: usize> Tree<N> {
         }
     }
 
+    /// Gives at most so many pages back; true when none is left and the index is as new. Until then only this may be
+    /// called: entries are missing.
+    pub fn release_slice(&mut self, pool: &mut PagePool, pages: u32) -> bool {
+        if !self.nodes.release_slice(pool, pages) {
+            return false;
+        }
+        *self = Self::new();
+        true
+    }
+
     /// Forgets all entries and gives all pages back.
     pub fn clear(&mut self, pool: &mut PagePool) {
-        self.nodes.clear(pool);
-        *self = Self::new();
+        self.release_slice(pool, u32::MAX);
     }
 }
 

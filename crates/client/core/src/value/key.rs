@@ -13,6 +13,12 @@ pub trait Key {
     /// # Errors
     /// `BadKey` with the column and what is wrong with its value, or if there are too few or too many values.
     fn write(&self, table: &Table, out: &mut Vec<u8>) -> Result<()>;
+
+    /// Hands out the values in their order: for keys of other things than a table, as an index.
+    ///
+    /// # Errors
+    /// The first of `take`.
+    fn each(&self, take: &mut dyn FnMut(&dyn StoreValue) -> Result<()>) -> Result<()>;
 }
 
 macro_rules! single {
@@ -22,16 +28,24 @@ macro_rules! single {
             fn write(&self, table: &Table, out: &mut Vec<u8>) -> Result<()> {
                 KeyWriter::new(table, 1, out)?.put(self)
             }
+
+            fn each(&self, take: &mut dyn FnMut(&dyn StoreValue) -> Result<()>) -> Result<()> {
+                take(&self)
+            }
         }
     )*};
 }
 
-single!(i8 i16 i32 i64 u8 u16 u32 u64 bool str String [u8] Vec<u8> Decimal Date Time DateTime Timestamp);
+single!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool str String [u8] Vec<u8> Decimal Date Time DateTime Timestamp);
 
 impl<const N: usize> Key for [u8; N] {
     #[inline]
     fn write(&self, table: &Table, out: &mut Vec<u8>) -> Result<()> {
         KeyWriter::new(table, 1, out)?.put(self)
+    }
+
+    fn each(&self, take: &mut dyn FnMut(&dyn StoreValue) -> Result<()>) -> Result<()> {
+        take(self)
     }
 }
 
@@ -40,11 +54,19 @@ impl<K: Key + ?Sized> Key for &K {
     fn write(&self, table: &Table, out: &mut Vec<u8>) -> Result<()> {
         (**self).write(table, out)
     }
+
+    fn each(&self, take: &mut dyn FnMut(&dyn StoreValue) -> Result<()>) -> Result<()> {
+        (**self).each(take)
+    }
 }
 
 impl Key for Value {
     fn write(&self, table: &Table, out: &mut Vec<u8>) -> Result<()> {
         KeyWriter::new(table, 1, out)?.put(self)
+    }
+
+    fn each(&self, take: &mut dyn FnMut(&dyn StoreValue) -> Result<()>) -> Result<()> {
+        take(self)
     }
 }
 
@@ -53,11 +75,19 @@ impl Key for [Value] {
         let mut writer = KeyWriter::new(table, self.len(), out)?;
         self.iter().try_for_each(|value| writer.put(value))
     }
+
+    fn each(&self, take: &mut dyn FnMut(&dyn StoreValue) -> Result<()>) -> Result<()> {
+        self.iter().try_for_each(|value| take(value))
+    }
 }
 
 impl Key for Vec<Value> {
     fn write(&self, table: &Table, out: &mut Vec<u8>) -> Result<()> {
         self.as_slice().write(table, out)
+    }
+
+    fn each(&self, take: &mut dyn FnMut(&dyn StoreValue) -> Result<()>) -> Result<()> {
+        self.as_slice().each(take)
     }
 }
 
@@ -70,6 +100,13 @@ macro_rules! tuple {
                 let ($($name,)*) = self;
                 let mut writer = KeyWriter::new(table, $count, out)?;
                 $(writer.put($name)?;)*
+                Ok(())
+            }
+
+            fn each(&self, take: &mut dyn FnMut(&dyn StoreValue) -> Result<()>) -> Result<()> {
+                #[allow(non_snake_case, reason = "one name for the type and its value")]
+                let ($($name,)*) = self;
+                $(take($name)?;)*
                 Ok(())
             }
         }

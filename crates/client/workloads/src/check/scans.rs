@@ -1,5 +1,8 @@
 //! A scan that came to its end has met each row that was there all the time, once.
 //!
+//! A scan of a range has met each row whose count was in it all the time, once, none whose count was outside of it, and
+//! rows in the order of their counts.
+//!
 //! Rows that came or went while the scan was open may be missed, or be met twice. Of the changes of its own transaction
 //! a scan meets those with lower operation numbers than its own and no others.
 
@@ -7,6 +10,7 @@ use crate::check::actions::{Action, Actions};
 use crate::check::atomic::Writers;
 use crate::check::describe;
 use crate::history::{Event, History, RowName, ScanRecord, Time};
+use crate::step::Range;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -29,12 +33,18 @@ pub fn check(history: &History, writers: &Writers, actions: &Actions<'_>) -> Res
                 ));
             }
         }
+        if let Some(range) = &scan.scan.range {
+            check_range(scan, range)?;
+        }
         for (row, actions) in actions.rows() {
             if row.table != scan.scan.table || row.version != scan.version {
                 continue;
             }
             let count = met.get(&row.key).copied().unwrap_or(0);
-            let presence = presence(actions, scan, ended);
+            let presence = match &scan.scan.range {
+                Some(range) => presence_in(actions, scan, range, ended),
+                None => presence(actions, scan, ended),
+            };
             let is_wrong = match presence {
                 Presence::Always => count > 1 || count == 0 && scan.scan.condition.is_none(),
                 Presence::Never => count > 0,
@@ -50,6 +60,43 @@ pub fn check(history: &History, writers: &Writers, actions: &Actions<'_>) -> Res
         }
     }
     Ok(())
+}
+
+/// Rows are in the range and in order, whenever the scan ended.
+fn check_range(scan: &ScanRecord, range: &Range) -> Result<(), String> {
+    let of = |what: String| format!("the scan of {range:?} opened at {} {what}", scan.opened);
+    if let Some((_, _, key, value)) = scan.rows.iter().find(|(.., value)| !range.holds(*value)) {
+        return Err(of(format!("met row {key} with count {}", value.count)));
+    }
+    for (at, pair) in scan.rows.windows(2).enumerate() {
+        let ((.., first), (.., second)) = (pair[0], pair[1]);
+        let is_in_order =
+            if range.is_descending { first.count >= second.count } else { first.count <= second.count };
+        if !is_in_order && !scan.parts.contains(&(at + 1)) {
+            return Err(of(format!("met count {} before {}", first.count, second.count)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a row was in a range.
+fn presence_in(actions: &[Action<'_>], scan: &ScanRecord, range: &Range, ended: Time) -> Presence {
+    let changes = || actions.iter().filter(|action| !action.is_sight());
+    if changes().any(|action| action.end >= scan.opened && action.start <= ended) {
+        return Presence::Unsure;
+    }
+    let before = || changes().filter(|action| action.end < scan.opened);
+    let Some(decisive) = before().max_by_key(|action| action.end) else { return Presence::Never };
+    if before().any(|action| !core::ptr::eq(action, decisive) && action.end >= decisive.start) {
+        return Presence::Unsure;
+    }
+    match decisive.apply(None) {
+        Some(Some(row)) if range.holds(row) => Presence::Always,
+        Some(_) => Presence::Never,
+        // What it made of the row depends on what there was.
+        None if decisive.presence() == Some(false) => Presence::Never,
+        None => Presence::Unsure,
+    }
 }
 
 /// Whether a row was there.

@@ -3,11 +3,15 @@
 use super::{Client, LinkKey, Surroundings};
 use crate::agenda::Time;
 use vinga_base::PartitionId;
+use vinga_client_core::{Merge, ScanRows};
+use vinga_kernel::Mutation;
+use vinga_kernel::mutation::is_on;
 use vinga_wire::operation::ALL_COLUMNS;
+use vinga_wire::range_scan::{RANGE_DESCENDING, RANGE_KEYS, RangeHead, RangeScanOpenHead};
 use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
 use vinga_workloads::history::ScanRecord;
-use vinga_workloads::shape::Value;
+use vinga_workloads::shape::{Shape, Value};
 use vinga_workloads::step::{Answer, Batch, Scan};
 
 /// A scan that a session has open.
@@ -21,10 +25,28 @@ pub struct OpenScan {
     /// Since when the present batch is awaited.
     awaited: Option<Time>,
     rows: Vec<(u64, Value)>,
+    /// Puts rows of all partitions in one order; `None` if they are given as they come.
+    merge: Option<Merge>,
 }
 
 /// Bytes of a batch.
 const BATCH_BYTES: u32 = 16 * 1024;
+
+impl OpenScan {
+    /// Writes down rows and keeps them for the session.
+    fn take_rows(&mut self, cx: &mut Surroundings<'_>, rows: &ScanRows, awaited: Time) {
+        let shape = &cx.shapes[usize::from(self.scan.table.0)];
+        for bytes in rows.iter() {
+            match shape.read(self.scan.selects, bytes) {
+                Ok((key, value)) => {
+                    self.rows.push((key, value));
+                    cx.history.scans[self.index].rows.push((awaited, cx.now, key, value));
+                }
+                Err(what) => cx.violations.push(what),
+            }
+        }
+    }
+}
 
 impl Client {
     pub(super) fn open_scan(&mut self, cx: &mut Surroundings<'_>, session: usize, scan: Scan) {
@@ -43,9 +65,13 @@ impl Client {
             transaction,
             opened: cx.now,
             ended: None,
+            parts: Vec::new(),
             rows: Vec::new(),
         });
-        let open = OpenScan { scan, index, partition: 0, at: None, awaited: None, rows: Vec::new() };
+        let partitions = self.map.as_ref().map_or(0, |map| map.places().len());
+        let merged = scan.range.filter(|range| range.is_merged);
+        let merge = merged.map(|range| Merge::new(partitions, range.is_descending));
+        let open = OpenScan { scan, index, partition: 0, at: None, awaited: None, rows: Vec::new(), merge };
         self.sessions[session].scan = Some(open);
         self.next_batch(cx, session);
     }
@@ -56,7 +82,10 @@ impl Client {
             self.fail(session, ErrorCode::NoSuchScan);
             return;
         };
-        scan.awaited = Some(cx.now);
+        // A merged scan gives all its rows at once: they are awaited from the beginning on.
+        if scan.merge.is_none() || scan.awaited.is_none() {
+            scan.awaited = Some(cx.now);
+        }
         if let Some((owner, name)) = scan.at {
             let sent = self.link_to(owner).and_then(|link| {
                 let body = ScanBody { scan: U32::new(name) };
@@ -89,8 +118,42 @@ impl Client {
         let own = scan.own_before.and(state.transaction.as_ref()).map_or(0, |transaction| transaction.id.0);
         let selection = if scan.selects { shape.selection() } else { &[] };
         let filter = shape.filter(scan.condition.as_ref());
+        let version = U64::new(cx.history.scans[state.scan.as_ref().expect("it is open").index].version);
+        let columns = U16::new(if scan.selects { selection.len() as u16 } else { ALL_COLUMNS });
+        if let Some(range) = scan.range {
+            let head = RangeScanOpenHead {
+                version,
+                transaction: U64::new(own),
+                scan: U32::new(name),
+                table: U32::new(table),
+                operation: U32::new(scan.own_before.unwrap_or(0)),
+                batch_bytes: U32::new(BATCH_BYTES),
+                limit: U32::ZERO,
+                from_row: U32::ZERO,
+                from_range: U16::ZERO,
+                key_bytes: U16::ZERO,
+                index: U16::new(shape.count_index().expect("ranges are of tables with this index")),
+                partition: U16::new(*partition),
+                batch_rows: U16::new(scan.batch_rows),
+                columns,
+                filter_bytes: U16::new(filter.len() as u16),
+                ranges: U16::new(1),
+                flags: U16::new(RANGE_KEYS | if range.is_descending { RANGE_DESCENDING } else { 0 }),
+                unused: U16::ZERO,
+            };
+            let mut frame =
+                self.frame(link, SignalNumber::RangeScanOpenRequest, owner, name).expect("the link is open");
+            frame.put(&head);
+            for column in selection {
+                frame.bytes(&column.0.to_le_bytes());
+            }
+            let (low, high) = (Shape::count_key(range.low), Shape::count_key(range.high));
+            frame.bytes(&filter).put(&RangeHead { low_bytes: U16::new(8), high_bytes: U16::new(8) });
+            frame.bytes(&low).bytes(&high);
+            return;
+        }
         let head = ScanOpenHead {
-            version: U64::new(cx.history.scans[state.scan.as_ref().expect("it is open").index].version),
+            version,
             transaction: U64::new(own),
             scan: U32::new(name),
             table: U32::new(table),
@@ -100,7 +163,7 @@ impl Client {
             limit: U32::ZERO,
             partition: U16::new(*partition),
             batch_rows: U16::new(scan.batch_rows),
-            columns: U16::new(if scan.selects { selection.len() as u16 } else { ALL_COLUMNS }),
+            columns,
             filter_bytes: U16::new(filter.len() as u16),
         };
         let mut frame =
@@ -119,7 +182,7 @@ impl Client {
     }
 
     pub(super) fn on_scan_confirm(&mut self, cx: &mut Surroundings<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (answer, mut rest) = frame.head::<ScanAnswer>()?;
+        let (answer, rest) = frame.head::<ScanAnswer>()?;
         self.note_epoch(answer.epoch.get());
         let Some(session) = self.find_scan(frame.sender(), answer.scan.get()) else { return Some(()) };
         let partitions = self.map.as_ref()?.places().len() as u16;
@@ -128,34 +191,44 @@ impl Client {
             cx.violations.push("a scan sent rows that nobody asked for".to_string());
             return Some(());
         };
-        let shape = &cx.shapes[usize::from(open.scan.table.0)];
-        let record = &mut cx.history.scans[open.index];
-        for _ in 0..answer.count.get() {
-            let (length, after) = rest.split_first_chunk::<2>()?;
-            let (bytes, after) = after.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
-            rest = after;
-            match shape.read(open.scan.selects, bytes) {
-                Ok((key, value)) => {
-                    open.rows.push((key, value));
-                    record.rows.push((awaited, cx.now, key, value));
-                }
-                Err(what) => cx.violations.push(what),
-            }
+        let rows = match open.scan.range {
+            Some(_) => ScanRows::of_ranges(answer.count.get(), rest)?,
+            None => ScanRows::of_scan(answer.count.get(), rest)?,
+        };
+        let is_mutated = is_on(cx.mutation, Mutation::MergeIgnoresOrder);
+        match &mut open.merge {
+            Some(merge) if !is_mutated => merge.push(usize::from(open.partition), rows),
+            Some(_) | None => open.take_rows(cx, &rows, awaited),
         }
         let flags = answer.flags.get();
         if flags & SCAN_BATCH_END == 0 {
             return Some(());
         }
-        open.awaited = None;
         let mut is_last = false;
         if flags & SCAN_END != 0 {
+            if let Some(merge) = &mut open.merge {
+                merge.end(usize::from(open.partition));
+            }
             open.partition += 1;
             open.at = None;
             is_last = open.partition == partitions;
         }
+        if open.merge.is_some() && !is_last {
+            self.next_batch(cx, session);
+            return Some(());
+        }
+        if let Some(mut merge) = open.merge.take().filter(|_| !is_mutated) {
+            let mut merged = ScanRows::default();
+            merge.take(&mut merged, u32::MAX, usize::MAX, |_, _| {});
+            open.take_rows(cx, &merged, awaited);
+        } else if flags & SCAN_END != 0 && !open.scan.range.is_some_and(|range| range.is_merged) {
+            let record = &mut cx.history.scans[open.index];
+            record.parts.push(record.rows.len());
+        }
+        open.awaited = None;
         let rows = std::mem::take(&mut open.rows);
         if is_last {
-            record.ended = Some(cx.now);
+            cx.history.scans[open.index].ended = Some(cx.now);
             self.sessions[session].scan = None;
         }
         self.answers.push_back((session, Answer::Batch(Batch { rows, is_last })));

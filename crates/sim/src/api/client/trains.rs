@@ -157,7 +157,8 @@ impl Client {
             body_bytes: U16::new(body.len() as u16),
             columns: U16::new(columns),
             filter_bytes: U16::new(filter.len() as u16),
-            unused: U16::ZERO,
+            sub: 0,
+            unused: 0,
         };
         out.extend_from_slice(head.as_bytes());
         out.extend(key);

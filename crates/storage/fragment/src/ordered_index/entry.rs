@@ -108,8 +108,9 @@ impl Entry {
         Entry { word: self.word & COUNT | LISTED | number, ..self }
     }
 
+    /// How many times its key was entered for its row; what is above 63 has an entry of its own.
     #[inline]
-    pub(super) fn count(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         (self.word & COUNT) >> COUNT_SHIFT
     }
 

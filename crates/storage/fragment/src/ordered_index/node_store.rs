@@ -136,17 +136,24 @@ impl<const N: usize> NodeStore<N> {
         }
     }
 
-    /// Gives all pages back.
-    pub(super) fn clear(&mut self, pool: &mut PagePool) {
+    /// Gives at most so many pages back, nodes in use included; true when none is left.
+    pub(super) fn release_slice(&mut self, pool: &mut PagePool, steps: u32) -> bool {
+        let mut steps = steps;
         for index in (0..self.pages.len()).rev() {
             if self.pages.holds(index) {
-                if u32::from(self.pages.state(index).used) < Self::PER_PAGE {
+                if steps == 0 {
+                    return false;
+                }
+                steps -= 1;
+                let used = u32::from(self.pages.state(index).used);
+                if used < Self::PER_PAGE {
                     self.pages.unlink(&mut self.with_room, index);
                 }
                 self.pages.remove(pool, index);
+                self.used -= used;
             }
         }
-        self.used = 0;
+        true
     }
 
     /// Nodes in use.
@@ -204,11 +211,11 @@ mod tests {
         nodes.free(&mut pool, again);
         nodes.free(&mut pool, taken[0]);
         assert_eq!((nodes.used(), nodes.pages(), pool.owned()), (32, 1, 1));
-        nodes.clear(&mut pool);
+        assert!(nodes.release_slice(&mut pool, u32::MAX));
         assert_eq!((nodes.used(), nodes.pages(), pool.owned()), (0, 0, 0));
         nodes.reserve(&mut pool, Purpose::Ordinary, 1).unwrap();
         nodes.take(&mut pool, Level::Leaf);
-        nodes.clear(&mut pool);
+        assert!(nodes.release_slice(&mut pool, u32::MAX));
         assert_eq!(pool.owned(), 0);
     }
 }

@@ -1,0 +1,246 @@
+//! A checked train is sent, mostly all at once.
+//!
+//! Operations are grouped by the chain that owns their rows: what a train has to tell one data manager goes as one
+//! signal. Between two operations on the same row the order is kept, since they have the same owner.
+//!
+//! If the train commits, all its operations have one owner, nothing of the transaction is elsewhere and that owner is a
+//! data manager of this node without backups, then the data manager is allowed to commit at once (`PREPARE_LAST`). It
+//! does not if something has to follow in a unique index.
+//!
+//! # Stages
+//! An operation on a table with unique indexes is done only when its sub-operations are (`unique`). The rest of a train
+//! waits for all before it, from the first operation on that
+//! - is for a row that an earlier operation changes which may be undone alone: until that is certain nobody knows what
+//!   the row is, and what is undone must be the newest change of its row; or
+//! - is for a hidden table behind a change of a table with unique indexes, perhaps of this one: it sees what that does.
+//!
+//! So each operation of a train finds what all before it have left, as if each had waited for the one before.
+
+use crate::Coordinator;
+use crate::ending::Cause;
+use crate::train::actor;
+use crate::transaction::{Place, State};
+use crate::unique::UniqueWork;
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use vinga_base::hash::KeyHash;
+use vinga_base::pool::Handle;
+use vinga_kernel::Context;
+use vinga_wire::commit::{self, PrepareHead};
+use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
+use vinga_wire::{ErrorCode, FrameWriter, SignalNumber, U16, U32, U64};
+
+/// An operation with its owner found.
+pub struct Routed<'a> {
+    operation: Operation<'a>,
+    hash: KeyHash,
+    pub place: Place,
+    /// Something may have to follow it in unique indexes.
+    has_unique: bool,
+    /// It is for the hidden table of a unique index.
+    is_hidden: bool,
+}
+
+/// Operations of a train that wait for those before them.
+#[derive(Default)]
+pub struct Rest {
+    /// As they came, with their hashes.
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Routed<'_> {
+    fn row(&self) -> (u32, u64) {
+        (self.operation.head.table.get(), self.hash.0)
+    }
+
+    fn number(&self) -> u32 {
+        self.operation.head.number.get()
+    }
+
+    fn error_is_local(&self) -> bool {
+        self.operation.head.flags & FLAG_ERROR_IS_LOCAL != 0
+    }
+
+    fn is_change(&self) -> bool {
+        self.operation.kind().is_some_and(OperationKind::is_change)
+    }
+
+    fn write(&self, writer: &mut FrameWriter<'_>) {
+        let mut head = *self.operation.head;
+        head.hash = U64::new(self.hash.0);
+        writer.put(&head).bytes(self.operation.key).bytes(self.operation.body);
+        for column in self.operation.selection {
+            writer.put(column);
+        }
+        writer.bytes(self.operation.filter);
+    }
+}
+
+/// How many of the operations may be sent together.
+fn stage_length(routed: &[Routed<'_>]) -> usize {
+    let Some(first) = routed.iter().position(|one| one.has_unique) else { return routed.len() };
+    let mut uncertain = BTreeSet::new();
+    for (at, one) in routed.iter().enumerate().skip(first) {
+        if at > first && (one.is_hidden || uncertain.contains(&one.row())) {
+            return at;
+        }
+        if one.has_unique && one.error_is_local() {
+            uncertain.insert(one.row());
+        }
+    }
+    routed.len()
+}
+
+impl Coordinator {
+    /// An operation of a table that its transaction uses, with its owner.
+    #[inline]
+    pub(crate) fn routed<'a>(
+        &self,
+        operation: Operation<'a>,
+        kind: OperationKind,
+        hash: KeyHash,
+    ) -> Routed<'a> {
+        let table = self.tables.used(operation.head.table.get());
+        let (_, place) = self.routing.place(hash);
+        Routed {
+            operation,
+            hash,
+            place,
+            has_unique: kind.is_change() && !table.unique_tables.is_empty(),
+            is_hidden: table.hidden,
+        }
+    }
+
+    /// Sends as much of a train as may go together and keeps the rest.
+    pub(crate) fn send_stages(&mut self, cx: &mut Context<'_>, handle: Handle, routed: &[Routed<'_>]) {
+        let (stage, rest) = routed.split_at(stage_length(routed));
+        let transaction = &mut self.transactions[handle];
+        let State::Preparing { outstanding: before, commit, .. } = transaction.state else {
+            unreachable!("operations are sent only while preparing")
+        };
+        transaction.unique = None;
+        if stage.iter().any(|one| one.has_unique) {
+            let mut work = UniqueWork::default();
+            for one in stage.iter().filter(|one| one.has_unique) {
+                work.expect(one.number(), one.error_is_local(), one.place);
+            }
+            if !rest.is_empty() {
+                cx.probe("rest of a train waits for unique indexes");
+                work.rest.keep(rest);
+            }
+            transaction.unique = Some(Box::new(work));
+        }
+        let same_place =
+            stage.split_first().filter(|(first, others)| others.iter().all(|r| r.place == first.place));
+        let last = commit
+            && before == 0
+            && rest.is_empty()
+            && transaction.participants.is_none()
+            && same_place.is_some_and(|(first, _)| first.place.chain.is_only(self.settings.node));
+        transaction.state = State::Preparing { outstanding: before + stage.len() as u32, commit, last };
+        if let Some((first, _)) = same_place {
+            self.send_share(cx, handle, first.place, stage, stage.len(), last);
+        } else {
+            let mut places: Vec<(Place, usize)> = Vec::new();
+            for one in stage {
+                match places.iter_mut().find(|(place, _)| *place == one.place) {
+                    Some((_, count)) => *count += 1,
+                    None => places.push((one.place, 1)),
+                }
+            }
+            for (place, count) in places {
+                if !self.send_share(cx, handle, place, stage, count, false) {
+                    return;
+                }
+            }
+        }
+        if before == 0 && stage.is_empty() {
+            self.train_is_done(cx, handle);
+        }
+    }
+
+    /// Everything that was sent of the train is done: sends the next stage, if there is one.
+    pub(crate) fn send_next_stage(&mut self, cx: &mut Context<'_>, handle: Handle) -> bool {
+        let Some(work) = self.transactions[handle].unique.take() else { return false };
+        let Rest { bytes, count } = work.rest;
+        if count == 0 {
+            return false;
+        }
+        let mut bytes = bytes.as_slice();
+        let routed: Vec<Routed<'_>> = (0..count)
+            .map(|_| {
+                let operation = Operation::take(&mut bytes).expect("it was whole when it came");
+                let kind = operation.kind().expect("it was checked when it came");
+                self.routed(operation, kind, KeyHash(operation.head.hash.get()))
+            })
+            .collect();
+        self.send_stages(cx, handle, &routed);
+        true
+    }
+
+    /// Sends one data manager its share of a stage. False if the transaction had to be rolled back instead.
+    fn send_share(
+        &mut self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        place: Place,
+        stage: &[Routed<'_>],
+        count: usize,
+        last: bool,
+    ) -> bool {
+        let share = || stage.iter().filter(|one| one.place == place);
+        let changes = share().any(Routed::is_change);
+        let Some(mut writer) = self.begin_prepare(cx, handle, place, changes, count, last) else {
+            self.roll_back(cx, handle, Cause::error(ErrorCode::OutOfTransactions));
+            return false;
+        };
+        for one in share() {
+            one.write(&mut writer);
+        }
+        true
+    }
+
+    /// Begins a `PrepareRequest` of so many operations, which the caller writes. `None` if no record is left for the
+    /// chain.
+    pub(crate) fn begin_prepare<'a>(
+        &mut self,
+        cx: &'a mut Context<'_>,
+        handle: Handle,
+        place: Place,
+        changes: bool,
+        count: usize,
+        last: bool,
+    ) -> Option<FrameWriter<'a>> {
+        let participant = self.participant(handle, place)?;
+        self.participants[participant].changes |= changes;
+        let actor = actor(cx.own(), &self.settings, handle);
+        let transaction = &mut self.transactions[handle];
+        transaction.has_changes |= changes;
+        let epoch = self.epoch.max(transaction.epoch);
+        let mut writer = cx.frame(SignalNumber::PrepareRequest, place.at(place.chain.primary()));
+        writer.put(&PrepareHead {
+            transaction: U64::new(transaction.id.0),
+            epoch: U64::new(epoch.0),
+            actor,
+            api: U32::new(transaction.api.0),
+            api_incarnation: U32::new(transaction.id.owner() & 0xffff),
+            chain: place.chain,
+            flags: U16::new(if last { commit::PREPARE_LAST } else { 0 }),
+            count: U16::new(count as u16),
+        });
+        Some(writer)
+    }
+}
+
+impl Rest {
+    fn keep(&mut self, routed: &[Routed<'_>]) {
+        for one in routed {
+            let mut head = *one.operation.head;
+            head.hash = U64::new(one.hash.0);
+            one.operation.with_head(&head).write(&mut self.bytes);
+        }
+        self.count = routed.len();
+    }
+}

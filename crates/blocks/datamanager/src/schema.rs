@@ -1,0 +1,139 @@
+//! A data manager's part in schema changes.
+//!
+//! Fragments are made before anybody uses a table (`Prepare`), and freed when nobody can (`Remove`): in slices, between
+//! other signals. By then coordinators have let go of the table, so no operation names it; its scans were closed when it
+//! was declared gone (`Complete`). A table that changes in place is accepted in both versions between `Prepare` and
+//! `Complete`.
+
+use crate::DataManager;
+use crate::tables::{Removal, Table};
+use alloc::vec::Vec;
+use vinga_base::TableVersion;
+use vinga_kernel::{Context, Mutation};
+use vinga_wire::dictionary::{TableRecord, VersionedTable};
+use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRefuse, SchemaRoundRequest};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
+
+/// Rows or pages that a slice of removal frees, at most.
+const REMOVAL_UNITS: u32 = 256;
+
+impl DataManager {
+    pub(crate) fn on_schema_round_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let SchemaRoundRequest { round, task } = cold::read(frame)?;
+        let asker = frame.sender();
+        match task {
+            RoundTask::Prepare { record, made } => {
+                let prepared = self.prepare_tables(&record, &made);
+                answer(cx, asker, round, prepared);
+            }
+            RoundTask::Build { table, ordered: _, must_be_empty } => {
+                let has_rows = must_be_empty && self.has_rows(table);
+                answer(cx, asker, round, if has_rows { Err(ErrorCode::NotSupportedYet) } else { Ok(()) });
+            }
+            RoundTask::Complete { record, gone } => {
+                if let Some(record) = record {
+                    self.complete_table(cx, &record);
+                }
+                for name in gone {
+                    self.declare_gone(cx, name);
+                }
+                answer(cx, asker, round, Ok(()));
+            }
+            RoundTask::Remove { tables } => {
+                for &name in &tables {
+                    self.declare_gone(cx, name);
+                }
+                let tables = tables.iter().map(|name| name.table).collect();
+                self.store.tables.removals.push(Removal { asker, round, tables });
+            }
+            RoundTask::Switch { .. } | RoundTask::Publish { .. } | RoundTask::Fence { .. } => return None,
+        }
+        Some(())
+    }
+
+    /// Makes what is to be made, all of it or nothing.
+    fn prepare_tables(&mut self, record: &TableRecord, made: &[u32]) -> Result<(), ErrorCode> {
+        if !made.iter().all(|&id| self.store.tables.has_room_for(id)) {
+            return Err(ErrorCode::OutOfTables);
+        }
+        let hidden: Vec<TableRecord> = record.hidden().collect();
+        let all = core::iter::once(record).chain(&hidden);
+        for made in all.filter(|table| made.contains(&table.table)) {
+            let is_ours = self.map.places().map(|(_, place)| {
+                place.instance == self.settings.instance && place.chain.contains(self.settings.node)
+            });
+            self.store.tables.add(made.table, Table::new(made, is_ours));
+        }
+        if !made.contains(&record.table) {
+            let table = self.store.tables.find_mut(record.table).ok_or(ErrorCode::InternalError)?;
+            table.prepare(record);
+        }
+        Ok(())
+    }
+
+    /// Whether a table has rows in partitions whose primary is here.
+    fn has_rows(&self, table: u32) -> bool {
+        let fragments = self.store.tables.current(table).fragments();
+        let own = fragments.filter(|(partition, _)| self.is_primary_of(*partition));
+        own.into_iter().any(|(_, fragment)| fragment.index().len() > 0)
+    }
+
+    /// Only this version of a table from now on. Its scans belong to the version before, and end.
+    fn complete_table(&mut self, cx: &mut Context<'_>, record: &TableRecord) {
+        let Some(table) = self.store.tables.find_mut(record.table) else { return };
+        let has_changed = table.version.0 != record.version;
+        table.complete(record);
+        if has_changed && !cx.is_mutated(Mutation::CompleteKeepsOldVersion) {
+            self.close_scans_of_table(cx, record.table);
+        }
+    }
+
+    /// Nobody may use a table any more.
+    fn declare_gone(&mut self, cx: &mut Context<'_>, name: VersionedTable) {
+        if let Some(table) = self.store.tables.find_mut(name.table) {
+            table.is_gone = true;
+            self.close_scans_of_table(cx, name.table);
+        }
+    }
+
+    /// Frees some of a removed table; says whether there is more to free.
+    pub(crate) fn remove_table_slice(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(removal) = self.store.tables.removals.first() else { return false };
+        let Some(&id) = removal.tables.last() else {
+            let Removal { asker, round, .. } = self.store.tables.removals.remove(0);
+            answer(cx, asker, round, Ok(()));
+            return !self.store.tables.removals.is_empty();
+        };
+        if self.rows.iter().any(|(_, row)| row.table == id) {
+            // Records of the last transactions wait for their completion.
+            cx.probe("table removal waits for completes");
+            return false;
+        }
+        if let Some(table) = self.store.tables.find_mut(id) {
+            let (pages, chunks) = (&mut self.store.pages, &mut self.store.chunks);
+            for fragment in table.fragments_mut() {
+                if !fragment.release_slice(pages, chunks, REMOVAL_UNITS) {
+                    return true;
+                }
+            }
+            self.store.tables.remove(id);
+        }
+        self.store.tables.removals[0].tables.pop();
+        true
+    }
+
+    /// The tables that may be used, and the version that each is going to have while it changes.
+    pub fn tables(&self) -> impl Iterator<Item = (VersionedTable, Option<TableVersion>)> {
+        self.store.tables.usable()
+    }
+}
+
+fn answer(cx: &mut Context<'_>, asker: Address, round: RoundName, result: Result<(), ErrorCode>) {
+    match result {
+        Ok(()) => cold::write(&mut cx.frame(SignalNumber::SchemaRoundConfirm, asker), &round),
+        Err(code) => cold::write(
+            &mut cx.frame(SignalNumber::SchemaRoundRefuse, asker),
+            &SchemaRoundRefuse { round, code: code as u16 },
+        ),
+    }
+}

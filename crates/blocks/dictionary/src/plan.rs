@@ -1,0 +1,368 @@
+//! What a schema change consists of, and whether it may be carried out.
+
+use crate::databases::{DATABASES_MAX, database_of};
+use crate::events::event;
+use crate::{Asker, Dictionary};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use vinga_base::NodeId;
+use vinga_base::schema::{ATTACHMENT_BYTES_MAX, IndexKind, TableDefinition, check_database_name};
+use vinga_wire::dictionary::{TableRecord, UniqueTable, VersionedTable};
+use vinga_wire::schema::{Database, SchemaChange, SchemaEvent, SchemaEventKind};
+use vinga_wire::{ErrorCode, cold};
+
+/// Bytes of a definition in a signal, at most: with what else travels beside it, it fits every frame.
+const DEFINITION_BYTES_MAX: usize = 120_000;
+
+/// What an API node wants.
+#[derive(Debug)]
+pub enum Wish {
+    /// A new table.
+    Create(TableDefinition),
+    /// No longer the table of this name.
+    Drop(String),
+    /// Something else.
+    Change(SchemaChange),
+}
+
+/// Why a change was not carried out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    pub code: ErrorCode,
+    pub detail: String,
+}
+
+/// What becomes of a database.
+#[derive(Debug)]
+pub enum DatabaseStep {
+    /// It is made, or gets another attachment.
+    Put(Database),
+    /// It goes.
+    Remove(String),
+}
+
+/// A change of a table, of a database, or of both.
+#[derive(Default, Debug)]
+pub struct Plan {
+    /// The table as it was.
+    pub before: Option<TableRecord>,
+    /// The table as it is going to be.
+    pub after: Option<TableRecord>,
+    /// Storage that has to be made.
+    pub made: Vec<VersionedTable>,
+    /// Storage that is no longer wanted.
+    pub gone: Vec<VersionedTable>,
+    /// Ordered indexes that have to be built from the rows.
+    pub ordered: Vec<u16>,
+    /// Whether there must be no rows.
+    pub must_be_empty: bool,
+    /// Who is going to be the only one to change the table's rows. Nothing else changes then.
+    pub fence: Option<NodeId>,
+    /// What becomes of a database.
+    pub database: Option<DatabaseStep>,
+    /// What subscribers are told.
+    pub events: Vec<SchemaEvent>,
+}
+
+impl Plan {
+    /// The table's rows stay where they are.
+    pub fn is_in_place(&self) -> bool {
+        match (&self.before, &self.after) {
+            (Some(before), Some(after)) => before.table == after.table,
+            _ => false,
+        }
+    }
+
+    /// Whether a name belongs to the table, before or after.
+    pub fn concerns(&self, name: &str) -> bool {
+        let name = name.to_lowercase();
+        let records = [&self.before, &self.after].into_iter().flatten();
+        records.into_iter().any(|record| record.definition.name.to_lowercase() == name)
+    }
+}
+
+type Planned = Result<Plan, Refused>;
+
+fn refuse<T>(code: ErrorCode, detail: impl Into<String>) -> Result<T, Refused> {
+    Err(Refused { code, detail: detail.into() })
+}
+
+impl Dictionary {
+    /// Makes a plan of a wish whose turn has come. Ids that it needs are in use from now on.
+    pub(crate) fn plan(&mut self, asker: Asker, wish: Wish) -> Planned {
+        match wish {
+            Wish::Create(definition) => self.plan_create(asker, definition),
+            Wish::Drop(name) => self.plan_drop(asker, &name),
+            Wish::Change(SchemaChange::RenameTable { name, new_name, pinned }) => {
+                let before = self.table_for(asker, &name, pinned)?;
+                let definition = TableDefinition { name: new_name, ..before.definition.clone() };
+                self.plan_alter(asker, before, definition)
+            }
+            Wish::Change(SchemaChange::AlterTable { name, definition, pinned }) => {
+                let before = self.table_for(asker, &name, pinned)?;
+                self.plan_alter(asker, before, definition)
+            }
+            Wish::Change(SchemaChange::TruncateTable { name, pinned }) => {
+                self.plan_truncate(asker, &name, pinned)
+            }
+            Wish::Change(SchemaChange::FenceTable { name, pinned }) => {
+                let before = self.table_for(asker, &name, pinned)?;
+                Ok(Plan { before: Some(before), fence: Some(asker.address.node()), ..Plan::default() })
+            }
+            // Answered at once: see `requests`.
+            Wish::Change(SchemaChange::LiftFence { .. }) => Ok(Plan::default()),
+            Wish::Change(SchemaChange::CreateDatabase(database)) => {
+                self.plan_create_database(asker, database)
+            }
+            Wish::Change(SchemaChange::AlterDatabase(database)) => self.plan_alter_database(asker, database),
+            Wish::Change(SchemaChange::DropDatabase { name }) => self.plan_drop_database(asker, &name),
+        }
+    }
+
+    /// The table that a change is about.
+    fn table_for(
+        &self,
+        asker: Asker,
+        name: &str,
+        pinned: Option<VersionedTable>,
+    ) -> Result<TableRecord, Refused> {
+        let Some(record) = self.tables.find(name) else {
+            return refuse(ErrorCode::NoSuchTable, "");
+        };
+        if pinned.is_some_and(|pinned| pinned != record.own()) {
+            return refuse(ErrorCode::StaleTable, "");
+        }
+        match self.fences.get(&record.table) {
+            Some(&owner) if owner != asker.address.node() => {
+                refuse(ErrorCode::SchemaBusy, format!("client {owner} has fenced '{name}'"))
+            }
+            Some(_) | None => Ok(record.clone()),
+        }
+    }
+
+    /// A table gets this name: nobody else may have it, and its database is made if there is none.
+    fn plan_name(&self, asker: Asker, own: Option<u32>, name: &str, plan: &mut Plan) -> Result<(), Refused> {
+        if let Some(present) = self.tables.find(name).filter(|present| Some(present.table) != own) {
+            let detail = format!("'{}' has id {}", present.definition.name, present.table);
+            return refuse(ErrorCode::TableExists, detail);
+        }
+        let database = database_of(name);
+        if self.databases.find(database).is_none() {
+            self.check_room_for_database()?;
+            plan.events.push(event(SchemaEventKind::CreateDatabase, asker, database));
+            let database = Database { name: database.to_string(), attachment: Vec::new() };
+            plan.database = Some(DatabaseStep::Put(database));
+        }
+        Ok(())
+    }
+
+    fn check_room_for_database(&self) -> Result<(), Refused> {
+        match self.databases.len() {
+            0..DATABASES_MAX => Ok(()),
+            _ => refuse(ErrorCode::OutOfDatabases, format!("{DATABASES_MAX} are allowed")),
+        }
+    }
+
+    fn take_id(&mut self, plan: &mut Plan) -> Result<VersionedTable, Refused> {
+        match self.tables.take_id() {
+            Some(taken) => {
+                plan.made.push(taken);
+                Ok(taken)
+            }
+            None => {
+                for made in plan.made.drain(..) {
+                    self.tables.release_id(made.table);
+                }
+                refuse(ErrorCode::OutOfTables, format!("MaxNoOfTables is {}", self.tables.max()))
+            }
+        }
+    }
+
+    /// Storage for a table with this definition and for its hidden tables.
+    fn plan_storage(&mut self, definition: TableDefinition, plan: &mut Plan) -> Result<TableRecord, Refused> {
+        let own = self.take_id(plan)?;
+        let mut record = TableRecord::new(own.table, own.version, definition);
+        let unique = record.definition.indexes.iter().filter(|index| index.kind == IndexKind::Unique);
+        let unique: Vec<u16> = unique.map(|index| index.id).collect();
+        for index in unique {
+            let VersionedTable { table, version } = self.take_id(plan)?;
+            record.unique_tables.push(UniqueTable { index, table, version });
+        }
+        Ok(record)
+    }
+
+    fn plan_create(&mut self, asker: Asker, definition: TableDefinition) -> Planned {
+        let mut plan = Plan::default();
+        self.plan_name(asker, None, &definition.name, &mut plan)?;
+        let after = self.plan_storage(definition, &mut plan)?;
+        plan.events.push(table_event(SchemaEventKind::CreateTable, asker, &after));
+        plan.after = Some(after);
+        Ok(plan)
+    }
+
+    fn plan_drop(&mut self, asker: Asker, name: &str) -> Planned {
+        let before = self.table_for(asker, name, None)?;
+        Ok(Plan {
+            gone: before.all().collect(),
+            events: [table_event(SchemaEventKind::DropTable, asker, &before)].into(),
+            before: Some(before),
+            ..Plan::default()
+        })
+    }
+
+    fn plan_truncate(&mut self, asker: Asker, name: &str, pinned: Option<VersionedTable>) -> Planned {
+        let before = self.table_for(asker, name, pinned)?;
+        let mut plan = Plan::default();
+        let after = self.plan_storage(before.definition.clone(), &mut plan)?;
+        plan.events.push(table_event(SchemaEventKind::TruncateTable, asker, &after));
+        plan.gone = before.all().collect();
+        (plan.before, plan.after) = (Some(before), Some(after));
+        Ok(plan)
+    }
+
+    fn plan_alter(&mut self, asker: Asker, before: TableRecord, definition: TableDefinition) -> Planned {
+        check_definition(&definition)?;
+        check_same_columns(&before.definition, &definition)?;
+        check_same_indexes(&before.definition, &definition)?;
+        let mut plan = Plan::default();
+        self.plan_name(asker, Some(before.table), &definition.name, &mut plan)?;
+        let mut unique_tables = Vec::new();
+        for index in &definition.indexes {
+            let known = before.definition.index(index.id);
+            let kept = before.unique_tables.iter().find(|unique| unique.index == index.id);
+            match (index.kind, known, kept) {
+                (IndexKind::Unique, Some(_), Some(kept)) => unique_tables.push(*kept),
+                (IndexKind::Ordered, Some(_), _) => {}
+                (IndexKind::Ordered, None, _) => plan.ordered.push(index.id),
+                (IndexKind::Unique, ..) => {
+                    plan.must_be_empty = true;
+                    let VersionedTable { table, version } = self.take_id(&mut plan)?;
+                    unique_tables.push(UniqueTable { index: index.id, table, version });
+                }
+            }
+        }
+        let dropped = before.unique_tables.iter().filter(|unique| !unique_tables.contains(unique));
+        plan.gone = dropped.map(|u| VersionedTable { table: u.table, version: u.version }).collect();
+        let version = self.tables.take_version();
+        let after = TableRecord { version, unique_tables, definition, ..before.clone() };
+        let is_renamed = before.definition.name != after.definition.name;
+        let kind = if is_renamed { SchemaEventKind::RenameTable } else { SchemaEventKind::AlterTable };
+        let mut event = table_event(kind, asker, &after);
+        if is_renamed {
+            event.name.clone_from(&before.definition.name);
+            event.new_name.clone_from(&after.definition.name);
+        }
+        plan.events.push(event);
+        (plan.before, plan.after) = (Some(before), Some(after));
+        Ok(plan)
+    }
+
+    fn plan_create_database(&mut self, asker: Asker, database: Database) -> Planned {
+        check_database(&database)?;
+        if self.databases.find(&database.name).is_some() {
+            return refuse(ErrorCode::DatabaseExists, "");
+        }
+        self.check_room_for_database()?;
+        Ok(Plan {
+            events: [event(SchemaEventKind::CreateDatabase, asker, &database.name)].into(),
+            database: Some(DatabaseStep::Put(database)),
+            ..Plan::default()
+        })
+    }
+
+    fn plan_alter_database(&mut self, asker: Asker, database: Database) -> Planned {
+        check_database(&database)?;
+        let Some(present) = self.databases.find(&database.name) else {
+            return refuse(ErrorCode::NoSuchDatabase, "");
+        };
+        let database = Database { name: present.name.clone(), ..database };
+        Ok(Plan {
+            events: [event(SchemaEventKind::AlterDatabase, asker, &database.name)].into(),
+            database: Some(DatabaseStep::Put(database)),
+            ..Plan::default()
+        })
+    }
+
+    fn plan_drop_database(&mut self, asker: Asker, name: &str) -> Planned {
+        let Some(present) = self.databases.find(name) else {
+            return refuse(ErrorCode::NoSuchDatabase, "");
+        };
+        if let Some(table) = self.tables.any_in(name) {
+            return refuse(ErrorCode::DatabaseNotEmpty, format!("'{table}' is in it"));
+        }
+        Ok(Plan {
+            events: [event(SchemaEventKind::DropDatabase, asker, &present.name)].into(),
+            database: Some(DatabaseStep::Remove(name.into())),
+            ..Plan::default()
+        })
+    }
+}
+
+fn table_event(kind: SchemaEventKind, asker: Asker, record: &TableRecord) -> SchemaEvent {
+    let TableRecord { table, version, .. } = *record;
+    SchemaEvent { table, version, ..event(kind, asker, &record.definition.name) }
+}
+
+/// Refuses a definition that breaks a limit or fits no frame.
+pub fn check_definition(definition: &TableDefinition) -> Result<(), Refused> {
+    if let Err(detail) = definition.check() {
+        return refuse(ErrorCode::BadTableDefinition, detail);
+    }
+    match cold::length(definition) {
+        0..=DEFINITION_BYTES_MAX => Ok(()),
+        bytes => refuse(
+            ErrorCode::BadTableDefinition,
+            format!("names, indexes and attachment of {bytes} bytes; {DEFINITION_BYTES_MAX} are allowed"),
+        ),
+    }
+}
+
+fn check_same_columns(before: &TableDefinition, after: &TableDefinition) -> Result<(), Refused> {
+    let same_columns = before.columns.len() == after.columns.len()
+        && before
+            .columns
+            .iter()
+            .zip(&after.columns)
+            .all(|(one, other)| (one.column_type, one.nullable) == (other.column_type, other.nullable));
+    let what = if !same_columns {
+        "types of columns, and which there are,"
+    } else if before.primary_key != after.primary_key {
+        "the primary key"
+    } else if (before.no_logging, before.read_backup) != (after.no_logging, after.read_backup) {
+        "the table's options"
+    } else {
+        return Ok(());
+    };
+    refuse(
+        ErrorCode::NotSupportedYet,
+        format!("{what} can't be changed in place: copy the rows to a new table"),
+    )
+}
+
+/// An id belongs to one index: it is kept, perhaps with another name, or dropped.
+fn check_same_indexes(before: &TableDefinition, after: &TableDefinition) -> Result<(), Refused> {
+    for index in &after.indexes {
+        if let Some(known) = before.index(index.id)
+            && (&known.columns, known.kind) != (&index.columns, index.kind)
+        {
+            let (id, name) = (index.id, &index.name);
+            let detail = format!("index {id} ('{name}') can't become another; give it a new id");
+            return refuse(ErrorCode::BadTableDefinition, detail);
+        }
+    }
+    Ok(())
+}
+
+fn check_database(database: &Database) -> Result<(), Refused> {
+    if let Err(detail) = check_database_name(&database.name) {
+        return refuse(ErrorCode::BadTableDefinition, detail);
+    }
+    match database.attachment.len() {
+        0..=ATTACHMENT_BYTES_MAX => Ok(()),
+        bytes => refuse(
+            ErrorCode::BadTableDefinition,
+            format!("an attachment of {bytes} bytes; {ATTACHMENT_BYTES_MAX} are allowed"),
+        ),
+    }
+}

@@ -1,0 +1,172 @@
+//! What is known about an index: asked of a few partitions, which stand for all.
+//!
+//! Rows are spread over the partitions by the hash of their keys, so each of them is a fair sample. Up to
+//! [`SAMPLED_MAX`] partitions are asked, of a greater number every so many'th; all answers together are the [`Sample`].
+//! Who asks works out from it what holds for the whole table.
+
+use crate::error::{Error, Result};
+use crate::net::{Net, TokenKind};
+use crate::scans::RangeSpec;
+use crate::scans::spec::REQUEST_BYTES_MAX;
+use crate::settings::STATISTICS_MAX;
+use crate::table::Table;
+use alloc::vec::Vec;
+use vinga_base::pool::{Handle, Pool};
+use vinga_wire::range_scan::{
+    IndexStatisticsAnswer, IndexStatisticsHead, IndexStatisticsRefusal, RANGES_MAX,
+};
+use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
+use zerocopy::FromBytes;
+
+/// Partitions that are asked, at most.
+pub const SAMPLED_MAX: usize = 8;
+
+/// What one partition said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SampledPartition {
+    /// Entries of the index.
+    pub entries: u64,
+    /// Different values of the first 1, 2 … columns of the index, estimated.
+    pub distinct: Vec<u64>,
+    /// Rows in each of the ranges, estimated.
+    pub rows: Vec<u64>,
+}
+
+/// What the partitions said that were asked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sample {
+    /// Partitions of the table.
+    pub partitions: usize,
+    /// Those that were asked.
+    pub sampled: Vec<SampledPartition>,
+}
+
+struct Waiting {
+    sample: Sample,
+    endpoints: Vec<u16>,
+    awaited: usize,
+    failed: Option<Error>,
+}
+
+impl Waiting {
+    fn is_over(&self) -> bool {
+        self.awaited == 0 || self.failed.is_some()
+    }
+}
+
+/// See the head of this file.
+pub(crate) struct Statistics {
+    pool: Pool<Waiting>,
+}
+
+const GENERATION_SHIFT: u32 = 16;
+
+/// The tag on the wire: place and low bits of the generation, so that a late answer finds nobody.
+fn tag(handle: Handle) -> u32 {
+    (handle.to_bits() >> 32) as u32 & 0xffff | handle.index() << GENERATION_SHIFT
+}
+
+impl Statistics {
+    pub fn new() -> Self {
+        Statistics { pool: Pool::new(STATISTICS_MAX) }
+    }
+
+    pub fn submit(&mut self, net: &mut Net, table: &Table, ranges: &RangeSpec) -> Result<Handle> {
+        if ranges.len() > RANGES_MAX || ranges.bytes().len() > REQUEST_BYTES_MAX {
+            return Err(Error::with_detail(ErrorCode::BadProgram, "too many ranges"));
+        }
+        let partitions = net.routes.partitions();
+        let asked: Vec<usize> = (0..partitions).step_by(partitions.div_ceil(SAMPLED_MAX).max(1)).collect();
+        let ways: Option<Vec<_>> = asked.iter().map(|&partition| net.routes.way(partition)).collect();
+        let ways = ways.filter(|ways| !ways.is_empty()).ok_or(ErrorCode::ClusterFailure)?;
+        let waiting = Waiting {
+            sample: Sample { partitions, sampled: Vec::new() },
+            endpoints: ways.iter().map(|(link, _)| link.endpoint()).collect(),
+            awaited: asked.len(),
+            failed: None,
+        };
+        let handle = self.pool.insert(waiting).map_err(|_| Error::new(ErrorCode::Overloaded))?;
+        for (partition, (link, data_manager)) in asked.into_iter().zip(ways) {
+            net.frame(link, SignalNumber::IndexStatisticsRequest, data_manager)
+                .put(&IndexStatisticsHead {
+                    version: U64::new(table.version().0),
+                    request: U32::new(tag(handle)),
+                    table: U32::new(table.id().0),
+                    index: U16::new(ranges.index),
+                    partition: U16::new(partition as u16),
+                    ranges: U16::new(ranges.len() as u16),
+                    unused: U16::ZERO,
+                })
+                .bytes(ranges.bytes());
+            net.link(link).hurry();
+        }
+        Ok(handle)
+    }
+
+    /// Who waits for this answer, if anybody does.
+    fn find(&self, request: u32) -> Option<Handle> {
+        let handle = self.pool.handle_at(request >> GENERATION_SHIFT)?;
+        (tag(handle) == request && !self.pool[handle].is_over()).then_some(handle)
+    }
+
+    pub fn on_confirm(&mut self, net: &mut Net, frame: &Frame<'_>) -> Option<()> {
+        let (answer, rest) = frame.head::<IndexStatisticsAnswer>()?;
+        let (distinct, rest) =
+            <[U64]>::ref_from_prefix_with_elems(rest, usize::from(answer.columns.get())).ok()?;
+        let (rows, _) = <[U64]>::ref_from_prefix_with_elems(rest, usize::from(answer.ranges.get())).ok()?;
+        let Some(handle) = self.find(answer.request.get()) else { return Some(()) };
+        let waiting = &mut self.pool[handle];
+        waiting.sample.sampled.push(SampledPartition {
+            entries: answer.entries.get(),
+            distinct: distinct.iter().map(|number| number.get()).collect(),
+            rows: rows.iter().map(|number| number.get()).collect(),
+        });
+        waiting.awaited -= 1;
+        if waiting.is_over() {
+            net.tell(TokenKind::Statistics, handle);
+        }
+        Some(())
+    }
+
+    pub fn on_refuse(&mut self, net: &mut Net, frame: &Frame<'_>) -> Option<()> {
+        let (refusal, _) = frame.head::<IndexStatisticsRefusal>()?;
+        if let Some(handle) = self.find(refusal.request.get()) {
+            self.fail(net, handle, Error::from_wire(refusal.code.get()));
+        }
+        Some(())
+    }
+
+    fn fail(&mut self, net: &mut Net, handle: Handle, error: Error) {
+        self.pool[handle].failed = Some(error);
+        net.tell(TokenKind::Statistics, handle);
+    }
+
+    /// All connections to an endpoint are gone.
+    pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
+        let is_lost = |waiting: &Waiting| !waiting.is_over() && waiting.endpoints.contains(&endpoint);
+        let lost: Vec<Handle> =
+            self.pool.iter().filter(|(_, waiting)| is_lost(waiting)).map(|(handle, _)| handle).collect();
+        for handle in lost {
+            self.fail(net, handle, Error::new(ErrorCode::ConnectionLost));
+        }
+    }
+
+    /// Takes what was answered; `None` while not all have.
+    pub fn take(&mut self, handle: Handle) -> Option<Result<Sample>> {
+        if !self.pool.get(handle)?.is_over() {
+            return None;
+        }
+        let waiting = self.pool.remove(handle)?;
+        Some(waiting.failed.map_or(Ok(waiting.sample), Err))
+    }
+
+    /// Nobody waits for the answer any more.
+    pub fn cancel(&mut self, handle: Handle) {
+        self.pool.remove(handle);
+    }
+
+    /// Whether there are none.
+    pub fn is_at_rest(&self) -> bool {
+        self.pool.used() == 0
+    }
+}

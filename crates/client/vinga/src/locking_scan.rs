@@ -1,0 +1,290 @@
+//! Locking scans: a scan of committed rows, whose rows are then locked by key, a batch at a time.
+//!
+//! The scan itself locks nothing: it gives the primary keys of rows that were committed (or changed by the transaction
+//! itself before the scan began). The rows of each batch are then read by key under the lock, in one train. Between the two
+//! a row may have been changed: filter and range are checked again on the locked row, and one that fits no longer is left
+//! out and unlocked. A row that the scan met twice, because its key changed under way, is given once.
+
+use crate::row::{ReadRow, Record, RowReader};
+use crate::scan::{Finished, Scan, ScanRequest};
+use crate::table::Table;
+use crate::transaction::{Lock, Transaction};
+use crate::unique::with_columns;
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+use vinga_base::order_key::OrderKey;
+use vinga_base::{ColumnId, OperationNumber};
+use vinga_client_core::{Error, OperationSpec, RangeSpec, Result, RowRef, ScanSpec, Token};
+use vinga_wire::ErrorCode;
+
+/// The range of a scan, as rows are checked against it.
+struct RangeCheck {
+    key: OrderKey,
+    columns: Vec<ColumnId>,
+    spec: RangeSpec,
+}
+
+impl RangeCheck {
+    /// Whether a row is in a range now.
+    fn holds(&self, row: &RowRef<'_>, range: u16) -> Result<bool> {
+        let values: Vec<Option<&[u8]>> =
+            self.columns.iter().map(|&column| row.bytes(column)).collect::<Result<_>>()?;
+        let mut key = Vec::new();
+        self.key.write_values(&values, &mut key).map_err(|_| ErrorCode::InternalError)?;
+        let bounds = self.spec.bounds().nth(usize::from(range)).ok_or(ErrorCode::InternalError)?;
+        Ok(*bounds.low <= *key && (bounds.high.is_empty() || *key < *bounds.high))
+    }
+}
+
+/// Rows that a transaction has locked, from a scan. [`Transaction::scan_locked`] begins one.
+///
+/// Each call names the transaction, which can be used between them. The rows of a batch (64 at first, then more) are locked
+/// together, so some may be locked that are never looked at. Nothing keeps others from adding rows: the same scan done again
+/// may find more.
+///
+/// Rows come in the order that was asked for. One whose key was changed just before it was locked stands where the scan
+/// had found it.
+pub struct LockingScan<R = Record> {
+    table: Table<R>,
+    transaction: Token,
+    lock: Lock,
+    scan: Scan<Record>,
+    check: Option<RangeCheck>,
+    filter: Vec<u8>,
+    rows_left: u32,
+    /// Rows that were given, by range and primary key.
+    given: HashSet<(u16, Vec<u8>)>,
+    rows: LockedRows<R>,
+    next: usize,
+    is_over: bool,
+}
+
+impl<R> LockingScan<R> {
+    pub(crate) fn begin(
+        request: ScanRequest<R>,
+        within: (Token, OperationNumber),
+        lock: Lock,
+    ) -> Result<Self> {
+        let Finished { table, spec } = request.finish()?;
+        let core = table.core();
+        let check = match &spec.ranges {
+            Some(ranges) => {
+                let index = core.definition().index(ranges.index).ok_or(ErrorCode::InternalError)?;
+                let columns = index.column_ids().collect();
+                Some(RangeCheck { key: core.order_key(index), columns, spec: ranges.clone() })
+            }
+            None => None,
+        };
+        let needed = check.as_ref().map_or(&[][..], |check| &check.columns);
+        let selection = with_columns(table.columns(), needed);
+        let limit = if spec.limit == 0 { u32::MAX } else { spec.limit };
+        let keys = ScanSpec {
+            columns: Some(core.layout().key().to_vec()),
+            // Rows that are left out do not count, so the scan itself has no limit; but its batches need not be longer.
+            limit: 0,
+            batch_rows: spec.batch_rows.min(u16::try_from(limit).unwrap_or(u16::MAX)),
+            filter: spec.filter.clone(),
+            ..spec
+        };
+        let key_table = Table::new(table.handle(), Arc::clone(table.shared_core()), keys.columns.clone())?;
+        let (transaction, _) = within;
+        Ok(LockingScan {
+            scan: Scan::begin(key_table, keys, Some(within))?,
+            rows: LockedRows::new(&table, selection),
+            table,
+            transaction,
+            lock,
+            check,
+            filter: spec.filter,
+            rows_left: limit,
+            given: HashSet::new(),
+            next: 0,
+            is_over: false,
+        })
+    }
+
+    /// The next rows, locked; `None` at the end. Not to be mixed with reading row by row.
+    ///
+    /// # Errors
+    /// Why the scan ended early or a row could not be locked; `BadProgram` if it is another transaction's.
+    pub async fn next_batch(&mut self, transaction: &mut Transaction) -> Result<Option<LockedRows<R>>> {
+        let more = self.fill(transaction).await?;
+        let empty = LockedRows::new(&self.table, self.rows.selection.clone());
+        Ok(more.then(|| std::mem::replace(&mut self.rows, empty)))
+    }
+
+    /// Locks rows until there are some; false at the end.
+    async fn fill(&mut self, transaction: &mut Transaction) -> Result<bool> {
+        if transaction.token() != self.transaction {
+            let detail = "the scan was begun in another transaction";
+            return Err(Error::with_detail(ErrorCode::BadProgram, detail));
+        }
+        self.rows.clear();
+        self.next = 0;
+        while self.rows.is_empty() && !self.is_over {
+            let batch = match self.rows_left {
+                0 => None,
+                _ => self.scan.next_batch().await?,
+            };
+            let Some(batch) = batch else {
+                self.is_over = true;
+                self.scan.close();
+                break;
+            };
+            let keys = batch.ranged().map(|(range, bytes)| Ok((range, self.key(bytes)?)));
+            let mut keys: Vec<(u16, Vec<u8>)> = keys.collect::<Result<_>>()?;
+            keys.retain(|met| !self.given.contains(met));
+            let mut rest = keys.as_slice();
+            // No more are locked than may still be given.
+            while !rest.is_empty() && self.rows_left > 0 {
+                let (now, later) = rest.split_at(rest.len().min(self.rows_left as usize));
+                self.lock(transaction, now).await?;
+                rest = later;
+            }
+        }
+        Ok(!self.rows.is_empty())
+    }
+
+    /// The key of a row of the scan.
+    fn key(&self, bytes: &[u8]) -> Result<Vec<u8>> {
+        let core = self.table.core();
+        let row = RowRef::new(core, Some(core.layout().key()), bytes)?;
+        let mut key = Vec::new();
+        core.write_key_of(|id| row.bytes(id), &mut key)?;
+        Ok(key)
+    }
+
+    /// Locks rows in one train and keeps those that still fit.
+    async fn lock(&mut self, transaction: &mut Transaction, keys: &[(u16, Vec<u8>)]) -> Result<()> {
+        let core = self.table.core();
+        let mut numbers = Vec::with_capacity(keys.len());
+        for (_, key) in keys {
+            numbers.push(transaction.define_operation(&OperationSpec {
+                columns: self.rows.selection.as_deref(),
+                filter: &self.filter,
+                error_is_local: true,
+                ..OperationSpec::new(core, self.lock.kind(), key, &[])
+            })?);
+        }
+        transaction.execute().await?;
+        let mut unlocks = Vec::new();
+        for ((range, key), number) in keys.iter().zip(numbers) {
+            let bytes = match transaction.bytes(number) {
+                Ok(Some(bytes)) => bytes,
+                // It is gone, or the filter rejects it.
+                Ok(None) | Err(ErrorCode::ConditionFailed) => continue,
+                Err(code) => return Err(Error::new(code).at_operation(Some(number))),
+            };
+            let row = RowRef::new(core, self.rows.selection.as_deref(), bytes)?;
+            let fits = match &self.check {
+                Some(check) => check.holds(&row, *range)?,
+                None => true,
+            };
+            if !fits {
+                unlocks.push((key, number));
+            } else if self.given.insert((*range, key.clone())) {
+                self.rows.push(*range, bytes);
+                self.rows_left -= 1;
+            }
+        }
+        unlocks.into_iter().try_for_each(|(key, number)| transaction.unlock(core, key, number))
+    }
+}
+
+impl<R: ReadRow> LockingScan<R> {
+    /// The next row; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`LockingScan::next_batch`].
+    pub async fn next(&mut self, transaction: &mut Transaction) -> Result<Option<R>> {
+        if self.next == self.rows.len() && !self.fill(transaction).await? {
+            return Ok(None);
+        }
+        self.next += 1;
+        self.rows.row(self.next - 1).map(Some)
+    }
+
+    /// In which of the scan's ranges the row lies that was given last, counted from 0.
+    pub fn range(&self) -> u16 {
+        self.rows.places[self.next.saturating_sub(1)].0
+    }
+
+    /// All rows that are left.
+    ///
+    /// # Errors
+    /// As [`LockingScan::next_batch`].
+    pub async fn collect(mut self, transaction: &mut Transaction) -> Result<Vec<R>> {
+        let mut rows = Vec::new();
+        while let Some(row) = self.next(transaction).await? {
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+}
+
+/// Rows of a locking scan.
+pub struct LockedRows<R = Record> {
+    table: Table<R>,
+    /// What was read: what is wanted and, behind it, what the check needs. `None` for whole images.
+    selection: Option<Vec<ColumnId>>,
+    bytes: Vec<u8>,
+    /// The range of each row, and where it stands.
+    places: Vec<(u16, Range<usize>)>,
+}
+
+impl<R> LockedRows<R> {
+    fn new(table: &Table<R>, selection: Option<Vec<ColumnId>>) -> Self {
+        LockedRows { table: table.clone(), selection, bytes: Vec::new(), places: Vec::new() }
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.places.clear();
+    }
+
+    fn push(&mut self, range: u16, row: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(row);
+        self.places.push((range, start..self.bytes.len()));
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The number of the range of each row, and the row in place.
+    ///
+    /// # Errors
+    /// `InternalError`: a data node sent what is no row.
+    pub fn ranged(&self) -> impl Iterator<Item = Result<(u16, RowRef<'_>)>> {
+        (0..self.len()).map(|at| Ok((self.places[at].0, self.row_ref(at)?)))
+    }
+
+    fn row_ref(&self, at: usize) -> Result<RowRef<'_>> {
+        let bytes = &self.bytes[self.places[at].1.clone()];
+        let wanted = self.table.columns().map_or(0, <[_]>::len);
+        Ok(RowRef::new(self.table.core(), self.selection.as_deref(), bytes)?.first_columns(wanted))
+    }
+}
+
+impl<R: ReadRow> LockedRows<R> {
+    /// A row, by its place among them.
+    ///
+    /// # Errors
+    /// `BadRow` if it does not fit its type.
+    fn row(&self, at: usize) -> Result<R> {
+        R::read(&RowReader::new(self.row_ref(at)?))
+    }
+
+    /// The rows.
+    pub fn iter(&self) -> impl Iterator<Item = Result<R>> {
+        (0..self.len()).map(|at| self.row(at))
+    }
+}

@@ -1,0 +1,308 @@
+//! Reads by a unique index: its hidden table leads from values to a primary key, that to the row.
+//!
+//! The two are read one after the other, and between the two the row may be given other values, be removed, or only just
+//! not be committed yet. So a row counts only if its columns still have the values that were asked for; else the search
+//! begins again, and after some times with a shared lock on the hidden row: then whoever changes it has ended. That lock is
+//! given back before the row itself is locked, as who changes a row locks it before the hidden row: the two in opposite
+//! orders would wait for each other. A row that is read under a lock is looked at when it is locked, so that what was seen
+//! holds on.
+
+use crate::engine::Handle;
+use crate::pending::Pending;
+use crate::row::ReadRow;
+use crate::table::Table;
+use crate::transaction::{Lock, Transaction};
+use std::sync::Arc;
+use vinga_base::schema::IndexDefinition;
+use vinga_base::{ColumnId, OperationNumber};
+use vinga_client_core::value::Key;
+use vinga_client_core::{self as machine, Error, Result, RowRef, ShapeId, Urgency};
+use vinga_wire::ErrorCode;
+
+/// Searches without a lock on the hidden row.
+const TRIES: u32 = 3;
+/// Searches with one. Each time somebody must have changed the row in the moment between the two locks.
+const LOCKED_TRIES: u32 = 10;
+
+/// A unique index, ready for reads.
+pub(crate) struct UniqueIndex {
+    handle: Arc<Handle>,
+    id: u16,
+    name: String,
+    hidden: machine::Table,
+    hidden_shape: ShapeId,
+    /// The columns of the base table as they stand in the hidden table: those of the index, then the rest of the key.
+    columns: Vec<ColumnId>,
+    index_columns: usize,
+    /// What is read of base rows: what is wanted and, behind it, what the check needs. `None` for whole images.
+    selection: Option<Vec<ColumnId>>,
+    /// How many of them are wanted.
+    wanted: usize,
+    base_shape: ShapeId,
+}
+
+impl Drop for UniqueIndex {
+    fn drop(&mut self) {
+        self.handle.engine.look(|client| {
+            client.release_shape(self.hidden_shape);
+            client.release_shape(self.base_shape);
+        });
+    }
+}
+
+/// Columns that are wanted, with those behind them that are needed besides.
+pub(crate) fn with_columns(wanted: Option<&[ColumnId]>, needed: &[ColumnId]) -> Option<Vec<ColumnId>> {
+    let mut all = wanted?.to_vec();
+    all.extend(needed.iter().filter(|id| !wanted.is_some_and(|wanted| wanted.contains(id))));
+    Some(all)
+}
+
+impl UniqueIndex {
+    pub fn new(
+        handle: &Arc<Handle>,
+        table: &machine::Table,
+        wanted: Option<&[ColumnId]>,
+        index: &IndexDefinition,
+    ) -> Result<Self> {
+        let hidden = table.unique_table(index)?;
+        let mut columns: Vec<ColumnId> = index.column_ids().collect();
+        let index_columns = columns.len();
+        let selection = with_columns(wanted, &columns);
+        let rest = table.definition().primary_key.iter().filter(|id| !index.column_ids().any(|c| c == **id));
+        columns.extend(rest);
+        let hidden_shape = handle.engine.look(|client| client.add_shape(&hidden, None, &[]))?;
+        let base_shape = handle.engine.look(|client| client.add_shape(table, selection.as_deref(), &[]));
+        let base_shape = base_shape.inspect_err(|_| {
+            handle.engine.look(|client| client.release_shape(hidden_shape));
+        })?;
+        Ok(UniqueIndex {
+            handle: Arc::clone(handle),
+            id: index.id,
+            name: index.name.clone(),
+            hidden,
+            hidden_shape,
+            columns,
+            index_columns,
+            wanted: wanted.map_or(0, <[_]>::len),
+            selection,
+            base_shape,
+        })
+    }
+
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// The key of the base row to which a hidden row leads.
+    fn base_key(&self, base: &machine::Table, hidden_row: &[u8]) -> Result<Vec<u8>> {
+        let row = RowRef::new(&self.hidden, None, hidden_row)?;
+        let mut key = Vec::new();
+        let place = |id| {
+            let at = self.columns.iter().position(|column| *column == id);
+            ColumnId(at.expect("the hidden table has the whole primary key") as u16)
+        };
+        base.write_key_of(|id| row.bytes(place(id)), &mut key)?;
+        Ok(key)
+    }
+
+    fn row<'a>(&'a self, base: &'a machine::Table, bytes: &'a [u8]) -> Result<RowRef<'a>> {
+        RowRef::new(base, self.selection.as_deref(), bytes)
+    }
+
+    /// Whether a base row has the values of a key of the hidden table.
+    fn matches(&self, base: &machine::Table, bytes: &[u8], hidden_key: &[u8]) -> Result<bool> {
+        let row = self.row(base, bytes)?;
+        let mut values = Vec::with_capacity(self.index_columns);
+        for &column in &self.columns[..self.index_columns] {
+            let Some(value) = row.bytes(column)? else { return Ok(false) };
+            values.push(value);
+        }
+        let mut key = Vec::new();
+        self.hidden.write_key_of(|id| Ok(Some(values[usize::from(id.0)])), &mut key)?;
+        Ok(key == hidden_key)
+    }
+}
+
+/// Keys whose rows are searched.
+struct Search<'a> {
+    base: &'a machine::Table,
+    unique: &'a UniqueIndex,
+    /// Keys of the hidden table.
+    keys: Vec<Vec<u8>>,
+    /// Which of them have no result yet.
+    open: Vec<usize>,
+    rows: Vec<Option<Vec<u8>>>,
+}
+
+/// Keys that have led to base rows: which, and where to.
+type Leads = (Vec<usize>, Vec<Vec<u8>>);
+
+impl<'a> Search<'a> {
+    fn new<K: Key>(
+        base: &'a machine::Table,
+        unique: &'a UniqueIndex,
+        values: impl IntoIterator<Item = K>,
+    ) -> Result<Self> {
+        let encode = |values: K| {
+            let mut key = Vec::new();
+            values.write(&unique.hidden, &mut key)?;
+            Ok(key)
+        };
+        let keys: Vec<Vec<u8>> = values.into_iter().map(encode).collect::<Result<_>>()?;
+        let open: Vec<usize> = (0..keys.len()).collect();
+        Ok(Search { base, unique, rows: vec![None; keys.len()], keys, open })
+    }
+
+    fn open_keys(&self) -> Vec<&[u8]> {
+        self.open.iter().map(|&at| self.keys[at].as_slice()).collect()
+    }
+
+    /// Hidden rows have been read for the open keys. Where there is none, there is no row.
+    fn follow(&mut self, hidden_rows: Vec<Option<Vec<u8>>>) -> Result<Leads> {
+        let mut leads = Leads::default();
+        for (at, hidden_row) in std::mem::take(&mut self.open).into_iter().zip(hidden_rows) {
+            if let Some(hidden_row) = hidden_row {
+                leads.0.push(at);
+                leads.1.push(self.unique.base_key(self.base, &hidden_row)?);
+            }
+        }
+        Ok(leads)
+    }
+
+    /// A base row has been read; false if it is not the right one, so that the key stays open.
+    fn settle(&mut self, at: usize, row: Option<Vec<u8>>) -> Result<bool> {
+        match row {
+            Some(row) if self.unique.matches(self.base, &row, &self.keys[at])? => {
+                self.rows[at] = Some(row);
+                Ok(true)
+            }
+            Some(_) | None => {
+                self.open.push(at);
+                Ok(false)
+            }
+        }
+    }
+
+    /// One search; rows of the transaction are locked when they are read if that is asked for.
+    async fn try_once(&mut self, transaction: &mut Option<&mut Transaction>, lock: Lock) -> Result<()> {
+        let (unique, base) = (self.unique, self.base);
+        let hidden_rows = read(unique, transaction, unique.hidden_shape, &self.open_keys()).await?;
+        let (found, keys) = self.follow(hidden_rows)?;
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        match (transaction, lock) {
+            (Some(transaction), Lock::Shared | Lock::Exclusive) => {
+                let rows = transaction.lock_rows(base, unique.selection.as_deref(), &keys, lock).await?;
+                for ((at, key), (number, row)) in found.into_iter().zip(&keys).zip(rows) {
+                    let is_there = row.is_some();
+                    if !self.settle(at, row)? && is_there {
+                        transaction.unlock(base, key, number)?;
+                    }
+                }
+            }
+            (transaction, _) => {
+                let rows = read(unique, transaction, unique.base_shape, &keys).await?;
+                for (at, row) in found.into_iter().zip(rows) {
+                    self.settle(at, row)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One search behind whoever changes a hidden row.
+    async fn try_locked(&mut self, transaction: &mut Transaction, lock: Lock) -> Result<()> {
+        let (unique, base) = (self.unique, self.base);
+        let open = self.open.clone();
+        let hidden_rows =
+            transaction.lock_rows(&unique.hidden, None, &self.open_keys(), Lock::Shared).await?;
+        for (at, (number, row)) in open.into_iter().zip(&hidden_rows) {
+            if row.is_some() {
+                transaction.unlock(&unique.hidden, &self.keys[at], *number)?;
+            }
+        }
+        let (found, keys) = self.follow(hidden_rows.into_iter().map(|(_, row)| row).collect())?;
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let held = if lock == Lock::None { Lock::Shared } else { lock };
+        let rows = transaction.lock_rows(base, unique.selection.as_deref(), &keys, held).await?;
+        for ((at, key), (number, row)) in found.into_iter().zip(&keys).zip(rows) {
+            let is_there = row.is_some();
+            let is_right = self.settle(at, row)?;
+            if is_there && (!is_right || lock == Lock::None) {
+                transaction.unlock(base, key, number)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn run(&mut self, mut transaction: Option<&mut Transaction>, lock: Lock) -> Result<()> {
+        for _ in 0..TRIES {
+            if self.open.is_empty() {
+                return Ok(());
+            }
+            self.try_once(&mut transaction, lock).await?;
+        }
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        // One of its own is rolled back when it is dropped.
+        let mut own = None;
+        let transaction = match transaction {
+            Some(transaction) => transaction,
+            None => own.insert(Transaction::begin(&self.unique.handle)?),
+        };
+        for _ in 0..LOCKED_TRIES {
+            self.try_locked(transaction, lock).await?;
+            if self.open.is_empty() {
+                return Ok(());
+            }
+        }
+        let detail = format!("rows of unique index '{}' changed again and again", self.unique.name);
+        Err(Error::with_detail(ErrorCode::LockTimeout, detail))
+    }
+}
+
+/// Reads rows as they are committed, or as a transaction sees them.
+async fn read(
+    unique: &UniqueIndex,
+    transaction: &mut Option<&mut Transaction>,
+    shape: ShapeId,
+    keys: &[&[u8]],
+) -> Result<Vec<Option<Vec<u8>>>> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut batch = crate::spare::read_batch(shape);
+    keys.iter().try_for_each(|key| batch.push(key))?;
+    let batch = match transaction {
+        Some(transaction) => transaction.read_batch(batch).await?,
+        None => {
+            let token = unique.handle.engine.submit(|client| client.read(batch, Urgency::Gather))?;
+            Pending::new(&unique.handle, token, crate::batch::take_read).await
+        }
+    };
+    let rows = batch.rows().map(|row| Ok(row.map_err(Error::new)?.map(<[u8]>::to_vec))).collect();
+    crate::spare::keep_read(batch);
+    rows
+}
+
+/// The rows that have these values in the columns of a unique index, in the order of the values.
+pub(crate) async fn find<R: ReadRow, K: Key>(
+    table: &Table<R>,
+    index: &str,
+    values: impl IntoIterator<Item = K>,
+    transaction: Option<&mut Transaction>,
+    lock: Lock,
+) -> Result<Vec<Option<R>>> {
+    let unique = table.unique(index)?;
+    let mut search = Search::new(table.core(), &unique, values)?;
+    search.run(transaction, lock).await?;
+    let Search { rows, .. } = search;
+    let read = |row: Option<Vec<u8>>| {
+        row.map(|bytes| table.read_row(unique.row(table.core(), &bytes)?.first_columns(unique.wanted)))
+            .transpose()
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// Rows of a train that locks them, with the numbers of the operations.
+pub(crate) type LockedReads = Vec<(OperationNumber, Option<Vec<u8>>)>;

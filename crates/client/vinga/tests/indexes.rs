@@ -1,0 +1,331 @@
+//! Ordered and unique indexes, on a real data node.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included, Unbounded};
+use support::{eventually, left_behind, start_node};
+use vinga::blocking::{Cluster, Transaction};
+use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value};
+
+const INT: ColumnType = ColumnType::Integer { bytes: 4, signed: true };
+
+vinga::row! {
+    #[derive(Debug, PartialEq, Clone)]
+    struct Item {
+        id: u64,
+        kind: i32,
+        size: Option<i32>,
+        code: String,
+    }
+}
+
+fn item(id: u64) -> Item {
+    let size = if id % 10 == 9 { None } else { Some((id * 7 % 50) as i32) };
+    Item { id, kind: (id % 8) as i32 - 4, size, code: format!("c{id:04}") }
+}
+
+fn items(cluster: &Cluster, count: u64) -> Table<Item> {
+    cluster
+        .create_table(
+            NewTable::new("test.item")
+                .column("id", ColumnType::Integer { bytes: 8, signed: false })
+                .column("kind", INT)
+                .nullable_column("size", INT)
+                .column("code", ColumnType::VarChar { bytes_max: 20 })
+                .primary_key(&["id"])
+                .ordered_index("by_kind", &["kind", "size"])
+                .ordered_index("by_id", &["id"])
+                .unique_index("code", &["code"]),
+        )
+        .expect("it is a good table");
+    let table = cluster.table_of::<Item>("test.item").expect("it was just made");
+    let mut tx = cluster.begin().expect("one is free");
+    for id in 0..count {
+        tx.insert(&table, &item(id)).expect("it fits");
+        if id % 500 == 499 {
+            tx.execute().expect("it is new");
+        }
+    }
+    tx.commit().expect("they are new");
+    table
+}
+
+fn keys(items: &[Item]) -> Vec<(i32, Option<i32>)> {
+    items.iter().map(|item| (item.kind, item.size)).collect()
+}
+
+#[test]
+fn ranges_give_their_rows_in_order() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = items(&cluster, 2000);
+    let all: Vec<Item> = (0..2000).map(item).collect();
+    let expect = |wanted: &dyn Fn(&Item) -> bool, descending: bool, limit: usize| {
+        let mut rows = keys(&all.iter().filter(|i| wanted(i)).cloned().collect::<Vec<_>>());
+        rows.sort();
+        if descending {
+            rows.reverse();
+        }
+        rows.truncate(limit);
+        rows
+    };
+    for descending in [false, true] {
+        for limit in [0u32, 1, 5, 100, 700] {
+            let most = if limit == 0 { usize::MAX } else { limit as usize };
+            let read = |request: &dyn Fn(vinga::ScanRequest<Item>) -> vinga::ScanRequest<Item>| {
+                let scan = cluster.scan(&table, |scan| {
+                    let scan = request(scan.index("by_kind")).in_order();
+                    let scan = if descending { scan.descending() } else { scan };
+                    if limit > 0 { scan.limit(limit) } else { scan }
+                });
+                keys(&scan.unwrap().collect::<vinga::Result<Vec<_>>>().unwrap())
+            };
+            assert_eq!(read(&|scan| scan), expect(&|_| true, descending, most));
+            assert_eq!(read(&|scan| scan.prefix(2)), expect(&|i| i.kind == 2, descending, most));
+            assert_eq!(
+                read(&|scan| scan.between((-1, 10), 1)),
+                expect(&|i| (i.kind, i.size) >= (-1, Some(10)) && i.kind <= 1, descending, most)
+            );
+            assert_eq!(
+                read(&|scan| scan.after((0, None::<i32>)).before((0, 31))),
+                expect(&|i| i.kind == 0 && i.size.is_some_and(|s| s < 31), descending, most)
+            );
+            assert_eq!(read(&|scan| scan.from(9)), []);
+        }
+    }
+    // Not in order: the same rows.
+    let rows = cluster.scan(&table, |scan| scan.index("by_kind").prefix(3)).unwrap();
+    let mut rows = keys(&rows.collect::<vinga::Result<Vec<_>>>().unwrap());
+    rows.sort();
+    assert_eq!(rows, expect(&|i| i.kind == 3, false, usize::MAX));
+    // A filter, and a selection of columns.
+    let some = table.select(&["code"]).unwrap().rows::<Record>();
+    drop(some);
+    let big = table.column("size").unwrap().at_least(40);
+    let rows = cluster.scan(&table, |scan| scan.index("by_kind").prefix(1).filter(big).in_order()).unwrap();
+    let rows = keys(&rows.collect::<vinga::Result<Vec<_>>>().unwrap());
+    assert_eq!(rows, expect(&|i| i.kind == 1 && i.size >= Some(40), false, usize::MAX));
+    eventually("no scan is left open", || left_behind(&cluster).is_empty());
+}
+
+#[test]
+fn several_ranges_say_which_they_are() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = items(&cluster, 200);
+    let range = |low: i32, high: i32| {
+        table.index_range("by_kind", Included(&low), Excluded(&high)).expect("they fit")
+    };
+    let ranges = [range(3, 4), range(-4, -3), range(0, 0), range(3, 4)];
+    let request = |scan: vinga::ScanRequest<Item>| {
+        ranges.iter().fold(scan.index("by_kind"), |scan, range| scan.range(range)).in_order()
+    };
+    let mut scan = cluster.scan(&table, request).unwrap();
+    let mut met = Vec::new();
+    while let Some(row) = scan.next() {
+        met.push((scan.range(), row.unwrap().kind));
+    }
+    let mut expected = vec![(0, 3); 25];
+    expected.extend(vec![(1, -4); 25]);
+    expected.extend(vec![(3, 3); 25]);
+    assert_eq!(met, expected);
+    let mut batches = cluster.scan(&table, request).unwrap();
+    let mut count = 0;
+    while let Some(batch) = batches.next_batch().unwrap() {
+        count += batch.ranged().filter(|(range, bytes)| *range != 2 && !bytes.is_empty()).count();
+    }
+    assert_eq!(count, 75);
+}
+
+#[test]
+fn a_point_of_the_primary_key_asks_one_partition() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = items(&cluster, 200);
+    for id in 0..200u64 {
+        let rows = cluster.scan(&table, |scan| scan.index("by_id").prefix(id).in_order()).unwrap();
+        assert_eq!(rows.collect::<vinga::Result<Vec<_>>>().unwrap(), [item(id)]);
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = items(&cluster, 1);
+    let error = |request: fn(vinga::ScanRequest<Item>) -> vinga::ScanRequest<Item>| {
+        let error = cluster.scan(&table, request).map(|_| ()).unwrap_err();
+        (error.code(), error.to_string())
+    };
+    let (code, text) = error(|scan| scan.index("by_size"));
+    assert_eq!(code, ErrorCode::BadProgram);
+    assert!(text.contains("it has by_kind, by_id"), "{text}");
+    assert_eq!(error(|scan| scan.from(1)).0, ErrorCode::BadProgram);
+    assert_eq!(error(|scan| scan.in_order()).0, ErrorCode::BadProgram);
+    assert_eq!(error(|scan| scan.index("by_kind").from((1, 2, 3))).0, ErrorCode::BadKey);
+    assert_eq!(error(|scan| scan.index("by_kind").from("x")).0, ErrorCode::BadKey);
+    assert_eq!(error(|scan| scan.index("by_kind").from(Value::Null)).0, ErrorCode::BadKey);
+    let error = cluster.get_by(&table, "code", Value::Null).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::BadKey);
+    let error = cluster.get_by(&table, "by_kind", 1).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::BadProgram);
+    let mut tx = cluster.begin().unwrap();
+    let error = tx.scan_locked(&table, Lock::None, |scan| scan).map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::BadProgram);
+}
+
+#[test]
+fn a_transaction_scans_its_own_changes_and_locks_what_it_meets() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = items(&cluster, 400);
+    let mut tx = cluster.begin().unwrap();
+    tx.update(&table, 5u64, &Update::new().set("kind", 100)).unwrap();
+    tx.delete(&table, 3u64).unwrap();
+    let plain = tx.scan(&table, |scan| scan.index("by_kind").from(3).in_order()).unwrap();
+    let rows: Vec<Item> = plain.collect::<vinga::Result<_>>().unwrap();
+    assert_eq!(rows.len(), 50 + 1);
+    assert_eq!(rows.last().unwrap().id, 5);
+    // Everything moves up, and nothing is met again.
+    let mut scan = tx
+        .scan_locked(&table, Lock::Exclusive, |scan| scan.index("by_kind").from(-4).to(99).in_order())
+        .unwrap();
+    let mut met = BTreeMap::new();
+    while let Some(row) = scan.next(&mut tx).unwrap() {
+        *met.entry(row.id).or_insert(0) += 1;
+        tx.update(&table, row.id, &Update::new().add("kind", 8)).unwrap();
+    }
+    assert_eq!(met.len(), 398);
+    assert!(met.values().all(|&times| times == 1));
+    // Nobody else gets at them.
+    let other = cluster.begin().unwrap();
+    let locked = |mut other: Transaction, id: u64| other.read_locked(&table, id, Lock::Shared).map(|_| ());
+    assert_eq!(locked(other, 17).unwrap_err().code(), ErrorCode::LockTimeout);
+    tx.commit().unwrap();
+    let moved = cluster.scan(&table, |scan| scan.index("by_kind").from(4)).unwrap();
+    assert_eq!(moved.count(), 399);
+    // A limit counts rows that were locked; a full scan with a filter locks, too.
+    let mut tx = cluster.begin().unwrap();
+    let request = |scan: vinga::ScanRequest<Item>| scan.index("by_kind").descending().in_order().limit(3);
+    let rows = tx.scan_locked(&table, Lock::Shared, request).unwrap().collect(&mut tx).unwrap();
+    assert_eq!(rows.iter().map(|row| row.kind).collect::<Vec<_>>(), [100, 11, 11]);
+    let kind = table.column("kind").unwrap().at_least(100);
+    let rows = tx.scan_locked(&table, Lock::Exclusive, |scan| scan.filter(kind)).unwrap();
+    assert_eq!(rows.collect(&mut tx).unwrap().len(), 1);
+    tx.roll_back().unwrap();
+    eventually("no lock is left", || left_behind(&cluster).is_empty());
+}
+
+#[test]
+fn rows_that_fit_no_longer_are_left_out_and_let_go() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = items(&cluster, 80);
+    // The scan has met the rows of kind 0 when one of them is given another.
+    let mut changing = cluster.begin().unwrap();
+    changing.update(&table, 4u64, &Update::new().set("kind", 50)).unwrap();
+    changing.execute().unwrap();
+    std::thread::scope(|scope| {
+        let scanning = scope.spawn(|| {
+            let mut tx = cluster.begin().unwrap();
+            let scan =
+                tx.scan_locked(&table, Lock::Exclusive, |scan| scan.index("by_kind").prefix(0)).unwrap();
+            let rows = scan.collect(&mut tx).unwrap();
+            // The row that was left out is free again when the transaction has said so.
+            tx.execute().unwrap();
+            let update = Update::new().add("kind", 1);
+            cluster.update(&table, 4u64, &update).unwrap();
+            (rows, tx.commit())
+        });
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        changing.commit().unwrap();
+        let (rows, _) = scanning.join().unwrap();
+        let mut ids: Vec<u64> = rows.iter().map(|row| row.id).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, (0..80).filter(|id| id % 8 == 4 && *id != 4).collect::<Vec<u64>>());
+    });
+    assert_eq!(cluster.get(&table, 4u64).unwrap().unwrap().kind, 51);
+    eventually("no lock is left", || left_behind(&cluster).is_empty());
+}
+
+#[test]
+fn rows_are_found_by_unique_values() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = items(&cluster, 100);
+    assert_eq!(cluster.get_by(&table, "code", "c0042").unwrap(), Some(item(42)));
+    assert_eq!(cluster.get_by(&table, "code", "nothing").unwrap(), None);
+    let many = cluster.get_many_by(&table, "code", ["c0007", "x", "c0003"]).unwrap();
+    assert_eq!(many, [Some(item(7)), None, Some(item(3))]);
+    // Columns that the check needs are not given if they were not asked for.
+    let sizes: Table<Record> = cluster.table("test.item").unwrap().select(&["size"]).unwrap();
+    let row = cluster.get_by(&sizes, "code", "c0042").unwrap().unwrap();
+    assert_eq!(row.to_string(), "size=44");
+    let mut tx = cluster.begin().unwrap();
+    tx.update(&table, 42u64, &Update::new().set("code", "new")).unwrap();
+    for lock in [Lock::None, Lock::Shared, Lock::Exclusive] {
+        assert_eq!(tx.get_by(&table, "code", "new", lock).unwrap().map(|row| row.id), Some(42));
+        assert_eq!(tx.get_by(&table, "code", "c0042", lock).unwrap(), None);
+    }
+    assert_eq!(cluster.get_by(&table, "code", "c0042").unwrap(), Some(item(42)));
+    assert_eq!(tx.get_by(&table, "code", "c0050", Lock::Exclusive).unwrap(), Some(item(50)));
+    let mut other = cluster.begin().unwrap();
+    let error = other.get_by(&table, "code", "c0050", Lock::Shared).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LockTimeout);
+    tx.commit().unwrap();
+    assert_eq!(cluster.get_by(&table, "code", "c0042").unwrap(), None);
+    eventually("no lock is left", || left_behind(&cluster).is_empty());
+}
+
+#[test]
+fn reads_by_unique_values_never_mix_two_states() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = items(&cluster, 2);
+    let end = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Two rows exchange a code for ever: there is always exactly one with it.
+        scope.spawn(|| {
+            for turn in 0..400u64 {
+                let (from, to) = (turn % 2, 1 - turn % 2);
+                cluster
+                    .run(|tx| {
+                        tx.update(&table, from, &Update::new().set("code", format!("free{turn}")))?;
+                        tx.update(&table, to, &Update::new().set("code", "c0000")).map(|_| ())
+                    })
+                    .unwrap();
+            }
+            end.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        for lock in [Lock::None, Lock::Shared] {
+            let (cluster, table, end) = (&cluster, &table, &end);
+            scope.spawn(move || {
+                while !end.load(std::sync::atomic::Ordering::Relaxed) {
+                    let found = cluster.run(|tx| tx.get_by(table, "code", "c0000", lock)).unwrap();
+                    if let Some(row) = found {
+                        assert_eq!(row.code, "c0000");
+                    }
+                    let found = cluster.get_by(table, "code", "c0000").unwrap();
+                    assert!(found.is_none_or(|row| row.code == "c0000"));
+                }
+            });
+        }
+    });
+    eventually("no lock is left", || left_behind(&cluster).is_empty());
+}
+
+#[test]
+fn statistics_are_near_the_truth() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = items(&cluster, 4000);
+    let range = table.index_range("by_kind", Included(&0), Unbounded).unwrap();
+    let nothing = table.index_range("by_kind", Included(&70), Unbounded).unwrap();
+    let known = cluster.index_statistics(&table, "by_kind", &[range, nothing]).unwrap();
+    assert!((3900..4100).contains(&known.entries), "{known:?}");
+    assert!((6..=12).contains(&known.distinct[0]), "{known:?}");
+    assert!((1500..2500).contains(&known.rows[0]) && known.rows[1] < 50, "{known:?}");
+    let known = cluster.index_statistics(&table, "by_id", &[]).unwrap();
+    assert!((3500..4100).contains(&known.distinct[0]), "{known:?}");
+}

@@ -1,0 +1,563 @@
+//! One use of an open table: where it reads, and what it has read.
+//!
+//! Rows are converted straight from the bytes that arrived into the server's record. Long values are not even copied: the
+//! record points to them, so a cursor keeps what the last read brought until its next read.
+
+use crate::condition;
+use crate::failure::{Failure, Result, ha};
+use crate::session::Session;
+use crate::table::OpenTable;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vinga::filter::Expression;
+use vinga::{Lock, OperationKind, ReadBatch, RowBatch, Scan};
+use vinga_fragment::update_program::{Action, Instruction, write as write_program};
+
+/// Rows that a locking scan locks at a time: first and most. A statement with a limit should not lock many rows that it
+/// does not want.
+const LOCKED_ROWS: (usize, usize) = (8, 256);
+
+/// See the head of this file.
+pub struct Cursor {
+    table: Arc<OpenTable>,
+    /// What the last read brought, and over which connection.
+    reads: Option<(usize, ReadBatch)>,
+    key: Vec<u8>,
+    image: Vec<u8>,
+    before: Vec<u8>,
+    program: Vec<u8>,
+    /// Rows that came with locks, and where each is; `None` where there is none.
+    rows: Vec<u8>,
+    places: Vec<Option<Range<usize>>>,
+    /// The hidden primary key of the row that was read last.
+    hidden_key: u64,
+    condition: Option<Expression>,
+    scan: Option<OpenScan>,
+    /// Keys of a batch, one behind the other.
+    batch_keys: Vec<u8>,
+    batch_ends: Vec<usize>,
+    batch_is_locked: bool,
+}
+
+struct OpenScan {
+    scan: Scan,
+    rows: Option<RowBatch>,
+    offset: usize,
+    lock: Lock,
+    /// The next of the locked rows.
+    locked_at: usize,
+    locked_rows: usize,
+    seen: u64,
+}
+
+fn kind_of(lock: Lock) -> OperationKind {
+    match lock {
+        Lock::None => OperationKind::ReadCommitted,
+        Lock::Shared => OperationKind::ReadShared,
+        Lock::Exclusive => OperationKind::ReadExclusive,
+    }
+}
+
+impl Cursor {
+    /// A cursor that has read nothing.
+    pub fn new(table: Arc<OpenTable>) -> Self {
+        Cursor {
+            table,
+            reads: None,
+            key: Vec::new(),
+            image: Vec::new(),
+            before: Vec::new(),
+            program: Vec::new(),
+            rows: Vec::new(),
+            places: Vec::new(),
+            hidden_key: 0,
+            condition: None,
+            scan: None,
+            batch_keys: Vec::new(),
+            batch_ends: Vec::new(),
+            batch_is_locked: false,
+        }
+    }
+
+    /// Its table.
+    pub fn table(&self) -> &Arc<OpenTable> {
+        &self.table
+    }
+
+    /// Forgets what was begun and read.
+    pub fn reset(&mut self) {
+        self.scan = None;
+        self.condition = None;
+        self.batch_keys.clear();
+        self.batch_ends.clear();
+    }
+
+    /// Bytes of a position.
+    pub fn position_bytes(table: &OpenTable) -> usize {
+        table.plan.key_bytes_max() + if table.plan.has_fixed_key() { 0 } else { 2 }
+    }
+
+    fn learn<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|failure| self.table.learn(failure))
+    }
+
+    /// Reads the row with `self.key`; false if there is none.
+    fn read_row(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
+        if lock != Lock::None {
+            return self.read_row_locked(session, lock, record);
+        }
+        let table = self.table.table(session)?;
+        let mut batch = match self.reads.take() {
+            Some((slot, mut batch)) if slot == session.slot() => {
+                batch.clear();
+                batch
+            }
+            _ => ReadBatch::new(table),
+        };
+        batch.push_encoded(&self.key).map_err(|error| session.node().failure(&error))?;
+        let batch = session.read(batch)?;
+        let found = match batch.bytes(0) {
+            Ok(Some(image)) => {
+                self.table.plan.read_image(image, record)?;
+                if self.table.plan.has_hidden_key() {
+                    self.hidden_key = hidden_key(&self.table, image);
+                }
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(error) => Err(session.node().failure(&error)),
+        };
+        self.reads = Some((session.slot(), batch));
+        found
+    }
+
+    fn read_row_locked(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
+        let number = session.define_locked(&self.table, kind_of(lock), &self.key)?;
+        session.execute_reads()?;
+        self.rows.clear();
+        match session.locked_row(number)? {
+            Some(image) => self.rows.extend_from_slice(image),
+            None => return Ok(false),
+        }
+        let place = 0..self.rows.len();
+        self.show(place, record)?;
+        Ok(true)
+    }
+
+    /// Puts one of `self.rows` into the record.
+    fn show(&mut self, place: Range<usize>, record: &mut [u8]) -> Result<()> {
+        let image = &self.rows[place];
+        self.table.plan.read_image(image, record)?;
+        if self.table.plan.has_hidden_key() {
+            self.hidden_key = hidden_key(&self.table, image);
+        }
+        Ok(())
+    }
+
+    /// Reads the row with a primary key in the server's form.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn read_key(
+        &mut self,
+        session: &mut Session,
+        key: &[u8],
+        lock: Lock,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        self.key.clear();
+        match self.table.plan.key_of_server(key, &session.node().server, &mut self.key) {
+            // A value that could not have been stored is the key of no row.
+            Err(failure) if failure.number == ha::INDEX_COLUMN_TOO_LONG => return Ok(false),
+            Err(failure) if failure.number == ha::KEY_NOT_FOUND => return Ok(false),
+            converted => converted?,
+        }
+        let read = self.read_row(session, lock, record);
+        self.learn(read)
+    }
+
+    /// Reads the row at a position.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn read_position(
+        &mut self,
+        session: &mut Session,
+        position: &[u8],
+        lock: Lock,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        self.key.clear();
+        self.key.extend_from_slice(position_key(&self.table, position));
+        let read = self.read_row(session, lock, record);
+        self.learn(read)
+    }
+
+    /// Writes the position of a record.
+    ///
+    /// # Safety
+    /// `record` is a record of this table; it was read last if the table has no primary key of its own.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub unsafe fn position(&mut self, record: &[u8], session_server: &crate::server::Server, out: &mut [u8]) -> Result<()> {
+        self.key.clear();
+        // SAFETY: as the caller promises.
+        unsafe { self.key_of_record(record, session_server)? };
+        out.fill(0);
+        if self.table.plan.has_fixed_key() {
+            out[..self.key.len()].copy_from_slice(&self.key);
+        } else {
+            out[..2].copy_from_slice(&(self.key.len() as u16).to_le_bytes());
+            out[2..2 + self.key.len()].copy_from_slice(&self.key);
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// `record` is a record of this table.
+    unsafe fn key_of_record(&mut self, record: &[u8], server: &crate::server::Server) -> Result<()> {
+        if self.table.plan.has_hidden_key() {
+            self.key.extend_from_slice(&self.hidden_key.to_le_bytes());
+            return Ok(());
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.table.plan.key_of_record(record, server, &mut self.key) }
+    }
+
+    /// Sets the condition that the data nodes check in scans; false if they can't.
+    pub fn set_condition(&mut self, program: &[u8]) -> bool {
+        self.condition = None;
+        if program.is_empty() {
+            return true;
+        }
+        self.condition = condition::decode(program, &self.table.plan);
+        self.condition.is_some()
+    }
+
+    /// Begins to read all rows.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn begin_scan(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
+        self.scan = None;
+        let begun = self.table.table(session).and_then(|table| session.scan(table, self.condition.as_ref()));
+        if self.condition.is_some() {
+            session.node().counters.conditions.fetch_add(1, Ordering::Relaxed);
+        }
+        let scan = self.learn(begun)?;
+        self.places.clear();
+        self.scan = Some(OpenScan {
+            scan,
+            rows: None,
+            offset: 0,
+            lock,
+            locked_at: 0,
+            locked_rows: LOCKED_ROWS.0,
+            seen: 0,
+        });
+        Ok(())
+    }
+
+    /// Reads the next row of a scan; false at the end.
+    ///
+    /// # Errors
+    /// Why it ended early.
+    #[inline]
+    pub fn next(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
+        let Some(mut open) = self.scan.take() else {
+            return Err(Failure::new(ha::INTERNAL_ERROR, "there is no open scan"));
+        };
+        let next = self.next_of(&mut open, session, record);
+        self.scan = Some(open);
+        self.learn(next)
+    }
+
+    fn next_of(&mut self, open: &mut OpenScan, session: &mut Session, record: &mut [u8]) -> Result<bool> {
+        loop {
+            while open.locked_at < self.places.len() {
+                open.locked_at += 1;
+                if let Some(place) = self.places[open.locked_at - 1].clone() {
+                    self.show(place, record)?;
+                    return Ok(true);
+                }
+            }
+            if let Some(rows) = &open.rows {
+                if open.lock != Lock::None {
+                    if self.lock_rows(open, session)? {
+                        continue;
+                    }
+                } else if let Some((image, next)) = rows.row_at(open.offset) {
+                    open.offset = next;
+                    self.table.plan.read_image(image, record)?;
+                    if self.table.plan.has_hidden_key() {
+                        self.hidden_key = hidden_key(&self.table, image);
+                    }
+                    return Ok(true);
+                }
+            }
+            match session.next_rows(&mut open.scan)? {
+                Some(rows) => {
+                    open.seen += rows.len() as u64;
+                    session.node().counters.scanned_rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
+                    open.rows = Some(rows);
+                    open.offset = 0;
+                }
+                None => {
+                    if self.condition.is_none() {
+                        self.table.set_rows(open.seen);
+                    }
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    /// Locks the next rows of the batch that has arrived, as they are by now; false if there are none left.
+    fn lock_rows(&mut self, open: &mut OpenScan, session: &mut Session) -> Result<bool> {
+        let Some(rows) = &open.rows else { return Ok(false) };
+        let mut numbers = Vec::new();
+        while numbers.len() < open.locked_rows
+            && let Some((image, next)) = rows.row_at(open.offset)
+        {
+            open.offset = next;
+            let key = self.table.plan.layout().key_of(image);
+            numbers.push(session.define_locked(&self.table, kind_of(open.lock), &key)?);
+        }
+        if numbers.is_empty() {
+            return Ok(false);
+        }
+        open.locked_rows = (open.locked_rows * 8).min(LOCKED_ROWS.1);
+        self.take_locked(session, &numbers)?;
+        open.locked_at = 0;
+        Ok(true)
+    }
+
+    /// Executes reads with locks and keeps their rows.
+    fn take_locked(&mut self, session: &mut Session, numbers: &[vinga::OperationNumber]) -> Result<()> {
+        session.execute_reads()?;
+        self.rows.clear();
+        self.places.clear();
+        for number in numbers {
+            let begin = self.rows.len();
+            let place = session.locked_row(*number)?.map(|image| {
+                self.rows.extend_from_slice(image);
+                begin..begin + image.len()
+            });
+            self.places.push(place);
+        }
+        Ok(())
+    }
+
+    /// Begins a batch of keys.
+    pub fn clear_batch(&mut self) {
+        self.batch_keys.clear();
+        self.batch_ends.clear();
+    }
+
+    /// Adds a primary key in the server's form.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn add_to_batch(&mut self, server: &crate::server::Server, key: &[u8]) -> Result<()> {
+        let begin = self.batch_keys.len();
+        match self.table.plan.key_of_server(key, server, &mut self.batch_keys) {
+            // The key of no row: an empty one is never sent.
+            Err(failure) if matches!(failure.number, ha::INDEX_COLUMN_TOO_LONG | ha::KEY_NOT_FOUND) => {
+                self.batch_keys.truncate(begin);
+            }
+            converted => converted?,
+        }
+        self.batch_ends.push(self.batch_keys.len());
+        Ok(())
+    }
+
+    /// Adds a position.
+    pub fn add_position_to_batch(&mut self, position: &[u8]) {
+        self.batch_keys.extend_from_slice(position_key(&self.table, position));
+        self.batch_ends.push(self.batch_keys.len());
+    }
+
+    fn batch_key(&self, index: usize) -> &[u8] {
+        let begin = index.checked_sub(1).map_or(0, |before| self.batch_ends[before]);
+        &self.batch_keys[begin..self.batch_ends[index]]
+    }
+
+    /// Reads all rows of the batch in one round trip.
+    ///
+    /// # Errors
+    /// Why nothing was read.
+    pub fn run_batch(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
+        let run = self.run_batch_inner(session, lock);
+        self.learn(run)
+    }
+
+    fn run_batch_inner(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
+        session.node().counters.batches.fetch_add(1, Ordering::Relaxed);
+        self.batch_is_locked = lock != Lock::None;
+        let count = self.batch_ends.len();
+        self.places.clear();
+        if self.batch_is_locked {
+            let mut numbers = Vec::with_capacity(count);
+            for index in 0..count {
+                if !self.batch_key(index).is_empty() {
+                    numbers.push(session.define_locked(&self.table, kind_of(lock), self.batch_key(index))?);
+                }
+            }
+            self.take_locked(session, &numbers)?;
+            let mut found = std::mem::take(&mut self.places).into_iter();
+            for index in 0..count {
+                let place = if self.batch_key(index).is_empty() { None } else { found.next().flatten() };
+                self.places.push(place);
+            }
+            return Ok(());
+        }
+        let table = self.table.table(session)?;
+        let mut batch = match self.reads.take() {
+            Some((slot, mut batch)) if slot == session.slot() => {
+                batch.clear();
+                batch
+            }
+            _ => ReadBatch::new(table),
+        };
+        let mut sent = 0;
+        for index in 0..count {
+            let key = self.batch_key(index);
+            if key.is_empty() {
+                self.places.push(None);
+                continue;
+            }
+            batch.push_encoded(key).map_err(|error| session.node().failure(&error))?;
+            // Which of the batch it is.
+            self.places.push(Some(sent..sent));
+            sent += 1;
+        }
+        let batch = if sent == 0 { batch } else { session.read(batch)? };
+        self.reads = Some((session.slot(), batch));
+        Ok(())
+    }
+
+    /// Shows a row of the batch; false if there is none with that key.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn batch_row(&mut self, session: &mut Session, index: usize, record: &mut [u8]) -> Result<bool> {
+        let Some(place) = self.places.get(index).cloned().flatten() else { return Ok(false) };
+        if self.batch_is_locked {
+            self.show(place, record)?;
+            return Ok(true);
+        }
+        let Some((_, reads)) = &self.reads else { return Ok(false) };
+        match reads.bytes(place.start) {
+            Ok(Some(image)) => {
+                self.table.plan.read_image(image, record)?;
+                if self.table.plan.has_hidden_key() {
+                    self.hidden_key = hidden_key(&self.table, image);
+                }
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(error) => {
+                let failure = session.node().failure(&error);
+                self.learn(Err(failure))
+            }
+        }
+    }
+
+    /// Adds a row.
+    ///
+    /// # Safety
+    /// `record` is a record of this table, whose pointers point to values.
+    ///
+    /// # Errors
+    /// Why it was not added, or a change before it failed.
+    pub unsafe fn insert(&mut self, session: &mut Session, record: &[u8], now: bool) -> Result<()> {
+        let hidden = if self.table.plan.has_hidden_key() {
+            self.table.counter.take(session, 1)?.0
+        } else {
+            0
+        };
+        self.image.clear();
+        // SAFETY: as the caller promises.
+        unsafe { self.table.plan.write_image(record, hidden, &session.node().server, &mut self.image)? };
+        let changed = session.change(&self.table, OperationKind::Insert, &[], &self.image, now);
+        self.learn(changed)
+    }
+
+    /// Replaces a row that was read with a lock.
+    ///
+    /// # Safety
+    /// Both are records of this table, whose pointers point to values.
+    ///
+    /// # Errors
+    /// Why it was not replaced, or a change before it failed.
+    pub unsafe fn update(&mut self, session: &mut Session, before: &[u8], after: &[u8]) -> Result<()> {
+        let node = Arc::clone(session.node());
+        self.image.clear();
+        self.before.clear();
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.table.plan.write_image(before, self.hidden_key, &node.server, &mut self.before)?;
+            self.table.plan.write_image(after, self.hidden_key, &node.server, &mut self.image)?;
+        }
+        let layout = self.table.plan.layout();
+        let key = layout.key_of(&self.before);
+        if key != layout.key_of(&self.image) {
+            let removed = session.change(&self.table, OperationKind::Delete, &key, &[], false);
+            let changed =
+                removed.and_then(|()| session.change(&self.table, OperationKind::Insert, &[], &self.image, true));
+            return self.learn(changed);
+        }
+        let (fixed_before, variable_before) = layout.split(&self.before);
+        let (fixed, variable) = layout.split(&self.image);
+        let mut instructions = Vec::new();
+        for (id, column) in (0..).zip(layout.columns()) {
+            let was_null = layout.is_null(fixed_before, column);
+            let is_null = layout.is_null(fixed, column);
+            let value = layout.bytes(fixed, variable, column);
+            if was_null == is_null && (is_null || value == layout.bytes(fixed_before, variable_before, column)) {
+                continue;
+            }
+            let action = if is_null { Action::SetNull } else { Action::Set(value) };
+            instructions.push(Instruction { column: vinga::ColumnId(id), action });
+        }
+        if instructions.is_empty() {
+            return Err(Failure::new(ha::RECORD_IS_THE_SAME, "nothing changes"));
+        }
+        self.program.clear();
+        write_program(&mut instructions, layout, &mut self.program)
+            .map_err(|error| Failure::new(ha::INTERNAL_ERROR, format!("{error}")))?;
+        let changed = session.change(&self.table, OperationKind::Update, &key, &self.program, false);
+        self.learn(changed)
+    }
+
+    /// Removes a row that was read with a lock.
+    ///
+    /// # Safety
+    /// `record` is a record of this table.
+    ///
+    /// # Errors
+    /// Why it was not removed, or a change before it failed.
+    pub unsafe fn erase(&mut self, session: &mut Session, record: &[u8]) -> Result<()> {
+        self.key.clear();
+        let server = session.node().server;
+        // SAFETY: as the caller promises.
+        unsafe { self.key_of_record(record, &server)? };
+        let changed = session.change(&self.table, OperationKind::Delete, &self.key, &[], false);
+        self.learn(changed)
+    }
+}
+
+fn position_key<'a>(table: &OpenTable, position: &'a [u8]) -> &'a [u8] {
+    if table.plan.has_fixed_key() {
+        return position;
+    }
+    let length = usize::from(u16::from_le_bytes([position[0], position[1]]));
+    &position[2..2 + length.min(position.len() - 2)]
+}
+
+fn hidden_key(table: &OpenTable, image: &[u8]) -> u64 {
+    let key = table.plan.layout().key_of(image);
+    u64::from_le_bytes(key[..8].try_into().expect("a hidden key has eight bytes"))
+}

@@ -1,0 +1,122 @@
+//! What a call failed with, as the SQL server is told: one of its own error numbers where it has one that applications
+//! know, else Vinga's number and sentence.
+
+use vinga::{Error, ErrorClass, ErrorCode};
+
+/// The server's numbers (`my_base.h`); they are part of its interface to engines.
+pub mod ha {
+    /// No row with this key.
+    pub const KEY_NOT_FOUND: i32 = 120;
+    /// A duplicate key.
+    pub const FOUND_DUPLICATE: i32 = 121;
+    /// Something that must not happen.
+    pub const INTERNAL_ERROR: i32 = 122;
+    /// The call is not for this engine.
+    pub const WRONG_COMMAND: i32 = 131;
+    /// The row is gone.
+    pub const RECORD_DELETED: i32 = 134;
+    /// No room for more rows.
+    pub const FULL: i32 = 135;
+    /// No more rows.
+    pub const END_OF_FILE: i32 = 137;
+    /// The row is too long.
+    pub const ROW_TOO_BIG: i32 = 139;
+    /// A lock was not granted in time.
+    pub const LOCK_WAIT_TIMEOUT: i32 = 146;
+    /// A victim of a deadlock.
+    pub const LOCK_DEADLOCK: i32 = 149;
+    /// No such table.
+    pub const NO_SUCH_TABLE: i32 = 155;
+    /// There is such a table.
+    pub const TABLE_EXISTS: i32 = 156;
+    /// The data nodes can't be reached.
+    pub const NO_CONNECTION: i32 = 157;
+    /// The table has another definition now.
+    pub const TABLE_DEF_CHANGED: i32 = 159;
+    /// No value for an auto-increment column.
+    pub const AUTO_INCREMENT_READ_FAILED: i32 = 166;
+    /// An update that changes nothing.
+    pub const RECORD_IS_THE_SAME: i32 = 169;
+    /// A value of an index is too long.
+    pub const INDEX_COLUMN_TOO_LONG: i32 = 179;
+    /// The statement or connection was killed.
+    pub const ABORTED_BY_USER: i32 = 188;
+}
+
+/// See the head of this file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// What the call returns.
+    pub number: i32,
+    /// What it means and what to do.
+    pub text: String,
+    /// Whether trying again may help.
+    pub is_temporary: bool,
+    /// Whether the whole transaction was rolled back.
+    pub is_doomed: bool,
+}
+
+/// What most functions return.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    /// One of the server's own errors.
+    pub fn new(number: i32, text: impl Into<String>) -> Self {
+        Failure { number, text: text.into(), is_temporary: false, is_doomed: false }
+    }
+
+    /// What is not there yet.
+    pub fn unsupported(text: impl Into<String>) -> Self {
+        Failure::new(ErrorCode::NotSupportedYet as i32, text)
+    }
+
+    /// The same failure, which has rolled the transaction back.
+    #[must_use]
+    pub fn doomed(mut self) -> Self {
+        self.is_doomed = true;
+        self
+    }
+
+    /// The session was killed.
+    pub fn killed() -> Self {
+        Failure::new(ha::ABORTED_BY_USER, "the statement was interrupted").doomed()
+    }
+
+    /// Nothing can be reached.
+    pub fn outage(connectstring: &str, detail: &str) -> Self {
+        let text = format!("no data node answers; asked were {connectstring}{detail}");
+        Failure { is_temporary: true, ..Failure::new(ErrorCode::ClusterFailure as i32, text) }
+    }
+
+    /// No answer came in time; the nodes that were asked are named.
+    pub fn timed_out(connectstring: &str, milliseconds: u64) -> Self {
+        Failure::outage(connectstring, &format!(", no answer within {milliseconds} ms")).doomed()
+    }
+
+    fn number_of(code: ErrorCode) -> i32 {
+        match code {
+            ErrorCode::NoSuchRow => ha::KEY_NOT_FOUND,
+            ErrorCode::DuplicateKey => ha::FOUND_DUPLICATE,
+            ErrorCode::DataMemoryFull => ha::FULL,
+            ErrorCode::RowTooLong => ha::ROW_TOO_BIG,
+            ErrorCode::LockTimeout => ha::LOCK_WAIT_TIMEOUT,
+            ErrorCode::Deadlock => ha::LOCK_DEADLOCK,
+            ErrorCode::NoSuchTable | ErrorCode::StaleTable => ha::TABLE_DEF_CHANGED,
+            ErrorCode::TableExists => ha::TABLE_EXISTS,
+            other => other as i32,
+        }
+    }
+
+    /// An error of the client.
+    pub fn from_error(error: &Error, connectstring: &str) -> Self {
+        let is_temporary = matches!(error.class(), ErrorClass::Temporary);
+        let is_outage = matches!(error.code(), ErrorCode::ClusterFailure | ErrorCode::ConnectionLost);
+        let nodes = if is_outage { format!(" Data nodes: {connectstring}.") } else { String::new() };
+        Failure {
+            number: Failure::number_of(error.code()),
+            text: format!("{}{nodes}", error.message()),
+            is_temporary,
+            is_doomed: false,
+        }
+    }
+}

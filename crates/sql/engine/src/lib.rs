@@ -1,0 +1,30 @@
+//! The Rust half of the storage engine for MariaDB: everything that can live outside the server's own C++.
+//!
+//! `crates/sql/plugin/vinga_engine.h` is the interface between the halves; [`abi`] is its Rust side, where nothing but
+//! conversion happens: pointers to references, panics to errors. Behind it:
+//!
+//! | module | does |
+//! |---|---|
+//! | [`node`] | what the SQL node shares: connections, counters, the watchdog |
+//! | [`session`] | a connection of the server: its transaction, changes that are sent together |
+//! | [`table`] | an open table |
+//! | [`cursor`] | one use of it: reads by key, batches, scans, changes |
+//! | [`definition`] | the server's description of a table to the data nodes' |
+//! | [`plan`] | records and keys of the server to rows and keys, and back |
+//! | [`condition`] | conditions that the data nodes check |
+//! | [`auto_increment`] | values of auto-increment columns |
+//! | [`waiting`] | waits that a kill or a time-out ends |
+//! | [`failure`] | errors as the server knows them |
+
+pub mod abi;
+pub mod auto_increment;
+pub mod condition;
+pub mod cursor;
+pub mod definition;
+pub mod failure;
+pub mod node;
+pub mod plan;
+pub mod server;
+pub mod session;
+pub mod table;
+pub mod waiting;

@@ -1,0 +1,236 @@
+//! What the whole SQL node shares: its connections to the data nodes, its settings, its counters, its watchdog.
+//!
+//! There is a pool of connections, each a client of its own with its own node id; a session stays with one of them. They
+//! are made in the background, again and again until it works, so that the server starts whether data nodes answer or not;
+//! once made, a client opens lost connections by itself.
+
+use crate::auto_increment::Fetcher;
+use crate::failure::{Failure, Result};
+use crate::server::Server;
+use crate::waiting::Waiter;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+use vinga::blocking::Cluster;
+
+/// How long a statement waits for the first connection, at most.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Pause between two attempts to connect.
+const CONNECT_PAUSE: Duration = Duration::from_millis(300);
+/// How often the watchdog looks.
+const WATCH_PAUSE: Duration = Duration::from_millis(100);
+/// A wait for one answer, at most, unless it is set otherwise.
+const WAIT_MAX_MS: u64 = 8000;
+/// Values of an auto-increment column that are fetched at a time, unless it is set otherwise.
+const PREFETCH: u64 = 256;
+
+/// Counters of the whole node, for SHOW STATUS.
+#[derive(Default, Debug)]
+pub struct Counters {
+    /// Ranges of auto-increment values that were fetched.
+    pub auto_increment_fetches: AtomicU64,
+    /// Statements that had to wait for one.
+    pub auto_increment_waits: AtomicU64,
+    /// Statements that had to wait for more than one.
+    pub auto_increment_long_waits: AtomicU64,
+    /// Times that a session waited for an answer.
+    pub round_trips: AtomicU64,
+    /// Batches of keys that were read.
+    pub batches: AtomicU64,
+    /// Rows that scans brought.
+    pub scanned_rows: AtomicU64,
+    /// Conditions that data nodes checked.
+    pub conditions: AtomicU64,
+    /// Transactions that were begun.
+    pub transactions: AtomicU64,
+    /// Sessions that there are.
+    pub sessions: AtomicU64,
+}
+
+/// See the head of this file.
+pub struct Node {
+    connectstring: String,
+    /// What the server does for us.
+    pub server: Server,
+    clusters: Vec<OnceLock<Cluster>>,
+    connected: Mutex<usize>,
+    on_connected: Condvar,
+    last_error: Mutex<String>,
+    waiters: Mutex<Vec<Weak<Waiter>>>,
+    is_stopping: AtomicBool,
+    wait_max_ms: AtomicU64,
+    prefetch: AtomicU64,
+    /// See [`Counters`].
+    pub counters: Counters,
+    /// Fetches auto-increment values.
+    pub fetcher: Fetcher,
+}
+
+const NO_PANIC: &str = "nothing panics while it holds this lock";
+
+static NODE: RwLock<Option<Arc<Node>>> = RwLock::new(None);
+
+/// The node, once it was started.
+pub fn node() -> Option<Arc<Node>> {
+    NODE.read().expect(NO_PANIC).clone()
+}
+
+/// Begins to connect.
+///
+/// # Errors
+/// If threads can't be started.
+pub fn start(connectstring: String, connections: usize, spin: Duration, server: Server) -> Result<()> {
+    let node = Arc::new(Node {
+        connectstring,
+        server,
+        clusters: (0..connections.max(1)).map(|_| OnceLock::new()).collect(),
+        connected: Mutex::new(0),
+        on_connected: Condvar::new(),
+        last_error: Mutex::new(String::new()),
+        waiters: Mutex::new(Vec::new()),
+        is_stopping: AtomicBool::new(false),
+        wait_max_ms: AtomicU64::new(WAIT_MAX_MS),
+        prefetch: AtomicU64::new(PREFETCH),
+        counters: Counters::default(),
+        fetcher: Fetcher::default(),
+    });
+    let run = |name: &str, work: fn(&Arc<Node>, Duration)| {
+        let node = Arc::clone(&node);
+        thread::Builder::new()
+            .name(name.into())
+            .spawn(move || work(&node, spin))
+            .map(|_| ())
+            .map_err(|error| Failure::unsupported(format!("a thread can't be started: {error}")))
+    };
+    run("vinga-connect", connect)?;
+    run("vinga-watch", |node, _| watch(node))?;
+    run("vinga-autoinc", |node, _| node.fetcher.run(node))?;
+    *NODE.write().expect(NO_PANIC) = Some(node);
+    Ok(())
+}
+
+/// Says goodbye to the data nodes when the last session is gone.
+pub fn stop() {
+    if let Some(node) = NODE.write().expect(NO_PANIC).take() {
+        node.is_stopping.store(true, Ordering::Relaxed);
+        node.fetcher.stop();
+    }
+}
+
+fn connect(node: &Arc<Node>, spin: Duration) {
+    for (at, place) in node.clusters.iter().enumerate() {
+        while !node.is_stopping.load(Ordering::Relaxed) {
+            let options = vinga::ConnectOptions::new().spin(spin);
+            match Cluster::connect_with(&node.connectstring, options) {
+                Ok(cluster) => {
+                    if at == 0 {
+                        node.server.note(&format!("connected to the data nodes at {}", node.connectstring));
+                    }
+                    let _ = place.set(cluster);
+                    *node.connected.lock().expect(NO_PANIC) += 1;
+                    node.on_connected.notify_all();
+                    break;
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    let mut last = node.last_error.lock().expect(NO_PANIC);
+                    if *last != text {
+                        node.server.warn(&format!("no connection to {}: {text}", node.connectstring));
+                        *last = text;
+                    }
+                }
+            }
+            thread::sleep(CONNECT_PAUSE);
+        }
+    }
+}
+
+fn watch(node: &Arc<Node>) {
+    while !node.is_stopping.load(Ordering::Relaxed) {
+        thread::sleep(WATCH_PAUSE);
+        node.waiters.lock().expect(NO_PANIC).retain(|waiter| match waiter.upgrade() {
+            Some(waiter) => {
+                waiter.look();
+                true
+            }
+            None => false,
+        });
+    }
+}
+
+impl Node {
+    /// The addresses that were given.
+    pub fn connectstring(&self) -> &str {
+        &self.connectstring
+    }
+
+    /// Number of connections of the pool.
+    pub fn pool_size(&self) -> usize {
+        self.clusters.len()
+    }
+
+    /// How many of them there are.
+    pub fn connected(&self) -> u64 {
+        *self.connected.lock().expect(NO_PANIC) as u64
+    }
+
+    /// The connection of a session and its place in the pool; waits a little for it.
+    ///
+    /// # Errors
+    /// That no data node answers.
+    pub fn cluster(&self, slot: usize, waiter: Option<&Waiter>) -> Result<(usize, Cluster)> {
+        let slot = slot % self.clusters.len();
+        if let Some(cluster) = self.clusters[slot].get() {
+            return Ok((slot, cluster.clone()));
+        }
+        let until = Instant::now() + CONNECT_WAIT_MAX;
+        let mut connected = self.connected.lock().expect(NO_PANIC);
+        loop {
+            // Any will do while the pool is being filled.
+            let any = std::iter::once(slot).chain(0..self.clusters.len());
+            if let Some(found) = any.into_iter().find_map(|at| Some((at, self.clusters[at].get()?.clone()))) {
+                return Ok(found);
+            }
+            if waiter.is_some_and(Waiter::is_killed) {
+                return Err(Failure::killed());
+            }
+            if Instant::now() >= until || self.is_stopping.load(Ordering::Relaxed) {
+                let last = self.last_error.lock().expect(NO_PANIC);
+                let detail = if last.is_empty() { String::new() } else { format!("; {last}") };
+                return Err(Failure::outage(&self.connectstring, &detail));
+            }
+            connected = self.on_connected.wait_timeout(connected, WATCH_PAUSE).expect(NO_PANIC).0;
+        }
+    }
+
+    /// The watchdog looks after this waiter from now on.
+    pub fn watch(&self, waiter: &Arc<Waiter>) {
+        self.waiters.lock().expect(NO_PANIC).push(Arc::downgrade(waiter));
+    }
+
+    /// A wait for one answer, at most.
+    pub fn wait_max_ms(&self) -> u64 {
+        self.wait_max_ms.load(Ordering::Relaxed)
+    }
+
+    /// See [`Node::wait_max_ms`].
+    pub fn set_wait_max_ms(&self, milliseconds: u64) {
+        self.wait_max_ms.store(milliseconds, Ordering::Relaxed);
+    }
+
+    /// Values of an auto-increment column that are fetched at a time, at least.
+    pub fn prefetch(&self) -> u64 {
+        self.prefetch.load(Ordering::Relaxed)
+    }
+
+    /// See [`Node::prefetch`].
+    pub fn set_prefetch(&self, values: u64) {
+        self.prefetch.store(values.max(1), Ordering::Relaxed);
+    }
+
+    /// An error of the client as a failure.
+    pub fn failure(&self, error: &vinga::Error) -> Failure {
+        Failure::from_error(error, &self.connectstring)
+    }
+}

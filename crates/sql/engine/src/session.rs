@@ -1,0 +1,479 @@
+//! One connection of the server: its transaction, and what it has to write later.
+//!
+//! Changes are *defined* and sent together, when something is read, when the statement ends, or, if the statement stands
+//! alone, with its commit: then a statement that writes is one round trip. An error of a change of a longer transaction is
+//! its own alone; the server undoes the statement then. One of a statement that stands alone rolls it back at once.
+//!
+//! A transaction that is lost (a time-out, a deadlock, a kill, a node's failure) is *doomed*: the server is told to roll
+//! it back as a whole.
+
+use crate::failure::{Failure, Result, ha};
+use crate::node::Node;
+use crate::table::OpenTable;
+use crate::waiting::{Stop, Waiter};
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vinga::blocking::Cluster;
+use vinga::{
+    Error, ErrorCode, OperationKind, OperationNumber, ReadBatch, Record, RowBatch, Scan, ScanRequest, Table,
+    Transaction,
+};
+
+/// Changes that wait to be sent, at most.
+const PENDING_MAX: usize = 1024;
+/// Bytes of rows that wait to be sent, at most.
+const PENDING_BYTES_MAX: usize = 256 * 1024;
+
+/// A change that was defined and not answered yet.
+struct Pending {
+    number: OperationNumber,
+    table: Arc<OpenTable>,
+    /// Of an insert: where its row is.
+    image: Range<usize>,
+}
+
+/// A row that could not be inserted because its key was there.
+struct Duplicate {
+    table: String,
+    image: Vec<u8>,
+}
+
+/// See the head of this file.
+pub struct Session {
+    node: Arc<Node>,
+    waiter: Arc<Waiter>,
+    slot: usize,
+    cluster: Option<Cluster>,
+    transaction: Option<Transaction>,
+    /// The transaction has sent operations, or has some to send: reads have to know of it.
+    has_operations: bool,
+    stands_alone: bool,
+    statement_start: OperationNumber,
+    pending: Vec<Pending>,
+    images: Vec<u8>,
+    failure: Failure,
+    duplicate: Option<Duplicate>,
+}
+
+/// The number of a transaction's first operation.
+const FIRST: OperationNumber = OperationNumber(1);
+
+impl Session {
+    /// A session of a thread of the server.
+    pub fn new(node: Arc<Node>, thread: u64) -> Self {
+        let waiter = Arc::new(Waiter::new());
+        node.watch(&waiter);
+        node.counters.sessions.fetch_add(1, Ordering::Relaxed);
+        let slot = thread as usize % node.pool_size();
+        Session {
+            node,
+            waiter,
+            slot,
+            cluster: None,
+            transaction: None,
+            has_operations: false,
+            stands_alone: true,
+            statement_start: FIRST,
+            pending: Vec::new(),
+            images: Vec::new(),
+            failure: Failure::new(0, ""),
+            duplicate: None,
+        }
+    }
+
+    /// What all sessions share.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// Which connection of the pool it uses.
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Who may end its waits.
+    pub fn waiter(&self) -> &Arc<Waiter> {
+        &self.waiter
+    }
+
+    /// Whether it was killed.
+    pub fn is_killed(&self) -> bool {
+        self.waiter.is_killed()
+    }
+
+    /// The last failure.
+    pub fn failure(&self) -> &Failure {
+        &self.failure
+    }
+
+    /// Remembers a failure; returns its number.
+    #[cold]
+    pub fn fail(&mut self, failure: Failure) -> i32 {
+        if failure.is_doomed {
+            self.forget();
+        }
+        let number = failure.number;
+        self.failure = failure;
+        number
+    }
+
+    /// Its connection.
+    ///
+    /// # Errors
+    /// That no data node answers.
+    #[inline]
+    pub fn cluster(&mut self) -> Result<&Cluster> {
+        if self.cluster.is_none() {
+            let (slot, cluster) = self.node.cluster(self.slot, Some(&self.waiter))?;
+            self.slot = slot;
+            self.cluster = Some(cluster);
+        }
+        Ok(self.cluster.as_ref().expect("made just before"))
+    }
+
+    /// Runs a future of this session's connection, bounded.
+    ///
+    /// # Errors
+    /// That it was killed, or took too long.
+    pub fn wait<F: Future>(&mut self, future: F) -> Result<F::Output> {
+        self.cluster()?;
+        let cluster = self.cluster.as_ref().expect("made just before");
+        wait(&self.node, &self.waiter, cluster, future)
+    }
+
+    /// A table by its name.
+    ///
+    /// # Errors
+    /// `NO_SUCH_TABLE`, or why that is not known.
+    pub fn describe(&mut self, name: &str) -> Result<Table> {
+        let cluster = self.cluster()?.clone();
+        match self.wait(cluster.as_async().table(name))? {
+            Ok(table) => Ok(table),
+            Err(error) if error.code() == ErrorCode::NoSuchTable => {
+                Err(Failure::new(ha::NO_SUCH_TABLE, format!("there is no table {name}")))
+            }
+            Err(error) => Err(self.node.failure(&error)),
+        }
+    }
+
+    /// A statement begins.
+    pub fn begin_statement(&mut self, stands_alone: bool) {
+        self.stands_alone = stands_alone;
+        self.duplicate = None;
+        self.statement_start = self.transaction.as_ref().map_or(FIRST, Transaction::next_number);
+    }
+
+    /// Whether the present statement is a transaction by itself.
+    pub fn stands_alone(&self) -> bool {
+        self.stands_alone
+    }
+
+    fn transaction(&mut self) -> Result<&mut Transaction> {
+        if self.transaction.is_none() {
+            let node = Arc::clone(&self.node);
+            let transaction = self.cluster()?.as_async().begin().map_err(|error| node.failure(&error))?;
+            self.node.counters.transactions.fetch_add(1, Ordering::Relaxed);
+            self.transaction = Some(transaction);
+            self.has_operations = false;
+        }
+        Ok(self.transaction.as_mut().expect("made just before"))
+    }
+
+    /// Drops the transaction, which rolls it back.
+    fn forget(&mut self) {
+        self.transaction = None;
+        self.has_operations = false;
+        self.pending.clear();
+        self.images.clear();
+        self.statement_start = FIRST;
+    }
+
+    /// Defines a change.
+    ///
+    /// `image` is that of an insert, to be told about if there is a duplicate. With `now` it is sent at once, and its
+    /// error is its own alone.
+    ///
+    /// # Errors
+    /// Why it, or one before it, failed.
+    pub fn change(
+        &mut self,
+        table: &Arc<OpenTable>,
+        kind: OperationKind,
+        key: &[u8],
+        body: &[u8],
+        now: bool,
+    ) -> Result<()> {
+        let handle = table.table(self)?;
+        let is_lenient = now || !self.stands_alone;
+        let node = Arc::clone(&self.node);
+        let transaction = self.transaction()?;
+        transaction.set_lenient(is_lenient);
+        let number =
+            transaction.define_encoded(handle, kind, key, body).map_err(|error| node.failure(&error))?;
+        self.has_operations = true;
+        let begin = self.images.len();
+        if kind == OperationKind::Insert {
+            self.images.extend_from_slice(body);
+        }
+        self.pending.push(Pending { number, table: Arc::clone(table), image: begin..self.images.len() });
+        if now || self.pending.len() >= PENDING_MAX || self.images.len() >= PENDING_BYTES_MAX {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Sends what waits to be sent.
+    ///
+    /// # Errors
+    /// Why one of the changes failed.
+    pub fn flush(&mut self) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.execute()
+    }
+
+    fn execute(&mut self) -> Result<()> {
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else { return Ok(()) };
+        match wait(&self.node, &self.waiter, cluster, transaction.execute()) {
+            Ok(Ok(())) => self.settle(),
+            Ok(Err(error)) => Err(self.lost(&error)),
+            Err(failure) => Err(failure.doomed()),
+        }
+    }
+
+    /// Looks at the answers of all changes.
+    fn settle(&mut self) -> Result<()> {
+        let Some(transaction) = &self.transaction else { return Ok(()) };
+        let failed = self
+            .pending
+            .iter()
+            .find_map(|pending| Some((pending.number, transaction.result(pending.number).err()?)));
+        let result = match failed {
+            None => Ok(()),
+            Some((number, error)) => Err(self.failed(number, &error)),
+        };
+        self.pending.clear();
+        self.images.clear();
+        result
+    }
+
+    /// The failure of a change.
+    #[cold]
+    fn failed(&mut self, number: OperationNumber, error: &Error) -> Failure {
+        let mut failure = self.node.failure(error);
+        if let Some(pending) = self.pending.iter().find(|pending| pending.number == number) {
+            if error.code() == ErrorCode::DuplicateKey {
+                let image = self.images[pending.image.clone()].to_vec();
+                self.duplicate = Some(Duplicate { table: pending.table.name().into(), image });
+            }
+            pending.table.learn(&failure);
+        }
+        failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock);
+        failure
+    }
+
+    /// The failure of a transaction that is over.
+    #[cold]
+    fn lost(&mut self, error: &Error) -> Failure {
+        let failure = match error.operation() {
+            Some(number) => self.failed(number, error),
+            None => self.node.failure(error),
+        };
+        if failure.number == ha::TABLE_DEF_CHANGED {
+            for pending in &self.pending {
+                pending.table.learn(&failure);
+            }
+        }
+        self.forget();
+        failure.doomed()
+    }
+
+    /// The row of the last duplicate, if it was one of this table.
+    pub fn duplicate(&self, table: &OpenTable) -> Option<&[u8]> {
+        self.duplicate.as_ref().filter(|found| found.table == table.name()).map(|found| found.image.as_slice())
+    }
+
+    /// Reads rows without locks, with what this session has changed. Errors of single keys are in the batch.
+    ///
+    /// # Errors
+    /// Why a change before it failed, or nothing could be read.
+    #[inline]
+    pub fn read(&mut self, batch: ReadBatch<Record>) -> Result<ReadBatch<Record>> {
+        if self.has_operations && self.transaction.is_some() {
+            return self.read_within(batch);
+        }
+        let node = Arc::clone(&self.node);
+        let cluster = self.cluster()?;
+        let ticket = if batch.len() == 1 {
+            cluster.as_async().start_gathered_reads(batch)
+        } else {
+            cluster.start_reads(batch)
+        };
+        self.wait(ticket.map_err(|error| node.failure(&error))?)
+    }
+
+    fn read_within(&mut self, batch: ReadBatch<Record>) -> Result<ReadBatch<Record>> {
+        self.flush()?;
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        match wait(&self.node, &self.waiter, cluster, transaction.read_keys(batch)) {
+            Ok(Ok(batch)) => Ok(batch),
+            Ok(Err(error)) => Err(self.lost(&error)),
+            Err(failure) => Err(failure.doomed()),
+        }
+    }
+
+    /// Defines a read with a lock; [`Session::locked_row`] has the row when [`Session::execute_reads`] has been called.
+    ///
+    /// # Errors
+    /// Why it can't be defined.
+    pub fn define_locked(
+        &mut self,
+        table: &Arc<OpenTable>,
+        kind: OperationKind,
+        key: &[u8],
+    ) -> Result<OperationNumber> {
+        let handle = table.table(self)?;
+        let node = Arc::clone(&self.node);
+        let transaction = self.transaction()?;
+        transaction.set_lenient(true);
+        let number = transaction.define_encoded(handle, kind, key, &[]).map_err(|error| node.failure(&error))?;
+        self.has_operations = true;
+        Ok(number)
+    }
+
+    /// Sends what was defined, reads too.
+    ///
+    /// # Errors
+    /// Why a change failed, or everything.
+    pub fn execute_reads(&mut self) -> Result<()> {
+        self.execute()
+    }
+
+    /// The row of a read with a lock.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn locked_row(&self, number: OperationNumber) -> Result<Option<&[u8]>> {
+        let Some(transaction) = &self.transaction else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        transaction.row_bytes(number).map_err(|error| {
+            let mut failure = self.node.failure(&error);
+            failure.is_doomed = error.code() == ErrorCode::Deadlock;
+            failure
+        })
+    }
+
+    /// Begins a scan, with what this session has changed.
+    ///
+    /// # Errors
+    /// Why it can't begin.
+    pub fn scan(&mut self, table: &Table, filter: Option<&vinga::filter::Expression>) -> Result<Scan> {
+        let cluster = self.cluster()?.clone();
+        let mut request: ScanRequest = cluster.as_async().scan(table);
+        if let Some(filter) = filter {
+            request = request.filter(filter.clone());
+        }
+        let begun = if self.has_operations && self.transaction.is_some() {
+            self.flush()?;
+            let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+                return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+            };
+            match wait(&self.node, &self.waiter, cluster, transaction.scan(request)) {
+                Ok(begun) => begun,
+                Err(failure) => return Err(failure.doomed()),
+            }
+        } else {
+            request.rows()
+        };
+        begun.map_err(|error| self.node.failure(&error))
+    }
+
+    /// The next rows of a scan.
+    ///
+    /// # Errors
+    /// Why it ended early.
+    pub fn next_rows(&mut self, scan: &mut Scan) -> Result<Option<RowBatch>> {
+        let rows = self.wait(scan.next_batch())?;
+        rows.map_err(|error| self.node.failure(&error))
+    }
+
+    /// Commits, with what waits to be sent.
+    ///
+    /// # Errors
+    /// Why it was rolled back, or that this is not known.
+    pub fn commit(&mut self) -> Result<()> {
+        let Some(transaction) = self.transaction.take() else { return Ok(()) };
+        let committed = self.wait(transaction.commit());
+        let result = match committed {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => return Err(self.lost(&error)),
+            Err(stop) => {
+                let unknown = Error::with_detail(ErrorCode::UnknownOutcome, stop.text);
+                Err(self.node.failure(&unknown).doomed())
+            }
+        };
+        self.forget();
+        result
+    }
+
+    /// Rolls back. What goes wrong with that is of no interest: the data nodes will.
+    pub fn roll_back(&mut self) {
+        if let Some(transaction) = self.transaction.take()
+            && self.has_operations
+        {
+            let _ = self.wait(transaction.roll_back());
+        }
+        self.forget();
+    }
+
+    /// Undoes the present statement.
+    pub fn roll_back_statement(&mut self) {
+        if self.stands_alone {
+            self.roll_back();
+        } else {
+            self.roll_back_to(self.statement_start);
+        }
+    }
+
+    /// A place that can be gone back to.
+    ///
+    /// # Errors
+    /// Why a change before it failed.
+    pub fn savepoint(&mut self) -> Result<OperationNumber> {
+        self.flush()?;
+        Ok(self.transaction.as_ref().map_or(FIRST, Transaction::next_number))
+    }
+
+    /// Undoes all that was done since a place.
+    pub fn roll_back_to(&mut self, place: OperationNumber) {
+        if let Some(transaction) = &mut self.transaction {
+            // Those that were not sent are dropped there.
+            let undone = transaction.undo_to(place);
+            self.pending.retain(|pending| pending.number < place);
+            if undone.is_err() {
+                self.forget();
+            }
+        }
+    }
+}
+
+fn wait<F: Future>(node: &Node, waiter: &Waiter, cluster: &Cluster, future: F) -> Result<F::Output> {
+    node.counters.round_trips.fetch_add(1, Ordering::Relaxed);
+    let longest = node.wait_max_ms();
+    waiter.run(cluster, longest, future).map_err(|stop| match stop {
+        Stop::Killed => Failure::killed(),
+        Stop::TimedOut => Failure::timed_out(node.connectstring(), longest),
+    })
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.node.counters.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,130 @@
+//! Waits that end: when what is waited for is there, when the session is killed, or when it has taken too long.
+//!
+//! A future is run on the session's own thread, which does its own input and output meanwhile
+//! ([`vinga::blocking::Cluster::block_on`]). Who kills the session wakes that thread; a watch that is too long is noticed
+//! by the node's watchdog, which looks at all sessions a few times a second and wakes those that are overdue. A future
+//! that is given up is dropped, which leaves no lock and no open scan behind.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+use vinga::blocking::Cluster;
+
+/// Why a wait ended early.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// The session was killed.
+    Killed,
+    /// It took longer than allowed.
+    TimedOut,
+}
+
+/// How a session waits. Shared with who may end the wait.
+pub struct Waiter {
+    began: Instant,
+    is_killed: AtomicBool,
+    /// Milliseconds since `began` when the present wait is overdue; 0 if nothing is waited for.
+    due_ms: AtomicU64,
+    waker: Mutex<Option<Waker>>,
+}
+
+const NO_PANIC: &str = "nothing panics while it holds a waker";
+
+impl Waiter {
+    /// One that waits for nothing.
+    pub fn new() -> Self {
+        Waiter {
+            began: Instant::now(),
+            is_killed: AtomicBool::new(false),
+            due_ms: AtomicU64::new(0),
+            waker: Mutex::new(None),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// Ends the present wait, and all that follow.
+    pub fn kill(&self) {
+        self.is_killed.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Waits again.
+    pub fn revive(&self) {
+        if self.is_killed.load(Ordering::Relaxed) {
+            self.is_killed.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether it was killed.
+    pub fn is_killed(&self) -> bool {
+        self.is_killed.load(Ordering::Relaxed)
+    }
+
+    fn wake(&self) {
+        let waker = self.waker.lock().expect(NO_PANIC).clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Wakes it if it waits for too long.
+    pub fn look(&self) {
+        let due = self.due_ms.load(Ordering::Relaxed);
+        if due != 0 && self.now_ms() > due {
+            self.wake();
+        }
+    }
+
+    /// Runs a future on this thread, for so long at most.
+    pub fn run<F: Future>(&self, cluster: &Cluster, longest_ms: u64, future: F) -> Result<F::Output, Stop> {
+        let bounded = Bounded { future: pin!(future), waiter: self, longest_ms, has_waited: false };
+        cluster.block_on(bounded)
+    }
+}
+
+struct Bounded<'a, F: Future> {
+    future: Pin<&'a mut F>,
+    waiter: &'a Waiter,
+    longest_ms: u64,
+    has_waited: bool,
+}
+
+impl<F: Future> Future for Bounded<'_, F> {
+    type Output = Result<F::Output, Stop>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let waiter = self.waiter;
+        if waiter.is_killed() {
+            return Poll::Ready(Err(Stop::Killed));
+        }
+        if let Poll::Ready(output) = self.future.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        if self.has_waited {
+            if waiter.now_ms() > waiter.due_ms.load(Ordering::Relaxed) {
+                return Poll::Ready(Err(Stop::TimedOut));
+            }
+            return Poll::Pending;
+        }
+        self.has_waited = true;
+        waiter.due_ms.store(waiter.now_ms() + self.longest_ms + 1, Ordering::Relaxed);
+        *waiter.waker.lock().expect(NO_PANIC) = Some(context.waker().clone());
+        // Who killed it just before may have found no waker.
+        if waiter.is_killed.load(Ordering::SeqCst) { Poll::Ready(Err(Stop::Killed)) } else { Poll::Pending }
+    }
+}
+
+impl<F: Future> Drop for Bounded<'_, F> {
+    fn drop(&mut self) {
+        if self.has_waited {
+            self.waiter.due_ms.store(0, Ordering::Relaxed);
+            *self.waiter.waker.lock().expect(NO_PANIC) = None;
+        }
+    }
+}

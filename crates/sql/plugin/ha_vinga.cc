@@ -1,0 +1,265 @@
+/* The handler's reads and writes. */
+#include "ha_vinga.h"
+
+extern "C" int thd_binlog_format(const MYSQL_THD thd);
+
+ulonglong ha_vinga::table_flags() const {
+  return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
+         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_CAN_SQL_HANDLER | HA_REC_NOT_IN_SEQ;
+}
+
+ulong ha_vinga::index_flags(uint, uint, bool) const { return HA_ONLY_WHOLE_INDEX | HA_KEY_SCAN_NOT_ROR; }
+
+/* Statements */
+
+THR_LOCK_DATA **ha_vinga::store_lock(THD *, THR_LOCK_DATA **to, thr_lock_type type) {
+  /* The data nodes lock rows, nobody locks tables. */
+  if (type != TL_IGNORE) lock_type= type;
+  return to;
+}
+
+/* How a statement's rows are held. */
+static uint8_t lock_of(THD *thd, bool is_write, thr_lock_type type) {
+  if (is_write) return VINGA_LOCK_EXCLUSIVE;
+  if (type == TL_READ_WITH_SHARED_LOCKS) return VINGA_LOCK_SHARED;
+  if (in_transaction(thd) && thd_sql_command(thd) == SQLCOM_SELECT) {
+    int isolation= thd_tx_isolation(thd);
+    if (isolation == ISO_REPEATABLE_READ || isolation == ISO_SERIALIZABLE) return VINGA_LOCK_SHARED;
+  }
+  return VINGA_LOCK_NONE;
+}
+
+int ha_vinga::external_lock(THD *thd, int type) {
+  Connection *connection= connection_of(thd);
+  if (!connection) return HA_ERR_NO_CONNECTION;
+  if (type == F_UNLCK) {
+    if (connection->locks) connection->locks--;
+    return 0;
+  }
+  begin_statement(thd, connection->locks++ == 0);
+  session= connection->session;
+  lock= lock_of(thd, type == F_WRLCK, lock_type);
+  if (lock != VINGA_LOCK_NONE) register_transaction(thd);
+  return 0;
+}
+
+int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
+  Connection *connection= connection_of(thd);
+  if (!connection) return HA_ERR_NO_CONNECTION;
+  begin_statement(thd, connection->statement != thd->query_id);
+  connection->statement= thd->query_id;
+  session= connection->session;
+  lock= lock_of(thd, type >= TL_FIRST_WRITE, type);
+  if (lock != VINGA_LOCK_NONE) register_transaction(thd);
+  return 0;
+}
+
+int ha_vinga::extra(enum ha_extra_function operation) {
+  switch (operation) {
+  case HA_EXTRA_IGNORE_DUP_KEY: case HA_EXTRA_WRITE_CAN_REPLACE: case HA_EXTRA_INSERT_WITH_UPDATE:
+    writes_now= true;
+    break;
+  case HA_EXTRA_NO_IGNORE_DUP_KEY: case HA_EXTRA_WRITE_CANNOT_REPLACE:
+    writes_now= false;
+    break;
+  default:
+    break;
+  }
+  return 0;
+}
+
+int ha_vinga::reset() {
+  writes_now= false;
+  is_bulk= false;
+  greatest_value= 0;
+  condition.clear();
+  ranges_are_batched= false;
+  if (cursor) engine->cursor_reset(cursor);
+  return 0;
+}
+
+int ha_vinga::failed(int error) {
+  if (likely(error == 0 || error == HA_ERR_KEY_NOT_FOUND || error == HA_ERR_END_OF_FILE)) return error;
+  if (error == HA_ERR_FOUND_DUPP_KEY) duplicate_key= table->s->primary_key;
+  return note_failure(ha_thd(), error);
+}
+
+bool ha_vinga::restore_duplicate(vinga_session *of) {
+  uint32_t key;
+  if (!share || engine->duplicate(of, share->table, table->record[0], &key)) return false;
+  duplicate_key= table->s->primary_key;
+  return true;
+}
+
+bool ha_vinga::get_error_message(int error, String *text) {
+  Connection *connection= connection_of(ha_thd());
+  if (!connection || error < 200) return false;
+  uint8_t temporary, doomed;
+  vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
+  text->copy(said.bytes, said.length, system_charset_info);
+  return temporary;
+}
+
+void ha_vinga::print_error(int error, myf flags) {
+  if (error == HA_ERR_ABORTED_BY_USER) {
+    my_error(ER_QUERY_INTERRUPTED, MYF(0));
+    return;
+  }
+  if (error == HA_ERR_INDEX_COL_TOO_LONG) {
+    my_error(ER_TOO_LONG_KEY, MYF(0), 3072);
+    return;
+  }
+  handler::print_error(error, flags);
+}
+
+/* Reads */
+
+int ha_vinga::rnd_init(bool scan) {
+  if (!scan) return 0;
+  engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(condition.data()), condition.size());
+  return failed(engine->scan_begin(cursor, session, lock));
+}
+
+int ha_vinga::rnd_next(uchar *record) { return failed(engine->scan_next(cursor, session, record)); }
+
+int ha_vinga::rnd_end() { return 0; }
+
+int ha_vinga::rnd_pos(uchar *record, uchar *position) {
+  return failed(engine->read_position(cursor, session, position, lock, record));
+}
+
+void ha_vinga::position(const uchar *record) { engine->position(cursor, record, ref); }
+
+int ha_vinga::index_init(uint index, bool) {
+  active_index= index;
+  return 0;
+}
+
+int ha_vinga::index_end() {
+  active_index= MAX_KEY;
+  return 0;
+}
+
+bool ha_vinga::is_whole_key(uint index, uint length) const { return length == table->key_info[index].key_length; }
+
+int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) {
+  uint length= calculate_key_len(table, active_index, key, parts);
+  if (find != HA_READ_KEY_EXACT || !is_whole_key(active_index, length)) return HA_ERR_WRONG_COMMAND;
+  return failed(engine->read_key(cursor, session, active_index, key, length, lock, record));
+}
+
+int ha_vinga::info(uint flag) {
+  if (flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST)) {
+    vinga_statistics known= {};
+    Connection *connection= connection_of(ha_thd());
+    engine->statistics(connection ? connection->session : nullptr, share->table, 0, &known);
+    stats.records= known.rows;
+    stats.mean_rec_length= known.row_bytes;
+    stats.data_file_length= known.data_bytes;
+    stats.block_size= 8192;
+  }
+  if (flag & HA_STATUS_CONST) {
+    for (uint i= 0; i < table->s->keys; i++) {
+      KEY &key= table->key_info[i];
+      if (key.rec_per_key) key.rec_per_key[key.user_defined_key_parts - 1]= 1;
+    }
+  }
+  if (flag & HA_STATUS_ERRKEY) errkey= duplicate_key;
+  if ((flag & HA_STATUS_AUTO) && table->found_next_number_field) {
+    Connection *connection= connection_of(ha_thd());
+    uint64_t value= 1;
+    if (connection) engine->next_value(connection->session, share->table, &value);
+    stats.auto_increment_value= value;
+  }
+  return 0;
+}
+
+ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_range *high, page_range *) {
+  /* A hash index has no ranges but that of one key. */
+  if (!low || !high || low->flag != HA_READ_KEY_EXACT || high->flag != HA_READ_AFTER_KEY ||
+      !is_whole_key(index, low->length) || !is_whole_key(index, high->length) ||
+      memcmp(low->key, high->key, low->length) != 0)
+    return HA_POS_ERROR;
+  return 1;
+}
+
+/* Writes */
+
+void ha_vinga::start_bulk_insert(ha_rows, uint) {
+  is_bulk= true;
+  greatest_value= 0;
+}
+
+int ha_vinga::use_explicit_value() {
+  ulonglong value= greatest_value;
+  greatest_value= 0;
+  return value ? engine->value_used(session, share->table, value) : 0;
+}
+
+int ha_vinga::end_bulk_insert() {
+  is_bulk= false;
+  return failed(use_explicit_value());
+}
+
+int ha_vinga::write_row(const uchar *record) {
+  if (table->next_number_field && record == table->record[0]) {
+    if (int error= update_auto_increment()) return failed(error);
+    ulonglong value= table->next_number_field->val_int();
+    if (insert_id_for_cur_row == 0 && value > greatest_value &&
+        ((table->next_number_field->flags & UNSIGNED_FLAG) || longlong(value) > 0)) {
+      greatest_value= value;
+      if (!is_bulk)
+        if (int error= use_explicit_value()) return failed(error);
+    }
+  }
+  THD *thd= ha_thd();
+  /* With a binary log everything has to be known before it is written. */
+  bool now= writes_now || (!is_bulk && thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC);
+  int error= engine->insert(cursor, session, record, now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER);
+  if (error == HA_ERR_FOUND_DUPP_KEY && !now) restore_duplicate(session);
+  return failed(error);
+}
+
+int ha_vinga::update_row(const uchar *before, const uchar *after) {
+  return failed(engine->update(cursor, session, before, after));
+}
+
+int ha_vinga::delete_row(const uchar *record) { return failed(engine->erase(cursor, session, record)); }
+
+void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
+                                  ulonglong *count) {
+  if (increment <= 1) {
+    uint64_t from= 0, got= 0;
+    if (failed(engine->reserve_values(session, share->table, wanted, &from, &got))) {
+      *first= ULONGLONG_MAX;
+      return;
+    }
+    *first= from;
+    *count= got;
+    return;
+  }
+  /* Of the values that are reserved the first that this server may use. */
+  uint64_t from= 0, got= 0;
+  do {
+    if (failed(engine->reserve_values(session, share->table, increment, &from, &got))) {
+      *first= ULONGLONG_MAX;
+      return;
+    }
+    ulonglong start= offset > increment ? 1 : offset;
+    ulonglong rest= (from + increment - start) % increment;
+    *first= rest ? from + increment - rest : from;
+  } while (*first >= from + got);
+  *count= 1;
+}
+
+int ha_vinga::reset_auto_increment(ulonglong value) {
+  Connection *connection= connection_of(ha_thd());
+  return connection ? failed(engine->set_next_value(connection->session, share->table, value)) : 0;
+}
+
+void ha_vinga::update_create_info(HA_CREATE_INFO *info) {
+  if (!(info->used_fields & HA_CREATE_USED_AUTO) && table->found_next_number_field) {
+    this->info(HA_STATUS_AUTO);
+    info->auto_increment_value= stats.auto_increment_value;
+  }
+}

@@ -1,0 +1,116 @@
+/* The handler: one use of a table by one statement. It turns the server's calls into calls of the Rust side. */
+#ifndef HA_VINGA_H
+#define HA_VINGA_H
+#include "server.h"
+
+/* What all handlers of a table share. */
+struct Vinga_share final : public Handler_share {
+  vinga_table *table= nullptr;
+  std::vector<int> places;
+  bool has_hidden_key= false;
+  ~Vinga_share() override { if (table) engine->table_close(table); }
+};
+
+class ha_vinga final : public handler {
+  Vinga_share *share= nullptr;
+  vinga_cursor *cursor= nullptr;
+  vinga_session *session= nullptr;   // of the statement that uses it
+  uint8_t lock= VINGA_LOCK_NONE;
+  thr_lock_type lock_type= TL_UNLOCK;
+  bool writes_now= false;            // the server wants to know of each duplicate
+  bool is_bulk= false;
+  ulonglong greatest_value= 0;       // explicit auto-increment value of a bulk insert
+  uint duplicate_key= MAX_KEY;
+  /* A batch of ranges, see batches.cc. */
+  RANGE_SEQ_IF ranges;
+  range_seq_t range_iterator= nullptr;
+  std::vector<range_id_t> range_ids;
+  uint range_at= 0;
+  bool ranges_are_batched= false, ranges_are_over= false;
+  std::string condition;
+
+  int open_share();
+  int failed(int error);
+  int use_explicit_value();
+  bool is_whole_key(uint index, uint length) const;
+  int fill_batch();
+
+public:
+  ha_vinga(handlerton *hton, TABLE_SHARE *table_share) : handler(hton, table_share) {}
+  ~ha_vinga() override { if (cursor) engine->cursor_free(cursor); }
+
+  const char *index_type(uint) override { return "HASH"; }
+  ulonglong table_flags() const override;
+  ulong index_flags(uint index, uint part, bool all_parts) const override;
+  uint max_supported_record_length() const override { return HA_MAX_REC_LENGTH; }
+  uint max_supported_keys() const override { return MAX_INDEXES; }
+  uint max_supported_key_parts() const override { return 32; }
+  uint max_supported_key_length() const override { return 3072; }
+  uint max_supported_key_part_length() const override { return 3072; }
+  uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
+  my_bool register_query_cache_table(THD *, const char *, uint, qc_engine_callback *callback, ulonglong *) override
+  { *callback= nullptr; return FALSE; }
+
+  int open(const char *name, int mode, uint flags) override;
+  int close() override;
+  int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;
+  int delete_table(const char *name) override;
+  int rename_table(const char *from, const char *to) override;
+  int truncate() override;
+  int delete_all_rows() override { return HA_ERR_WRONG_COMMAND; }
+  int reset_auto_increment(ulonglong value) override;
+  int discover_check_version() override;
+  void update_create_info(HA_CREATE_INFO *info) override;
+  bool check_if_incompatible_data(HA_CREATE_INFO *, uint) override { return COMPATIBLE_DATA_NO; }
+  enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *, Alter_inplace_info *) override
+  { return HA_ALTER_INPLACE_NOT_SUPPORTED; }
+
+  int external_lock(THD *thd, int lock_type) override;
+  int start_stmt(THD *thd, thr_lock_type lock_type) override;
+  uint lock_count() const override { return 0; }
+  THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) override;
+  int extra(enum ha_extra_function operation) override;
+  int reset() override;
+
+  int info(uint flag) override;
+  ha_rows records_in_range(uint index, const key_range *low, const key_range *high, page_range *pages) override;
+  double scan_time() override { return 2.0 + rows2double(stats.records) / 50.0; }
+  double read_time(uint, uint ranges, ha_rows rows) override { return rows2double(ranges + rows) / 2.0; }
+
+  int rnd_init(bool scan) override;
+  int rnd_next(uchar *record) override;
+  int rnd_end() override;
+  int rnd_pos(uchar *record, uchar *position) override;
+  void position(const uchar *record) override;
+  int index_init(uint index, bool sorted) override;
+  int index_end() override;
+  int index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) override;
+  int index_next(uchar *) override { return HA_ERR_END_OF_FILE; }
+  int index_next_same(uchar *, const uchar *, uint) override { return HA_ERR_END_OF_FILE; }
+
+  ha_rows multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, void *context, uint count, uint *buffer_bytes,
+                                      uint *mode, Cost_estimate *cost) override;
+  ha_rows multi_range_read_info(uint index, uint count, uint keys, uint parts, uint *buffer_bytes, uint *mode,
+                                Cost_estimate *cost) override;
+  int multi_range_read_init(RANGE_SEQ_IF *seq, void *context, uint count, uint mode, HANDLER_BUFFER *buffer) override;
+  int multi_range_read_next(range_id_t *range) override;
+  int multi_range_read_explain_info(uint mode, char *text, size_t size) override;
+
+  const COND *cond_push(const COND *cond) override;
+  void cond_pop() override;
+
+  void start_bulk_insert(ha_rows rows, uint flags) override;
+  int end_bulk_insert() override;
+  int write_row(const uchar *record) override;
+  int update_row(const uchar *before, const uchar *after) override;
+  int delete_row(const uchar *record) override;
+  void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
+                          ulonglong *count) override;
+
+  bool get_error_message(int error, String *text) override;
+  void print_error(int error, myf flags) override;
+
+  /* Puts the row that was a duplicate into the table's record, if it was one of this table. */
+  bool restore_duplicate(vinga_session *of);
+};
+#endif

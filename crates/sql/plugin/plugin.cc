@@ -1,0 +1,129 @@
+/* The plugin: its variables, its status, its start. */
+#include "ha_vinga.h"
+
+const vinga_engine *engine;
+handlerton *vinga_hton;
+
+static char *connectstring;
+static uint connection_pool, spin_us;
+static ulonglong prefetch, wait_max_ms;
+static my_bool ndb_names;
+
+static void set_prefetch(THD *, st_mysql_sys_var *, void *, const void *value) {
+  prefetch= *static_cast<const ulonglong *>(value);
+  engine->set_auto_increment_prefetch(prefetch);
+}
+
+static void set_wait_max(THD *, st_mysql_sys_var *, void *, const void *value) {
+  wait_max_ms= *static_cast<const ulonglong *>(value);
+  engine->set_wait_max_ms(wait_max_ms);
+}
+
+static MYSQL_SYSVAR_STR(connectstring, connectstring, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+  "Addresses of the data nodes: host:port, several with commas between them", nullptr, nullptr, "127.0.0.1:2202");
+static MYSQL_SYSVAR_UINT(connection_pool, connection_pool, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+  "Connections to the data nodes; each is a node of the cluster with its own id", nullptr, nullptr, 1, 1, 63, 0);
+static MYSQL_SYSVAR_UINT(spin, spin_us, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+  "Microseconds that a statement looks for its answer before it sleeps", nullptr, nullptr, 0, 0, 1000, 0);
+static MYSQL_SYSVAR_ULONGLONG(autoinc_prefetch, prefetch, PLUGIN_VAR_RQCMDARG,
+  "Values of an auto-increment column that are fetched at a time, at least", nullptr, set_prefetch, 256, 1, 65536, 0);
+static MYSQL_SYSVAR_ULONGLONG(wait_max, wait_max_ms, PLUGIN_VAR_RQCMDARG,
+  "Milliseconds that a statement waits for one answer of the data nodes, at most", nullptr, set_wait_max, 8000, 100,
+  3600000, 0);
+static MYSQL_SYSVAR_BOOL(ndb_names, ndb_names, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+  "Not supported yet: NDB and NDBCLUSTER as other names of the engine", nullptr, nullptr, FALSE);
+
+static st_mysql_sys_var *variables[]= {MYSQL_SYSVAR(connectstring), MYSQL_SYSVAR(connection_pool), MYSQL_SYSVAR(spin),
+  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), MYSQL_SYSVAR(ndb_names), nullptr};
+
+static vinga_counters counters;
+
+static SHOW_VAR counter_variables[]= {
+  {"autoinc_fetches", (char *) &counters.auto_increment_fetches, SHOW_LONGLONG},
+  {"autoinc_waits", (char *) &counters.auto_increment_waits, SHOW_LONGLONG},
+  {"autoinc_long_waits", (char *) &counters.auto_increment_long_waits, SHOW_LONGLONG},
+  {"round_trips", (char *) &counters.round_trips, SHOW_LONGLONG},
+  {"key_batches", (char *) &counters.batches_of_rows, SHOW_LONGLONG},
+  {"scanned_rows", (char *) &counters.rows_of_scans, SHOW_LONGLONG},
+  {"pushed_conditions", (char *) &counters.pushed_conditions, SHOW_LONGLONG},
+  {"transactions", (char *) &counters.transactions, SHOW_LONGLONG},
+  {"sessions", (char *) &counters.sessions, SHOW_LONGLONG},
+  {"connections", (char *) &counters.connected, SHOW_LONGLONG},
+  {NullS, NullS, SHOW_LONG}};
+
+static int show_counters(THD *, SHOW_VAR *variable, void *, system_status_var *, enum_var_type) {
+  engine->counters(&counters);
+  variable->type= SHOW_ARRAY;
+  variable->value= reinterpret_cast<char *>(counter_variables);
+  return 0;
+}
+
+static SHOW_VAR status[]= {{"Vinga", (char *) &show_counters, SHOW_FUNC}, {NullS, NullS, SHOW_LONG}};
+
+static bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type type) {
+  if (type != HA_ENGINE_STATUS) return false;
+  engine->counters(&counters);
+  char text[1024];
+  size_t length= snprintf(text, sizeof text,
+    "data nodes: %s\nconnections: %llu of %u\nsessions: %llu\nround trips: %llu\ntransactions: %llu\nbatches of keys: %llu\n"
+    "rows of scans: %llu\npushed conditions: %llu\nauto-increment fetches: %llu, waits: %llu, waits for more than one: %llu\n",
+    connectstring, (ulonglong) counters.connected, connection_pool, (ulonglong) counters.sessions,
+    (ulonglong) counters.round_trips, (ulonglong) counters.transactions, (ulonglong) counters.batches_of_rows,
+    (ulonglong) counters.rows_of_scans, (ulonglong) counters.pushed_conditions,
+    (ulonglong) counters.auto_increment_fetches, (ulonglong) counters.auto_increment_waits,
+    (ulonglong) counters.auto_increment_long_waits);
+  return print(thd, "VINGA", 5, "", 0, text, length < sizeof text ? length : sizeof text - 1);
+}
+
+static void log_line(int level, const char *text, size_t length) {
+  std::string line(text, length);
+  if (level == 0) sql_print_information("VINGA: %s", line.c_str());
+  else if (level == 1) sql_print_warning("VINGA: %s", line.c_str());
+  else sql_print_error("VINGA: %s", line.c_str());
+}
+
+static ha_create_table_option table_options[]= {
+  HA_TOPTION_BOOL("NOLOGGING", no_logging, 0),
+  HA_TOPTION_BOOL("READ_BACKUP", read_backup, 0),
+  HA_TOPTION_END};
+
+static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *root) {
+  return new (root) ha_vinga(hton, share);
+}
+
+static int start(void *p) {
+  vinga_hton= static_cast<handlerton *>(p);
+  engine= vinga_engine_interface();
+  if (engine->interface != VINGA_INTERFACE) {
+    sql_print_error("VINGA: the two halves of the plugin do not fit: build it anew");
+    return 1;
+  }
+  static const char *no_files[]= {nullptr};
+  vinga_hton->create= create_handler;
+  vinga_hton->tablefile_extensions= no_files;
+  vinga_hton->flags= HTON_TEMPORARY_NOT_SUPPORTED | HTON_NO_PARTITION | HTON_CLOSE_CURSORS_AT_COMMIT;
+  vinga_hton->table_options= table_options;
+  vinga_hton->show_status= show_status;
+  init_transactions(vinga_hton);
+  init_discovery(vinga_hton);
+  vinga_settings settings= {{connectstring, strlen(connectstring)}, connection_pool, spin_us};
+  static const vinga_server server= {sort_key, log_line};
+  if (engine->start(&settings, &server)) return 1;
+  engine->set_auto_increment_prefetch(prefetch);
+  engine->set_wait_max_ms(wait_max_ms);
+  return 0;
+}
+
+static int stop(void *) {
+  engine->stop();
+  return 0;
+}
+
+static st_mysql_storage_engine storage_engine= {MYSQL_HANDLERTON_INTERFACE_VERSION};
+
+maria_declare_plugin(vinga) {
+  MYSQL_STORAGE_ENGINE_PLUGIN, &storage_engine, "VINGA", "The Vinga project",
+  "Distributed tables in the memory of data nodes", PLUGIN_LICENSE_GPL, start, stop, 0x0001, status, variables, "0.1",
+  MariaDB_PLUGIN_MATURITY_GAMMA
+}
+maria_declare_plugin_end;

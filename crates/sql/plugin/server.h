@@ -1,0 +1,86 @@
+/* What all files of the plugin share: the server's headers, the Rust side, and what belongs to a connection. */
+#ifndef VINGA_SERVER_H
+#define VINGA_SERVER_H
+#define MYSQL_SERVER 1
+#include <my_global.h>
+#include "sql_class.h"
+#include "sql_base.h"
+#include "sql_table.h"
+#include "sql_trigger.h"
+#include "handler.h"
+#include "table.h"
+#include "field.h"
+#include "item.h"
+#include "item_cmpfunc.h"
+#include "key.h"
+#include "sql_plugin.h"
+#include "sql_show.h"
+#include "sql_type.h"
+#include "log.h"
+/* The server's own functions, not the pointers that its loader would have to fill. */
+#undef my_error
+#undef my_printf_error
+#undef thd_kill_level
+extern "C" void my_error(unsigned int number, unsigned long flags, ...);
+extern "C" void my_printf_error(unsigned int number, const char *format, unsigned long flags, ...);
+extern "C" enum thd_kill_levels thd_kill_level(const MYSQL_THD);
+#include "vinga_engine.h"
+#include <string>
+#include <vector>
+
+extern const vinga_engine *engine;
+extern handlerton *vinga_hton;
+
+/* Table options, as CREATE TABLE names them. */
+struct ha_table_option_struct { bool no_logging; bool read_backup; };
+
+/* What belongs to a connection. */
+struct Connection {
+  vinga_session *session;
+  /* Tables of the present statement that are locked. */
+  uint locks;
+  /* The statement that was begun last. */
+  query_id_t statement;
+};
+
+/* The connection's data, made when it is first asked for; null if the engine was not started. */
+Connection *connection_of(THD *thd);
+/* Whether the connection is inside a transaction of several statements. */
+inline bool in_transaction(THD *thd) { return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) != 0; }
+/* Tells the server what follows from a failure: that the whole transaction is lost. Returns the same number. */
+int note_failure(THD *thd, int error);
+/* Raises the error of a failed call that has no table. */
+void raise(THD *thd, int error);
+/* A statement begins; `writes` if it may lock or change rows. */
+void begin_statement(THD *thd, bool is_first);
+void register_transaction(THD *thd);
+void init_transactions(handlerton *hton);
+
+/* How a table looks, in the form that the Rust side takes. It points into the server's table. */
+struct Description {
+  vinga_definition definition= {};
+  std::string name, attachment;
+  std::vector<std::string> texts;
+  std::vector<vinga_column> columns;
+  std::vector<vinga_key> keys;
+  std::vector<std::vector<vinga_key_part>> parts;
+  /* By the place of a field in the table: its place among the columns; -1 if it is not stored. */
+  std::vector<int> places;
+  std::string problem;
+};
+/* Describes a table; false, with `problem`, if it has something that is not supported. */
+bool describe(const TABLE *table, Description *out);
+size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room);
+
+/* Definitions that the data nodes have. */
+void init_discovery(handlerton *hton);
+/* The name of a table from its path. */
+std::string name_of_path(const char *path);
+int drop_by_path(handlerton *, const char *path);
+
+/* A condition of the server in the form that the Rust side takes; false if it has a part that is not supported. */
+bool condition_program(const COND *condition, const TABLE *table, const std::vector<int> &places, std::string *out);
+
+inline vinga_text text_of(const std::string &s) { return {s.data(), s.size()}; }
+
+#endif

@@ -1,0 +1,228 @@
+/* Definitions: creating, dropping and discovering tables. No file of the server knows of them. */
+#include "ha_vinga.h"
+
+std::string name_of_path(const char *path) {
+  /* ./database/table, each in the form of a file's name. */
+  std::string text(path);
+  size_t slash= text.find_last_of('/');
+  size_t before= slash == std::string::npos || slash == 0 ? std::string::npos : text.find_last_of('/', slash - 1);
+  std::string table= text.substr(slash == std::string::npos ? 0 : slash + 1);
+  std::string database= slash == std::string::npos ? "" : text.substr(before + 1, slash - before - 1);
+  char decoded[NAME_LEN * 4 + 1];
+  size_t length= filename_to_tablename(database.c_str(), decoded, sizeof decoded, true);
+  std::string name(decoded, length);
+  length= filename_to_tablename(table.c_str(), decoded, sizeof decoded, true);
+  return name + "." + std::string(decoded, length);
+}
+
+static void unsupported(const char *what) {
+  my_printf_error(ER_NOT_SUPPORTED_YET, "VINGA does not support this yet: %s", MYF(0), what);
+}
+
+int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
+  THD *thd= ha_thd();
+  Connection *connection= connection_of(thd);
+  if (!connection) return HA_ERR_NO_CONNECTION;
+  if (info->tmp_table()) {
+    unsupported("temporary tables");
+    return HA_ERR_UNSUPPORTED;
+  }
+  if (info->data_file_name || info->index_file_name) {
+    my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "VINGA", "DATA DIRECTORY, INDEX DIRECTORY");
+    return HA_ERR_UNSUPPORTED;
+  }
+  if (info->sequence) {
+    unsupported("sequences");
+    return HA_ERR_UNSUPPORTED;
+  }
+  if (info->alter_info) {
+    List_iterator<Key> keys(info->alter_info->key_list);
+    while (Key *key= keys++) {
+      if (key->type == Key::FOREIGN_KEY) {
+        unsupported("foreign keys");
+        return HA_ERR_UNSUPPORTED;
+      }
+    }
+  }
+  if (form->s->fields > 512) {
+    my_error(ER_TOO_MANY_FIELDS, MYF(0));
+    return HA_ERR_TOO_MANY_FIELDS;
+  }
+  Description description;
+  if (!describe(form, &description)) {
+    unsupported(description.problem.c_str());
+    return HA_ERR_UNSUPPORTED;
+  }
+  vinga_definition &definition= description.definition;
+  std::string target= name_of_path(name);
+  definition.name= text_of(target);
+  definition.auto_increment= info->auto_increment_value;
+  if (const ha_table_option_struct *options= form->s->option_struct) {
+    definition.no_logging= options->no_logging;
+    definition.read_backup= options->read_backup;
+  }
+  begin_statement(thd, connection->locks == 0);
+  int error= engine->create_table(connection->session, &definition);
+  if (!error) return 0;
+  uint8_t temporary, doomed;
+  vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
+  std::string text(said.bytes, said.length);
+  if (error == HA_ERR_TABLE_EXIST)
+    my_error(ER_TABLE_EXISTS_ERROR, MYF(0), form->s->table_name.str);
+  else if (text.find("a row may need") != std::string::npos)
+    my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L);
+  else if (text.find("columns; 512 are allowed") != std::string::npos || text.find("a table has 1 to 512") != std::string::npos)
+    my_error(ER_TOO_MANY_FIELDS, MYF(0));
+  else if (text.find("3072 are allowed") != std::string::npos)
+    my_error(ER_TOO_LONG_KEY, MYF(0), 3072);
+  else if (error == 20022)
+    unsupported(text.c_str());
+  else
+    raise(thd, error);
+  return error;
+}
+
+int drop_by_path(handlerton *, const char *path) {
+  THD *thd= current_thd;
+  Connection *connection= thd ? connection_of(thd) : nullptr;
+  if (!connection) return HA_ERR_NO_SUCH_TABLE;
+  std::string name= name_of_path(path);
+  begin_statement(thd, connection->locks == 0);
+  int error= engine->drop_table(connection->session, text_of(name));
+  if (error && error != HA_ERR_NO_SUCH_TABLE) raise(thd, error);
+  return error;
+}
+
+int ha_vinga::delete_table(const char *name) { return drop_by_path(vinga_hton, name); }
+
+int ha_vinga::rename_table(const char *from, const char *to) {
+  Connection *connection= connection_of(ha_thd());
+  if (!connection) return HA_ERR_NO_CONNECTION;
+  std::string old_name= name_of_path(from), new_name= name_of_path(to);
+  int error= engine->rename_table(connection->session, text_of(old_name), text_of(new_name));
+  if (error == 20022) {
+    uint8_t temporary, doomed;
+    vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
+    unsupported(std::string(said.bytes, said.length).c_str());
+  } else if (error)
+    raise(ha_thd(), error);
+  return error;
+}
+
+int ha_vinga::truncate() {
+  Connection *connection= connection_of(ha_thd());
+  if (!connection) return HA_ERR_NO_CONNECTION;
+  std::string name= std::string(table->s->db.str, table->s->db.length) + "." +
+                    std::string(table->s->table_name.str, table->s->table_name.length);
+  return failed(engine->truncate_table(connection->session, text_of(name)));
+}
+
+int ha_vinga::open_share() {
+  lock_shared_ha_data();
+  share= static_cast<Vinga_share *>(get_ha_share_ptr());
+  int error= 0;
+  if (!share) {
+    Connection *connection= connection_of(ha_thd());
+    Description description;
+    if (!connection)
+      error= HA_ERR_NO_CONNECTION;
+    else if (!describe(table, &description))
+      error= HA_ERR_TABLE_DEF_CHANGED;
+    else {
+      begin_statement(ha_thd(), connection->locks == 0 && !in_transaction(ha_thd()));
+      vinga_table *opened= nullptr;
+      error= engine->table_open(connection->session, &description.definition, &opened);
+      if (!error) {
+        share= new Vinga_share;
+        share->table= opened;
+        share->places= description.places;
+        share->has_hidden_key= table->s->primary_key == MAX_KEY;
+        set_ha_share_ptr(share);
+      } else if (error != HA_ERR_NO_SUCH_TABLE && error != HA_ERR_TABLE_DEF_CHANGED)
+        raise(ha_thd(), error);
+    }
+  }
+  unlock_shared_ha_data();
+  return error;
+}
+
+int ha_vinga::open(const char *, int, uint) {
+  if (int error= open_share()) return error;
+  cursor= engine->cursor_new(share->table);
+  ref_length= engine->position_bytes(share->table);
+  /* What the optimizer asks for before the first info(). */
+  return info(HA_STATUS_VARIABLE | HA_STATUS_CONST);
+}
+
+int ha_vinga::close() {
+  engine->cursor_free(cursor);
+  cursor= nullptr;
+  share= nullptr;
+  return 0;
+}
+
+int ha_vinga::discover_check_version() { return 0; }
+
+/* Discovery */
+
+struct Image { std::string bytes; };
+
+static int take_image(void *context, const char *bytes, size_t length) {
+  static_cast<Image *>(context)->bytes.assign(bytes, length);
+  return 0;
+}
+
+static int discover_table(handlerton *, THD *thd, TABLE_SHARE *share) {
+  Connection *connection= connection_of(thd);
+  if (!connection) return HA_ERR_NO_SUCH_TABLE;
+  std::string name= std::string(share->db.str, share->db.length) + "." +
+                    std::string(share->table_name.str, share->table_name.length);
+  Image image;
+  begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
+  int error= engine->discover(connection->session, text_of(name), take_image, &image);
+  if (error == HA_ERR_NO_SUCH_TABLE) return error;
+  if (error) {
+    raise(thd, error);
+    return HA_ERR_NO_CONNECTION;
+  }
+  return share->init_from_binary_frm_image(thd, false, reinterpret_cast<const uchar *>(image.bytes.data()),
+                                           image.bytes.size());
+}
+
+static int take_table_name(void *context, const char *name, size_t length) {
+  static_cast<handlerton::discovered_list *>(context)->add_table(name, length);
+  return 0;
+}
+
+static int discover_table_names(handlerton *, LEX_CSTRING *db, MY_DIR *, handlerton::discovered_list *result) {
+  THD *thd= current_thd;
+  Connection *connection= thd ? connection_of(thd) : nullptr;
+  if (!connection) return 0;
+  begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
+  int error= engine->table_names(connection->session, {db->str, db->length}, take_table_name, result);
+  if (error) {
+    uint8_t temporary, doomed;
+    vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG,
+                        "Tables of VINGA are not listed: %.*s", int(said.length), said.bytes);
+  }
+  return 0;
+}
+
+static int discover_table_existence(handlerton *, const char *db, const char *table_name) {
+  THD *thd= current_thd;
+  Connection *connection= thd ? connection_of(thd) : nullptr;
+  if (!connection) return 0;
+  std::string name= std::string(db) + "." + table_name;
+  Image image;
+  begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
+  int error= engine->discover(connection->session, text_of(name), take_image, &image);
+  return error == 0;
+}
+
+void init_discovery(handlerton *hton) {
+  hton->discover_table= discover_table;
+  hton->discover_table_names= discover_table_names;
+  hton->discover_table_existence= discover_table_existence;
+  hton->drop_table= drop_by_path;
+}

@@ -1,0 +1,123 @@
+/* Connections, statements and transactions. */
+#include "ha_vinga.h"
+
+Connection *connection_of(THD *thd) {
+  auto *connection= static_cast<Connection *>(thd_get_ha_data(thd, vinga_hton));
+  if (connection) return connection;
+  vinga_session *session= engine->session_new(thd_get_thread_id(thd));
+  if (!session) return nullptr;
+  connection= new Connection{session, 0, 0};
+  thd_set_ha_data(thd, vinga_hton, connection);
+  return connection;
+}
+
+int note_failure(THD *thd, int error) {
+  Connection *connection= connection_of(thd);
+  if (!connection) return error;
+  uint8_t temporary, doomed;
+  engine->session_error(connection->session, &temporary, &doomed);
+  if (doomed && in_transaction(thd)) {
+    thd->is_fatal_sub_stmt_error= true;
+    thd->transaction_rollback_request= true;
+  }
+  return error;
+}
+
+void raise(THD *thd, int error) {
+  Connection *connection= connection_of(thd);
+  uint8_t temporary= 0, doomed= 0;
+  std::string text= "the storage engine was not started";
+  if (connection) {
+    vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
+    text.assign(said.bytes, said.length);
+  }
+  switch (error) {
+  case HA_ERR_ABORTED_BY_USER: my_error(ER_QUERY_INTERRUPTED, MYF(0)); break;
+  case HA_ERR_LOCK_WAIT_TIMEOUT: my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0)); break;
+  case HA_ERR_LOCK_DEADLOCK: my_error(ER_LOCK_DEADLOCK, MYF(0)); break;
+  case HA_ERR_RECORD_FILE_FULL: my_error(ER_RECORD_FILE_FULL, MYF(0), "VINGA"); break;
+  case HA_ERR_TO_BIG_ROW: my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L); break;
+  default: my_error(temporary ? ER_GET_TEMPORARY_ERRMSG : ER_GET_ERRMSG, MYF(0), error, text.c_str(), "VINGA");
+  }
+}
+
+static int close_connection(handlerton *, THD *thd) {
+  auto *connection= static_cast<Connection *>(thd_get_ha_data(thd, vinga_hton));
+  if (connection) {
+    thd_set_ha_data(thd, vinga_hton, nullptr);
+    engine->session_free(connection->session);
+    delete connection;
+  }
+  return 0;
+}
+
+static void kill_query(handlerton *, THD *thd, enum thd_kill_levels level) {
+  auto *connection= static_cast<Connection *>(thd_get_ha_data(thd, vinga_hton));
+  if (connection && level != THD_IS_NOT_KILLED) engine->session_kill(connection->session);
+}
+
+void begin_statement(THD *thd, bool is_first) {
+  Connection *connection= connection_of(thd);
+  if (!connection || !is_first) return;
+  engine->session_revive(connection->session);
+  if (thd_killed(thd)) engine->session_kill(connection->session);
+  engine->statement_begin(connection->session, !in_transaction(thd));
+}
+
+void register_transaction(THD *thd) {
+  trans_register_ha(thd, false, vinga_hton, 0);
+  if (in_transaction(thd)) trans_register_ha(thd, true, vinga_hton, 0);
+}
+
+/* A row that was sent with the commit was a duplicate: its table is still open. */
+static bool raise_duplicate(THD *thd, vinga_session *session) {
+  for (TABLE *table= thd->open_tables; table; table= table->next) {
+    if (!table->file || table->file->ht != vinga_hton) continue;
+    if (static_cast<ha_vinga *>(table->file)->restore_duplicate(session)) {
+      table->file->print_error(HA_ERR_FOUND_DUPP_KEY, MYF(0));
+      return true;
+    }
+  }
+  return false;
+}
+
+static int commit(handlerton *, THD *thd, bool all) {
+  Connection *connection= connection_of(thd);
+  if (!connection) return 0;
+  bool ends= all || !in_transaction(thd);
+  int error= ends ? engine->commit(connection->session) : engine->statement_flush(connection->session);
+  if (!error) return 0;
+  if (error != HA_ERR_FOUND_DUPP_KEY || !raise_duplicate(thd, connection->session)) raise(thd, error);
+  note_failure(thd, error);
+  if (!ends) engine->statement_roll_back(connection->session);
+  return error;
+}
+
+static int roll_back(handlerton *, THD *thd, bool all) {
+  Connection *connection= connection_of(thd);
+  if (!connection) return 0;
+  if (all || !in_transaction(thd)) return engine->roll_back(connection->session);
+  return engine->statement_roll_back(connection->session);
+}
+
+static int savepoint_set(handlerton *, THD *thd, void *place) {
+  Connection *connection= connection_of(thd);
+  return connection ? engine->savepoint(connection->session, static_cast<uint32_t *>(place)) : 0;
+}
+
+static int savepoint_roll_back(handlerton *, THD *thd, void *place) {
+  Connection *connection= connection_of(thd);
+  return connection ? engine->roll_back_to(connection->session, *static_cast<uint32_t *>(place)) : 0;
+}
+
+void init_transactions(handlerton *hton) {
+  hton->close_connection= close_connection;
+  hton->kill_query= kill_query;
+  hton->commit= commit;
+  hton->rollback= roll_back;
+  hton->savepoint_offset= sizeof(uint32_t);
+  hton->savepoint_set= savepoint_set;
+  hton->savepoint_rollback= savepoint_roll_back;
+  hton->savepoint_rollback_can_release_mdl= [](handlerton *, THD *) { return true; };
+  hton->savepoint_release= [](handlerton *, THD *, void *) { return 0; };
+}

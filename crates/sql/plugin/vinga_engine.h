@@ -1,0 +1,229 @@
+/* The interface between the storage engine's two halves: the thin C++ side, which speaks with the SQL server, and the Rust
+   side (crates/sql/engine), which speaks with the data nodes.
+
+   The C++ side calls `vinga_engine()` once, and from then on only through the struct that it returns, so that it can be
+   tested against another one. The Rust side calls back through `vinga_server`. `crates/sql/engine/src/abi.rs` says the same
+   in Rust; a change here is a change there, and of VINGA_INTERFACE.
+
+   Results: 0 is success; 120 to 200 are the server's HA_ERR numbers; greater ones are Vinga's own error numbers.
+   `session_error` has the sentence of the last failure of a session. No call throws or unwinds. Everything that may wait is
+   bounded, and ends early when the session is killed.
+
+   Texts are UTF-8, not ended by zero. Records and keys are in the server's forms. */
+#ifndef VINGA_ENGINE_H
+#define VINGA_ENGINE_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define VINGA_INTERFACE 1
+
+typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
+typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
+
+/* What belongs to one connection of the server. Used by one thread at a time, but for session_kill. */
+typedef struct vinga_session vinga_session;
+/* An open table, shared by all that use it. */
+typedef struct vinga_table vinga_table;
+/* One use of an open table: where it reads, and what it has read. */
+typedef struct vinga_cursor vinga_cursor;
+
+/* How a column lies in the server's record, and what it is in the data node. */
+enum vinga_form {
+  VINGA_INTEGER = 1,   /* little-endian in both */
+  VINGA_FLOAT = 2, VINGA_DOUBLE = 3,
+  VINGA_DECIMAL = 4,   /* precision, scale */
+  VINGA_BIT = 5,       /* precision: bits; big-endian in the record */
+  VINGA_DATE = 6,      /* little-endian in the record */
+  VINGA_TIME = 7, VINGA_DATETIME = 8, VINGA_TIMESTAMP = 9,   /* scale: digits of the fraction */
+  VINGA_YEAR = 10,
+  VINGA_CHAR = 11, VINGA_BINARY = 12,
+  VINGA_VARCHAR = 13, VINGA_VARBINARY = 14,   /* length_bytes before the value */
+  VINGA_TEXT = 15, VINGA_BLOB = 16            /* length_bytes, then a pointer to the value */
+};
+
+typedef struct vinga_column {
+  vinga_text name;
+  const void *collation;    /* given to vinga_server.sort_key */
+  uint32_t offset;          /* of its first byte in the record, length bytes included */
+  uint32_t bytes;           /* of its value, at most, without length bytes */
+  uint32_t null_offset;     /* of the byte with its null bit */
+  uint32_t sort_bytes;      /* of a sort key, at most; 0 if its bytes compare as its values do */
+  uint8_t null_mask;        /* 0 if it can't be NULL */
+  uint8_t form;             /* vinga_form */
+  uint8_t length_bytes;
+  uint8_t is_signed;
+  uint8_t precision, scale;
+} vinga_column;
+
+typedef struct vinga_key_part {
+  uint16_t column;          /* place in vinga_definition.columns */
+  uint16_t bytes;           /* of the value in the server's keys */
+  uint8_t has_length;       /* two bytes of length before the value */
+  uint8_t is_nullable;      /* one byte before it that says whether it is NULL */
+  uint8_t is_descending;
+} vinga_key_part;
+
+typedef struct vinga_key {
+  vinga_text name;
+  const vinga_key_part *parts;
+  uint32_t part_count;
+  uint8_t is_primary, is_unique, is_hash;
+} vinga_key;
+
+typedef struct vinga_definition {
+  vinga_text name;          /* database.table */
+  const vinga_column *columns;
+  const vinga_key *keys;    /* the primary key first, if there is one */
+  uint32_t column_count, key_count;
+  uint32_t record_bytes;
+  vinga_bytes attachment;   /* the frm image */
+  uint64_t auto_increment;  /* the first value; 0 for the usual one */
+  uint32_t partitions;      /* 0 for the usual number */
+  uint8_t no_logging, read_backup;
+  uint8_t has_auto_increment;
+} vinga_definition;
+
+/* How rows are held that are read. */
+enum vinga_lock { VINGA_LOCK_NONE = 0, VINGA_LOCK_SHARED = 1, VINGA_LOCK_EXCLUSIVE = 2 };
+
+enum vinga_find { VINGA_FIND_EXACT = 0, VINGA_FIND_OR_NEXT = 1, VINGA_FIND_AFTER = 2, VINGA_FIND_BEFORE = 3,
+                  VINGA_FIND_OR_PREVIOUS = 4, VINGA_FIND_PREFIX_LAST = 5 };
+
+/* How a row is written. */
+enum vinga_write { VINGA_WRITE_NOW = 0, VINGA_WRITE_LATER = 1 };
+
+/* What became of a duplicate key. */
+typedef struct vinga_duplicate { uint32_t key; uint8_t record_restored; } vinga_duplicate;
+
+typedef struct vinga_statistics {
+  uint64_t rows, row_bytes, data_bytes;
+} vinga_statistics;
+
+typedef struct vinga_counters {
+  uint64_t auto_increment_fetches, auto_increment_waits, auto_increment_long_waits;
+  uint64_t round_trips, batches_of_rows, rows_of_scans, pushed_conditions, transactions, sessions;
+  uint64_t connected;
+} vinga_counters;
+
+typedef struct vinga_settings {
+  vinga_text connectstring;
+  uint32_t connections;
+  uint32_t spin_us;
+} vinga_settings;
+
+/* What the Rust side needs of the server. */
+typedef struct vinga_server {
+  /* Writes the sort key of a value; returns its length, or SIZE_MAX if it is longer than `room`. */
+  size_t (*sort_key)(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room);
+  /* Writes a line into the server's log; 0 note, 1 warning, 2 error. */
+  void (*log)(int level, const char *text, size_t length);
+} vinga_server;
+
+/* Takes one name, or one row of texts; anything but 0 stops. */
+typedef int (*vinga_name_taker)(void *context, const char *name, size_t length);
+typedef int (*vinga_row_taker)(void *context, const vinga_text *values, uint32_t count);
+
+typedef struct vinga_engine {
+  uint32_t interface;
+
+  int (*start)(const vinga_settings *settings, const vinga_server *server);
+  void (*stop)(void);
+  void (*set_auto_increment_prefetch)(uint64_t values);
+  void (*set_wait_max_ms)(uint64_t ms);
+  void (*counters)(vinga_counters *out);
+
+  /* Sessions. */
+  vinga_session *(*session_new)(uint64_t thread);
+  void (*session_free)(vinga_session *session);
+  /* From any thread: what the session waits for ends at once. */
+  void (*session_kill)(vinga_session *session);
+  void (*session_revive)(vinga_session *session);
+  /* The sentence of the last failure; `temporary` says whether trying again may help, `doomed` whether the whole
+     transaction was rolled back. The text lives until the session's next call. */
+  vinga_text (*session_error)(const vinga_session *session, uint8_t *temporary, uint8_t *doomed);
+
+  /* Transactions. A statement that stands alone is one by itself; else it can be undone alone. */
+  void (*statement_begin)(vinga_session *session, uint8_t stands_alone);
+  /* Sends what was to be written later. */
+  int (*statement_flush)(vinga_session *session);
+  int (*statement_roll_back)(vinga_session *session);
+  int (*commit)(vinga_session *session);
+  int (*roll_back)(vinga_session *session);
+  int (*savepoint)(vinga_session *session, uint32_t *place);
+  int (*roll_back_to)(vinga_session *session, uint32_t place);
+  /* After an error: what was a duplicate of what, with the row put into `record`. */
+  int (*duplicate)(vinga_session *session, const vinga_table *table, uint8_t *record, uint32_t *key);
+
+  /* Definitions. */
+  int (*create_table)(vinga_session *session, const vinga_definition *definition);
+  int (*drop_table)(vinga_session *session, vinga_text name);
+  int (*rename_table)(vinga_session *session, vinga_text from, vinga_text to);
+  int (*truncate_table)(vinga_session *session, vinga_text name);
+  /* Gives the attachment to `take`, as one name. */
+  int (*discover)(vinga_session *session, vinga_text name, vinga_name_taker take, void *context);
+  int (*table_names)(vinga_session *session, vinga_text database, vinga_name_taker take, void *context);
+  int (*database_names)(vinga_session *session, vinga_name_taker take, void *context);
+
+  /* Open tables. */
+  int (*table_open)(vinga_session *session, const vinga_definition *definition, vinga_table **out);
+  void (*table_close)(vinga_table *table);
+  /* Whether the definition was found to be old. */
+  uint8_t (*table_is_stale)(const vinga_table *table);
+  uint32_t (*position_bytes)(const vinga_table *table);
+  int (*statistics)(vinga_session *session, vinga_table *table, uint8_t refresh, vinga_statistics *out);
+  uint64_t (*rows_in_range)(vinga_session *session, vinga_table *table, uint32_t key, const uint8_t *low,
+                            uint32_t low_bytes, uint32_t low_find, const uint8_t *high, uint32_t high_bytes,
+                            uint32_t high_find);
+
+  /* Auto-increment. */
+  int (*reserve_values)(vinga_session *session, vinga_table *table, uint64_t wanted, uint64_t *first, uint64_t *count);
+  /* A row with this value was written: later values are greater. */
+  int (*value_used)(vinga_session *session, vinga_table *table, uint64_t value);
+  int (*set_next_value)(vinga_session *session, vinga_table *table, uint64_t value);
+  int (*next_value)(vinga_session *session, vinga_table *table, uint64_t *value);
+
+  /* Cursors. */
+  vinga_cursor *(*cursor_new)(vinga_table *table);
+  void (*cursor_free)(vinga_cursor *cursor);
+  /* Ends what was begun; results are forgotten. */
+  void (*cursor_reset)(vinga_cursor *cursor);
+  int (*read_key)(vinga_cursor *cursor, vinga_session *session, uint32_t key, const uint8_t *value, uint32_t bytes,
+                  uint8_t lock, uint8_t *record);
+  int (*read_position)(vinga_cursor *cursor, vinga_session *session, const uint8_t *position, uint8_t lock,
+                       uint8_t *record);
+  void (*position)(vinga_cursor *cursor, const uint8_t *record, uint8_t *position);
+  /* A condition in postfix form, see condition.rs; no bytes for none. Nonzero if it can't be taken. */
+  int (*set_condition)(vinga_cursor *cursor, const uint8_t *program, size_t bytes);
+  int (*scan_begin)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
+  int (*scan_next)(vinga_cursor *cursor, vinga_session *session, uint8_t *record);
+  /* A range of an index, in its order; bounds are null where it is open. */
+  int (*range_begin)(vinga_cursor *cursor, vinga_session *session, uint32_t key, const uint8_t *low, uint32_t low_bytes,
+                     uint32_t low_find, const uint8_t *high, uint32_t high_bytes, uint32_t high_find,
+                     uint8_t descending, uint8_t lock);
+  /* Many keys at once: cleared, added to, run; then row by row. */
+  void (*batch_clear)(vinga_cursor *cursor);
+  int (*batch_add)(vinga_cursor *cursor, uint32_t key, const uint8_t *value, uint32_t bytes);
+  int (*batch_add_position)(vinga_cursor *cursor, const uint8_t *position);
+  int (*batch_run)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
+  int (*batch_row)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
+
+  int (*insert)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record, uint8_t when);
+  int (*update)(vinga_cursor *cursor, vinga_session *session, const uint8_t *before, const uint8_t *after);
+  int (*erase)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record);
+  /* Removes all rows, one by one. */
+  int (*erase_all)(vinga_cursor *cursor, vinga_session *session);
+
+  /* An information table: 0 threads, 1 memory, 2 pools, 3 blocks; the first row that is taken has the columns' names. */
+  int (*information)(vinga_session *session, uint32_t table, vinga_row_taker take, void *context);
+} vinga_engine;
+
+const vinga_engine *vinga_engine_interface(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
