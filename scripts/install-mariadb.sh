@@ -39,7 +39,7 @@ RUN
 }
 
 # What this script brings and how it lies there; whoever changes that counts it up, and all is brought anew.
-layout=2
+layout=3
 
 [ -s "$place/version" ] && [ "$(cat "$place/layout" 2>/dev/null)" = "$layout" ] &&
     [ "${MARIADB_VERSION:-$(cat "$place/version")}" = "$(cat "$place/version")" ] && exit 0
@@ -51,6 +51,8 @@ server_packages="mariadb-server mariadb-server-core mariadb-client mariadb-clien
 library_packages="libaio1 liburing2 libnuma1 libpcre2-8-0 libpcre2-posix3 libedit2 libncurses6 libbsd0 libmd0 libsnappy1v5
     libssl3"
 sysbench_packages="sysbench libluajit-5.1-2 libluajit-5.1-common libpq5 libldap-2.5-0 libsasl2-2"
+# Drivers of other languages, for tests with real clients.
+driver_packages="python3-pymysql libmariadb-java"
 
 begin_apt() {
     mkdir -p "$place/apt/sources" "$place/apt/lists/partial" "$place/apt/cache/archives/partial"
@@ -89,7 +91,7 @@ fetch_packages() {
     local version=$1 package
     local -a wanted=()
     for package in $server_packages; do wanted+=("$package=$version"); done
-    for package in $library_packages $sysbench_packages; do wanted+=("$package"); done
+    for package in $library_packages $sysbench_packages $driver_packages; do wanted+=("$package"); done
     (cd "$place/download" && apt-get download -q "${wanted[@]}") || return 1
     rm -rf "$place/root" && mkdir -p "$place/root"
     for package in "$place"/download/*.deb; do dpkg -x "$package" "$place/root"; done

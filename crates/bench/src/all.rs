@@ -9,7 +9,8 @@
 //! 4. *batches*: flexAsynch at batch sizes 1, 8 and 32;
 //! 5. *scan*; 6. *memory*, with a fresh node for each repetition;
 //! 7. *nonblocking*: the C interface, blocking and in an event loop;
-//! 8. *hostile*: a client that behaves beside others that do not.
+//! 8. *sql*: sysbench on tables of Vinga and InnoDB in one SQL server; TPC-B is not part of it (`vinga bench tpcb`);
+//! 9. *hostile*: a client that behaves beside others that do not.
 //!
 //! A part that fails is reported and the others go on; the run as a whole has then failed.
 
@@ -29,6 +30,7 @@ use crate::redis::{self, Redis, RedisOptions, RedisResult};
 use crate::report::{Report, json, write_json};
 use crate::scan::{self, ScanOptions};
 use crate::spike::{self, SpikeOptions};
+use crate::sql::{self, SqlOptions};
 use crate::start::{self, StartOptions};
 use crate::summary;
 use crate::target::Target;
@@ -75,12 +77,13 @@ pub enum Part {
     Scan,
     Memory,
     Nonblocking,
+    Sql,
     Hostile,
 }
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Part; 8] = [
+    pub const ALL: [Part; 9] = [
         Part::Spike,
         Part::Start,
         Part::Race,
@@ -88,6 +91,7 @@ impl Part {
         Part::Scan,
         Part::Memory,
         Part::Nonblocking,
+        Part::Sql,
         Part::Hostile,
     ];
 }
@@ -103,6 +107,7 @@ struct Plan {
     scan: ScanOptions,
     memory: MemoryOptions,
     nonblocking: NonblockingOptions,
+    sql: SqlOptions,
     hostile: HostileOptions,
 }
 
@@ -152,6 +157,12 @@ impl Plan {
                 rows: flexasynch.rows,
                 loops,
                 scans: if quick { 2 } else { 7 },
+            },
+            sql: SqlOptions {
+                rows: pick(20_000, 100_000) as u32,
+                seconds: pick(1, 4) as u32,
+                loops: if quick { 1 } else { 5 },
+                only: String::new(),
             },
             hostile: HostileOptions { loops: if quick { 1 } else { 3 }, seconds: if quick { 1 } else { 2 } },
             flexasynch,
@@ -254,6 +265,7 @@ impl<T: Target> Run<'_, T> {
             Part::Scan => self.scan(),
             Part::Memory => self.memory(),
             Part::Nonblocking => self.nonblocking(),
+            Part::Sql => self.sql(),
             Part::Hostile => self.hostile(),
         }
     }
@@ -381,6 +393,15 @@ impl<T: Target> Run<'_, T> {
         node.stop()?;
         let command = options.command();
         self.report("nonblocking", &command, options, &results, nonblocking::figures(&command, &results))
+    }
+
+    fn sql(&mut self) -> Result<()> {
+        let options = &self.plan.sql;
+        let node = self.node(sql::DATA_MEMORY_BYTES).start()?;
+        let results = sql::run(self.setting.out, node.address(), options, self.progress)?;
+        node.stop()?;
+        let command = options.command();
+        self.report("sql", &command, options, &results, sql::figures(&command, &results))
     }
 
     fn hostile(&mut self) -> Result<()> {

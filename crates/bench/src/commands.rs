@@ -18,8 +18,10 @@ use crate::redis::{self, RedisOptions};
 use crate::report::{Report, json, read_figures};
 use crate::scan::{self, ScanOptions};
 use crate::spike::{self, SpikeOptions};
+use crate::sql::{self, SqlOptions};
 use crate::start::{self, StartOptions};
 use crate::target::Target;
+use crate::tpcb::{self, TpcbOptions};
 use crate::vinga_target::VingaTarget;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -51,7 +53,11 @@ pub enum BenchCommand {
     Spike(With<SpikeOptions>),
     /// Redis, the peer
     Redis(With<RedisOptions>),
-    /// Everything, in turn with Redis; writes summary.json
+    /// SQL: sysbench on tables of Vinga and of InnoDB in the same server
+    Sql(With<SqlOptions>),
+    /// TPC-B with an auto-increment history, with several settings of the SQL node
+    Tpcb(With<TpcbOptions>),
+    /// Everything, in turn with Redis and InnoDB; writes summary.json
     All(With<AllOptions>),
     /// Deviations of two result files in percent
     Compare(CompareOptions),
@@ -171,6 +177,23 @@ pub fn run(command: &BenchCommand) -> Result<bool> {
             let results = redis::run(&place.out.join("redis"), options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("redis", &command, options, &results, redis::figures(&command, &results))
+        }
+        BenchCommand::Sql(With { options, place }) => {
+            let mut bench = Bench::new(place, connect)?;
+            let node = bench.program(Some(sql::DATA_MEMORY_BYTES))?.start()?;
+            let results = sql::run(&place.out, node.address(), options, &mut bench.progress)?;
+            node.stop()?;
+            let command = options.command();
+            bench.finish("sql", &command, options, &results, sql::figures(&command, &results))
+        }
+        BenchCommand::Tpcb(With { options, place }) => {
+            let mut bench = Bench::new(place, connect)?;
+            let node = bench.program(Some(sql::DATA_MEMORY_BYTES))?.start()?;
+            let results = tpcb::run(&place.out, node.address(), options, &mut bench.progress)?;
+            node.stop()?;
+            println!("{}\n", tpcb::table(&results));
+            let command = options.command();
+            bench.report("tpcb", &command, options, &results, tpcb::figures(&command, &results))
         }
         BenchCommand::All(With { options, place }) => {
             let mut bench = Bench::new(place, connect)?;

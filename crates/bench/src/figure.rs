@@ -24,8 +24,8 @@ pub struct Figure {
     pub command: String,
 }
 
-/// The parts whose ratios are of rates, not of times.
-const RATIOS_OF_RATES: [&str; 3] = ["flexasynch.", "hostile.", "nonblocking."];
+/// Ratios are of rates, unless their names say otherwise.
+const TIMES_COMPARED: [&str; 4] = [".p50_", ".p99_", ".time_", ".vs_one_key"];
 
 /// Whether more of a quantity is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Figure {
     pub fn better(&self) -> Better {
         match self.unit.as_str() {
             "1/s" => Better::More,
-            "ratio" if RATIOS_OF_RATES.iter().any(|part| self.name.starts_with(part)) => Better::More,
+            "ratio" if !TIMES_COMPARED.iter().any(|part| self.name.contains(part)) => Better::More,
             _ => Better::Less,
         }
     }

@@ -43,9 +43,13 @@ pub mod redis;
 pub mod report;
 pub mod scan;
 pub mod spike;
+pub mod sql;
+pub mod sql_server;
 pub mod start;
 pub mod summary;
+pub mod sysbench;
 pub mod target;
+pub mod tpcb;
 pub mod vinga_target;
 
 #[cfg(test)]

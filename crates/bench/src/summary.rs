@@ -22,6 +22,18 @@ pub fn required() -> Vec<(String, &'static str)> {
         ("start.cold", "s"),
         ("coroutine.start_ns", "ns"),
         ("nonblocking.fetch_ratio", "ratio"),
+        ("sysbench.point_select.vs_innodb", "ratio"),
+        ("sysbench.read_only.vs_innodb", "ratio"),
+        ("sysbench.read_write.vs_innodb", "ratio"),
+        ("sysbench.write_only.vs_innodb", "ratio"),
+        ("sysbench.insert.vs_innodb", "ratio"),
+        ("sysbench.filter100.vs_innodb", "ratio"),
+        ("sysbench.filter10000.vs_innodb", "ratio"),
+        ("sql.in100.vs_one_key", "ratio"),
+        ("sql.join1000.time_vs_innodb", "ratio"),
+        ("autoinc16.vs_given", "ratio"),
+        ("range100.node_us", "us"),
+        ("index_build.rows_per_s", "1/s"),
         ("hostile.rate_kept", "ratio"),
         ("hostile.rate_after", "ratio"),
         ("hostile.longest_read", "s"),
@@ -73,7 +85,7 @@ mod tests {
             assert_eq!(entry["repetitions"], 5);
         }
         assert!(list.iter().any(|entry| entry["name"] == "flexasynch.delete.vs_redis"));
-        assert_eq!(list.len(), 27);
+        assert_eq!(list.len(), 39);
     }
 
     #[test]

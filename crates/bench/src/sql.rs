@@ -1,0 +1,275 @@
+//! SQL: a MariaDB server with tables of Vinga and of InnoDB beside each other, loaded by sysbench in turn.
+//!
+//! The same tables, with the same rows, are in the databases `vinga` and `innodb` of one server, so that both engines have
+//! the same SQL layer, client and protocol above them. InnoDB writes its log at a commit without waiting for the
+//! disk (`innodb_flush_log_at_trx_commit=2`) and has all of its rows in its buffer pool. Each repetition measures every
+//! load on Vinga, then on InnoDB; figures are made from these pairs. Where a load is run with several numbers of
+//! threads its worst ratio counts.
+
+use crate::failure::Result;
+use crate::figure::Figure;
+use crate::progress::Progress;
+use crate::sql_server::{INNODB, SqlServer, VINGA};
+use crate::sysbench::{Load, Outcome, Sysbench};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+/// Of the data node.
+pub const DATA_MEMORY_BYTES: u64 = 2 << 30;
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
+pub struct SqlOptions {
+    /// Rows of each table
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(20_000..))]
+    pub rows: u32,
+    /// Seconds of each run
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    pub seconds: u32,
+    /// Repetitions
+    #[arg(short, long, visible_alias = "repetitions", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub loops: u32,
+    /// Only figures whose names contain this
+    #[arg(long, default_value = "")]
+    pub only: String,
+}
+
+impl SqlOptions {
+    /// The options as a command line.
+    pub fn command(&self) -> String {
+        let SqlOptions { rows, seconds, loops, only } = self;
+        let only = if only.is_empty() { String::new() } else { format!(" --only {only}") };
+        format!("vinga bench sql --rows {rows} --seconds {seconds} --loops {loops}{only}")
+    }
+}
+
+/// What a figure says of two loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Says {
+    /// The rate of the first divided by that of the second.
+    Rates,
+    /// The time that one transaction takes in the first divided by that in the second.
+    Times,
+}
+
+/// Two loads that are run in turn, and the figure made of them.
+struct Comparison {
+    figure: &'static str,
+    says: Says,
+    ours: Load,
+    theirs: Load,
+    threads: &'static [u16],
+}
+
+/// One run of each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    figure: String,
+    threads: u16,
+    says: Says,
+    ours: Outcome,
+    theirs: Outcome,
+}
+
+fn comparisons(options: &SqlOptions) -> Vec<Comparison> {
+    let rows = options.rows;
+    let stock = |script| oltp(script, rows);
+    let versus = |figure, script: &dyn Fn(&str) -> Load, threads| Comparison {
+        figure,
+        says: Says::Rates,
+        ours: script(VINGA.0),
+        theirs: script(INNODB.0),
+        threads,
+    };
+    let filter = |range: u32| {
+        move |database: &str| {
+            Load::new("filter", database)
+                .with(format!("table-size={rows}"))
+                .with(format!("range-size={range}"))
+        }
+    };
+    let keys = |count: u32| {
+        Load::new("in_list", VINGA.0).with(format!("table-size={rows}")).with(format!("keys={count}"))
+    };
+    let autoinc = |given: &str| Load::new("autoinc", VINGA.0).with(format!("given={given}"));
+    vec![
+        versus("sysbench.point_select.vs_innodb", &stock("oltp_point_select"), &[8, 16]),
+        versus("sysbench.read_only.vs_innodb", &stock("oltp_read_only"), &[8]),
+        versus("sysbench.read_write.vs_innodb", &stock("oltp_read_write"), &[8]),
+        versus("sysbench.write_only.vs_innodb", &stock("oltp_write_only"), &[8]),
+        versus("sysbench.insert.vs_innodb", &stock("oltp_insert"), &[8]),
+        versus("sysbench.filter100.vs_innodb", &filter(100), &[8]),
+        versus("sysbench.filter10000.vs_innodb", &filter(10_000), &[8]),
+        Comparison {
+            figure: "sql.in100.vs_one_key",
+            says: Says::Times,
+            ours: keys(100),
+            theirs: keys(1),
+            threads: &[1],
+        },
+        Comparison {
+            figure: "sql.join1000.time_vs_innodb",
+            says: Says::Times,
+            ours: Load::new("join", VINGA.0),
+            theirs: Load::new("join", INNODB.0),
+            threads: &[1],
+        },
+        Comparison {
+            figure: "autoinc16.vs_given",
+            says: Says::Rates,
+            ours: autoinc("off"),
+            theirs: autoinc("on"),
+            threads: &[16],
+        },
+    ]
+}
+
+/// A script of sysbench on a database's table of so many rows.
+fn oltp(script: &'static str, rows: u32) -> impl Fn(&str) -> Load {
+    move |database| Load::new(script, database).with(format!("table-size={rows}"))
+}
+
+/// Makes and fills all tables.
+fn prepare(sysbench: &Sysbench, options: &SqlOptions) -> Result<()> {
+    let rows = format!("table-size={}", options.rows);
+    for (database, engine) in [VINGA, INNODB] {
+        let oltp = Load::new("oltp_read_write", database)
+            .with(rows.clone())
+            .with(format!("mysql-storage-engine={engine}"));
+        sysbench.command(&oltp, "prepare")?;
+        for script in ["filter", "join", "autoinc"] {
+            let load = Load::new(script, database).with(format!("engine={engine}"));
+            let load = if script == "autoinc" { load } else { load.with(rows.clone()) };
+            sysbench.command(&load, "prepare")?;
+        }
+    }
+    Ok(())
+}
+
+/// Measures all comparisons, in turn, after a round that does not count, with a SQL server that is started for it in a
+/// folder within `out`.
+///
+/// # Errors
+/// The server does not start, or a statement fails.
+pub fn run(out: &Path, data_nodes: &str, options: &SqlOptions, progress: &mut Progress) -> Result<Vec<Pair>> {
+    let server = SqlServer::start(out, data_nodes, &[])?;
+    let sysbench = server.sysbench()?;
+    prepare(&sysbench, options)?;
+    let pairs = measure(&sysbench, options, progress)?;
+    server.stop()?;
+    Ok(pairs)
+}
+
+fn measure(sysbench: &Sysbench, options: &SqlOptions, progress: &mut Progress) -> Result<Vec<Pair>> {
+    let comparisons = comparisons(options);
+    let mut pairs = Vec::new();
+    for number in 0..=options.loops {
+        let seconds = if number == 0 { 1 } else { options.seconds };
+        let time = Duration::from_secs(seconds.into());
+        for comparison in comparisons.iter().filter(|one| one.figure.contains(&options.only)) {
+            for &threads in comparison.threads {
+                let ours = sysbench.run(&comparison.ours.clone().threads(threads), time)?;
+                let theirs = sysbench.run(&comparison.theirs.clone().threads(threads), time)?;
+                let pair =
+                    Pair { figure: comparison.figure.into(), threads, says: comparison.says, ours, theirs };
+                let name = if number == 0 { "warm-up".into() } else { format!("{number}/{}", options.loops) };
+                progress.line(&format!("  {name:>7} {}", line(&pair)));
+                if number > 0 {
+                    pairs.push(pair);
+                }
+            }
+        }
+    }
+    Ok(pairs)
+}
+
+fn line(pair: &Pair) -> String {
+    let Pair { figure, threads, ours, theirs, .. } = pair;
+    format!(
+        "{figure} with {threads} threads: {:.0} against {:.0} transactions/s ({:.2}), p95 {:.2} against {:.2} ms",
+        ours.transactions,
+        theirs.transactions,
+        ours.transactions / theirs.transactions,
+        ours.p95_ms,
+        theirs.p95_ms
+    )
+}
+
+/// The figures of a run: of each comparison that with the number of threads that is worst for us, and, beside them, all
+/// rates.
+pub fn figures(command: &str, pairs: &[Pair]) -> Vec<Figure> {
+    let names: BTreeSet<&str> = pairs.iter().map(|pair| pair.figure.as_str()).collect();
+    let mut figures = Vec::new();
+    let mut rates = Vec::new();
+    for name in names {
+        let of_name = || pairs.iter().filter(|pair| pair.figure == name);
+        let threads: BTreeSet<u16> = of_name().map(|pair| pair.threads).collect();
+        let mut worst: Option<Figure> = None;
+        for threads in threads {
+            let samples = |value: fn(&Pair) -> f64| -> Vec<f64> {
+                of_name().filter(|pair| pair.threads == threads).map(value).collect()
+            };
+            let (ours, theirs) =
+                (samples(|pair| pair.ours.transactions), samples(|pair| pair.theirs.transactions));
+            let is_time = of_name().any(|pair| pair.says == Says::Times);
+            // Times are the rates the other way round: each load has as many threads as the other.
+            let figure = if is_time {
+                Figure::from_pairs(name, command, &theirs, &ours)
+            } else {
+                Figure::from_pairs(name, command, &ours, &theirs)
+            };
+            let is_worse =
+                |than: &Figure| (figure.median < than.median) != is_time && figure.median != than.median;
+            if worst.as_ref().is_none_or(is_worse) {
+                worst = Some(figure);
+            }
+            for (side, samples) in [("ours", &ours), ("other", &theirs)] {
+                let rate = format!("{name}.{side}.threads{threads}");
+                rates.push(Figure::from_samples(rate, "1/s", command, samples));
+            }
+        }
+        figures.extend(worst);
+    }
+    figures.extend(rates);
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::required;
+
+    fn pair(figure: &str, threads: u16, says: Says, ours: f64, theirs: f64) -> Pair {
+        let outcome = |transactions| Outcome { transactions, ..Outcome::default() };
+        Pair { figure: figure.into(), threads, says, ours: outcome(ours), theirs: outcome(theirs) }
+    }
+
+    #[test]
+    fn the_worst_number_of_threads_counts() {
+        let pairs = [
+            pair("a", 8, Says::Rates, 90.0, 100.0),
+            pair("a", 16, Says::Rates, 70.0, 100.0),
+            pair("t", 1, Says::Times, 50.0, 100.0),
+            pair("a", 8, Says::Rates, 80.0, 100.0),
+            pair("a", 16, Says::Rates, 60.0, 100.0),
+            pair("t", 1, Says::Times, 25.0, 100.0),
+        ];
+        let figures = figures("c", &pairs);
+        let found = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap().clone();
+        assert_eq!((found("a").median, found("a").min, found("a").repetitions), (0.65, 0.6, 2));
+        assert_eq!((found("t").min, found("t").max), (2.0, 4.0));
+        assert_eq!(found("a.ours.threads8").median, 85.0);
+    }
+
+    #[test]
+    fn each_comparison_is_a_figure_of_the_summary() {
+        let options = SqlOptions { rows: 20_000, seconds: 1, loops: 1, only: String::new() };
+        let names: Vec<String> = required().into_iter().map(|(name, _)| name).collect();
+        for comparison in comparisons(&options) {
+            assert!(names.iter().any(|name| name == comparison.figure), "{}", comparison.figure);
+        }
+    }
+}

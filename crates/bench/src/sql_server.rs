@@ -1,0 +1,103 @@
+//! A SQL server for a measurement: a SQL node with databases for Vinga's tables and InnoDB's, and sysbench before it.
+
+use crate::failure::{Context, Failure, Result};
+use crate::sysbench::Sysbench;
+use std::fs;
+use std::path::{Path, PathBuf};
+use vinga_sqlnode::{Installation, Settings, SqlNode};
+
+/// Address space of the server: InnoDB's buffer pool holds all of its rows.
+const ADDRESS_SPACE_MAX: u64 = 6 << 30;
+
+/// Of the server, for fairness: InnoDB has what it needs in memory and does not wait for the disk at a commit.
+const VARIABLES: [(&str, &str); 6] = [
+    ("innodb_buffer_pool_size", "1G"),
+    ("innodb_log_file_size", "512M"),
+    ("innodb_flush_log_at_trx_commit", "2"),
+    ("innodb_doublewrite", "OFF"),
+    ("max_prepared_stmt_count", "100000"),
+    ("table_open_cache", "2000"),
+];
+
+/// A database, and the engine of its tables.
+pub const VINGA: (&str, &str) = ("vinga", "vinga");
+/// The peer.
+pub const INNODB: (&str, &str) = ("innodb", "innodb");
+
+/// See the head of this file. It ends when this is dropped.
+#[derive(Debug)]
+pub struct SqlServer {
+    node: SqlNode,
+    folder: PathBuf,
+    stock: PathBuf,
+    sysbench: PathBuf,
+}
+
+impl SqlServer {
+    /// Starts a server in a fresh folder within `out`, for these data nodes.
+    ///
+    /// # Errors
+    /// There is no server or plugin (`make sql` brings them), or it does not start.
+    pub fn start(out: &Path, data_nodes: &str, variables: &[(String, String)]) -> Result<Self> {
+        let installation = Installation::find().map_err(|error| Failure::new(error.to_string()))?;
+        let folder = out.join(format!("sql-{}", std::process::id()));
+        if folder.exists() {
+            fs::remove_dir_all(&folder).context(|| format!("cannot empty {}", folder.display()))?;
+        }
+        fs::create_dir_all(&folder).context(|| format!("cannot make {}", folder.display()))?;
+        let folder = folder.canonicalize().context(|| format!("cannot find {}", folder.display()))?;
+        let stock = installation.mariadb().join("root/usr/share/sysbench");
+        let sysbench = installation.program("sysbench");
+        let mut settings = Settings::new(&folder, data_nodes, installation);
+        settings.address_space_max = Some(ADDRESS_SPACE_MAX);
+        settings.variables = VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        settings.variables.extend_from_slice(variables);
+        let node = SqlNode::start(settings).context(|| "cannot start a SQL node".into())?;
+        let mut server = SqlServer { node, folder, stock, sysbench };
+        for (database, _) in [VINGA, INNODB] {
+            server.execute(&format!("DROP DATABASE IF EXISTS {database}"))?;
+            server.execute(&format!("CREATE DATABASE {database}"))?;
+        }
+        Ok(server)
+    }
+
+    /// Runs a statement and returns its rows as text.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn execute(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
+        let mut connection = self.node.connect().context(|| "cannot connect to the SQL node".into())?;
+        let answer = connection.query(statement).context(|| statement.to_owned())?;
+        Ok(answer.strings())
+    }
+
+    /// The server's process.
+    pub fn pid(&self) -> u32 {
+        self.node.id()
+    }
+
+    /// Sysbench for this server.
+    ///
+    /// # Errors
+    /// Its scripts can't be written.
+    pub fn sysbench(&self) -> Result<Sysbench> {
+        Sysbench::new(&self.sysbench, &self.stock, &self.folder, &self.node.socket())
+    }
+
+    /// Stops it and removes its folder. One that is only dropped leaves its folder: the log is in it.
+    ///
+    /// # Errors
+    /// It does not stop.
+    pub fn stop(mut self) -> Result<()> {
+        self.node.stop().context(|| "cannot stop the SQL node".into())?;
+        fs::remove_dir_all(&self.folder).context(|| format!("cannot remove {}", self.folder.display()))
+    }
+}
+
+impl Drop for SqlServer {
+    fn drop(&mut self) {
+        if self.node.is_alive() {
+            let _ = self.node.kill();
+        }
+    }
+}

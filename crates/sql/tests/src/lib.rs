@@ -1,0 +1,115 @@
+//! What the tests of SQL share: a data node with SQL nodes before it, and programs that are run against them.
+//!
+//! Every server has a limit to its memory, a folder of its own and a port that nobody else has; all of it goes away with
+//! the test. MariaDB and the plugin are those that `make sql` has put beside the build.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use vinga_datanode::LocalNode;
+use vinga_sqlnode::{Connection, Installation, ScopedSqlNode};
+
+/// A data node in this process, and SQL nodes before it.
+pub struct TestCluster {
+    /// Before the data node, so that they end first.
+    pub sql_nodes: Vec<ScopedSqlNode>,
+    /// `None` while it is stopped.
+    pub data_node: Option<LocalNode>,
+}
+
+impl TestCluster {
+    /// One data node and so many SQL nodes, with an empty database `test`.
+    pub fn start(sql_nodes: usize) -> Self {
+        Self::start_with(sql_nodes, &[], &[])
+    }
+
+    /// The same with parameters of the data node and variables of the SQL nodes.
+    pub fn start_with(sql_nodes: usize, parameters: &[(&str, &str)], variables: &[(&str, &str)]) -> Self {
+        let data_node = LocalNode::start_with(parameters).expect("a data node starts");
+        let address = data_node.address().to_owned();
+        let sql_nodes: Vec<ScopedSqlNode> = (0..sql_nodes)
+            .map(|_| {
+                ScopedSqlNode::start_with(&address, |settings| {
+                    let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+                    settings.variables.extend(variables.iter().map(owned));
+                })
+                .unwrap_or_else(|error| panic!("{error}"))
+            })
+            .collect();
+        let cluster = TestCluster { sql_nodes, data_node: Some(data_node) };
+        cluster.connect(0).query("CREATE DATABASE IF NOT EXISTS test");
+        cluster
+    }
+
+    /// A session at one of the SQL nodes, in the database `test`.
+    pub fn connect(&self, node: usize) -> Session {
+        let mut connection = self.sql_nodes[node].connect().expect("a SQL node answers");
+        // The database may come a moment later to the others, or is being made just now.
+        let _ = connection.query("USE test");
+        Session { connection }
+    }
+}
+
+/// A session that panics with the statement and the server's words when something fails.
+pub struct Session {
+    connection: Connection,
+}
+
+impl Session {
+    /// Runs a statement and returns its rows as text.
+    #[track_caller]
+    pub fn query(&mut self, statement: &str) -> Vec<Vec<String>> {
+        match self.connection.query(statement) {
+            Ok(answer) => answer.strings(),
+            Err(error) => panic!("{statement}: {error}"),
+        }
+    }
+
+    /// The rows of a statement, each as its values with blanks between.
+    #[track_caller]
+    pub fn lines(&mut self, statement: &str) -> Vec<String> {
+        self.query(statement).into_iter().map(|row| row.join(" ")).collect()
+    }
+
+    /// Runs a statement that must fail; the server's number and sentence.
+    #[track_caller]
+    pub fn error(&mut self, statement: &str) -> (u16, String) {
+        match self.connection.query(statement) {
+            Ok(answer) => panic!("{statement} must fail, and has {} rows", answer.rows.len()),
+            Err(error) => (error.number().unwrap_or(0), error.to_string()),
+        }
+    }
+
+    /// The connection itself.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+}
+
+/// One of the programs that came with the server, such as `mariadb-dump` or `sysbench`.
+pub fn program(name: &str) -> Command {
+    Command::new(installation().program(name))
+}
+
+/// A file among the server's packages.
+pub fn packaged(path: &str) -> PathBuf {
+    installation().mariadb().join("root").join(path)
+}
+
+fn installation() -> Installation {
+    Installation::find().expect("'make sql' was run")
+}
+
+/// A folder of this crate's sources, or one below the workspace's.
+pub fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Runs a program to its end; what it has printed. Panics with all of it if it fails.
+#[track_caller]
+pub fn run(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } =
+        command.output().unwrap_or_else(|error| panic!("{command:?} can't be started: {error}"));
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{command:?} ended with {status}:\n{stdout}\n{stderr}");
+    stdout.into_owned()
+}
