@@ -119,7 +119,7 @@ fn several_ranges_say_which_they_are() {
     };
     let ranges = [range(3, 4), range(-4, -3), range(0, 0), range(3, 4)];
     let request = |scan: vinga::ScanRequest<Item>| {
-        ranges.iter().fold(scan.index("by_kind"), |scan, range| scan.range(range)).in_order()
+        ranges.iter().fold(scan.index("by_kind"), vinga::ScanRequest::range).in_order()
     };
     let mut scan = cluster.scan(&table, request).unwrap();
     let mut met = Vec::new();
@@ -162,7 +162,7 @@ fn mistakes_are_named() {
     assert_eq!(code, ErrorCode::BadProgram);
     assert!(text.contains("it has by_kind, by_id"), "{text}");
     assert_eq!(error(|scan| scan.from(1)).0, ErrorCode::BadProgram);
-    assert_eq!(error(|scan| scan.in_order()).0, ErrorCode::BadProgram);
+    assert_eq!(error(vinga::ScanRequest::in_order).0, ErrorCode::BadProgram);
     assert_eq!(error(|scan| scan.index("by_kind").from((1, 2, 3))).0, ErrorCode::BadKey);
     assert_eq!(error(|scan| scan.index("by_kind").from("x")).0, ErrorCode::BadKey);
     assert_eq!(error(|scan| scan.index("by_kind").from(Value::Null)).0, ErrorCode::BadKey);

@@ -27,6 +27,9 @@ pub struct OpenTransaction {
     pub is_in_doubt: bool,
 }
 
+/// Operations that failed alone: number, why, and the unique index that is concerned (0 for none).
+type LoneErrors = Vec<(u32, ErrorCode, u16)>;
+
 struct UnderWay {
     tag: u32,
     end: End,
@@ -37,7 +40,7 @@ struct UnderWay {
     /// The version of the table that each named.
     versions: BTreeMap<u32, u64>,
     rows: BTreeMap<u32, Option<Value>>,
-    answer: Option<(TransactionAnswer, Vec<(u32, ErrorCode, u16)>)>,
+    answer: Option<(TransactionAnswer, LoneErrors)>,
 }
 
 impl Client {
