@@ -30,11 +30,22 @@ template <class Work> static void in_background(Work work) {
   destroy_background_thd(thd);
 }
 
+/* ALTER TABLE leaves a file with the definition as it was then, on its own SQL node only: that would be believed for ever,
+   also when the table is gone. */
+void forget_file(const char *path_without_extension) {
+  std::string path= std::string(path_without_extension) + reg_ext;
+  if (access(path.c_str(), F_OK) == 0) my_delete(path.c_str(), MYF(0));
+}
+
 void forget_table(const char *name, size_t length) {
   std::string text(name, length);
   size_t point= text.find('.');
   if (point == std::string::npos) return;
-  in_background([&](THD *thd) { forget_table_of(thd, text.substr(0, point).c_str(), text.substr(point + 1).c_str()); });
+  std::string db= text.substr(0, point), table= text.substr(point + 1);
+  char path[FN_REFLEN + 1];
+  build_table_filename(path, sizeof path - 1, db.c_str(), table.c_str(), "", 0);
+  forget_file(path);
+  in_background([&](THD *thd) { forget_table_of(thd, db.c_str(), table.c_str()); });
 }
 
 void make_database(const char *name, size_t length) {

@@ -78,6 +78,8 @@ void forget_table(const char *name, size_t length);
 void make_database(const char *name, size_t length);
 /* The same within a statement. */
 void forget_table_of(THD *thd, const char *db, const char *table);
+/* Removes the server's own file with a definition, if it has one. */
+void forget_file(const char *path_without_extension);
 /* Definitions that the data nodes have. */
 void init_discovery(handlerton *hton);
 /* The name of a table from its path. */

@@ -167,6 +167,7 @@ int ha_vinga::open_share(const char *path) {
 
 int ha_vinga::open(const char *path, int, uint) {
   if (int error= open_share(path)) return error;
+  if (table->s->tmp_table == NO_TMP_TABLE && !is_prefix(table->s->table_name.str, tmp_file_prefix)) forget_file(path);
   cursor= engine->cursor_new(share->table);
   ref_length= engine->position_bytes(share->table);
   /* What the optimizer asks for before the first info(). */

@@ -20,6 +20,9 @@ skip-log-bin
 query_cache_type=OFF
 query_cache_size=0
 
+# Reads of the stricter levels take locks.
+transaction_isolation=READ-COMMITTED
+
 # Joins ask for the rows of many keys at once (batched key access).
 join_cache_level=6
 
