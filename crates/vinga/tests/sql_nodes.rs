@@ -76,7 +76,8 @@ fn sql_nodes_come_up_after_the_data_node_and_go_down_before_it() {
     assert_eq!(String::from_utf8_lossy(&shell.expect("there is a shell").stdout), "42\n");
     let mut session = Connection::open_socket(&cluster.socket(1)).expect("it answers");
     let told = session.rows("SELECT @@vinga_connectstring").expect("there is a storage engine");
-    assert_eq!(told, [[format!("127.0.0.1:{}", cluster.data_port)]]);
+    // Nodes on the same machine share memory.
+    assert!(told[0][0].starts_with("unix:") && told[0][0].ends_with("/node-1/vinga.sock"), "{told:?}");
 
     // More can be asked for; what runs is left alone.
     let (ok, said) = cluster.up("2");

@@ -115,7 +115,7 @@ typedef struct vinga_write_batch vinga_write_batch;
 #define VINGA_ERROR_NO_SUCH_ROW 626
 /** There is a row with this key already. */
 #define VINGA_ERROR_DUPLICATE_KEY 630
-/** Another schema change is under way: retry a little later. */
+/** A schema change is under way: retry a little later. */
 #define VINGA_ERROR_SCHEMA_BUSY 701
 /** All table records are in use: drop some tables, or raise MaxNoOfTables. */
 #define VINGA_ERROR_OUT_OF_TABLES 707
@@ -193,6 +193,20 @@ typedef struct vinga_write_batch vinga_write_batch;
 #define VINGA_ERROR_NODE_ID_IN_USE 20025
 /** More columns were selected than the table has. */
 #define VINGA_ERROR_TOO_MANY_COLUMNS 20026
+/** There is no such ordered index: read the table's definition again. */
+#define VINGA_ERROR_NO_SUCH_INDEX 20027
+/** The rows of a unique index change with those of its table: change these. */
+#define VINGA_ERROR_HIDDEN_TABLE 20060
+/** There is a database of this name already. */
+#define VINGA_ERROR_DATABASE_EXISTS 20040
+/** There is no such database. */
+#define VINGA_ERROR_NO_SUCH_DATABASE 20041
+/** There are tables in the database: drop them first. */
+#define VINGA_ERROR_DATABASE_NOT_EMPTY 20042
+/** There are as many databases as there may be: drop some. */
+#define VINGA_ERROR_OUT_OF_DATABASES 20043
+/** Another client holds the schema lock: retry when it is done. */
+#define VINGA_ERROR_SCHEMA_LOCK_TIMEOUT 20044
 /** Something that must not happen has happened: please report it with the node's log. */
 #define VINGA_ERROR_INTERNAL_ERROR 20099
 

@@ -48,7 +48,7 @@ fn a_dump_goes_out_and_comes_in_again() {
     let definition = session.query("SHOW CREATE TABLE packed");
     let dump = || {
         let mut dump = program("mariadb-dump");
-        dump.args(["--no-defaults", "--user=root", "--single-transaction", "--routines", "test"]);
+        dump.args(["--no-defaults", "--user=root", "--single-transaction", "--hex-blob", "test"]);
         dump
     };
     let socket = |node: usize| format!("--socket={}", cluster.sql_nodes[node].socket().display());
