@@ -32,7 +32,7 @@ up: build sql
 	$(VINGA) demo
 	$(VINGA) bench flexasynch --connect 127.0.0.1:2202 --node-pid "$$(head -1 vinga-cluster/node-1/vinga.pid)" \
 		--rows 200000 --repetitions 1
-	$(VINGA) demo --sql --engine InnoDB
+	$(VINGA) demo --sql
 	@echo
 	@echo "The nodes go on running: try '$(VINGA) admin threads', or SQL, as '$(VINGA) up' tells;"
 	@echo "'$(VINGA) down' stops them."

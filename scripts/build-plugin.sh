@@ -15,7 +15,6 @@ place=$target/sql
 sources=crates/sql/plugin
 library=$target/release/libvinga_engine.a
 plugin=$place/ha_vinga.so
-[ -d "$sources" ] || { echo "there is no storage engine in $sources: only the server was brought"; exit 0; }
 libraries=$(printf '%s:' "$mariadb"/root/lib/*-linux-gnu* "$mariadb"/root/usr/lib/*-linux-gnu*)
 
 flags=(-std=c++17 -O2 -g1 -fPIC -fno-strict-aliasing -Wall -Wno-unused-parameter
