@@ -398,7 +398,7 @@ impl<T: Target> Run<'_, T> {
     fn sql(&mut self) -> Result<()> {
         let options = &self.plan.sql;
         let node = self.node(sql::DATA_MEMORY_BYTES).start()?;
-        let results = sql::run(self.setting.out, node.address(), options, self.progress)?;
+        let results = sql::run(self.setting.out, &node.nearest_address(), options, self.progress)?;
         node.stop()?;
         let command = options.command();
         self.report("sql", &command, options, &results, sql::figures(&command, &results))

@@ -181,7 +181,7 @@ pub fn run(command: &BenchCommand) -> Result<bool> {
         BenchCommand::Sql(With { options, place }) => {
             let mut bench = Bench::new(place, connect)?;
             let node = bench.program(Some(sql::DATA_MEMORY_BYTES))?.start()?;
-            let results = sql::run(&place.out, node.address(), options, &mut bench.progress)?;
+            let results = sql::run(&place.out, &node.nearest_address(), options, &mut bench.progress)?;
             node.stop()?;
             let command = options.command();
             bench.finish("sql", &command, options, &results, sql::figures(&command, &results))
@@ -189,7 +189,7 @@ pub fn run(command: &BenchCommand) -> Result<bool> {
         BenchCommand::Tpcb(With { options, place }) => {
             let mut bench = Bench::new(place, connect)?;
             let node = bench.program(Some(sql::DATA_MEMORY_BYTES))?.start()?;
-            let results = tpcb::run(&place.out, node.address(), options, &mut bench.progress)?;
+            let results = tpcb::run(&place.out, &node.nearest_address(), options, &mut bench.progress)?;
             node.stop()?;
             println!("{}\n", tpcb::table(&results));
             let command = options.command();

@@ -102,6 +102,14 @@ impl Node {
         &self.address
     }
 
+    /// How clients on this machine reach it best: by its local socket, if it has one.
+    pub fn nearest_address(&self) -> String {
+        match self.folder.join("vinga.sock").canonicalize() {
+            Ok(socket) => format!("unix:{}", socket.display()),
+            Err(_) => self.address.clone(),
+        }
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
