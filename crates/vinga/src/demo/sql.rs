@@ -60,17 +60,20 @@ pub fn run(demo: &Demo<'_>) -> Result<(), String> {
     client.run(&["--execute", &statements])?;
     let begun = Instant::now();
     let maintainers = client.load_maintainers(&packages)?;
-    client.load("debian.package", |line| {
-        for package in &packages {
-            let maintainer = maintainers[package.maintainer.as_str()];
-            let installed = package.installed_kib.map_or("\\N".to_owned(), |kib| kib.to_string());
-            let Package { name, version, section, size, summary, .. } = package;
-            let [name, version, section, summary] =
-                [name, version, section, summary].map(|text| escaped(text));
-            writeln!(line, "{name}\t{version}\t{section}\t{maintainer}\t{size}\t{installed}\t{summary}")?;
-        }
-        Ok(())
-    })?;
+    // Each is one transaction, which a data node has room for.
+    for packages in packages.chunks(ROWS_MAX) {
+        client.load("debian.package", |line| {
+            for package in packages {
+                let maintainer = maintainers[package.maintainer.as_str()];
+                let installed = package.installed_kib.map_or("\\N".to_owned(), |kib| kib.to_string());
+                let Package { name, version, section, size, summary, .. } = package;
+                let [name, version, section, summary] =
+                    [name, version, section, summary].map(|text| escaped(text));
+                writeln!(line, "{name}\t{version}\t{section}\t{maintainer}\t{size}\t{installed}\t{summary}")?;
+            }
+            Ok(())
+        })?;
+    }
     let span = begun.elapsed().as_secs_f64();
     let rows = packages.len() + maintainers.len();
     println!("Loaded {rows} rows by LOAD DATA in {span:.2} s: {:.0} a second.\n", rows as f64 / span);
@@ -79,6 +82,9 @@ pub fn run(demo: &Demo<'_>) -> Result<(), String> {
     // With the statement, a drawn table and the time it took.
     client.run(&["-vvv", "--execute", &QUESTIONS.join(";\n")])
 }
+
+/// Rows of one LOAD DATA.
+const ROWS_MAX: usize = 8_000;
 
 /// MariaDB's client, on one SQL node.
 struct Client<'a> {
