@@ -18,7 +18,8 @@ pub const SEEDS_MAX: u64 = 300;
 ///   the same row must be faster than the next order: one seed in some thousands.
 /// - For `reconnect-does-not-wait` a commit must wait unread on a broken connection while the question about it is answered.
 /// - For `entries-are-not-counted` one transaction must take a row from a key to another one and back.
-/// - `entries-go-at-commit` and `range-scan-takes-any-version` are seen by scans of ordered indexes only, which no load does.
+/// - `entries-go-at-commit` and `range-scan-takes-any-version` are seen by scans of ordered indexes only, which one load of
+///   several does; how many seeds that takes was not measured.
 pub const SHOWN_BY_STORIES: &[Mutation] = &[
     Mutation::SettleShowsPrepared,
     Mutation::ReconnectDoesNotWait,

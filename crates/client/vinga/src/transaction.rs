@@ -299,11 +299,6 @@ impl Transaction {
         Ok(crate::ReadBatch { table, batch: self.read_batch(batch).await? })
     }
 
-    /// Whether operations were defined that have not been sent.
-    pub fn has_unsent(&self) -> bool {
-        !self.is_executed && self.train.as_ref().is_some_and(|train| !train.is_empty() || train.has_changes())
-    }
-
     /// The bytes of the row of a read that has been executed, by the operation's number: an image, or a selection.
     ///
     /// # Errors
