@@ -11,13 +11,15 @@ mod told;
 mod trains;
 pub mod unique;
 
-pub use told::{Told, committed, open, refused};
-pub use trains::{ALL, Op, strict};
+#[allow(unused_imports, reason = "each test uses its part of it")]
+pub use self::{
+    told::{Told, committed, open, refused},
+    trains::{ALL, Op, strict},
+};
 
 use hold::Held;
 use std::collections::BTreeMap;
 use told::code;
-use trains::{columns_of, encode};
 use vinga_base::hash::KeyHash;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::page_pool::PagePool;
@@ -25,20 +27,16 @@ use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TransactionId};
 use vinga_distribution::NodePlace;
-use vinga_fragment::update_program::{self, Action, Instruction};
 use vinga_kernel::{Executor, LaneId, Mutation, Origin, Outbox, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting, routes};
 use vinga_wire::dictionary::{CreateTableRequest, TableConfirm};
 use vinga_wire::frame::Frames;
 use vinga_wire::handshake::NodeTopology;
-use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW, Rows};
 use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
-use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, OperationHead, OperationKind};
+use vinga_wire::operation::{ALL_COLUMNS, OperationKind};
 use vinga_wire::partition::PartitionMap;
-use vinga_wire::scan::{ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
 use vinga_wire::transaction::{
-    FLAG_COMMIT, FLAG_START, OperationError, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder,
-    TransactionAnswer, TransactionHead, TransactionRow,
+    OperationError, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder, TransactionAnswer, TransactionRow,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, U64, cold};
 
