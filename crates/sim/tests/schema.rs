@@ -16,7 +16,6 @@ fn broken_rules_of_schema_changes_are_noticed() {
     use vinga_sim::mutations::{Mutation, hunt};
     let rules = [
         Mutation::CompleteKeepsOldVersion,
-        Mutation::SwitchDoesNotWait,
         Mutation::EventNotAwaited,
         Mutation::FenceOutlivesOwner,
         Mutation::LockOutlivesOwner,
