@@ -11,7 +11,7 @@ pub use vinga_kernel::Mutation;
 pub const IS_BUILT_IN: bool = cfg!(feature = "mutations");
 
 /// A hunted rule must be noticed within so many seeds, whichever is the first.
-pub const SEEDS_MAX: u64 = 300;
+pub const SEEDS_MAX: u64 = 600;
 
 /// Rules that seeds break too seldom to be hunted by default; the stories in `crates/node/tests/hazards.rs` show them.
 /// - For `settle-shows-prepared` the order to roll back must die with the middle replica of three, and another transaction on
