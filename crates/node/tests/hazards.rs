@@ -14,8 +14,9 @@ use support::{
 use vinga_base::NodeId;
 use vinga_kernel::{Mutation, Tick};
 use vinga_wire::operation::OperationKind::{ReadCommitted, ReadShared};
+use vinga_wire::schema::SchemaChange;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
-use vinga_wire::{Address, BlockNumber, ErrorCode};
+use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber};
 
 /// Three nodes that hold all rows. Rows with their primary at node 2 have the chain 2, 3, 1, all at instance 1.
 fn three(mutation: Option<Mutation>) -> Cluster {
@@ -124,6 +125,10 @@ hazards! {
     /// A coordinator that lags behind in epochs commits what follows a deletion: of a deleted row, a place that was used
     /// again and a read that found nothing there is no row left to ask for its epoch.
     what_follows_a_deletion_is_not_of_an_earlier_epoch breaks EpochIgnoresOperations;
+
+    /// An API node fences a table to copy its rows while another one has changed a row and not committed yet: a copy
+    /// that begins before lacks what was acknowledged.
+    who_copies_behind_a_fence_misses_no_commit breaks SwitchDoesNotWait;
 }
 
 /// The stories themselves. Each ends with nothing left of any transaction.
@@ -542,6 +547,29 @@ mod stories {
         c.train_at(tc(2), id, ALL, 1, 0, &[found_nothing]);
         assert_eq!(c.told(), [Told::Row { operation: 1, row: None }, committed(1)]);
         assert!(c.epoch_told() >= epoch, "what was not there in epoch {}", c.epoch_told());
+        ends_well(c);
+    }
+
+    pub fn who_copies_behind_a_fence_misses_no_commit(mutation: Option<Mutation>) {
+        const CHANGED: Told = Told::Other(SignalNumber::SchemaChangeConfirm);
+        let mut c = three(mutation);
+        let [key, other] = keys(&c);
+        c.at_once(&[Op::Insert(row(key, 1))]);
+        let id = c.begin();
+        c.train(id, FLAG_START, 1, &strict(&[Op::Add(key, 1)]));
+        assert_eq!(c.told(), [open(1)]);
+        c.change_schema(SchemaChange::FenceTable { name: "test.t".into(), pinned: None });
+        let mut copied = c.told().contains(&CHANGED).then(|| c.read(&[key], None));
+        // Nobody else begins to change anything, but what is under way comes to its end.
+        assert_eq!(c.at_once(&[Op::Insert(row(other, 1))]), [refused(1, ErrorCode::SchemaBusy, 1)]);
+        c.train(id, FLAG_COMMIT, 2, &[]);
+        c.advance(Tick::from_millis(100));
+        let told = c.told();
+        assert!(told.contains(&committed(2)), "{told:?}");
+        if told.contains(&CHANGED) {
+            copied = Some(c.read(&[key], None));
+        }
+        assert_eq!(copied, Some(vec![Some(row(key, 2))]), "the copy has what was committed");
         ends_well(c);
     }
 

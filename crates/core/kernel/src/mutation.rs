@@ -75,6 +75,8 @@ mutations! {
     MergeIgnoresOrder = "merge-ignores-order";
     /// A locking scan takes rows that don't fit its range any more when they are locked.
     RecheckLeftOut = "recheck-left-out";
+    /// A read by unique index does not look whether the base row still has the values.
+    UniqueRecheckLeftOut = "unique-recheck-left-out";
     /// The error of a sub-operation on a unique index counts as success.
     SubErrorIgnored = "sub-error-ignored";
     /// A row whose unique column changes keeps its old place in the index.
