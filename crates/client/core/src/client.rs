@@ -562,7 +562,7 @@ impl Client {
         Ok(Token { kind: TokenKind::Scan, handle })
     }
 
-    /// Takes what a scan has. When it says that it has ended, its token is gone.
+    /// Takes what a scan has. When it says that it has ended, or that these are its last rows, its token is gone.
     pub fn next_rows(&mut self, scan: Token) -> ScanProgress {
         debug_assert_eq!(scan.kind, TokenKind::Scan);
         self.scans.next(&mut self.net, scan.handle)
