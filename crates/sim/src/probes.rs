@@ -20,6 +20,7 @@ pub const EXPECTED: &[&str] = &[
     "connection of an API node with open transactions closed",
     "deadlock: somebody else is the victim",
     "deadlock: the newcomer is the victim",
+    "deadlock over several data managers",
     "driver did not report a closed connection",
     "forwarded prepare shows an earlier commit",
     "fences of an API node are lifted because it has gone",

@@ -119,6 +119,7 @@ impl DataManager {
             .map_err(|_| ErrorCode::DataMemoryFull)?;
         self.operations[handle].state = State::Waiting { request, since: cx.now() };
         self.waiting.push_back((cx.now(), handle));
+        self.probes.note(cx.now(), handle);
         Ok(())
     }
 
@@ -193,7 +194,7 @@ impl DataManager {
     }
 
     /// Refuses an operation that waits for a lock.
-    fn refuse_waiting(&mut self, cx: &mut Context<'_>, handle: Handle, code: ErrorCode) {
+    pub(crate) fn refuse_waiting(&mut self, cx: &mut Context<'_>, handle: Handle, code: ErrorCode) {
         let record = &self.operations[handle];
         let (name, is_local, chain) = (record.name(), record.error_is_local, record.chain);
         let transaction = record.transaction;

@@ -49,6 +49,8 @@ mutations! {
     EpochIgnoresOperations = "epoch-ignores-operations";
     /// When an API node fails, its locks stay.
     ApiFailureKeepsLocks = "api-failure-keeps-locks";
+    /// Who is told to end a deadlock goes on waiting.
+    DeadlockVictimGoesOn = "deadlock-victim-goes-on";
     /// A stale table version is accepted.
     StaleVersionAccepted = "stale-version-accepted";
     /// Waiters of a row that ceased to exist are dropped.
