@@ -115,7 +115,7 @@ bool describe(const TABLE *table, Description *out) {
     key.name= text_of(out->texts.back());
     key.is_primary= i == share->primary_key;
     key.is_unique= (info.flags & HA_NOSAME) != 0;
-    key.is_hash= info.algorithm == HA_KEY_ALG_HASH;
+    key.is_hash= is_hash_key(info);
     if (info.algorithm == HA_KEY_ALG_LONG_HASH) {
       out->problem= "key '" + out->texts.back() + "': unique keys over values of any length are not supported";
       return false;

@@ -19,6 +19,7 @@ class ha_vinga final : public handler {
   thr_lock_type lock_type= TL_UNLOCK;
   bool writes_now= false;            // the server wants to know of each duplicate
   bool is_bulk= false;
+  bool has_file= false;              // the server has a file with the definition as long as LOCK TABLES holds
   ulonglong greatest_value= 0;       // explicit auto-increment value of a bulk insert
   uint duplicate_key= MAX_KEY;
   bool is_sorted= false;             // the index is read in its order
@@ -37,7 +38,7 @@ class ha_vinga final : public handler {
   bool is_whole_key(uint index, uint length) const;
   bool is_primary_key(uint index, uint length) const
   { return index == table->s->primary_key && is_whole_key(index, length); }
-  bool is_hash(uint index) const { return table_share->key_info[index].algorithm == HA_KEY_ALG_HASH; }
+  bool is_hash(uint index) const { return is_hash_key(table_share->key_info[index]); }
   int range(const key_range *low, const key_range *high, uint8_t wish);
   int next(uchar *record);
   int fill_batch();
