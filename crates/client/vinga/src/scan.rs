@@ -327,6 +327,12 @@ impl<R> RowBatch<R> {
         self.rows().row_at(offset).map(|(row, next)| (row.bytes, next))
     }
 
+    /// As [`RowBatch::row_at`], with the number of the range in which the row was found before it.
+    #[inline]
+    pub fn ranged_at(&self, offset: usize) -> Option<(u16, &[u8], usize)> {
+        self.rows().row_at(offset).map(|(row, next)| (row.range, row.bytes, next))
+    }
+
     /// The row at this byte offset, from 0, in place, and the offset of the row behind it; `None` at the end. For readers
     /// that keep their place themselves.
     ///
