@@ -160,7 +160,7 @@ impl ColumnAbi {
             10 => ColumnType::Year,
             11 => ColumnType::Char { bytes: bytes as u16 },
             12 => ColumnType::Binary { bytes: bytes as u16 },
-            13 => ColumnType::VarChar { bytes_max: bytes as u16 },
+            13 | 17 => ColumnType::VarChar { bytes_max: bytes as u16 },
             14 => ColumnType::VarBinary { bytes_max: bytes as u16 },
             15 => ColumnType::Text,
             16 => ColumnType::Blob,
@@ -174,6 +174,7 @@ impl ColumnAbi {
             5 | 6 => Form::Reversed,
             13 | 14 => Form::Varying(self.length_bytes),
             15 | 16 => Form::Long(self.length_bytes),
+            17 => Form::Padded,
             _ => Form::Same,
         };
         Ok(Column {
@@ -247,6 +248,11 @@ fn lock_of(lock: u8) -> Lock {
         1 => Lock::Shared,
         _ => Lock::Exclusive,
     }
+}
+
+/// A sum of `VINGA_RANGE` numbers.
+fn wish_of(wish: u8) -> RangeWish {
+    RangeWish { is_descending: wish & 1 != 0, in_order: wish & 2 != 0, is_short: wish & 4 != 0 }
 }
 
 /// Runs something for a session; what fails is remembered there.
@@ -394,7 +400,7 @@ unsafe extern "C" fn statement_begin(session: *mut Session, stands_alone: u8) {
 
 unsafe extern "C" fn statement_flush(session: *mut Session) -> i32 {
     // SAFETY: the session is there.
-    unsafe { enter(session, |session| session.flush().map(|()| 0)) }
+    unsafe { enter(session, |session| session.end_statement().map(|()| 0)) }
 }
 
 unsafe extern "C" fn statement_roll_back(session: *mut Session) -> i32 {
@@ -699,6 +705,11 @@ unsafe extern "C" fn reserve_values(
     }
 }
 
+unsafe extern "C" fn return_values(table: *const OpenTable, first: u64, count: u64) {
+    // SAFETY: the table is there.
+    calm(|| unsafe { (*table).counter.give_back(first, count) });
+}
+
 unsafe extern "C" fn value_used(session: *mut Session, table: *const OpenTable, value: u64) -> i32 {
     // SAFETY: all are there.
     unsafe { enter(session, |session| (*table).counter.use_value(session, value).map(|()| 0)) }
@@ -753,7 +764,7 @@ unsafe fn record_of<'a>(cursor: &Cursor, record: *mut u8) -> &'a mut [u8] {
 unsafe extern "C" fn read_key(
     cursor: *mut Cursor,
     session: *mut Session,
-    _key: u32,
+    key: u32,
     value: *const u8,
     bytes: u32,
     lock: u8,
@@ -764,7 +775,8 @@ unsafe extern "C" fn read_key(
         enter(session, |session| {
             let cursor = &mut *cursor;
             let record = record_of(cursor, record);
-            let is_found = cursor.read_key(session, array(value, bytes), lock_of(lock), record)?;
+            let value = array(value, bytes);
+            let is_found = cursor.read_key(session, key as usize, value, lock_of(lock), record)?;
             Ok(found(is_found, ha::KEY_NOT_FOUND))
         })
     }
@@ -846,9 +858,9 @@ unsafe extern "C" fn range_begin(
         enter(session, |session| {
             let low = end_of(low, low_bytes, low_is_excluded);
             let high = end_of(high, high_bytes, high_is_excluded);
-            let wish =
-                RangeWish { is_descending: wish & 1 != 0, in_order: wish & 2 != 0, is_short: wish & 4 != 0 };
-            (*cursor).begin_range(session, key as usize, (low, high), wish, lock_of(lock)).map(|()| 0)
+            (*cursor)
+                .begin_range(session, key as usize, (low, high), wish_of(wish), lock_of(lock))
+                .map(|()| 0)
         })
     }
 }
@@ -858,14 +870,62 @@ unsafe extern "C" fn batch_clear(cursor: *mut Cursor) {
     calm(|| unsafe { (*cursor).clear_batch() });
 }
 
-unsafe extern "C" fn batch_add(cursor: *mut Cursor, _key: u32, value: *const u8, bytes: u32) -> i32 {
-    calm(|| {
-        let node = node()?;
-        // SAFETY: all are there.
-        let added = unsafe { (*cursor).add_to_batch(&node.server, array(value, bytes)) };
-        Some(added.map_or_else(|failure| failure.number, |()| 0))
-    })
-    .unwrap_or(ha::INTERNAL_ERROR)
+unsafe extern "C" fn batch_add(cursor: *mut Cursor, key: u32, value: *const u8, bytes: u32) -> i32 {
+    // SAFETY: the cursor and the value are there.
+    let added = calm(|| Some(unsafe { (*cursor).add_to_batch(key as usize, array(value, bytes)) }));
+    number_of(added, |()| 0)
+}
+
+/// What a call without a session returns; `None` stands for a panic.
+fn number_of<T>(result: Option<Result<T>>, number: impl FnOnce(T) -> i32) -> i32 {
+    match result {
+        Some(Ok(value)) => number(value),
+        Some(Err(failure)) => failure.number,
+        None => ha::INTERNAL_ERROR,
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "two ends of a range, as the server has them")]
+unsafe extern "C" fn batch_add_range(
+    cursor: *mut Cursor,
+    key: u32,
+    low: *const u8,
+    low_bytes: u32,
+    low_is_excluded: u32,
+    high: *const u8,
+    high_bytes: u32,
+    high_is_excluded: u32,
+) -> i32 {
+    // SAFETY: the cursor and the ends are there.
+    let added = calm(|| unsafe {
+        let low = end_of(low, low_bytes, low_is_excluded);
+        let high = end_of(high, high_bytes, high_is_excluded);
+        Some((*cursor).add_range_to_batch(key as usize, low, high))
+    });
+    number_of(added, |has_room| if has_room { 0 } else { BATCH_FULL })
+}
+
+/// `VINGA_BATCH_FULL`
+const BATCH_FULL: i32 = -1;
+
+unsafe extern "C" fn batch_scan(
+    cursor: *mut Cursor,
+    session: *mut Session,
+    key: u32,
+    wish: u8,
+    lock: u8,
+) -> i32 {
+    // SAFETY: both are there.
+    unsafe {
+        enter(session, |session| {
+            (*cursor).begin_batch_scan(session, key as usize, wish_of(wish), lock_of(lock)).map(|()| 0)
+        })
+    }
+}
+
+unsafe extern "C" fn scan_range(cursor: *const Cursor) -> u32 {
+    // SAFETY: the cursor is there.
+    unsafe { (*cursor).range().into() }
 }
 
 unsafe extern "C" fn batch_add_position(cursor: *mut Cursor, position: *const u8) -> i32 {
@@ -1039,6 +1099,7 @@ interface! {
         *const OpenTable, u32, *const u8, u32, u32, *const u8, u32, u32,
     ) -> u64,
     reserve_values: unsafe extern "C" fn(*mut Session, *const OpenTable, u64, *mut u64, *mut u64) -> i32,
+    return_values: unsafe extern "C" fn(*const OpenTable, u64, u64),
     value_used: unsafe extern "C" fn(*mut Session, *const OpenTable, u64) -> i32,
     set_next_value: unsafe extern "C" fn(*mut Session, *const OpenTable, u64) -> i32,
     next_value: unsafe extern "C" fn(*mut Session, *const OpenTable, *mut u64) -> i32,
@@ -1057,6 +1118,9 @@ interface! {
     batch_clear: unsafe extern "C" fn(*mut Cursor),
     batch_add: unsafe extern "C" fn(*mut Cursor, u32, *const u8, u32) -> i32,
     batch_add_position: unsafe extern "C" fn(*mut Cursor, *const u8) -> i32,
+    batch_add_range: unsafe extern "C" fn(*mut Cursor, u32, *const u8, u32, u32, *const u8, u32, u32) -> i32,
+    batch_scan: unsafe extern "C" fn(*mut Cursor, *mut Session, u32, u8, u8) -> i32,
+    scan_range: unsafe extern "C" fn(*const Cursor) -> u32,
     batch_run: unsafe extern "C" fn(*mut Cursor, *mut Session, u8) -> i32,
     batch_row: unsafe extern "C" fn(*mut Cursor, *mut Session, u32, *mut u8) -> i32,
     insert: unsafe extern "C" fn(*mut Cursor, *mut Session, *const u8, u8) -> i32,

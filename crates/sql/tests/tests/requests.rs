@@ -155,13 +155,10 @@ fn whole_unique_keys_are_read_without_a_scan() {
     assert_eq!(other.lines("SELECT COUNT(*) FROM t WHERE u IN (770, 771)"), ["0"]);
     other.query("INSERT INTO t VALUES (77, 770, 7, 'name77', 0, 770)");
     // Without an ordered index.
-    s.query(
-        "CREATE TABLE h (id INT PRIMARY KEY, a INT, b INT, UNIQUE KEY ab (a, b) USING HASH) ENGINE=VINGA",
-    );
-    s.query("INSERT INTO h SELECT seq, seq % 100, IF(seq > 500, NULL, seq) FROM seq_1_to_1000");
-    assert_eq!(s.lines("SELECT id FROM h WHERE a = 7 AND b = 207"), ["207"]);
-    assert_eq!(s.lines("SELECT COUNT(*) FROM h FORCE INDEX (ab) WHERE a = 7 AND b IS NULL"), ["5"]);
-    assert_eq!(s.lines("SELECT COUNT(*) FROM h WHERE (a, b) IN ((7, 207), (7, 307), (8, 207))"), ["2"]);
+    s.query("CREATE TABLE h (id INT, v INT, PRIMARY KEY (id) USING HASH) ENGINE=VINGA");
+    s.query("INSERT INTO h SELECT seq, seq FROM seq_1_to_100");
+    assert_eq!(s.lines("SELECT v FROM h WHERE id = 7"), ["7"]);
+    assert_eq!(s.lines("SELECT SUM(v) FROM h WHERE id IN (7, 8, 101)"), ["15"]);
 }
 
 #[test]
