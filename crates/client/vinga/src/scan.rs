@@ -327,12 +327,6 @@ impl<R> RowBatch<R> {
         self.rows().row_at(offset).map(|(row, next)| (row.bytes, next))
     }
 
-    /// As [`RowBatch::row_at`], with the number of the range in which the row was found before it.
-    #[inline]
-    pub fn ranged_at(&self, offset: usize) -> Option<(u16, &[u8], usize)> {
-        self.rows().row_at(offset).map(|(row, next)| (row.range, row.bytes, next))
-    }
-
     /// The row at this byte offset, from 0, in place, and the offset of the row behind it; `None` at the end. For readers
     /// that keep their place themselves.
     ///
@@ -342,6 +336,11 @@ impl<R> RowBatch<R> {
     pub fn ref_at(&self, offset: usize) -> Result<Option<(RowRef<'_>, usize)>> {
         let Some((row, next)) = self.rows().row_at(offset) else { return Ok(None) };
         Ok(Some((RowRef::new(self.table.core(), self.table.columns(), row.bytes)?, next)))
+    }
+
+    /// In which of the scan's ranges the row at this byte offset was found.
+    pub fn range_at(&self, offset: usize) -> Option<u16> {
+        self.rows().row_at(offset).map(|(row, _)| row.range)
     }
 
     /// The bytes of each row: an image, or a selection.

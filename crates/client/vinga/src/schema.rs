@@ -3,7 +3,8 @@
 use crate::Cluster;
 use crate::cluster::mixed_up;
 use crate::engine::Handle;
-use crate::table::{IntoDefinition, Table};
+use crate::new_table::IntoDefinition;
+use crate::table::Table;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;

@@ -345,7 +345,7 @@ impl Cursor {
     ) -> Result<()> {
         let request = self.request(session)?;
         let index = self.table.plan.ordered_index(key).unwrap_or_default();
-        let mut request = ranges.iter().fold(request.index(index), |request, range| request.range(range));
+        let mut request = ranges.iter().fold(request.index(index), ScanRequest::range);
         request = request.batch_rows(if wish.is_short { RANGE_ROWS.0 } else { RANGE_ROWS.1 });
         if wish.is_descending {
             request = request.descending();
@@ -403,9 +403,9 @@ impl Cursor {
     fn next_of(&mut self, open: &mut OpenScan, session: &mut Session, record: &mut [u8]) -> Result<bool> {
         let seen = match &mut open.source {
             Source::Plain { scan, rows, offset } => loop {
-                if let Some((range, image, next)) = rows.as_ref().and_then(|rows| rows.ranged_at(*offset)) {
+                if let Some((image, next)) = rows.as_ref().and_then(|rows| rows.row_at(*offset)) {
+                    self.range = rows.as_ref().and_then(|rows| rows.range_at(*offset)).unwrap_or_default();
                     *offset = next;
-                    self.range = range;
                     self.table.plan.read_image(image, record)?;
                     if self.table.plan.has_hidden_key() {
                         self.hidden_key = hidden_key(&self.table, image);
@@ -423,7 +423,7 @@ impl Cursor {
                 }
             },
             Source::Locked { scan, rows, next } => loop {
-                if let Some((range, image)) = rows.as_ref().and_then(|rows| rows.ranged_at(*next)) {
+                if let Some((range, image)) = rows.as_ref().and_then(|rows| rows.ranged_bytes(*next)) {
                     *next += 1;
                     self.range = range;
                     self.table.plan.read_image(image, record)?;
@@ -522,13 +522,6 @@ impl Cursor {
         }
         self.batch_ends.push(self.batch_keys.len());
         Ok(())
-    }
-
-    /// Adds a position.
-    pub fn add_position_to_batch(&mut self, position: &[u8]) {
-        self.batch_index = self.table.plan.primary();
-        self.batch_keys.extend_from_slice(position_key(&self.table, position));
-        self.batch_ends.push(self.batch_keys.len());
     }
 
     fn batch_key(&self, index: usize) -> &[u8] {

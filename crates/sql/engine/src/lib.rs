@@ -10,6 +10,7 @@
 //! | [`table`] | an open table |
 //! | [`cursor`] | one use of it: reads by key, batches, scans, changes |
 //! | [`definition`] | the server's description of a table to the data nodes' |
+//! | [`schema`] | tables as a whole: made, dropped, found |
 //! | [`plan`] | records and keys of the server to rows and keys, and back |
 //! | [`condition`] | conditions that the data nodes check |
 //! | [`auto_increment`] | values of auto-increment columns |
@@ -25,6 +26,7 @@ pub mod definition;
 pub mod failure;
 pub mod node;
 pub mod plan;
+pub mod schema;
 pub mod schema_watch;
 pub mod server;
 pub mod session;
