@@ -68,6 +68,8 @@ static bool describe_type(const TABLE *table, const Field *field, vinga_column *
     size_t bytes= cs->strnxfrmlen(out->bytes);
     out->sort_bytes= bytes < KEY_BYTES_MAX - 2 ? bytes : KEY_BYTES_MAX - 2;
     if (out->sort_bytes == 0) out->sort_bytes= 1;
+    /* Room for characters of several bytes is mostly spaces, which need not be stored. */
+    if (out->form == VINGA_CHAR && cs->mbmaxlen > 1 && cs->mbminlen == 1) out->form= VINGA_PADDED;
   }
   return true;
 }

@@ -5,6 +5,7 @@ extern "C" int thd_binlog_format(const MYSQL_THD thd);
 
 ulonglong ha_vinga::table_flags() const {
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
+         HA_CAN_DIRECT_UPDATE_AND_DELETE | /* so that their conditions are pushed, too */
          HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS;
 }
 
@@ -96,8 +97,7 @@ int ha_vinga::reset() {
   writes_now= false;
   is_bulk= false;
   greatest_value= 0;
-  condition.clear();
-  pushed_cond= nullptr;
+  cond_pop();
   ranges_are_batched= false;
   if (cursor) engine->cursor_reset(cursor);
   return 0;
@@ -150,7 +150,7 @@ void ha_vinga::print_error(int error, myf flags) {
 
 int ha_vinga::rnd_init(bool scan) {
   if (!scan) return 0;
-  engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(condition.data()), condition.size());
+  set_condition();
   return failed(engine->scan_begin(cursor, session, lock));
 }
 
@@ -168,7 +168,6 @@ int ha_vinga::index_init(uint index, bool sorted) {
   active_index= index;
   is_sorted= sorted;
   is_point= false;
-  engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(condition.data()), condition.size());
   return 0;
 }
 
@@ -179,8 +178,20 @@ int ha_vinga::index_end() {
 
 bool ha_vinga::is_whole_key(uint index, uint length) const { return length == table->key_info[index].key_length; }
 
+/* Whether a key leads to one row at most: a whole unique one without NULL. */
+bool ha_vinga::is_one_row(uint index, const uchar *key, uint length) const {
+  if (!is_whole_key(index, length) || !(table->key_info[index].flags & HA_NOSAME)) return false;
+  const KEY &info= table->key_info[index];
+  for (uint i= 0; i < info.user_defined_key_parts; i++) {
+    if (info.key_part[i].null_bit && *key) return false;
+    key+= info.key_part[i].store_length;
+  }
+  return true;
+}
+
 int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
   is_point= false;
+  set_condition();
   return failed(engine->range_begin(cursor, session, active_index,
     low ? low->key : nullptr, low ? low->length : 0, low && low->flag == HA_READ_AFTER_KEY,
     high ? high->key : nullptr, high ? high->length : 0, high && high->flag == HA_READ_BEFORE_KEY, wish, lock));
@@ -195,7 +206,7 @@ static int as_not_found(int error) { return error == HA_ERR_END_OF_FILE ? HA_ERR
 
 int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) {
   uint length= calculate_key_len(table, active_index, key, parts);
-  if (find == HA_READ_KEY_EXACT && is_primary_key(active_index, length)) {
+  if (find == HA_READ_KEY_EXACT && is_one_row(active_index, key, length)) {
     is_point= true;
     return failed(engine->read_key(cursor, session, active_index, key, length, lock, record));
   }
@@ -241,7 +252,7 @@ int ha_vinga::index_last(uchar *record) {
 }
 
 int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool is_equal, bool sorted) {
-  if (is_equal && low && is_primary_key(active_index, low->length)) {
+  if (is_equal && low && is_one_row(active_index, low->key, low->length)) {
     is_point= true;
     return failed(engine->read_key(cursor, session, active_index, low->key, low->length, lock, table->record[0]));
   }
@@ -366,6 +377,14 @@ void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
     *first= rest ? from + increment - rest : from;
   } while (*first >= from + got);
   *count= 1;
+}
+
+/* A statement of many rows takes more values the more often it asks. */
+void ha_vinga::release_auto_increment() {
+  ulonglong end= auto_inc_interval_for_cur_row.maximum();
+  if (table->s->next_number_keypart == 0 && ha_thd()->variables.auto_increment_increment <= 1 && next_insert_id &&
+      next_insert_id < end)
+    engine->return_values(share->table, next_insert_id, end - next_insert_id);
 }
 
 int ha_vinga::reset_auto_increment(ulonglong value) {

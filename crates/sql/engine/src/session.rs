@@ -1,8 +1,15 @@
 //! One connection of the server: its transaction, and what it has to write later.
 //!
-//! Changes are *defined* and sent together, when something is read, when the statement ends, or, if the statement stands
-//! alone, with its commit: then a statement that writes is one round trip. An error of a change of a longer transaction is
-//! its own alone; the server undoes the statement then. One of a statement that stands alone rolls it back at once.
+//! Changes are *defined* and sent together: with the next locking read, before another read, when the statement ends, or,
+//! if the statement stands alone, with its commit; then a statement that writes is one round trip. An error of a change of
+//! a longer transaction is its own alone; the server undoes the statement then. One of a statement that stands alone rolls
+//! it back at once.
+//!
+//! *Changes that can wait.* What is done to rows that the transaction has locked, and has no unique index to pass, can only
+//! fail for want of memory or because a node failed. Such changes wait beyond the end of their statement for the next
+//! request or the commit: an `UPDATE` by primary key within a transaction is one round trip, that of its locking read. From
+//! the end of the statement on nobody is left to answer for an error of theirs alone, so then it rolls back the whole
+//! transaction, and is told by the statement that sent them.
 //!
 //! A transaction that is lost (a time-out, a deadlock, a kill, a node's failure) is *doomed*: the server is told to roll
 //! it back as a whole.
@@ -28,9 +35,21 @@ const PORTION: usize = 256;
 /// Bytes of rows that wait to be sent, at most.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
 
+/// When a change is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// At once; its error is its own alone.
+    Now,
+    /// Before the statement has ended.
+    InStatement,
+    /// Before the transaction has ended.
+    InTransaction,
+}
+
 /// A change that was defined and not answered yet.
 struct Pending {
     number: OperationNumber,
+    when: When,
     table: Arc<OpenTable>,
     /// Of an insert: where its row is.
     image: Range<usize>,
@@ -196,8 +215,7 @@ impl Session {
 
     /// Defines a change.
     ///
-    /// `image` is that of an insert, to be told about if there is a duplicate. With `now` it is sent at once, and its
-    /// error is its own alone.
+    /// The body of an insert is an image, to be told about if there is a duplicate.
     ///
     /// # Errors
     /// Why it, or one before it, failed.
@@ -207,10 +225,10 @@ impl Session {
         kind: OperationKind,
         key: &[u8],
         body: &[u8],
-        now: bool,
+        when: When,
     ) -> Result<()> {
         let handle = table.table(self)?;
-        let is_lenient = now || !self.stands_alone;
+        let is_lenient = when == When::Now || !self.stands_alone;
         let node = Arc::clone(&self.node);
         let transaction = self.transaction()?;
         transaction.set_lenient(is_lenient);
@@ -221,8 +239,9 @@ impl Session {
         if kind == OperationKind::Insert {
             self.images.extend_from_slice(body);
         }
-        self.pending.push(Pending { number, table: Arc::clone(table), image: begin..self.images.len() });
-        if now || self.pending.len() >= PENDING_MAX || self.images.len() >= PENDING_BYTES_MAX {
+        let image = begin..self.images.len();
+        self.pending.push(Pending { number, when, table: Arc::clone(table), image });
+        if when == When::Now || self.pending.len() >= PENDING_MAX || self.images.len() >= PENDING_BYTES_MAX {
             self.flush()?;
         }
         Ok(())
@@ -245,6 +264,28 @@ impl Session {
             return Ok(());
         }
         self.execute()
+    }
+
+    /// Whether something waits to be sent.
+    #[inline]
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// The present statement has ended, its transaction has not: sends what waits to be sent, if that may fail.
+    ///
+    /// # Errors
+    /// Why one of the changes failed.
+    pub fn end_statement(&mut self) -> Result<()> {
+        if self.pending.iter().any(|pending| pending.when != When::InTransaction) {
+            return self.flush();
+        }
+        match &mut self.transaction {
+            Some(transaction) if !self.pending.is_empty() => {
+                transaction.make_strict().map_err(|error| self.node.failure(&error).doomed())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn execute(&mut self) -> Result<()> {
@@ -344,7 +385,47 @@ impl Session {
         }
     }
 
-    /// Defines a read with a lock; [`Session::locked_row`] has the row when [`Session::execute_reads`] has been called.
+    /// Reads rows by keys of a unique index, images in bytes, with what this session has changed. With a lock they are held
+    /// to the end of the transaction.
+    ///
+    /// # Errors
+    /// Why a change before it failed, or nothing could be read.
+    pub fn read_unique(
+        &mut self,
+        table: &Arc<OpenTable>,
+        index: &str,
+        keys: Vec<Vec<u8>>,
+        lock: Lock,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let handle = table.table(self)?;
+        if lock == Lock::None && !(self.has_operations && self.transaction.is_some()) {
+            let cluster = self.cluster()?.clone();
+            let rows = self.wait(cluster.as_async().get_images_by(handle, index, keys))?;
+            return rows.map_err(|error| self.node.failure(&error));
+        }
+        self.flush()?;
+        self.transaction()?.set_lenient(true);
+        self.has_operations = true;
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        let rows = transaction.get_images_by(handle, index, keys, lock);
+        match wait(&self.node, &self.waiter, cluster, rows) {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => Err(self.read_failure(&error)),
+            Err(failure) => Err(failure.doomed()),
+        }
+    }
+
+    /// The failure of a read, which may have cost the transaction.
+    #[cold]
+    fn read_failure(&self, error: &Error) -> Failure {
+        let mut failure = self.node.failure(error);
+        failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock | ErrorCode::TransactionAborted);
+        failure
+    }
+
+    /// Defines a read, perhaps with a lock, that sees what is pending; [`Session::locked_row`] has the row when [`Session::execute_reads`] has been called.
     ///
     /// # Errors
     /// Why it can't be defined.
@@ -372,7 +453,7 @@ impl Session {
         self.execute()
     }
 
-    /// The row of a read with a lock.
+    /// The row of a read that was defined and executed.
     ///
     /// # Errors
     /// Why it was not read.
@@ -430,6 +511,13 @@ impl Session {
     /// # Errors
     /// Why it ended early.
     pub fn next_locked(&mut self, scan: &mut LockingScan) -> Result<Option<LockedRows>> {
+        // At the end of the scan what was changed meanwhile need not be sent yet.
+        match self.wait(scan.find()) {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => return Ok(None),
+            Ok(Err(error)) => return Err(self.read_failure(&error)),
+            Err(failure) => return Err(failure.doomed()),
+        }
         self.flush()?;
         let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
@@ -437,12 +525,7 @@ impl Session {
         transaction.set_lenient(true);
         match wait(&self.node, &self.waiter, cluster, scan.next_batch(transaction)) {
             Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) => {
-                let mut failure = self.node.failure(&error);
-                failure.is_doomed =
-                    matches!(error.code(), ErrorCode::Deadlock | ErrorCode::TransactionAborted);
-                Err(failure)
-            }
+            Ok(Err(error)) => Err(self.read_failure(&error)),
             Err(failure) => Err(failure.doomed()),
         }
     }
@@ -517,9 +600,10 @@ impl Session {
 }
 
 fn wait<F: Future>(node: &Node, waiter: &Waiter, cluster: &Cluster, future: F) -> Result<F::Output> {
-    node.counters.round_trips.fetch_add(1, Ordering::Relaxed);
     let longest = node.wait_max_ms();
-    waiter.run(cluster, longest, future).map_err(|stop| match stop {
+    let ended = waiter.run(cluster, longest, future);
+    node.counters.round_trips.fetch_add(ended.has_waited.into(), Ordering::Relaxed);
+    ended.output.map_err(|stop| match stop {
         Stop::Killed => Failure::killed(),
         Stop::TimedOut => Failure::timed_out(node.connectstring(), longest),
     })

@@ -4,6 +4,7 @@ use crate::auto_increment::Counter;
 use crate::definition::{Description, split_attachment};
 use crate::failure::{Failure, Result, ha};
 use crate::plan::{End, Plan};
+use crate::server::Server;
 use crate::session::Session;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -22,6 +23,7 @@ pub struct OpenTable {
     name: String,
     /// How its rows are converted.
     pub plan: Plan,
+    server: Server,
     /// The table as each connection of the pool knows it.
     tables: Vec<OnceLock<Table>>,
     identity: (u32, u64),
@@ -67,6 +69,7 @@ impl OpenTable {
         let open = OpenTable {
             name: description.name.clone(),
             plan,
+            server: session.node().server,
             identity: (core.id().0, core.version().0),
             counter: Arc::new(Counter::new(core.birth().0)),
             is_stale: AtomicBool::new(false),
@@ -79,6 +82,11 @@ impl OpenTable {
         let open = Arc::new(open);
         session.node().keep_table(&open);
         Ok(open)
+    }
+
+    /// What the SQL server does for us.
+    pub fn server(&self) -> &Server {
+        &self.server
     }
 
     /// `database.table`.

@@ -22,6 +22,14 @@ pub enum Stop {
     TimedOut,
 }
 
+/// What has come of a wait.
+pub struct Ended<T> {
+    /// What was waited for, or why it was given up.
+    pub output: Result<T, Stop>,
+    /// Whether it was not there at once: the data nodes were asked for it.
+    pub has_waited: bool,
+}
+
 /// How a session waits. Shared with who may end the wait.
 pub struct Waiter {
     began: Instant,
@@ -84,12 +92,10 @@ impl Waiter {
     }
 
     /// Runs a future on this thread, for so long at most.
-    ///
-    /// # Errors
-    /// Why it was given up.
-    pub fn run<F: Future>(&self, cluster: &Cluster, longest_ms: u64, future: F) -> Result<F::Output, Stop> {
-        let bounded = Bounded { future: pin!(future), waiter: self, longest_ms, has_waited: false };
-        cluster.block_on(bounded)
+    pub fn run<F: Future>(&self, cluster: &Cluster, longest_ms: u64, future: F) -> Ended<F::Output> {
+        let mut bounded = Bounded { future: pin!(future), waiter: self, longest_ms, has_waited: false };
+        let output = cluster.block_on(&mut bounded);
+        Ended { output, has_waited: bounded.has_waited }
     }
 }
 
