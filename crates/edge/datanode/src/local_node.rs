@@ -5,9 +5,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use vinga_config::configuration::Configuration;
 use vinga_runtime::node_process::NodeProcess;
 
-/// What makes it small. `DataMemory` is address space until rows fill it.
-const PARAMETERS: [(&str, &str); 4] =
-    [("HostName", "127.0.0.1"), ("ServerPort", "0"), ("DataMemory", "64M"), ("SchedulerSpinTimer", "0")];
+/// What makes it small. `DataMemory` and the records of operations are address space until they are needed.
+const PARAMETERS: [(&str, &str); 5] = [
+    ("HostName", "127.0.0.1"),
+    ("ServerPort", "0"),
+    ("DataMemory", "64M"),
+    ("MaxNoOfConcurrentOperations", "262144"),
+    ("SchedulerSpinTimer", "0"),
+];
 
 /// A running node; it stops when this is dropped. It is a real one in all respects: threads, sockets, time-outs.
 pub struct LocalNode {
