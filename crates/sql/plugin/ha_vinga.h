@@ -19,6 +19,7 @@ class ha_vinga final : public handler {
   thr_lock_type lock_type= TL_UNLOCK;
   bool writes_now= false;            // the server wants to know of each duplicate
   bool is_bulk= false;
+  bool is_portioned= false;          // a bulk load that is committed in portions
   ulonglong greatest_value= 0;       // explicit auto-increment value of a bulk insert
   uint duplicate_key= MAX_KEY;
   bool is_sorted= false;             // the index is read in its order
@@ -34,6 +35,7 @@ class ha_vinga final : public handler {
   int open_share(const char *path);
   int failed(int error);
   int use_explicit_value();
+  bool commits_portions() const;
   bool is_whole_key(uint index, uint length) const;
   bool is_primary_key(uint index, uint length) const
   { return index == table->s->primary_key && is_whole_key(index, length); }

@@ -34,8 +34,15 @@ static MYSQL_SYSVAR_ULONGLONG(wait_max, wait_max_ms, PLUGIN_VAR_RQCMDARG,
 static MYSQL_SYSVAR_BOOL(ndb_names, ndb_names, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
   "Not supported yet: NDB and NDBCLUSTER as other names of the engine", nullptr, nullptr, FALSE);
 
+static MYSQL_THDVAR_BOOL(use_transactions, PLUGIN_VAR_OPCMDARG,
+  "Whether LOAD DATA, INSERT ... SELECT and CREATE ... SELECT on their own are one transaction; if not, they are "
+  "committed in portions, and what was committed stays when they fail", nullptr, nullptr, TRUE);
+
+bool uses_transactions(THD *thd) { return THDVAR(thd, use_transactions); }
+
 static st_mysql_sys_var *variables[]= {MYSQL_SYSVAR(connectstring), MYSQL_SYSVAR(connection_pool), MYSQL_SYSVAR(spin),
-  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), MYSQL_SYSVAR(ndb_names), nullptr};
+  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), MYSQL_SYSVAR(ndb_names), MYSQL_SYSVAR(use_transactions),
+  nullptr};
 
 static vinga_counters counters;
 

@@ -93,7 +93,7 @@ enum vinga_lock { VINGA_LOCK_NONE = 0, VINGA_LOCK_SHARED = 1, VINGA_LOCK_EXCLUSI
 /* How a range is read: from its end, in order, and whether its first row is likely to be enough. */
 enum vinga_range { VINGA_RANGE_DESCENDING = 1, VINGA_RANGE_IN_ORDER = 2, VINGA_RANGE_SHORT = 4 };
 
-/* How a row is written: at once, with others, or with others that are committed in portions. */
+/* How a row is written, a sum: at once or with others; and whether what was written is committed in portions. */
 enum vinga_write { VINGA_WRITE_NOW = 0, VINGA_WRITE_LATER = 1, VINGA_WRITE_PORTIONS = 2 };
 
 /* What became of a duplicate key. */

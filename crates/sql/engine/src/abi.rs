@@ -19,6 +19,11 @@ use vinga::{ColumnType, InfoTable, InfoValue, Lock, OperationNumber};
 
 const INTERFACE: u32 = 1;
 
+/// `VINGA_WRITE_LATER`
+const WRITE_LATER: u8 = 1;
+/// `VINGA_WRITE_PORTIONS`
+const WRITE_PORTIONS: u8 = 2;
+
 /// The database of the engine's own tables, which SQL does not see.
 pub const OWN_DATABASE: &str = "vinga";
 
@@ -905,8 +910,8 @@ unsafe extern "C" fn insert(cursor: *mut Cursor, session: *mut Session, record: 
         enter(session, |session| {
             let cursor = &mut *cursor;
             let record = std::slice::from_raw_parts(record, cursor.table().plan.record_bytes());
-            cursor.insert(session, record, when == 0)?;
-            if when == 2 {
+            cursor.insert(session, record, when & WRITE_LATER == 0)?;
+            if when & WRITE_PORTIONS != 0 {
                 session.commit_portion()?;
             }
             Ok(0)

@@ -23,7 +23,7 @@ use vinga::{
 
 /// Changes that wait to be sent, at most.
 const PENDING_MAX: usize = 1024;
-/// Rows of a transaction when a whole table is copied.
+/// Changes of a transaction when a whole table is copied or a bulk load is committed in portions.
 const PORTION: usize = 256;
 /// Bytes of rows that wait to be sent, at most.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
@@ -54,6 +54,10 @@ pub struct Session {
     /// The transaction has sent operations, or has some to send: reads have to know of it.
     has_operations: bool,
     stands_alone: bool,
+    /// The present statement commits in portions: its reads do not look for its changes.
+    is_portioned: bool,
+    /// Changes of the present portion.
+    portion: usize,
     statement_start: OperationNumber,
     pending: Vec<Pending>,
     images: Vec<u8>,
@@ -79,6 +83,8 @@ impl Session {
             transaction: None,
             has_operations: false,
             stands_alone: true,
+            is_portioned: false,
+            portion: 0,
             statement_start: FIRST,
             pending: Vec::new(),
             images: Vec::new(),
@@ -165,6 +171,7 @@ impl Session {
     /// A statement begins.
     pub fn begin_statement(&mut self, stands_alone: bool) {
         self.stands_alone = stands_alone;
+        self.is_portioned = false;
         self.duplicate = None;
         self.statement_start = self.transaction.as_ref().map_or(FIRST, Transaction::next_number);
     }
@@ -189,6 +196,7 @@ impl Session {
     fn forget(&mut self) {
         self.transaction = None;
         self.has_operations = false;
+        self.portion = 0;
         self.pending.clear();
         self.images.clear();
         self.statement_start = FIRST;
@@ -217,6 +225,7 @@ impl Session {
         let number =
             transaction.define_encoded(handle, kind, key, body).map_err(|error| node.failure(&error))?;
         self.has_operations = true;
+        self.portion += 1;
         let begin = self.images.len();
         if kind == OperationKind::Insert {
             self.images.extend_from_slice(body);
@@ -228,12 +237,14 @@ impl Session {
         Ok(())
     }
 
-    /// Commits what has been collected, if that is much: for copies of whole tables, which are no transaction.
+    /// Commits what has been collected, if that is much: for copies of whole tables, and bulk loads that are not to be
+    /// one transaction.
     ///
     /// # Errors
     /// Why one of the changes failed.
     pub fn commit_portion(&mut self) -> Result<()> {
-        if self.pending.len() >= PORTION { self.commit() } else { Ok(()) }
+        self.is_portioned = true;
+        if self.portion >= PORTION { self.commit() } else { Ok(()) }
     }
 
     /// Sends what waits to be sent.
@@ -313,13 +324,18 @@ impl Session {
         Some((found.key, found.image.as_slice()))
     }
 
+    /// Whether reads have to look for changes of the transaction.
+    fn reads_within(&self) -> bool {
+        self.has_operations && !self.is_portioned && self.transaction.is_some()
+    }
+
     /// Reads rows without locks, with what this session has changed. Errors of single keys are in the batch.
     ///
     /// # Errors
     /// Why a change before it failed, or nothing could be read.
     #[inline]
     pub fn read(&mut self, batch: ReadBatch<Record>) -> Result<ReadBatch<Record>> {
-        if self.has_operations && self.transaction.is_some() {
+        if self.reads_within() {
             return self.read_within(batch);
         }
         let node = Arc::clone(&self.node);
@@ -393,7 +409,7 @@ impl Session {
     /// Why it can't begin.
     pub fn scan(&mut self, request: ScanRequest) -> Result<Scan> {
         self.cluster()?;
-        let begun = if self.has_operations && self.transaction.is_some() {
+        let begun = if self.reads_within() {
             self.flush()?;
             let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
                 return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
@@ -456,13 +472,16 @@ impl Session {
         rows.map_err(|error| self.node.failure(&error))
     }
 
-    /// Commits, with what waits to be sent.
+    /// Commits, with what waits to be sent. A kill does not end this: whoever asks for a commit has to know what became
+    /// of it.
     ///
     /// # Errors
     /// Why it was rolled back, or that this is not known.
     pub fn commit(&mut self) -> Result<()> {
-        let Some(transaction) = self.transaction.take() else { return Ok(()) };
-        let committed = self.wait(transaction.commit());
+        let (Some(transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
+            return Ok(());
+        };
+        let committed = wait_to_the_end(&self.node, &self.waiter, cluster, transaction.commit());
         let result = match committed {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => return Err(self.lost(&error)),
@@ -519,10 +538,27 @@ impl Session {
 fn wait<F: Future>(node: &Node, waiter: &Waiter, cluster: &Cluster, future: F) -> Result<F::Output> {
     node.counters.round_trips.fetch_add(1, Ordering::Relaxed);
     let longest = node.wait_max_ms();
-    waiter.run(cluster, longest, future).map_err(|stop| match stop {
+    waiter.run(cluster, longest, future).map_err(|stop| failure_of(node, stop, longest))
+}
+
+/// The same, but a kill does not end it.
+fn wait_to_the_end<F: Future>(
+    node: &Node,
+    waiter: &Waiter,
+    cluster: &Cluster,
+    future: F,
+) -> Result<F::Output> {
+    node.counters.round_trips.fetch_add(1, Ordering::Relaxed);
+    let longest = node.wait_max_ms();
+    waiter.run_to_the_end(cluster, longest, future).map_err(|stop| failure_of(node, stop, longest))
+}
+
+#[cold]
+fn failure_of(node: &Node, stop: Stop, longest_ms: u64) -> Failure {
+    match stop {
         Stop::Killed => Failure::killed(),
-        Stop::TimedOut => Failure::timed_out(node.connectstring(), longest),
-    })
+        Stop::TimedOut => Failure::timed_out(node.connectstring(), longest_ms),
+    }
 }
 
 impl Drop for Session {

@@ -88,8 +88,31 @@ impl Waiter {
     /// # Errors
     /// Why it was given up.
     pub fn run<F: Future>(&self, cluster: &Cluster, longest_ms: u64, future: F) -> Result<F::Output, Stop> {
-        let bounded = Bounded { future: pin!(future), waiter: self, longest_ms, has_waited: false };
-        cluster.block_on(bounded)
+        self.run_bounded(cluster, longest_ms, future, true)
+    }
+
+    /// The same, but a kill does not end the wait.
+    ///
+    /// # Errors
+    /// That it took too long.
+    pub fn run_to_the_end<F: Future>(
+        &self,
+        cluster: &Cluster,
+        longest_ms: u64,
+        future: F,
+    ) -> Result<F::Output, Stop> {
+        self.run_bounded(cluster, longest_ms, future, false)
+    }
+
+    fn run_bounded<F: Future>(
+        &self,
+        cluster: &Cluster,
+        longest_ms: u64,
+        future: F,
+        heeds_kill: bool,
+    ) -> Result<F::Output, Stop> {
+        let future = pin!(future);
+        cluster.block_on(Bounded { future, waiter: self, longest_ms, heeds_kill, has_waited: false })
     }
 }
 
@@ -97,7 +120,14 @@ struct Bounded<'a, F: Future> {
     future: Pin<&'a mut F>,
     waiter: &'a Waiter,
     longest_ms: u64,
+    heeds_kill: bool,
     has_waited: bool,
+}
+
+impl<F: Future> Bounded<'_, F> {
+    fn is_killed(&self) -> bool {
+        self.heeds_kill && self.waiter.is_killed.load(Ordering::SeqCst)
+    }
 }
 
 impl<F: Future> Future for Bounded<'_, F> {
@@ -105,7 +135,7 @@ impl<F: Future> Future for Bounded<'_, F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let waiter = self.waiter;
-        if waiter.is_killed() {
+        if self.heeds_kill && waiter.is_killed() {
             return Poll::Ready(Err(Stop::Killed));
         }
         if let Poll::Ready(output) = self.future.as_mut().poll(context) {
@@ -121,7 +151,7 @@ impl<F: Future> Future for Bounded<'_, F> {
         waiter.due_ms.store(waiter.now_ms() + self.longest_ms + 1, Ordering::Relaxed);
         *waiter.waker.lock().expect(NO_PANIC) = Some(context.waker().clone());
         // Who killed it just before may have found no waker.
-        if waiter.is_killed.load(Ordering::SeqCst) { Poll::Ready(Err(Stop::Killed)) } else { Poll::Pending }
+        if self.is_killed() { Poll::Ready(Err(Stop::Killed)) } else { Poll::Pending }
     }
 }
 
