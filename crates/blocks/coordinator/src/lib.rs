@@ -30,6 +30,7 @@ mod answers;
 mod clients;
 mod ending;
 mod failure;
+pub mod inspect;
 mod routing;
 mod stages;
 mod tables;

@@ -2,17 +2,20 @@
 //! anything, and nothing on the way of a request comes here.
 
 use crate::DataManager;
+use crate::operation::State;
 use crate::index_keys::{Places, Versions};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
-use vinga_base::{Epoch, PartitionId, RowId};
+use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
 use vinga_fragment::fragment::Fragment;
 use vinga_fragment::fragment_index::FragmentIndex;
+use vinga_fragment::lock_table::LockMode;
 use vinga_fragment::ordered_index::{Direction, Range};
 use vinga_fragment::row::RowFlags;
+use vinga_kernel::Tick;
 
 /// A row as it lies in its slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,7 +46,66 @@ pub struct ShownRows {
     pub rows: Vec<(RowId, Option<Epoch>)>,
 }
 
+/// A row that an operation holds or waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowLock<'a> {
+    /// The table's name.
+    pub table: &'a str,
+    /// The partition of the row.
+    pub partition: PartitionId,
+    /// The place of the row in its partition.
+    pub row: RowId,
+    /// Whether nobody else may share it.
+    pub is_exclusive: bool,
+    /// The operation's transaction, and which of its operations it is.
+    pub transaction: TransactionId,
+    /// See there.
+    pub operation: u32,
+    /// For how long it has been waited for; `None` if it is held.
+    pub waits: Option<Tick>,
+    /// The first transaction that a waiting one has to wait for; `NONE` if it holds the row, or waits for itself.
+    pub blocker: TransactionId,
+}
+
 impl DataManager {
+    /// Calls `see` with the locks of all transactions, `most` of them at the most; returns how many more there are. It
+    /// takes as long as there are locks that are seen.
+    pub fn inspect_locks(&self, now: Tick, most: usize, mut see: impl FnMut(RowLock<'_>)) -> usize {
+        let mut seen = 0;
+        for (_, transaction) in self.transactions.iter() {
+            let mut next = transaction.operations;
+            while let Some(at) = next {
+                let operation = &self.operations[at];
+                next = operation.next;
+                let Some((lock, state)) = operation.lock.zip(operation.row_state) else { continue };
+                if seen == most {
+                    return (self.locks.used().1 as usize).saturating_sub(seen);
+                }
+                seen += 1;
+                let row = &self.rows[state];
+                let (locker, is_granted) = self.locks.entry(lock).expect("an operation has its entry");
+                let others =
+                    self.locks.holders(row.lock).find(|holder| holder.transaction != transaction.id);
+                see(RowLock {
+                    table: &self.store.tables.current(row.table).name,
+                    partition: row.partition,
+                    row: row.row,
+                    is_exclusive: locker.mode == LockMode::Exclusive,
+                    transaction: transaction.id,
+                    operation: operation.number,
+                    waits: match operation.state {
+                        State::Waiting { since, .. } if !is_granted => Some(now.since(since)),
+                        _ => None,
+                    },
+                    blocker: others
+                        .filter(|_| !is_granted)
+                        .map_or(TransactionId::NONE, |holder| holder.transaction),
+                });
+            }
+        }
+        0
+    }
+
     /// The partitions that this data manager is the primary of, as it knows.
     pub fn is_primary_of(&self, partition: PartitionId) -> bool {
         self.owned_chain(partition).is_some()

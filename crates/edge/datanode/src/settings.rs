@@ -1,5 +1,6 @@
 //! From a checked configuration to what the node's blocks and the edge are told.
 
+use std::sync::Arc;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vinga_base::{Epoch, Incarnation, NodeId};
@@ -116,6 +117,7 @@ pub fn edge_settings(
             watchdog: Duration::from_millis(integer(Parameter::TimeBetweenWatchDogCheck)),
             ..edge::Limits::default()
         },
+        peers: Arc::default(),
     })
 }
 
