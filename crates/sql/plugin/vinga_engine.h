@@ -2,7 +2,7 @@
    side (crates/sql/engine), which speaks with the data nodes.
 
    The C++ side calls `vinga_engine()` once, and from then on only through the struct that it returns, so that it can be
-   tested against another one. The Rust side calls back through `vinga_server`. `crates/sql/engine/src/abi.rs` says the same
+   tested against another one. The Rust side calls back through `vinga_server`. `crates/sql/engine/src/abi` says the same
    in Rust; a change here is a change there, and of VINGA_INTERFACE.
 
    Results: 0 is success; 120 to 200 are the server's HA_ERR numbers; greater ones are Vinga's own error numbers.
@@ -96,9 +96,6 @@ enum vinga_range { VINGA_RANGE_DESCENDING = 1, VINGA_RANGE_IN_ORDER = 2, VINGA_R
 /* How a row is written, a sum: at once or with others; and whether what was written is committed in portions. */
 enum vinga_write { VINGA_WRITE_NOW = 0, VINGA_WRITE_LATER = 1, VINGA_WRITE_PORTIONS = 2 };
 
-/* What became of a duplicate key. */
-typedef struct vinga_duplicate { uint32_t key; uint8_t record_restored; } vinga_duplicate;
-
 typedef struct vinga_statistics {
   uint64_t rows, row_bytes, data_bytes;
 } vinga_statistics;
@@ -170,13 +167,10 @@ typedef struct vinga_engine {
   /* Gives the attachment to `take`, as one name. */
   int (*discover)(vinga_session *session, vinga_text name, vinga_name_taker take, void *context);
   int (*table_names)(vinga_session *session, vinga_text database, vinga_name_taker take, void *context);
-  int (*database_names)(vinga_session *session, vinga_name_taker take, void *context);
 
   /* Open tables. */
   int (*table_open)(vinga_session *session, const vinga_definition *definition, vinga_table **out);
   void (*table_close)(vinga_table *table);
-  /* Whether the definition was found to be old. */
-  uint8_t (*table_is_stale)(const vinga_table *table);
   uint32_t (*position_bytes)(const vinga_table *table);
   int (*statistics)(vinga_session *session, vinga_table *table, uint8_t refresh, vinga_statistics *out);
   uint64_t (*rows_per_value)(const vinga_table *table, uint32_t key, uint32_t columns);
@@ -213,18 +207,18 @@ typedef struct vinga_engine {
   /* Many keys at once: cleared, added to, run; then row by row. */
   void (*batch_clear)(vinga_cursor *cursor);
   int (*batch_add)(vinga_cursor *cursor, uint32_t key, const uint8_t *value, uint32_t bytes);
-  int (*batch_add_position)(vinga_cursor *cursor, const uint8_t *position);
   int (*batch_run)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
   int (*batch_row)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
 
   int (*insert)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record, uint8_t when);
   int (*update)(vinga_cursor *cursor, vinga_session *session, const uint8_t *before, const uint8_t *after);
   int (*erase)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record);
-  /* Removes all rows, one by one. */
-  int (*erase_all)(vinga_cursor *cursor, vinga_session *session);
 
-  /* An information table: 0 threads, 1 memory, 2 pools, 3 blocks; the first row that is taken has the columns' names. */
+  /* An information table: 0 threads, 1 memory, 2 pools, 3 blocks, 4 nodes, 5 transactions, 6 locks. A row of one text is
+     no row but a sentence about what is missing. */
   int (*information)(vinga_session *session, uint32_t table, vinga_row_taker take, void *context);
+  /* What this node says of itself, as one name. */
+  void (*status)(vinga_name_taker take, void *context);
 } vinga_engine;
 
 const vinga_engine *vinga_engine_interface(void);

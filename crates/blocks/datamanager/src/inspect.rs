@@ -2,8 +2,8 @@
 //! anything, and nothing on the way of a request comes here.
 
 use crate::DataManager;
-use crate::operation::State;
 use crate::index_keys::{Places, Versions};
+use crate::operation::State;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -84,8 +84,7 @@ impl DataManager {
                 seen += 1;
                 let row = &self.rows[state];
                 let (locker, is_granted) = self.locks.entry(lock).expect("an operation has its entry");
-                let others =
-                    self.locks.holders(row.lock).find(|holder| holder.transaction != transaction.id);
+                let others = self.locks.holders(row.lock).find(|holder| holder.transaction != transaction.id);
                 see(RowLock {
                     table: &self.store.tables.current(row.table).name,
                     partition: row.partition,

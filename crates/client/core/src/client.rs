@@ -9,7 +9,7 @@ use crate::request::TRAIN_TAG;
 use crate::requests::{Answer, Request, Requests};
 use crate::scans::{RangeSpec, ScanProgress, ScanRows, ScanSpec, Scans};
 use crate::schema_events::{NewsId, SchemaEvents, SchemaNews};
-use crate::sessions::{Greeted, Readiness, Sessions};
+use crate::sessions::{EndpointState, Greeted, Readiness, Sessions};
 use crate::settings::Settings;
 use crate::statistics::{Sample, Statistics};
 use crate::table::Table;
@@ -208,6 +208,11 @@ impl Client {
     /// Whether the client can be used.
     pub fn readiness(&self) -> Readiness {
         self.sessions.readiness()
+    }
+
+    /// How it stands with each address of a data node, in their order.
+    pub fn endpoints(&self) -> Vec<EndpointState> {
+        self.sessions.endpoints()
     }
 
     /// Whether somebody has to read what arrives even if nobody waits for anything: greetings, questions for outcomes and

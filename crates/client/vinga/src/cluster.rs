@@ -2,13 +2,14 @@
 
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket, take_read, take_write};
 use crate::engine::{Engine, Handle};
+use crate::new_table::IntoDefinition;
 use crate::pending::Pending;
 use crate::program::Update;
 use crate::retry;
 use crate::row::{ReadRow, WriteRow};
 use crate::scan::ScanRequest;
 use crate::spare;
-use crate::table::{IntoDefinition, Table};
+use crate::table::Table;
 use crate::transaction::{Lock, Transaction};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

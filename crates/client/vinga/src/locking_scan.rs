@@ -269,13 +269,18 @@ impl<R> LockedRows<R> {
     /// # Errors
     /// `InternalError`: a data node sent what is no row.
     pub fn ranged(&self) -> impl Iterator<Item = Result<(u16, RowRef<'_>)>> {
-        (0..self.len()).map(|at| Ok((self.places[at].0, self.row_ref(at)?)))
+        (0..self.len()).filter_map(|at| self.ranged_at(at).transpose())
     }
 
-    fn row_ref(&self, at: usize) -> Result<RowRef<'_>> {
-        let bytes = &self.bytes[self.places[at].1.clone()];
+    /// The number of the range of a row and the row in place, by its place among them.
+    ///
+    /// # Errors
+    /// As [`LockedRows::ranged`].
+    pub fn ranged_at(&self, at: usize) -> Result<Option<(u16, RowRef<'_>)>> {
+        let Some((range, bytes)) = self.places.get(at) else { return Ok(None) };
+        let row = RowRef::new(self.table.core(), self.selection.as_deref(), &self.bytes[bytes.clone()])?;
         let wanted = self.table.columns().map_or(0, <[_]>::len);
-        Ok(RowRef::new(self.table.core(), self.selection.as_deref(), bytes)?.first_columns(wanted))
+        Ok(Some((*range, row.first_columns(wanted))))
     }
 }
 
@@ -285,7 +290,8 @@ impl<R: ReadRow> LockedRows<R> {
     /// # Errors
     /// `BadRow` if it does not fit its type.
     fn row(&self, at: usize) -> Result<R> {
-        R::read(&RowReader::new(self.row_ref(at)?))
+        let (_, row) = self.ranged_at(at)?.ok_or(ErrorCode::InternalError)?;
+        R::read(&RowReader::new(row))
     }
 
     /// The rows.

@@ -338,6 +338,11 @@ impl<R> RowBatch<R> {
         Ok(Some((RowRef::new(self.table.core(), self.table.columns(), row.bytes)?, next)))
     }
 
+    /// In which of the scan's ranges the row at this byte offset was found.
+    pub fn range_at(&self, offset: usize) -> Option<u16> {
+        self.rows().row_at(offset).map(|(row, _)| row.range)
+    }
+
     /// The bytes of each row: an image, or a selection.
     pub fn bytes(&self) -> impl Iterator<Item = &[u8]> {
         self.rows().iter()

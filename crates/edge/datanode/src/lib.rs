@@ -19,8 +19,8 @@ use std::sync::Arc;
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_node::{Blocks, NodeSettings};
-use vinga_runtime::peers::Peers;
 use vinga_runtime::node_process::{self, NodeProcess, Statistics};
+use vinga_runtime::peers::Peers;
 use vinga_runtime::settings as edge;
 
 /// A node that has its memory and can be started.

@@ -1,7 +1,7 @@
 //! From a checked configuration to what the node's blocks and the edge are told.
 
-use std::sync::Arc;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_config::configuration::Configuration;

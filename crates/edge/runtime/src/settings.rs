@@ -1,10 +1,10 @@
 //! What a node is told when it starts.
 
+use crate::peers::Peers;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use crate::peers::Peers;
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::BlockNumber;
 use vinga_wire::handshake::CONNECTIONS_MAX;

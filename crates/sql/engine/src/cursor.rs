@@ -418,12 +418,6 @@ impl Cursor {
         Ok(())
     }
 
-    /// Adds a position.
-    pub fn add_position_to_batch(&mut self, position: &[u8]) {
-        self.batch_keys.extend_from_slice(position_key(&self.table, position));
-        self.batch_ends.push(self.batch_keys.len());
-    }
-
     fn batch_key(&self, index: usize) -> &[u8] {
         let begin = index.checked_sub(1).map_or(0, |before| self.batch_ends[before]);
         &self.batch_keys[begin..self.batch_ends[index]]

@@ -105,6 +105,9 @@ pub struct Description {
     pub partitions: u32,
 }
 
+/// The database of the engine's own tables, which SQL does not see.
+pub const OWN_DATABASE: &str = "vinga";
+
 /// The name of the hidden primary key.
 pub const HIDDEN_KEY: &str = "$key";
 

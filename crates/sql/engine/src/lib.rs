@@ -10,12 +10,14 @@
 //! | [`table`] | an open table |
 //! | [`cursor`] | one use of it: reads by key, batches, scans, changes |
 //! | [`definition`] | the server's description of a table to the data nodes' |
+//! | [`schema`] | tables as a whole: made, dropped, found |
 //! | [`plan`] | records and keys of the server to rows and keys, and back |
 //! | [`condition`] | conditions that the data nodes check |
 //! | [`auto_increment`] | values of auto-increment columns |
 //! | [`waiting`] | waits that a kill or a time-out ends |
 //! | [`schema_watch`] | what other SQL nodes do to tables |
 //! | [`failure`] | errors as the server knows them |
+//! | [`status`] | what `SHOW ENGINE VINGA STATUS` says |
 
 pub mod abi;
 pub mod auto_increment;
@@ -25,8 +27,10 @@ pub mod definition;
 pub mod failure;
 pub mod node;
 pub mod plan;
+pub mod schema;
 pub mod schema_watch;
 pub mod server;
 pub mod session;
+pub mod status;
 pub mod table;
 pub mod waiting;

@@ -7,6 +7,7 @@
 //!
 //! A database of which this server has no folder is given one as soon as a table is in it.
 
+use crate::definition::OWN_DATABASE;
 use crate::node::Node;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +57,7 @@ pub fn run(node: &Arc<Node>) {
 
 fn make_database(node: &Arc<Node>, name: &str) {
     if let Some((database, table)) = name.split_once('.')
-        && database != crate::abi::OWN_DATABASE
+        && database != OWN_DATABASE
         && !table.starts_with('$')
     {
         node.server.make_database(database);

@@ -65,6 +65,9 @@ pub struct Session {
     duplicate: Option<Duplicate>,
 }
 
+/// Greater numbers of failures are Vinga's own, see `vinga_engine.h`.
+const SERVER_NUMBER_MAX: i32 = 200;
+
 /// The number of a transaction's first operation.
 const FIRST: OperationNumber = OperationNumber(1);
 
@@ -125,6 +128,9 @@ impl Session {
             self.forget();
         }
         let number = failure.number;
+        if failure.is_temporary || failure.number > SERVER_NUMBER_MAX {
+            self.node.note_failure(&failure);
+        }
         self.failure = failure;
         number
     }

@@ -75,6 +75,12 @@ impl Waiter {
         }
     }
 
+    /// For how long it has waited, if it may wait for so long in all; `None` if it does not wait.
+    pub fn waits_ms(&self, longest_ms: u64) -> Option<u64> {
+        let due = self.due_ms.load(Ordering::Relaxed);
+        (due != 0).then(|| (self.now_ms() + longest_ms + 1).saturating_sub(due))
+    }
+
     /// Wakes it if it waits for too long.
     pub fn look(&self) {
         let due = self.due_ms.load(Ordering::Relaxed);

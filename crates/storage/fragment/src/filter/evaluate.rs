@@ -9,7 +9,7 @@ use super::error::ProgramError;
 use super::lower::{Node, lower};
 use super::row_block::{RowBlock, VariableSource};
 use super::tree::Expression;
-use super::{check, row_block};
+use super::{check, codec, plain, row_block};
 use alloc::vec::Vec;
 use vinga_base::row_layout::RowLayout;
 
@@ -30,6 +30,17 @@ impl Program {
         Ok(Program { nodes: lower(condition, layout) })
     }
 
+    /// The same from the bytes of a filter.
+    ///
+    /// # Errors
+    /// What [`super::codec::decode`] or [`Program::new`] say.
+    pub fn read(filter: &[u8], layout: &RowLayout) -> Result<Self, ProgramError> {
+        match plain::read(filter, layout) {
+            Some(nodes) => Ok(Program { nodes }),
+            None => Program::new(&codec::decode(filter)?, layout),
+        }
+    }
+
     /// Clears the bits of rows that do not pass. Bit `i % 64` of word `i / 64` stands for slot `i`; bits behind the
     /// block's last slot are cleared.
     pub fn select(&self, block: &RowBlock<'_>, selected: &mut [u64]) {
@@ -48,9 +59,34 @@ impl Program {
 
     /// Whether one row passes.
     pub fn matches(&self, layout: &RowLayout, fixed: &[u8], variable: &[u8]) -> bool {
-        let source = OneRow(variable);
-        let block = RowBlock::new(layout, fixed, 0, 0, 1, &source);
-        self.passing(0, &block, 0, 1) != 0
+        self.matches_at(0, layout, fixed, &OneRow(variable))
+    }
+
+    /// The same for a row whose variable part is only looked for if it is needed: it stands in slot 0 of the source.
+    #[inline]
+    pub fn matches_source(&self, layout: &RowLayout, fixed: &[u8], variable: &dyn VariableSource) -> bool {
+        self.matches_at(0, layout, fixed, variable)
+    }
+
+    /// Whether a node is true for one row. Recursion as in [`Program::passing`].
+    fn matches_at(&self, at: usize, layout: &RowLayout, fixed: &[u8], variable: &dyn VariableSource) -> bool {
+        let (end, decides) = match &self.nodes[at] {
+            Node::Leaf(leaf) => return leaf.matches(layout, fixed, variable),
+            Node::All { end } => (*end, false),
+            Node::Any { end } => (*end, true),
+        };
+        let mut child = at + 1;
+        while child < end {
+            let matches = match &self.nodes[child] {
+                Node::Leaf(leaf) => leaf.matches(layout, fixed, variable),
+                Node::All { .. } | Node::Any { .. } => self.matches_at(child, layout, fixed, variable),
+            };
+            if matches == decides {
+                return decides;
+            }
+            child = self.behind(child);
+        }
+        !decides
     }
 
     /// Roughly the nanoseconds that 16 rows take if no leaf can be skipped: whoever evaluates in slices learns from it

@@ -1,0 +1,134 @@
+//! Rows are read and changed.
+
+use super::layout::{RecordIn, RecordOut, array, end_of, lock_of};
+use super::{Found, calm, entries};
+use crate::cursor::{Cursor, RangeWish};
+use crate::failure::ha;
+use crate::node::node;
+use crate::table::OpenTable;
+use std::sync::Arc;
+
+pub(super) unsafe extern "C" fn cursor_new(table: *const OpenTable) -> Box<Cursor> {
+    // SAFETY: the table is there, and counted once more for the cursor.
+    let table = unsafe {
+        Arc::increment_strong_count(table);
+        Arc::from_raw(table)
+    };
+    Box::new(Cursor::new(table))
+}
+
+pub(super) unsafe extern "C" fn cursor_free(cursor: Option<Box<Cursor>>) {
+    calm(|| drop(cursor));
+}
+
+pub(super) unsafe extern "C" fn cursor_reset(cursor: &mut Cursor) {
+    calm(|| cursor.reset());
+}
+
+pub(super) unsafe extern "C" fn position(cursor: &mut Cursor, record: RecordIn, position: *mut u8) {
+    calm(|| {
+        let Some(node) = node() else { return };
+        let bytes = Cursor::position_bytes(cursor.table());
+        // SAFETY: the server gives room for a position.
+        let position = unsafe { std::slice::from_raw_parts_mut(position, bytes) };
+        let record = record.of(cursor.table());
+        // SAFETY: long values that the record points to are there during the call.
+        if let Err(failure) = unsafe { cursor.position(record, &node.server, position) } {
+            node.server.warn(&failure.text);
+        }
+    });
+}
+
+pub(super) unsafe extern "C" fn set_condition(cursor: &mut Cursor, program: *const u8, bytes: usize) -> i32 {
+    // SAFETY: the program is there during the call.
+    let program = unsafe { array(program, bytes as u32) };
+    i32::from(!calm(|| cursor.set_condition(program)))
+}
+
+pub(super) unsafe extern "C" fn batch_clear(cursor: &mut Cursor) {
+    calm(|| cursor.clear_batch());
+}
+
+pub(super) unsafe extern "C" fn batch_add(
+    cursor: &mut Cursor,
+    _key: u32,
+    value: *const u8,
+    bytes: u32,
+) -> i32 {
+    // SAFETY: the key is there during the call.
+    let value = unsafe { array(value, bytes) };
+    let added = calm(|| Some(cursor.add_to_batch(&node()?.server, value)));
+    added.map_or(ha::INTERNAL_ERROR, |added| added.map_or_else(|failure| failure.number, |()| 0))
+}
+
+/// `VINGA_WRITE_LATER`
+const WRITE_LATER: u8 = 1;
+/// `VINGA_WRITE_PORTIONS`
+const WRITE_PORTIONS: u8 = 2;
+
+entries! {
+    fn read_key(cursor: &mut Cursor; session, _key: u32, value: *const u8, bytes: u32, lock: u8, record: RecordOut) {
+        let record = record.of(cursor.table());
+        // SAFETY: the key is there during the call.
+        let value = unsafe { array(value, bytes) };
+        let is_found = cursor.read_key(session, value, lock_of(lock), record)?;
+        Ok(Found { is_found, otherwise: ha::KEY_NOT_FOUND })
+    }
+
+    fn read_position(cursor: &mut Cursor; session, position: *const u8, lock: u8, record: RecordOut) {
+        let record = record.of(cursor.table());
+        // SAFETY: it is a position of this table.
+        let position = unsafe { array(position, Cursor::position_bytes(cursor.table()) as u32) };
+        let is_found = cursor.read_position(session, position, lock_of(lock), record)?;
+        Ok(Found { is_found, otherwise: ha::RECORD_DELETED })
+    }
+
+    fn scan_begin(cursor: &mut Cursor; session, lock: u8) {
+        cursor.begin_scan(session, lock_of(lock))
+    }
+
+    fn scan_next(cursor: &mut Cursor; session, record: RecordOut) {
+        let record = record.of(cursor.table());
+        Ok(Found { is_found: cursor.next(session, record)?, otherwise: ha::END_OF_FILE })
+    }
+
+    fn range_begin(cursor: &mut Cursor; session, key: u32, low: *const u8, low_bytes: u32, low_is_excluded: u32,
+                   high: *const u8, high_bytes: u32, high_is_excluded: u32, wish: u8, lock: u8) {
+        // SAFETY: both ends are there during the call.
+        let range = unsafe {
+            (end_of(low, low_bytes, low_is_excluded), end_of(high, high_bytes, high_is_excluded))
+        };
+        let wish =
+            RangeWish { is_descending: wish & 1 != 0, in_order: wish & 2 != 0, is_short: wish & 4 != 0 };
+        cursor.begin_range(session, key as usize, range, wish, lock_of(lock))
+    }
+
+    fn batch_run(cursor: &mut Cursor; session, lock: u8) {
+        cursor.run_batch(session, lock_of(lock))
+    }
+
+    fn batch_row(cursor: &mut Cursor; session, index: u32, record: RecordOut) {
+        let record = record.of(cursor.table());
+        let is_found = cursor.batch_row(session, index as usize, record)?;
+        Ok(Found { is_found, otherwise: ha::KEY_NOT_FOUND })
+    }
+
+    fn insert(cursor: &mut Cursor; session, record: RecordIn, when: u8) {
+        let record = record.of(cursor.table());
+        // SAFETY: long values that the record points to are there during the call.
+        unsafe { cursor.insert(session, record, when & WRITE_LATER == 0)? };
+        if when & WRITE_PORTIONS != 0 { session.commit_portion() } else { Ok(()) }
+    }
+
+    fn update(cursor: &mut Cursor; session, before: RecordIn, after: RecordIn) {
+        let (before, after) = (before.of(cursor.table()), after.of(cursor.table()));
+        // SAFETY: long values that the record points to are there during the call.
+        unsafe { cursor.update(session, before, after) }
+    }
+
+    fn erase(cursor: &mut Cursor; session, record: RecordIn) {
+        let record = record.of(cursor.table());
+        // SAFETY: long values that the record points to are there during the call.
+        unsafe { cursor.erase(session, record) }
+    }
+}

@@ -1,0 +1,36 @@
+//! Tables are made, changed and found.
+
+use super::entries;
+use super::layout::{Definition, NameTaker, Slice};
+use crate::schema;
+use std::ffi::c_void;
+
+entries! {
+    fn create_table(; session, definition: &Definition) {
+        schema::create_table(session, &definition.read()?)
+    }
+
+    fn drop_table(; session, name: Slice) {
+        schema::drop_table(session, &name.text())
+    }
+
+    fn rename_table(; session, from: Slice, to: Slice) {
+        schema::rename_table(session, &from.text(), &to.text())
+    }
+
+    fn truncate_table(; session, name: Slice) {
+        schema::truncate_table(session, &name.text())
+    }
+
+    fn discover(; session, name: Slice, take: NameTaker, context: *mut c_void) {
+        let image = schema::image_of(session, &name.text())?;
+        Ok(take.take(context, &image))
+    }
+
+    fn table_names(; session, database: Slice, take: NameTaker, context: *mut c_void) {
+        for table in schema::table_names(session, &database.text())? {
+            take.take(context, table.as_bytes());
+        }
+        Ok(())
+    }
+}

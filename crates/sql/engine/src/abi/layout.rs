@@ -1,0 +1,293 @@
+//! What is passed between the halves: structs, texts, records and keys, as `vinga_engine.h` has them.
+//!
+//! Only the C side makes the pointers in these; what they point to is there during the call that they are passed to.
+
+use crate::definition::{self, Description, Form};
+use crate::failure::{Failure, Result};
+use crate::plan::End;
+use crate::server::Collation;
+use crate::table::OpenTable;
+use std::ffi::c_void;
+use vinga::{ColumnType, Lock};
+
+/// Bytes that somebody else owns.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Slice {
+    bytes: *const u8,
+    length: usize,
+}
+
+impl Slice {
+    pub fn of(bytes: &[u8]) -> Self {
+        Slice { bytes: bytes.as_ptr(), length: bytes.len() }
+    }
+
+    pub fn get(&self) -> &[u8] {
+        if self.length == 0 {
+            return &[];
+        }
+        // SAFETY: see the head of this file.
+        unsafe { std::slice::from_raw_parts(self.bytes, self.length) }
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(self.get()).into_owned()
+    }
+}
+
+/// A record of the server that is read.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct RecordIn(*const u8);
+
+impl RecordIn {
+    /// The record, which is one of this table.
+    pub fn of<'a>(self, table: &OpenTable) -> &'a [u8] {
+        // SAFETY: the C side gives records of the table that stands beside them.
+        unsafe { std::slice::from_raw_parts(self.0, table.plan.record_bytes()) }
+    }
+}
+
+/// A record of the server that is written.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct RecordOut(std::ptr::NonNull<u8>);
+
+impl RecordOut {
+    /// The record, which is one of this table.
+    pub fn of<'a>(self, table: &OpenTable) -> &'a mut [u8] {
+        // SAFETY: as above, and nobody else uses it during the call.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), table.plan.record_bytes()) }
+    }
+}
+
+/// `vinga_column`
+#[repr(C)]
+pub struct Column {
+    name: Slice,
+    collation: *const c_void,
+    offset: u32,
+    bytes: u32,
+    null_offset: u32,
+    sort_bytes: u32,
+    null_mask: u8,
+    form: u8,
+    length_bytes: u8,
+    is_signed: u8,
+    precision: u8,
+    scale: u8,
+}
+
+/// `vinga_key_part`
+#[repr(C)]
+pub struct KeyPart {
+    column: u16,
+    bytes: u16,
+    has_length: u8,
+    is_nullable: u8,
+    is_descending: u8,
+}
+
+/// `vinga_key`
+#[repr(C)]
+pub struct Key {
+    name: Slice,
+    parts: *const KeyPart,
+    part_count: u32,
+    is_primary: u8,
+    is_unique: u8,
+    is_hash: u8,
+}
+
+/// `vinga_definition`
+#[repr(C)]
+pub struct Definition {
+    name: Slice,
+    columns: *const Column,
+    keys: *const Key,
+    column_count: u32,
+    key_count: u32,
+    record_bytes: u32,
+    attachment: Slice,
+    auto_increment: u64,
+    partitions: u32,
+    no_logging: u8,
+    read_backup: u8,
+    has_auto_increment: u8,
+}
+
+/// `vinga_statistics`
+#[repr(C)]
+pub struct Statistics {
+    pub rows: u64,
+    pub row_bytes: u64,
+    pub data_bytes: u64,
+}
+
+/// `vinga_counters`
+#[repr(C)]
+pub struct Counters {
+    pub auto_increment_fetches: u64,
+    pub auto_increment_waits: u64,
+    pub auto_increment_long_waits: u64,
+    pub round_trips: u64,
+    pub batches_of_rows: u64,
+    pub rows_of_scans: u64,
+    pub pushed_conditions: u64,
+    pub transactions: u64,
+    pub sessions: u64,
+    pub connected: u64,
+}
+
+/// `vinga_settings`
+#[repr(C)]
+pub struct Settings {
+    pub connectstring: Slice,
+    pub connections: u32,
+    pub spin_us: u32,
+}
+
+/// Takes a name, or other bytes, of which it makes a copy.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct NameTaker(unsafe extern "C" fn(*mut c_void, *const u8, usize) -> i32);
+
+impl NameTaker {
+    pub fn take(self, context: *mut c_void, name: &[u8]) -> i32 {
+        // SAFETY: the C side gives a context that fits its function, which copies.
+        unsafe { (self.0)(context, name.as_ptr(), name.len()) }
+    }
+}
+
+/// Takes a row of texts, of which it makes copies; anything but 0 stops.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct RowTaker(unsafe extern "C" fn(*mut c_void, *const Slice, u32) -> i32);
+
+impl RowTaker {
+    pub fn take(self, context: *mut c_void, row: &[Slice]) -> i32 {
+        // SAFETY: as above.
+        unsafe { (self.0)(context, row.as_ptr(), row.len() as u32) }
+    }
+}
+
+impl Column {
+    fn read(&self) -> Result<definition::Column> {
+        let name = self.name.text();
+        let bytes = self.bytes as usize;
+        let column_type = match self.form {
+            1 => ColumnType::Integer { bytes: bytes as u8, signed: self.is_signed != 0 },
+            2 => ColumnType::Float,
+            3 => ColumnType::Double,
+            4 => ColumnType::Decimal { precision: self.precision, scale: self.scale },
+            5 => ColumnType::Bit { bits: self.precision },
+            6 => ColumnType::Date,
+            7 => ColumnType::Time { fraction: self.scale },
+            8 => ColumnType::DateTime { fraction: self.scale },
+            9 => ColumnType::Timestamp { fraction: self.scale },
+            10 => ColumnType::Year,
+            11 => ColumnType::Char { bytes: bytes as u16 },
+            12 => ColumnType::Binary { bytes: bytes as u16 },
+            13 => ColumnType::VarChar { bytes_max: bytes as u16 },
+            14 => ColumnType::VarBinary { bytes_max: bytes as u16 },
+            15 => ColumnType::Text,
+            16 => ColumnType::Blob,
+            _ => {
+                return Err(Failure::unsupported(format!(
+                    "column '{name}' has a type that is not supported"
+                )));
+            }
+        };
+        let form = match self.form {
+            5 | 6 => Form::Reversed,
+            13 | 14 => Form::Varying(self.length_bytes),
+            15 | 16 => Form::Long(self.length_bytes),
+            _ => Form::Same,
+        };
+        Ok(definition::Column {
+            name,
+            column_type,
+            form,
+            offset: self.offset as usize,
+            bytes,
+            null: (self.null_offset as usize, self.null_mask),
+            collation: Collation(self.collation),
+            sort_bytes: self.sort_bytes as usize,
+        })
+    }
+}
+
+impl Key {
+    fn read(&self) -> definition::Key {
+        // SAFETY: the parts are there during the call.
+        let parts = unsafe { array(self.parts, self.part_count) };
+        definition::Key {
+            name: self.name.text(),
+            parts: parts
+                .iter()
+                .map(|part| definition::KeyPart {
+                    column: usize::from(part.column),
+                    bytes: usize::from(part.bytes),
+                    has_length: part.has_length != 0,
+                    is_nullable: part.is_nullable != 0,
+                    is_descending: part.is_descending != 0,
+                })
+                .collect(),
+            is_primary: self.is_primary != 0,
+            is_unique: self.is_unique != 0,
+            is_hash: self.is_hash != 0,
+        }
+    }
+}
+
+impl Definition {
+    pub fn read(&self) -> Result<Description> {
+        // SAFETY: all that it points to is there during the call.
+        let (columns, keys) =
+            unsafe { (array(self.columns, self.column_count), array(self.keys, self.key_count)) };
+        Ok(Description {
+            name: self.name.text(),
+            columns: columns.iter().map(Column::read).collect::<Result<_>>()?,
+            keys: keys.iter().map(Key::read).collect(),
+            record_bytes: self.record_bytes as usize,
+            attachment: self.attachment.get().to_vec(),
+            auto_increment: self.auto_increment,
+            no_logging: self.no_logging != 0,
+            read_backup: self.read_backup != 0,
+            partitions: self.partitions,
+        })
+    }
+}
+
+/// # Safety
+/// So many of them are there as long as they are used.
+pub unsafe fn array<'a, T>(first: *const T, count: u32) -> &'a [T] {
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts(first, count as usize) }
+}
+
+/// An end of a range.
+///
+/// # Safety
+/// The bytes are there as long as they are used.
+pub unsafe fn end_of<'a>(bytes: *const u8, length: u32, is_excluded: u32) -> End<'a> {
+    if bytes.is_null() {
+        return End::Open;
+    }
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { array(bytes, length) };
+    if is_excluded == 0 { End::Included(bytes) } else { End::Excluded(bytes) }
+}
+
+/// `vinga_lock`
+pub fn lock_of(lock: u8) -> Lock {
+    match lock {
+        0 => Lock::None,
+        1 => Lock::Shared,
+        _ => Lock::Exclusive,
+    }
+}

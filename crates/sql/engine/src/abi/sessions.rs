@@ -1,0 +1,134 @@
+//! The node as a whole, sessions and their transactions.
+
+use super::layout::{Counters, RecordOut, Settings, Slice};
+use super::{calm, entries, internal_error};
+use crate::failure::ha;
+use crate::node::{self, node};
+use crate::server::Server;
+use crate::session::Session;
+use crate::table::OpenTable;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use vinga::OperationNumber;
+
+pub(super) unsafe extern "C" fn start(settings: &Settings, server: &Server) -> i32 {
+    let started = catch_unwind(AssertUnwindSafe(|| {
+        let spin = Duration::from_micros(u64::from(settings.spin_us));
+        node::start(settings.connectstring.text(), settings.connections as usize, spin, *server)
+    }));
+    match started {
+        Ok(Ok(())) => 0,
+        Ok(Err(failure)) => {
+            server.warn(&failure.text);
+            failure.number
+        }
+        Err(_) => internal_error(),
+    }
+}
+
+pub(super) unsafe extern "C" fn stop() {
+    calm(node::stop);
+}
+
+pub(super) unsafe extern "C" fn set_auto_increment_prefetch(values: u64) {
+    calm(|| node().inspect(|node| node.set_prefetch(values)));
+}
+
+pub(super) unsafe extern "C" fn set_wait_max_ms(milliseconds: u64) {
+    calm(|| node().inspect(|node| node.set_wait_max_ms(milliseconds)));
+}
+
+pub(super) unsafe extern "C" fn counters(out: &mut Counters) {
+    calm(|| {
+        let Some(node) = node() else { return };
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &node.counters;
+        *out = Counters {
+            auto_increment_fetches: get(&counters.auto_increment_fetches),
+            auto_increment_waits: get(&counters.auto_increment_waits),
+            auto_increment_long_waits: get(&counters.auto_increment_long_waits),
+            round_trips: get(&counters.round_trips),
+            batches_of_rows: get(&counters.batches),
+            rows_of_scans: get(&counters.scanned_rows),
+            pushed_conditions: get(&counters.conditions),
+            transactions: get(&counters.transactions),
+            sessions: get(&counters.sessions),
+            connected: node.connected(),
+        };
+    });
+}
+
+pub(super) unsafe extern "C" fn session_new(thread: u64) -> Option<Box<Session>> {
+    calm(|| node().map(|node| Box::new(Session::new(node, thread))))
+}
+
+pub(super) unsafe extern "C" fn session_free(session: Option<Box<Session>>) {
+    calm(|| drop(session));
+}
+
+/// From another thread than that which uses the session: nothing but its waiter is touched.
+pub(super) unsafe extern "C" fn session_kill(session: *const Session) {
+    // SAFETY: the session is there; the waiter may be used by any thread.
+    let waiter = unsafe { Arc::clone((*session).waiter()) };
+    calm(|| waiter.kill());
+}
+
+pub(super) unsafe extern "C" fn session_revive(session: &Session) {
+    session.waiter().revive();
+}
+
+pub(super) unsafe extern "C" fn session_error(
+    session: &Session,
+    temporary: &mut u8,
+    doomed: &mut u8,
+) -> Slice {
+    let failure = session.failure();
+    *temporary = failure.is_temporary.into();
+    *doomed = failure.is_doomed.into();
+    Slice::of(failure.text.as_bytes())
+}
+
+pub(super) unsafe extern "C" fn statement_begin(session: &mut Session, stands_alone: u8) {
+    calm(|| session.begin_statement(stands_alone != 0));
+}
+
+entries! {
+    fn statement_flush(; session) {
+        session.flush()
+    }
+
+    fn statement_roll_back(; session) {
+        session.roll_back_statement();
+        Ok(())
+    }
+
+    fn commit(; session) {
+        session.commit()
+    }
+
+    fn roll_back(; session) {
+        session.roll_back();
+        Ok(())
+    }
+
+    fn savepoint(; session, place: &mut u32) {
+        *place = session.savepoint()?.0;
+        Ok(())
+    }
+
+    fn roll_back_to(; session, place: u32) {
+        session.roll_back_to(OperationNumber(place));
+        Ok(())
+    }
+
+    fn duplicate(; session, table: &OpenTable, record: Option<RecordOut>, key: &mut u32) {
+        let Some((place, image)) = session.duplicate(table) else { return Ok(ha::KEY_NOT_FOUND) };
+        *key = place as u32;
+        if let Some(record) = record && !image.is_empty() {
+            table.plan.read_image(image, record.of(table))?;
+        }
+        Ok(0)
+    }
+}

@@ -1,0 +1,81 @@
+//! Open tables: what the optimizer asks, and auto-increment values.
+
+use super::layout::{Definition, Statistics, end_of};
+use super::{calm, enter, entries};
+use crate::cursor::Cursor;
+use crate::session::Session;
+use crate::table::OpenTable;
+use std::sync::Arc;
+
+pub(super) unsafe extern "C" fn table_close(table: *const OpenTable) {
+    // SAFETY: it was made by `table_open`, which counted it.
+    calm(|| drop(unsafe { Arc::from_raw(table) }));
+}
+
+pub(super) unsafe extern "C" fn position_bytes(table: &OpenTable) -> u32 {
+    Cursor::position_bytes(table) as u32
+}
+
+pub(super) unsafe extern "C" fn rows_per_value(table: &OpenTable, key: u32, columns: u32) -> u64 {
+    calm(|| table.rows_per_value(key as usize, columns as usize)).max(1)
+}
+
+#[allow(clippy::too_many_arguments, reason = "two ends of a range, as the server has them")]
+pub(super) unsafe extern "C" fn rows_in_range(
+    table: &OpenTable,
+    key: u32,
+    low: *const u8,
+    low_bytes: u32,
+    low_is_excluded: u32,
+    high: *const u8,
+    high_bytes: u32,
+    high_is_excluded: u32,
+) -> u64 {
+    // SAFETY: both ends are there during the call.
+    let (low, high) =
+        unsafe { (end_of(low, low_bytes, low_is_excluded), end_of(high, high_bytes, high_is_excluded)) };
+    calm(|| table.rows_in_range(key as usize, low, high)).max(1)
+}
+
+/// Without a session it tells what is known already.
+pub(super) unsafe extern "C" fn statistics(
+    session: Option<&mut Session>,
+    table: &OpenTable,
+    refresh: u8,
+    out: &mut Statistics,
+) -> i32 {
+    if refresh != 0 && session.is_some() {
+        enter(session, |session| {
+            table.refresh(session);
+            Ok(())
+        });
+    }
+    let (rows, row_bytes) = table.statistics();
+    *out = Statistics { rows: rows.max(2), row_bytes, data_bytes: rows.saturating_mul(row_bytes) };
+    0
+}
+
+entries! {
+    fn table_open(; session, definition: &Definition, out: &mut *const OpenTable) {
+        *out = Arc::into_raw(OpenTable::open(session, &definition.read()?)?);
+        Ok(())
+    }
+
+    fn reserve_values(; session, table: &OpenTable, wanted: u64, first: &mut u64, count: &mut u64) {
+        (*first, *count) = table.counter.take(session, wanted)?;
+        Ok(())
+    }
+
+    fn value_used(; session, table: &OpenTable, value: u64) {
+        table.counter.use_value(session, value)
+    }
+
+    fn set_next_value(; session, table: &OpenTable, value: u64) {
+        value.checked_sub(1).map_or(Ok(()), |used| table.counter.use_value(session, used))
+    }
+
+    fn next_value(; session, table: &OpenTable, value: &mut u64) {
+        *value = table.counter.peek(session)?;
+        Ok(())
+    }
+}
