@@ -1,6 +1,7 @@
 /* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS, _COUNTERS, _NODES, _TRANSACTIONS and _LOCKS: what the data nodes tell of themselves. */
 #include "ha_vinga.h"
 #include "sql_i_s.h"
+#include "tztime.h"
 #include "information.h"
 
 namespace Show {

@@ -9,6 +9,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
+use vinga_base::pool::Handle;
 use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
 use vinga_fragment::fragment::Fragment;
 use vinga_fragment::fragment_index::FragmentIndex;
@@ -68,41 +69,47 @@ pub struct RowLock<'a> {
 }
 
 impl DataManager {
-    /// Calls `see` with the locks of all transactions, `most` of them at the most; returns how many more there are. It
-    /// takes as long as there are locks that are seen.
+    /// Calls `see` with the locks of all transactions, those that are waited for first, `most` of them at the most; returns
+    /// how many more there are. It takes as long as there are locks that are seen.
     pub fn inspect_locks(&self, now: Tick, most: usize, mut see: impl FnMut(RowLock<'_>)) -> usize {
+        let is_waiting = |at: Handle| matches!(self.operations[at].state, State::Waiting { .. });
+        let waiting = self.waiting.iter().filter_map(|&(began, at)| match self.operations.get(at)?.state {
+            State::Waiting { since, .. } if since == began => Some(at),
+            _ => None,
+        });
+        let held = self.transactions.iter().flat_map(|(_, transaction)| {
+            core::iter::successors(transaction.operations, |&at| self.operations[at].next)
+        });
+        let all = waiting.chain(held.filter(|&at| !is_waiting(at)));
         let mut seen = 0;
-        for (_, transaction) in self.transactions.iter() {
-            let mut next = transaction.operations;
-            while let Some(at) = next {
-                let operation = &self.operations[at];
-                next = operation.next;
-                let Some((lock, state)) = operation.lock.zip(operation.row_state) else { continue };
-                if seen == most {
-                    return (self.locks.used().1 as usize).saturating_sub(seen);
-                }
-                seen += 1;
-                let row = &self.rows[state];
-                let (locker, is_granted) = self.locks.entry(lock).expect("an operation has its entry");
-                let others = self.locks.holders(row.lock).find(|holder| holder.transaction != transaction.id);
-                see(RowLock {
-                    table: &self.store.tables.current(row.table).name,
-                    partition: row.partition,
-                    row: row.row,
-                    is_exclusive: locker.mode == LockMode::Exclusive,
-                    transaction: transaction.id,
-                    operation: operation.number,
-                    waits: match operation.state {
-                        State::Waiting { since, .. } if !is_granted => Some(now.since(since)),
-                        _ => None,
-                    },
-                    blocker: others
-                        .filter(|_| !is_granted)
-                        .map_or(TransactionId::NONE, |holder| holder.transaction),
-                });
-            }
+        for lock in all.filter_map(|at| self.row_lock(at, now)).take(most) {
+            seen += 1;
+            see(lock);
         }
-        0
+        (self.locks.used().1 as usize).saturating_sub(seen)
+    }
+
+    /// The lock of an operation, if it holds one or waits for one.
+    fn row_lock(&self, at: Handle, now: Tick) -> Option<RowLock<'_>> {
+        let operation = &self.operations[at];
+        let row = &self.rows[operation.row_state?];
+        let (locker, is_granted) = self.locks.entry(operation.lock?)?;
+        let mut others =
+            self.locks.holders(row.lock).filter(|holder| holder.transaction != locker.transaction);
+        let blocker = if is_granted { None } else { others.next() };
+        Some(RowLock {
+            table: &self.store.tables.current(row.table).name,
+            partition: row.partition,
+            row: row.row,
+            is_exclusive: locker.mode == LockMode::Exclusive,
+            transaction: locker.transaction,
+            operation: operation.number,
+            waits: match operation.state {
+                State::Waiting { since, .. } if !is_granted => Some(now.since(since)),
+                _ => None,
+            },
+            blocker: blocker.map_or(TransactionId::NONE, |holder| holder.transaction),
+        })
     }
 
     /// The partitions that this data manager is the primary of, as it knows.

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::blocking::Cluster;
 use vinga::{
-    Error, ErrorCode, Lock, LockedRows, LockingScan, OperationKind, OperationNumber, ReadBatch, Record,
-    RowBatch, Scan, ScanRequest, Table, Transaction,
+    Error, ErrorCode, InfoTable, InfoValue, Lock, LockedRows, LockingScan, OperationKind, OperationNumber,
+    ReadBatch, Record, RowBatch, Scan, ScanRequest, Table, Transaction,
 };
 
 /// Changes that wait to be sent, at most.
@@ -123,7 +123,10 @@ impl Session {
 
     /// Remembers a failure; returns its number.
     #[cold]
-    pub fn fail(&mut self, failure: Failure) -> i32 {
+    pub fn fail(&mut self, mut failure: Failure) -> i32 {
+        if failure.number == ha::LOCK_WAIT_TIMEOUT && !failure.is_doomed && self.others_wait_for_it() {
+            failure = Failure::deadlock();
+        }
         if failure.is_doomed {
             self.forget();
         }
@@ -133,6 +136,16 @@ impl Session {
         }
         self.failure = failure;
         number
+    }
+
+    /// Whether another transaction waits for a row that this one holds. When this one has just waited for so long that it
+    /// was given up, each may have waited for the other, on different data managers, which do not see that.
+    fn others_wait_for_it(&mut self) -> bool {
+        let Some(name) = self.transaction.as_ref().and_then(Transaction::name) else { return false };
+        let Some(cluster) = self.cluster.clone() else { return false };
+        let Ok(Ok(locks)) = self.wait(cluster.as_async().info(InfoTable::Locks)) else { return false };
+        let Some(blocker) = locks.columns.iter().position(|column| column == "blocker") else { return false };
+        locks.rows.iter().any(|row| matches!(row.get(blocker), Some(InfoValue::Text(text)) if *text == name))
     }
 
     /// Its connection.
@@ -490,7 +503,11 @@ impl Session {
         let committed = wait_to_the_end(&self.node, &self.waiter, cluster, transaction.commit());
         let result = match committed {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => return Err(self.lost(&error)),
+            Ok(Err(error)) => {
+                let failure = self.lost(&error);
+                let is_undone = error.code() != ErrorCode::UnknownOutcome;
+                return Err(if is_undone && self.is_killed() { Failure::killed().doomed() } else { failure });
+            }
             Err(stop) => {
                 let unknown = Error::with_detail(ErrorCode::UnknownOutcome, stop.text);
                 Err(self.node.failure(&unknown).doomed())
