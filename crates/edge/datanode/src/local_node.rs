@@ -39,7 +39,9 @@ impl LocalNode {
     /// # Errors
     /// A sentence.
     pub fn start_with(parameters: &[(&str, &str)]) -> Result<Self, String> {
-        let parameters = [&PARAMETERS[..], parameters].concat();
+        let is_given = |name| parameters.iter().any(|(given, _)| *given == name);
+        let own = PARAMETERS.into_iter().filter(|&(name, _)| !is_given(name));
+        let parameters: Vec<_> = own.chain(parameters.iter().copied()).collect();
         let configuration = Configuration::new(None, &parameters, &this_machine());
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let socket = std::env::temp_dir().join(format!("vinga-{}-{number}.sock", std::process::id()));
