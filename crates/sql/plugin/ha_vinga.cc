@@ -95,7 +95,7 @@ int ha_vinga::extra(enum ha_extra_function operation) {
 
 int ha_vinga::reset() {
   writes_now= false;
-  is_bulk= false;
+  is_bulk= is_portioned= false;
   greatest_value= 0;
   cond_pop();
   ranges_are_batched= false;
@@ -132,7 +132,7 @@ bool ha_vinga::get_error_message(int error, String *text) {
 
 void ha_vinga::print_error(int error, myf flags) {
   if (error == HA_ERR_ABORTED_BY_USER) {
-    my_error(ER_QUERY_INTERRUPTED, MYF(0));
+    raise_killed(ha_thd());
     return;
   }
   if (error == HA_ERR_TO_BIG_ROW) {
@@ -305,8 +305,25 @@ ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_r
 
 /* Writes */
 
+/* Whether what a bulk load writes is committed in portions: it was asked for, is no part of a transaction of several
+   statements, and reads no rows that it has locked, whose locks would end with the first portion. */
+bool ha_vinga::commits_portions() const {
+  THD *thd= ha_thd();
+  if (uses_transactions(thd) || in_transaction(thd)) return false;
+  switch (thd_sql_command(thd)) {
+  case SQLCOM_LOAD: case SQLCOM_INSERT_SELECT: case SQLCOM_REPLACE_SELECT: case SQLCOM_CREATE_TABLE: break;
+  default: return false;
+  }
+  for (TABLE *other= thd->open_tables; other; other= other->next) {
+    if (other == table || other->file->ht != vinga_hton) continue;
+    if (static_cast<ha_vinga *>(other->file)->lock != VINGA_LOCK_NONE) return false;
+  }
+  return true;
+}
+
 void ha_vinga::start_bulk_insert(ha_rows, uint) {
   is_bulk= true;
+  is_portioned= commits_portions();
   greatest_value= 0;
 }
 
@@ -317,7 +334,7 @@ int ha_vinga::use_explicit_value() {
 }
 
 int ha_vinga::end_bulk_insert() {
-  is_bulk= false;
+  is_bulk= is_portioned= false;
   int error= ha_thd()->transaction->on ? 0 : engine->commit(session);
   if (error == HA_ERR_FOUND_DUPP_KEY) restore_duplicate(session);
   if (!error) error= use_explicit_value();
@@ -341,7 +358,8 @@ int ha_vinga::write_row(const uchar *record) {
   /* With a binary log everything has to be known before it is written. */
   bool now= writes_now || (!is_bulk && thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC);
   /* ALTER that copies has switched transactions off. */
-  uint8_t when= !thd->transaction->on ? VINGA_WRITE_PORTIONS : now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER;
+  uint8_t portions= !thd->transaction->on || is_portioned ? VINGA_WRITE_PORTIONS : 0;
+  uint8_t when= (now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER) | portions;
   int error= engine->insert(cursor, session, record, when);
   if (error == HA_ERR_FOUND_DUPP_KEY && !now) restore_duplicate(session);
   return failed(error);

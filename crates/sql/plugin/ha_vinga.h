@@ -20,6 +20,7 @@ class ha_vinga final : public handler {
   bool writes_now= false;            // the server wants to know of each duplicate
   bool is_bulk= false;
   bool has_file= false;              // the server has a file with the definition as long as LOCK TABLES holds
+  bool is_portioned= false;          // a bulk load that is committed in portions
   ulonglong greatest_value= 0;       // explicit auto-increment value of a bulk insert
   uint duplicate_key= MAX_KEY;
   bool is_sorted= false;             // the index is read in its order
@@ -38,6 +39,7 @@ class ha_vinga final : public handler {
   int open_share(const char *path);
   int failed(int error);
   int use_explicit_value();
+  bool commits_portions() const;
   bool is_whole_key(uint index, uint length) const;
   bool is_one_row(uint index, const uchar *key, uint length) const;
   bool is_hash(uint index) const { return is_hash_key(table_share->key_info[index]); }

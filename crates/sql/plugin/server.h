@@ -52,6 +52,10 @@ inline bool in_transaction(THD *thd) { return thd_test_options(thd, OPTION_NOT_A
 int note_failure(THD *thd, int error);
 /* Raises the error of a failed call that has no table. */
 void raise(THD *thd, int error);
+/* Raises the error of a statement that was killed: which one depends on how. */
+void raise_killed(THD *thd);
+/* Whether bulk loads are one transaction: the session's variable. */
+bool uses_transactions(THD *thd);
 /* A statement begins; `writes` if it may lock or change rows. */
 void begin_statement(THD *thd, bool is_first);
 void register_transaction(THD *thd);

@@ -97,7 +97,7 @@ enum vinga_range { VINGA_RANGE_DESCENDING = 1, VINGA_RANGE_IN_ORDER = 2, VINGA_R
 /* What a batch says that takes no more. */
 enum vinga_batch { VINGA_BATCH_FULL = -1 };
 
-/* How a row is written: at once, with others, or with others that are committed in portions. */
+/* How a row is written, a sum: at once or with others; and whether what was written is committed in portions. */
 enum vinga_write { VINGA_WRITE_NOW = 0, VINGA_WRITE_LATER = 1, VINGA_WRITE_PORTIONS = 2 };
 
 typedef struct vinga_statistics {
@@ -226,8 +226,11 @@ typedef struct vinga_engine {
   int (*update)(vinga_cursor *cursor, vinga_session *session, const uint8_t *before, const uint8_t *after);
   int (*erase)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record);
 
-  /* An information table: 0 threads, 1 memory, 2 pools, 3 blocks; the first row that is taken has the columns' names. */
+  /* An information table: 0 threads, 1 memory, 2 pools, 3 blocks, 4 nodes, 5 transactions, 6 locks. A row of one text is
+     no row but a sentence about what is missing. */
   int (*information)(vinga_session *session, uint32_t table, vinga_row_taker take, void *context);
+  /* What this node says of itself, as one name. */
+  void (*status)(vinga_name_taker take, void *context);
 } vinga_engine;
 
 const vinga_engine *vinga_engine_interface(void);

@@ -31,6 +31,7 @@ mod clients;
 mod deadlock;
 mod ending;
 mod failure;
+pub mod inspect;
 mod routing;
 mod stages;
 mod tables;

@@ -56,6 +56,8 @@ pub struct Transaction {
     /// Who is told; the instance is the API node's own business.
     pub api: Address,
     pub state: State,
+    /// When it began.
+    pub began: Tick,
     /// The API node's tag of the train under way.
     pub request: u32,
     /// Newest epoch of any commit at the data managers of its operations, and that the API node has seen.
@@ -134,6 +136,7 @@ impl Transaction {
             id,
             api,
             state: State::Open { since: now },
+            began: now,
             request: 0,
             epoch: Epoch(0),
             participants: None,

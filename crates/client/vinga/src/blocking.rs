@@ -149,6 +149,11 @@ impl Cluster {
         self.inner.incarnation()
     }
 
+    /// See [`crate::Cluster::endpoints`].
+    pub fn endpoints(&self) -> Vec<crate::EndpointState> {
+        self.inner.endpoints()
+    }
+
     /// The names of all tables.
     pub fn tables(&self) -> Result<Vec<String>> {
         self.block_on(self.inner.tables())

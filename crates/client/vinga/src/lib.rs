@@ -306,7 +306,7 @@ pub use vinga_base::order_key::{Direction, KeyRange, OrderColumn, OrderKey};
 pub use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 pub use vinga_base::{ColumnId, Epoch, NodeId, OperationNumber};
 pub use vinga_client_core::{
-    Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, value,
+    EndpointState, Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, value,
 };
 pub use vinga_fragment::filter::tree as filter;
 pub use vinga_wire::info::{InfoTable, InfoValue};

@@ -17,20 +17,20 @@
 use crate::failure::{Failure, Result, ha};
 use crate::node::Node;
 use crate::table::OpenTable;
-use crate::waiting::{Stop, Waiter};
+use crate::waiting::{Ended, Stop, Waiter};
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::blocking::Cluster;
 use vinga::{
-    Error, ErrorCode, Lock, LockedRows, LockingScan, OperationKind, OperationNumber, ReadBatch, Record,
-    RowBatch, Scan, ScanRequest, Table, Transaction,
+    Error, ErrorCode, InfoTable, InfoValue, Lock, LockedRows, LockingScan, OperationKind, OperationNumber,
+    ReadBatch, Record, RowBatch, Scan, ScanRequest, Table, Transaction,
 };
 
 /// Changes that wait to be sent, at most.
 const PENDING_MAX: usize = 1024;
-/// Rows of a transaction when a whole table is copied.
+/// Changes of a transaction when a whole table is copied or a bulk load is committed in portions.
 const PORTION: usize = 256;
 /// Bytes of rows that wait to be sent, at most.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
@@ -73,12 +73,19 @@ pub struct Session {
     /// The transaction has sent operations, or has some to send: reads have to know of it.
     has_operations: bool,
     stands_alone: bool,
+    /// The present statement commits in portions: its reads do not look for its changes.
+    is_portioned: bool,
+    /// Changes of the present portion.
+    portion: usize,
     statement_start: OperationNumber,
     pending: Vec<Pending>,
     images: Vec<u8>,
     failure: Failure,
     duplicate: Option<Duplicate>,
 }
+
+/// Greater numbers of failures are Vinga's own, see `vinga_engine.h`.
+const SERVER_NUMBER_MAX: i32 = 200;
 
 /// The number of a transaction's first operation.
 const FIRST: OperationNumber = OperationNumber(1);
@@ -98,6 +105,8 @@ impl Session {
             transaction: None,
             has_operations: false,
             stands_alone: true,
+            is_portioned: false,
+            portion: 0,
             statement_start: FIRST,
             pending: Vec::new(),
             images: Vec::new(),
@@ -133,13 +142,29 @@ impl Session {
 
     /// Remembers a failure; returns its number.
     #[cold]
-    pub fn fail(&mut self, failure: Failure) -> i32 {
+    pub fn fail(&mut self, mut failure: Failure) -> i32 {
+        if failure.number == ha::LOCK_WAIT_TIMEOUT && !failure.is_doomed && self.others_wait_for_it() {
+            failure = Failure::deadlock();
+        }
         if failure.is_doomed {
             self.forget();
         }
         let number = failure.number;
+        if failure.is_temporary || failure.number > SERVER_NUMBER_MAX {
+            self.node.note_failure(&failure);
+        }
         self.failure = failure;
         number
+    }
+
+    /// Whether another transaction waits for a row that this one holds. When this one has just waited for so long that it
+    /// was given up, each may have waited for the other, on different data managers, which do not see that.
+    fn others_wait_for_it(&mut self) -> bool {
+        let Some(name) = self.transaction.as_ref().and_then(Transaction::name) else { return false };
+        let Some(cluster) = self.cluster.clone() else { return false };
+        let Ok(Ok(locks)) = self.wait(cluster.as_async().info(InfoTable::Locks)) else { return false };
+        let Some(blocker) = locks.columns.iter().position(|column| column == "blocker") else { return false };
+        locks.rows.iter().any(|row| matches!(row.get(blocker), Some(InfoValue::Text(text)) if *text == name))
     }
 
     /// Its connection.
@@ -184,6 +209,7 @@ impl Session {
     /// A statement begins.
     pub fn begin_statement(&mut self, stands_alone: bool) {
         self.stands_alone = stands_alone;
+        self.is_portioned = false;
         self.duplicate = None;
         self.statement_start = self.transaction.as_ref().map_or(FIRST, Transaction::next_number);
     }
@@ -208,6 +234,7 @@ impl Session {
     fn forget(&mut self) {
         self.transaction = None;
         self.has_operations = false;
+        self.portion = 0;
         self.pending.clear();
         self.images.clear();
         self.statement_start = FIRST;
@@ -235,6 +262,7 @@ impl Session {
         let number =
             transaction.define_encoded(handle, kind, key, body).map_err(|error| node.failure(&error))?;
         self.has_operations = true;
+        self.portion += 1;
         let begin = self.images.len();
         if kind == OperationKind::Insert {
             self.images.extend_from_slice(body);
@@ -247,12 +275,14 @@ impl Session {
         Ok(())
     }
 
-    /// Commits what has been collected, if that is much: for copies of whole tables, which are no transaction.
+    /// Commits what has been collected, if that is much: for copies of whole tables, and bulk loads that are not to be
+    /// one transaction.
     ///
     /// # Errors
     /// Why one of the changes failed.
     pub fn commit_portion(&mut self) -> Result<()> {
-        if self.pending.len() >= PORTION { self.commit() } else { Ok(()) }
+        self.is_portioned = true;
+        if self.portion >= PORTION { self.commit() } else { Ok(()) }
     }
 
     /// Sends what waits to be sent.
@@ -354,13 +384,18 @@ impl Session {
         Some((found.key, found.image.as_slice()))
     }
 
+    /// Whether reads have to look for changes of the transaction.
+    fn reads_within(&self) -> bool {
+        self.has_operations && !self.is_portioned && self.transaction.is_some()
+    }
+
     /// Reads rows without locks, with what this session has changed. Errors of single keys are in the batch.
     ///
     /// # Errors
     /// Why a change before it failed, or nothing could be read.
     #[inline]
     pub fn read(&mut self, batch: ReadBatch<Record>) -> Result<ReadBatch<Record>> {
-        if self.has_operations && self.transaction.is_some() {
+        if self.reads_within() {
             return self.read_within(batch);
         }
         let node = Arc::clone(&self.node);
@@ -474,7 +509,7 @@ impl Session {
     /// Why it can't begin.
     pub fn scan(&mut self, request: ScanRequest) -> Result<Scan> {
         self.cluster()?;
-        let begun = if self.has_operations && self.transaction.is_some() {
+        let begun = if self.reads_within() {
             self.flush()?;
             let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
                 return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
@@ -539,16 +574,23 @@ impl Session {
         rows.map_err(|error| self.node.failure(&error))
     }
 
-    /// Commits, with what waits to be sent.
+    /// Commits, with what waits to be sent. A kill does not end this: whoever asks for a commit has to know what became
+    /// of it.
     ///
     /// # Errors
     /// Why it was rolled back, or that this is not known.
     pub fn commit(&mut self) -> Result<()> {
-        let Some(transaction) = self.transaction.take() else { return Ok(()) };
-        let committed = self.wait(transaction.commit());
+        let (Some(transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
+            return Ok(());
+        };
+        let committed = wait_to_the_end(&self.node, &self.waiter, cluster, transaction.commit());
         let result = match committed {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => return Err(self.lost(&error)),
+            Ok(Err(error)) => {
+                let failure = self.lost(&error);
+                let is_undone = error.code() != ErrorCode::UnknownOutcome;
+                return Err(if is_undone && self.is_killed() { Failure::killed().doomed() } else { failure });
+            }
             Err(stop) => {
                 let unknown = Error::with_detail(ErrorCode::UnknownOutcome, stop.text);
                 Err(self.node.failure(&unknown).doomed())
@@ -601,11 +643,25 @@ impl Session {
 
 fn wait<F: Future>(node: &Node, waiter: &Waiter, cluster: &Cluster, future: F) -> Result<F::Output> {
     let longest = node.wait_max_ms();
-    let ended = waiter.run(cluster, longest, future);
+    ended(node, waiter.run(cluster, longest, future), longest)
+}
+
+/// The same, but a kill does not end it.
+fn wait_to_the_end<F: Future>(
+    node: &Node,
+    waiter: &Waiter,
+    cluster: &Cluster,
+    future: F,
+) -> Result<F::Output> {
+    let longest = node.wait_max_ms();
+    ended(node, waiter.run_to_the_end(cluster, longest, future), longest)
+}
+
+fn ended<T>(node: &Node, ended: Ended<T>, longest_ms: u64) -> Result<T> {
     node.counters.round_trips.fetch_add(ended.has_waited.into(), Ordering::Relaxed);
     ended.output.map_err(|stop| match stop {
         Stop::Killed => Failure::killed(),
-        Stop::TimedOut => Failure::timed_out(node.connectstring(), longest),
+        Stop::TimedOut => Failure::timed_out(node.connectstring(), longest_ms),
     })
 }
 

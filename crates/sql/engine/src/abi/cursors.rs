@@ -99,6 +99,11 @@ fn wish_of(wish: u8) -> RangeWish {
     RangeWish { is_descending: wish & 1 != 0, in_order: wish & 2 != 0, is_short: wish & 4 != 0 }
 }
 
+/// `VINGA_WRITE_LATER`
+const WRITE_LATER: u8 = 1;
+/// `VINGA_WRITE_PORTIONS`
+const WRITE_PORTIONS: u8 = 2;
+
 entries! {
     fn read_key(cursor: &mut Cursor; session, key: u32, value: *const u8, bytes: u32, lock: u8, record: RecordOut) {
         let record = record.of(cursor.table());
@@ -151,8 +156,8 @@ entries! {
     fn insert(cursor: &mut Cursor; session, record: RecordIn, when: u8) {
         let record = record.of(cursor.table());
         // SAFETY: long values that the record points to are there during the call.
-        unsafe { cursor.insert(session, record, when == 0)? };
-        if when == 2 { session.commit_portion() } else { Ok(()) }
+        unsafe { cursor.insert(session, record, when & WRITE_LATER == 0)? };
+        if when & WRITE_PORTIONS != 0 { session.commit_portion() } else { Ok(()) }
     }
 
     fn update(cursor: &mut Cursor; session, before: RecordIn, after: RecordIn) {

@@ -129,7 +129,7 @@ interface! {
         reserve_values return_values value_used set_next_value next_value;
     cursors: cursor_new cursor_free cursor_reset read_key read_position position set_condition scan_begin scan_next
         range_begin batch_clear batch_add batch_add_range batch_scan scan_range batch_run batch_row insert update erase;
-    information: information;
+    information: information status;
 }
 
 /// The functions behind `vinga_engine.h`.
