@@ -20,6 +20,7 @@ class ha_vinga final : public handler {
   bool writes_now= false;            // the server wants to know of each duplicate
   bool is_bulk= false;
   ulonglong greatest_value= 0;       // explicit auto-increment value of a bulk insert
+  int reserve_error= 0;              // why there is no auto-increment value
   uint duplicate_key= MAX_KEY;
   bool is_sorted= false;             // the index is read in its order
   bool is_point= false;              // the row of a primary key was read; there is no next one

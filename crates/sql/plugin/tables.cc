@@ -110,7 +110,13 @@ int ha_vinga::rename_table(const char *from, const char *to) {
     uint8_t temporary, doomed;
     vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
     unsupported(std::string(said.bytes, said.length).c_str());
-  } else if (error)
+  } else if (error == HA_ERR_NO_SUCH_TABLE) {
+    /* It was there a moment ago: another SQL node was quicker. */
+    size_t point= old_name.find('.');
+    my_error(ER_NO_SUCH_TABLE, MYF(0), old_name.substr(0, point).c_str(), old_name.substr(point + 1).c_str());
+  } else if (error == HA_ERR_TABLE_EXIST)
+    my_error(ER_TABLE_EXISTS_ERROR, MYF(0), new_name.substr(new_name.find('.') + 1).c_str());
+  else if (error)
     raise(ha_thd(), error);
   return error;
 }
