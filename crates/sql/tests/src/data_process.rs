@@ -1,10 +1,12 @@
 //! A data node as a process of its own: it can be killed, silenced and started again at the same address, empty then.
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Address space that the process may have: `DataMemory` is reserved whole.
 const ADDRESS_SPACE: u64 = 3 << 30;
@@ -116,6 +118,19 @@ impl DataProcess {
     /// It does nothing any more, but its connections stay.
     pub fn silence(&self) {
         self.signal(Signal::STOP);
+        // Its threads stop one after the other.
+        while !self.is_stopped() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.id())).expect("it runs");
+        threads.map(|thread| thread.expect("it can be read").path().join("stat")).all(|path| {
+            // The state stands behind the name, which is in brackets.
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+        })
     }
 
     /// It goes on.
@@ -133,6 +148,6 @@ impl Drop for DataProcess {
     fn drop(&mut self) {
         self.kill();
         // Who is killed leaves it behind.
-        let _ = std::fs::remove_file(&self.socket);
+        let _ = fs::remove_file(&self.socket);
     }
 }

@@ -198,8 +198,13 @@ fn while_definitions_change() {
         assert_eq!(tables, other.lines("SHOW TABLES"), "after KILL {how} {statement}: {said:?}");
         for table in &tables {
             assert!(matches!(table.as_str(), "t" | "u"), "{table} is left of {statement}");
-            let rows = session.lines(&format!("SELECT COUNT(*) FROM {table}"));
-            assert_eq!(rows, other.lines(&format!("SELECT COUNT(*) FROM {table}")), "{statement}");
+            let count = format!("SELECT COUNT(*) FROM {table}");
+            // What was interrupted may have left its old definition here, of which one statement is told.
+            if let Err(error) = session.try_query(&count) {
+                assert_eq!(error.number(), Some(1412), "{count} after {statement}: {error}");
+            }
+            let rows = session.lines(&count);
+            assert_eq!(rows, other.lines(&count), "{statement}");
             let is_whole = rows == ["5000"] || !statement.starts_with("ALTER") && rows == ["0"];
             assert!(is_whole, "{rows:?} in {table} after {statement}");
             other.query(&format!("DROP TABLE {table}"));

@@ -78,6 +78,7 @@ fn before_and_after_statements() {
         "ALTER TABLE t ADD COLUMN c INT",
         "TRUNCATE TABLE t",
         "DROP TABLE t",
+        "RENAME TABLE t TO u",
         "SELECT * FROM information_schema.vinga_pools",
     ];
     for statement in statements {
