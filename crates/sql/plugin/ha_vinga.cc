@@ -345,7 +345,9 @@ int ha_vinga::end_bulk_insert() {
 
 int ha_vinga::write_row(const uchar *record) {
   if (table->next_number_field && record == table->record[0]) {
-    if (int error= update_auto_increment()) return failed(error);
+    if (int error= update_auto_increment())
+      /* The server has no more to say than that there is no value. */
+      return error == HA_ERR_AUTOINC_READ_FAILED && reserve_error ? reserve_error : failed(error);
     ulonglong value= table->next_number_field->val_int();
     if (insert_id_for_cur_row == 0 && value > greatest_value &&
         ((table->next_number_field->flags & UNSIGNED_FLAG) || longlong(value) > 0)) {
@@ -375,7 +377,7 @@ void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
                                   ulonglong *count) {
   if (increment <= 1) {
     uint64_t from= 0, got= 0;
-    if (failed(engine->reserve_values(session, share->table, wanted, &from, &got))) {
+    if ((reserve_error= failed(engine->reserve_values(session, share->table, wanted, &from, &got)))) {
       *first= ULONGLONG_MAX;
       return;
     }
@@ -386,7 +388,7 @@ void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
   /* Of the values that are reserved the first that this server may use. */
   uint64_t from= 0, got= 0;
   do {
-    if (failed(engine->reserve_values(session, share->table, increment, &from, &got))) {
+    if ((reserve_error= failed(engine->reserve_values(session, share->table, increment, &from, &got)))) {
       *first= ULONGLONG_MAX;
       return;
     }

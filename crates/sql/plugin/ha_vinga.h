@@ -22,6 +22,7 @@ class ha_vinga final : public handler {
   bool has_file= false;              // the server has a file with the definition as long as LOCK TABLES holds
   bool is_portioned= false;          // a bulk load that is committed in portions
   ulonglong greatest_value= 0;       // explicit auto-increment value of a bulk insert
+  int reserve_error= 0;              // why there is no auto-increment value
   uint duplicate_key= MAX_KEY;
   bool is_sorted= false;             // the index is read in its order
   bool is_point= false;              // the row of a unique key was read; there is no next one

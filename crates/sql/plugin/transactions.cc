@@ -43,6 +43,7 @@ void raise(THD *thd, int error) {
   case HA_ERR_LOCK_DEADLOCK: my_error(ER_LOCK_DEADLOCK, MYF(0)); break;
   case HA_ERR_RECORD_FILE_FULL: my_error(ER_RECORD_FILE_FULL, MYF(0), "VINGA"); break;
   case HA_ERR_TO_BIG_ROW: my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L); break;
+  case HA_ERR_TABLE_DEF_CHANGED: my_error(ER_TABLE_DEF_CHANGED, MYF(0)); break;
   default: my_error(temporary ? ER_GET_TEMPORARY_ERRMSG : ER_GET_ERRMSG, MYF(0), error, text.c_str(), "VINGA");
   }
 }
