@@ -11,6 +11,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 /// How long a killed statement may go on.
 const END_MAX: Duration = Duration::from_secs(2);
 
+/// Who waits for so long before the kill wants the statement to be under way.
+const LONG: Duration = Duration::from_millis(100);
+
 /// Runs a statement in a session of its own and kills it after a while; what it has said.
 fn kill(
     servers: &Servers,
@@ -27,6 +30,15 @@ fn kill(
     let number = victim.connection().session();
     let (said, took) = thread::scope(|threads| {
         let running = threads.spawn(|| (victim.try_query(statement), Instant::now()));
+        if after >= LONG {
+            // A kill that comes before the server has taken the statement is not for it.
+            let there = format!(
+                "SELECT COUNT(*) FROM information_schema.processlist WHERE id = {number} AND command = 'Query'"
+            );
+            while killer.lines(&there) != ["1"] && !running.is_finished() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
         thread::sleep(after);
         let killed = Instant::now();
         // It may have ended by now.
