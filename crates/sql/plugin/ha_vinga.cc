@@ -32,17 +32,40 @@ static uint8_t lock_of(THD *thd, bool is_write, thr_lock_type type) {
   return VINGA_LOCK_NONE;
 }
 
+/* Whether a statement reads the rows of a table to put them into another that takes its place. */
+static bool copies(THD *thd, thr_lock_type type) {
+  if (type != TL_READ_NO_INSERT) return false;
+  enum enum_sql_command command= static_cast<enum enum_sql_command>(thd_sql_command(thd));
+  return command == SQLCOM_ALTER_TABLE || command == SQLCOM_CREATE_INDEX || command == SQLCOM_DROP_INDEX;
+}
+
+int ha_vinga::fence(THD *thd) {
+  Connection *connection= connection_of(thd);
+  connection->copies= thd->query_id;
+  int error= failed(engine->fence_table(session, share->table));
+  if (error && error != HA_ERR_TABLE_DEF_CHANGED) raise(thd, error);
+  return error;
+}
+
 int ha_vinga::external_lock(THD *thd, int type) {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
   if (type == F_UNLCK) {
     if (connection->locks) connection->locks--;
+    /* A copy that has failed. */
+    if (unlikely(connection->copies) && (thd->is_error() || thd->killed)) lift_fences(connection);
     return 0;
   }
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
   lock= lock_of(thd, type == F_WRLCK, lock_type);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
+  if (unlikely(copies(thd, lock_type))) {
+    if (int error= fence(thd)) {
+      connection->locks--;
+      return error;
+    }
+  }
   return 0;
 }
 
@@ -54,7 +77,7 @@ int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
   session= connection->session;
   lock= lock_of(thd, type >= TL_FIRST_WRITE, type);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
-  return 0;
+  return copies(thd, type) ? fence(thd) : 0;
 }
 
 int ha_vinga::extra(enum ha_extra_function operation) {

@@ -34,6 +34,7 @@ class ha_vinga final : public handler {
   int open_share(const char *path);
   int failed(int error);
   int use_explicit_value();
+  int fence(THD *thd);
   bool is_whole_key(uint index, uint length) const;
   bool is_primary_key(uint index, uint length) const
   { return index == table->s->primary_key && is_whole_key(index, length); }

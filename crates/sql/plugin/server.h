@@ -42,6 +42,8 @@ struct Connection {
   uint locks;
   /* The statement that was begun last. */
   query_id_t statement;
+  /* The statement that copies a table, which it has fenced; 0 if there is none. */
+  query_id_t copies;
 };
 
 /* The connection's data, made when it is first asked for; null if the engine was not started. */
@@ -55,6 +57,8 @@ void raise(THD *thd, int error);
 /* A statement begins; `writes` if it may lock or change rows. */
 void begin_statement(THD *thd, bool is_first);
 void register_transaction(THD *thd);
+/* Others may change a table again that was being copied. */
+void lift_fences(Connection *connection);
 void init_transactions(handlerton *hton);
 
 /* How a table looks, in the form that the Rust side takes. It points into the server's table. */

@@ -164,6 +164,10 @@ typedef struct vinga_engine {
   int (*drop_table)(vinga_session *session, vinga_text name);
   int (*rename_table)(vinga_session *session, vinga_text from, vinga_text to);
   int (*truncate_table)(vinga_session *session, vinga_text name);
+  /* Nobody else may change rows of a table that is about to be copied. Its drop ends that, and its rename, but not if
+     the new name is one of the server's for old tables; and lift_fences. */
+  int (*fence_table)(vinga_session *session, vinga_table *table);
+  int (*lift_fences)(vinga_session *session);
   /* Gives the attachment to `take`, as one name. */
   int (*discover)(vinga_session *session, vinga_text name, vinga_name_taker take, void *context);
   int (*table_names)(vinga_session *session, vinga_text database, vinga_name_taker take, void *context);

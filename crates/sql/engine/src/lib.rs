@@ -11,6 +11,7 @@
 //! | [`cursor`] | one use of it: reads by key, batches, scans, changes |
 //! | [`definition`] | the server's description of a table to the data nodes' |
 //! | [`schema`] | tables as a whole: made, dropped, found |
+//! | [`fences`] | tables that are copied, which others may not change meanwhile |
 //! | [`plan`] | records and keys of the server to rows and keys, and back |
 //! | [`condition`] | conditions that the data nodes check |
 //! | [`auto_increment`] | values of auto-increment columns |
@@ -24,6 +25,7 @@ pub mod condition;
 pub mod cursor;
 pub mod definition;
 pub mod failure;
+pub mod fences;
 pub mod node;
 pub mod plan;
 pub mod schema;

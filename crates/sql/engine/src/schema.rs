@@ -3,6 +3,7 @@
 use crate::auto_increment::Counter;
 use crate::definition::{Description, OWN_DATABASE, split_attachment};
 use crate::failure::{Failure, Result, ha};
+use crate::fences;
 use crate::session::Session;
 use crate::waiting::Waiter;
 use std::future::Future;
@@ -58,7 +59,9 @@ pub fn create_table(session: &mut Session, description: &Description) -> Result<
 /// # Errors
 /// `NO_SUCH_TABLE`, or what went wrong.
 pub fn drop_table(session: &mut Session, name: &str) -> Result<()> {
-    carry_out(session, |cluster| async move { cluster.as_async().drop_table(name).await })
+    carry_out(session, |cluster| async move { cluster.as_async().drop_table(name).await })?;
+    fences::forget(session, name);
+    Ok(())
 }
 
 /// Gives a table another name.
@@ -66,7 +69,15 @@ pub fn drop_table(session: &mut Session, name: &str) -> Result<()> {
 /// # Errors
 /// `NO_SUCH_TABLE`, `TABLE_EXISTS`, or what went wrong.
 pub fn rename_table(session: &mut Session, from: &str, to: &str) -> Result<()> {
-    carry_out(session, |cluster| async move { cluster.as_async().rename_table(from, to).await }).map(|_| ())
+    match carry_out(session, |cluster| async move { cluster.as_async().rename_table(from, to).await }) {
+        Ok(_) => fences::follow_rename(session, from, to),
+        Err(failure) => {
+            // The statement is given up.
+            fences::lift_all(session);
+            return Err(failure);
+        }
+    }
+    Ok(())
 }
 
 /// Removes all rows of a table, which is another table then.

@@ -8,6 +8,7 @@
 //! it back as a whole.
 
 use crate::failure::{Failure, Result, ha};
+use crate::fences::Fences;
 use crate::node::Node;
 use crate::table::OpenTable;
 use crate::waiting::{Stop, Waiter};
@@ -59,6 +60,7 @@ pub struct Session {
     images: Vec<u8>,
     failure: Failure,
     duplicate: Option<Duplicate>,
+    fences: Fences,
 }
 
 /// The number of a transaction's first operation.
@@ -84,6 +86,7 @@ impl Session {
             images: Vec::new(),
             failure: Failure::new(0, ""),
             duplicate: None,
+            fences: Fences::default(),
         }
     }
 
@@ -95,6 +98,11 @@ impl Session {
     /// Which connection of the pool it uses.
     pub fn slot(&self) -> usize {
         self.slot
+    }
+
+    /// The tables that only this session may change.
+    pub fn fences(&mut self) -> &mut Fences {
+        &mut self.fences
     }
 
     /// Who may end its waits.

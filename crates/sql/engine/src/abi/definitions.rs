@@ -2,7 +2,8 @@
 
 use super::entries;
 use super::layout::{Definition, NameTaker, Slice};
-use crate::schema;
+use crate::table::OpenTable;
+use crate::{fences, schema};
 use std::ffi::c_void;
 
 entries! {
@@ -20,6 +21,15 @@ entries! {
 
     fn truncate_table(; session, name: Slice) {
         schema::truncate_table(session, &name.text())
+    }
+
+    fn fence_table(; session, table: &OpenTable) {
+        fences::fence(session, table)
+    }
+
+    fn lift_fences(; session) {
+        fences::lift_all(session);
+        Ok(())
     }
 
     fn discover(; session, name: Slice, take: NameTaker, context: *mut c_void) {
