@@ -1,11 +1,14 @@
 /* The handler's reads and writes. */
 #include "ha_vinga.h"
+#include "sql_select.h"
 
 extern "C" int thd_binlog_format(const MYSQL_THD thd);
 
 ulonglong ha_vinga::table_flags() const {
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
-         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ;
+         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ |
+         /* ALTER to or from another engine must not look for files of definitions. */
+         HA_REUSES_FILE_NAMES;
 }
 
 ulong ha_vinga::index_flags(uint index, uint, bool) const {
@@ -280,6 +283,13 @@ int ha_vinga::info(uint flag) {
   return 0;
 }
 
+/* Whether the optimizer has to choose between keys or orders of tables: only then it is worth a round trip to know better
+   how many rows a range has. */
+static bool has_choice(const TABLE *table) {
+  JOIN_TAB *use= table->reginfo.join_tab;
+  return use && (use->keys.bits_set() > 1 || (use->join && use->join->table_count > 1));
+}
+
 ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_range *high, page_range *) {
   if (is_hash(index)) {
     /* It has no ranges but that of one key. */
@@ -289,7 +299,7 @@ ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_r
       return HA_POS_ERROR;
     return 1;
   }
-  return engine->rows_in_range(share->table, index,
+  return engine->rows_in_range(has_choice(table) ? session : nullptr, share->table, index,
     low ? low->key : nullptr, low ? low->length : 0, low && low->flag == HA_READ_AFTER_KEY,
     high ? high->key : nullptr, high ? high->length : 0, high && high->flag == HA_READ_BEFORE_KEY);
 }
@@ -310,7 +320,7 @@ int ha_vinga::use_explicit_value() {
 int ha_vinga::end_bulk_insert() {
   is_bulk= false;
   if (!ha_thd()->transaction->on)
-    if (int error= engine->commit(session)) return failed(error);
+    if (int error= engine->commit_copy(session)) return failed(error);
   return failed(use_explicit_value());
 }
 

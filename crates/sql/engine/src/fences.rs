@@ -5,13 +5,10 @@
 //! name, when the statement failed late), or the end of the statement.
 
 use crate::failure::Result;
-use crate::schema::carry_out;
+use crate::schema::{BACKUP_PREFIX, carry_out};
 use crate::session::Session;
 use crate::table::OpenTable;
 use vinga::Fence;
-
-/// The beginning of the name under which the server keeps an old table until the new one is in its place.
-const BACKUP_PREFIX: &str = "#sql-backup";
 
 /// The fences of a session: names of tables, `database.table`, and what holds others off.
 #[derive(Default)]

@@ -16,6 +16,7 @@
 //! | [`condition`] | conditions that the data nodes check |
 //! | [`auto_increment`] | values of auto-increment columns |
 //! | [`waiting`] | waits that a kill or a time-out ends |
+//! | [`databases`] | databases that users create |
 //! | [`schema_watch`] | what other SQL nodes do to tables |
 //! | [`failure`] | errors as the server knows them |
 
@@ -23,6 +24,7 @@ pub mod abi;
 pub mod auto_increment;
 pub mod condition;
 pub mod cursor;
+pub mod databases;
 pub mod definition;
 pub mod failure;
 pub mod fences;

@@ -241,7 +241,18 @@ impl Session {
     /// # Errors
     /// Why one of the changes failed.
     pub fn commit_portion(&mut self) -> Result<()> {
-        if self.pending.len() >= PORTION { self.commit() } else { Ok(()) }
+        if self.pending.len() < PORTION {
+            return Ok(());
+        }
+        self.commit_copy()
+    }
+
+    /// Commits rows of a copy. What became of them is of no interest if the statement was killed: the copy is dropped.
+    ///
+    /// # Errors
+    /// Why one of the changes failed.
+    pub fn commit_copy(&mut self) -> Result<()> {
+        self.commit().map_err(|failure| if self.is_killed() { Failure::killed() } else { failure })
     }
 
     /// Sends what waits to be sent.

@@ -11,6 +11,10 @@ entries! {
         schema::create_table(session, &definition.read()?)
     }
 
+    fn drop_database(; session, name: Slice) {
+        schema::drop_database(session, &name.text())
+    }
+
     fn drop_table(; session, name: Slice) {
         schema::drop_table(session, &name.text())
     }
