@@ -47,12 +47,3 @@ void forget_table(const char *name, size_t length) {
   forget_file(path);
   in_background([&](THD *thd) { forget_table_of(thd, db.c_str(), table.c_str()); });
 }
-
-void make_database(const char *name, size_t length) {
-  char path[FN_REFLEN + 1];
-  std::string text(name, length);
-  build_table_filename(path, sizeof path - 1, text.c_str(), "", "", 0);
-  size_t end= strlen(path);
-  if (end && path[end - 1] == FN_LIBCHAR) path[end - 1]= 0;
-  if (access(path, F_OK) != 0) my_mkdir(path, 0777, MYF(0));
-}

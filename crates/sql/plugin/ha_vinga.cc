@@ -1,12 +1,15 @@
 /* The handler's reads and writes. */
 #include "ha_vinga.h"
+#include "sql_select.h"
 
 extern "C" int thd_binlog_format(const MYSQL_THD thd);
 
 ulonglong ha_vinga::table_flags() const {
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
          HA_CAN_DIRECT_UPDATE_AND_DELETE | /* so that their conditions are pushed, too */
-         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS;
+         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS |
+         /* ALTER to or from another engine must not look for files of definitions. */
+         HA_REUSES_FILE_NAMES;
 }
 
 ulong ha_vinga::index_flags(uint index, uint, bool) const {
@@ -36,11 +39,19 @@ static uint8_t lock_of(THD *thd, bool is_write, thr_lock_type type) {
 /* Whether a table is one that ALTER fills, to take the place of another. */
 static bool is_being_made(const TABLE_SHARE *share) { return is_prefix(share->table_name.str, tmp_file_prefix); }
 
-/* Whether a statement makes a table one of another engine: it renames the file of the old one, and nothing else of it. */
-static bool leaves_engine(THD *thd) {
-  const HA_CREATE_INFO &wish= thd->lex->create_info;
-  return thd_sql_command(thd) == SQLCOM_ALTER_TABLE && (wish.used_fields & HA_CREATE_USED_ENGINE) &&
-         wish.db_type != vinga_hton;
+/* Whether a statement reads the rows of a table to put them into another that takes its place. */
+static bool copies(THD *thd, thr_lock_type type) {
+  if (type != TL_READ_NO_INSERT) return false;
+  enum enum_sql_command command= static_cast<enum enum_sql_command>(thd_sql_command(thd));
+  return command == SQLCOM_ALTER_TABLE || command == SQLCOM_CREATE_INDEX || command == SQLCOM_DROP_INDEX;
+}
+
+int ha_vinga::fence(THD *thd) {
+  Connection *connection= connection_of(thd);
+  connection->copies= thd->query_id;
+  int error= failed(engine->fence_table(session, share->table));
+  if (error && error != HA_ERR_TABLE_DEF_CHANGED) raise(thd, error);
+  return error;
 }
 
 int ha_vinga::external_lock(THD *thd, int type) {
@@ -50,6 +61,8 @@ int ha_vinga::external_lock(THD *thd, int type) {
     if (connection->locks) connection->locks--;
     if (has_file) forget_file(table->s->normalized_path.str);
     has_file= false;
+    /* A copy that has failed. */
+    if (unlikely(connection->copies) && (thd->is_error() || thd->killed)) lift_fences(connection);
     return 0;
   }
   begin_statement(thd, connection->locks++ == 0);
@@ -62,6 +75,12 @@ int ha_vinga::external_lock(THD *thd, int type) {
     has_file= true;
     leave_file(thd, table->s);
   }
+  if (unlikely(copies(thd, lock_type))) {
+    if (int error= fence(thd)) {
+      connection->locks--;
+      return error;
+    }
+  }
   return 0;
 }
 
@@ -73,7 +92,7 @@ int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
   session= connection->session;
   lock= lock_of(thd, type >= TL_FIRST_WRITE, type);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
-  return 0;
+  return copies(thd, type) ? fence(thd) : 0;
 }
 
 int ha_vinga::extra(enum ha_extra_function operation) {
@@ -83,9 +102,6 @@ int ha_vinga::extra(enum ha_extra_function operation) {
     break;
   case HA_EXTRA_NO_IGNORE_DUP_KEY: case HA_EXTRA_WRITE_CANNOT_REPLACE:
     writes_now= false;
-    break;
-  case HA_EXTRA_PREPARE_FOR_RENAME:
-    if (leaves_engine(ha_thd()) && !is_being_made(table->s)) leave_file(ha_thd(), table->s);
     break;
   default:
     break;
@@ -289,6 +305,13 @@ int ha_vinga::info(uint flag) {
   return 0;
 }
 
+/* Whether the optimizer has to choose between keys or orders of tables: only then it is worth a round trip to know better
+   how many rows a range has. */
+static bool has_choice(const TABLE *table) {
+  JOIN_TAB *use= table->reginfo.join_tab;
+  return use && (use->keys.bits_set() > 1 || (use->join && use->join->table_count > 1));
+}
+
 ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_range *high, page_range *) {
   if (is_hash(index)) {
     /* It has no ranges but that of one key. */
@@ -298,7 +321,7 @@ ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_r
       return HA_POS_ERROR;
     return 1;
   }
-  return engine->rows_in_range(share->table, index,
+  return engine->rows_in_range(has_choice(table) ? session : nullptr, share->table, index,
     low ? low->key : nullptr, low ? low->length : 0, low && low->flag == HA_READ_AFTER_KEY,
     high ? high->key : nullptr, high ? high->length : 0, high && high->flag == HA_READ_BEFORE_KEY);
 }
@@ -335,7 +358,7 @@ int ha_vinga::use_explicit_value() {
 
 int ha_vinga::end_bulk_insert() {
   is_bulk= is_portioned= false;
-  int error= ha_thd()->transaction->on ? 0 : engine->commit(session);
+  int error= ha_thd()->transaction->on ? 0 : engine->commit_copy(session);
   if (error == HA_ERR_FOUND_DUPP_KEY) restore_duplicate(session);
   if (!error) error= use_explicit_value();
   /* Whoever copies rows takes the reason from there. */

@@ -8,7 +8,6 @@ handlerton *vinga_hton;
 static char *connectstring;
 static uint connection_pool, spin_us;
 static ulonglong prefetch, wait_max_ms;
-static my_bool ndb_names;
 
 static void set_prefetch(THD *, st_mysql_sys_var *, void *, const void *value) {
   prefetch= *static_cast<const ulonglong *>(value);
@@ -31,8 +30,6 @@ static MYSQL_SYSVAR_ULONGLONG(autoinc_prefetch, prefetch, PLUGIN_VAR_RQCMDARG,
 static MYSQL_SYSVAR_ULONGLONG(wait_max, wait_max_ms, PLUGIN_VAR_RQCMDARG,
   "Milliseconds that a statement waits for one answer of the data nodes, at most", nullptr, set_wait_max, 8000, 100,
   3600000, 0);
-static MYSQL_SYSVAR_BOOL(ndb_names, ndb_names, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
-  "Not supported yet: NDB and NDBCLUSTER as other names of the engine", nullptr, nullptr, FALSE);
 
 static MYSQL_THDVAR_BOOL(use_transactions, PLUGIN_VAR_OPCMDARG,
   "Whether LOAD DATA, INSERT ... SELECT and CREATE ... SELECT on their own are one transaction; if not, they are "
@@ -41,7 +38,7 @@ static MYSQL_THDVAR_BOOL(use_transactions, PLUGIN_VAR_OPCMDARG,
 bool uses_transactions(THD *thd) { return THDVAR(thd, use_transactions); }
 
 static st_mysql_sys_var *variables[]= {MYSQL_SYSVAR(connectstring), MYSQL_SYSVAR(connection_pool), MYSQL_SYSVAR(spin),
-  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), MYSQL_SYSVAR(ndb_names), MYSQL_SYSVAR(use_transactions),
+  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), MYSQL_SYSVAR(use_transactions),
   nullptr};
 
 static vinga_counters counters;
@@ -113,7 +110,7 @@ static int start(void *p) {
   init_transactions(vinga_hton);
   init_discovery(vinga_hton);
   vinga_settings settings= {{connectstring, strlen(connectstring)}, connection_pool, spin_us};
-  static const vinga_server server= {sort_key, log_line, forget_table, make_database};
+  static const vinga_server server= {sort_key, log_line, forget_table, make_database, remove_database, new_databases};
   if (engine->start(&settings, &server)) return 1;
   engine->set_auto_increment_prefetch(prefetch);
   engine->set_wait_max_ms(wait_max_ms);

@@ -42,6 +42,8 @@ struct Connection {
   uint locks;
   /* The statement that was begun last. */
   query_id_t statement;
+  /* The statement that copies a table, which it has fenced; 0 if there is none. */
+  query_id_t copies;
 };
 
 /* The connection's data, made when it is first asked for; null if the engine was not started. */
@@ -59,6 +61,8 @@ bool uses_transactions(THD *thd);
 /* A statement begins; `writes` if it may lock or change rows. */
 void begin_statement(THD *thd, bool is_first);
 void register_transaction(THD *thd);
+/* Others may change a table again that was being copied. */
+void lift_fences(Connection *connection);
 void init_transactions(handlerton *hton);
 
 /* How a table looks, in the form that the Rust side takes. It points into the server's table. */
@@ -77,9 +81,19 @@ struct Description {
 bool describe(const TABLE *table, Description *out);
 size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room);
 
-/* Forgets the definition of a table; makes a database. From threads of our own. */
+/* Forgets the definition of a table. From threads of our own. */
 void forget_table(const char *name, size_t length);
-void make_database(const char *name, size_t length);
+/* Databases of the server: its folders, and their files of options. From threads of our own. */
+void make_database(vinga_text name, vinga_bytes options);
+void remove_database(vinga_text name);
+void new_databases(vinga_row_taker take, void *context);
+/* The options of a database, as its file has them. */
+std::string database_options(const std::string &name);
+/* Whether a database is the server's own: there are no tables of data nodes in it. */
+bool is_own_database(const char *name);
+/* Whether the data nodes may know it: names with a point are not possible there. */
+inline bool is_shared_database(const std::string &name)
+{ return !is_own_database(name.c_str()) && name.find('.') == std::string::npos; }
 /* The same within a statement. */
 void forget_table_of(THD *thd, const char *db, const char *table);
 /* Removes the server's own file with a definition, if it has one. */

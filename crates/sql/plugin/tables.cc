@@ -19,6 +19,8 @@ std::string name_of_path(const char *path) {
   return name + "." + decoded_table;
 }
 
+static std::string database_of(const std::string &name) { return name.substr(0, name.find('.')); }
+
 static void unsupported(const char *what) {
   my_printf_error(ER_NOT_SUPPORTED_YET, "VINGA does not support this yet: %s", MYF(0), what);
 }
@@ -78,6 +80,12 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   vinga_definition &definition= description.definition;
   std::string target= name_of_path(name);
   definition.name= text_of(target);
+  std::string database= database_of(target), database_options_= database_options(database);
+  if (!is_shared_database(database)) {
+    unsupported("tables in the server's own databases");
+    return HA_ERR_UNSUPPORTED;
+  }
+  definition.database_options= {reinterpret_cast<const uint8_t *>(database_options_.data()), database_options_.size()};
   definition.auto_increment= info->auto_increment_value;
   if (const ha_table_option_struct *options= form->s->option_struct) {
     definition.no_logging= options->no_logging;
@@ -223,7 +231,8 @@ static int take_image(void *context, const char *bytes, size_t length) {
 }
 
 static int discover_table(handlerton *, THD *thd, TABLE_SHARE *share) {
-  Connection *connection= connection_of(thd);
+  /* The server looks for some of its own tables when it starts, whether they are there or not. */
+  Connection *connection= is_own_database(share->db.str) ? nullptr : connection_of(thd);
   if (!connection) return HA_ERR_NO_SUCH_TABLE;
   std::string name= std::string(share->db.str, share->db.length) + "." +
                     std::string(share->table_name.str, share->table_name.length);
@@ -256,7 +265,7 @@ static int take_table_name(void *context, const char *name, size_t length) {
 
 static int discover_table_names(handlerton *, LEX_CSTRING *db, MY_DIR *, handlerton::discovered_list *result) {
   THD *thd= current_thd;
-  Connection *connection= thd ? connection_of(thd) : nullptr;
+  Connection *connection= thd && !is_own_database(db->str) ? connection_of(thd) : nullptr;
   if (!connection) return 0;
   begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
   int error= engine->table_names(connection->session, {db->str, db->length}, take_table_name, result);
@@ -271,7 +280,7 @@ static int discover_table_names(handlerton *, LEX_CSTRING *db, MY_DIR *, handler
 
 static int discover_table_existence(handlerton *, const char *db, const char *table_name) {
   THD *thd= current_thd;
-  Connection *connection= thd ? connection_of(thd) : nullptr;
+  Connection *connection= thd && !is_own_database(db) ? connection_of(thd) : nullptr;
   if (!connection) return 0;
   std::string name= std::string(db) + "." + table_name;
   Image image;
@@ -282,7 +291,24 @@ static int discover_table_existence(handlerton *, const char *db, const char *ta
   return error == 0;
 }
 
+/* The server has dropped all tables of it that it knows. */
+static void drop_database(handlerton *, char *path) {
+  THD *thd= current_thd;
+  Connection *connection= thd ? connection_of(thd) : nullptr;
+  /* ./database/ */
+  std::string name= name_of_path((std::string(path) + "t").c_str());
+  name.resize(name.size() - 2);
+  if (!connection || !is_shared_database(name)) return;
+  begin_statement(thd, connection->locks == 0);
+  if (!engine->drop_database(connection->session, text_of(name))) return;
+  uint8_t temporary, doomed;
+  vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "VINGA: database %s stays at the data nodes: %.*s",
+                      name.c_str(), int(said.length), said.bytes);
+}
+
 void init_discovery(handlerton *hton) {
+  hton->drop_database= drop_database;
   hton->discover_table= discover_table;
   hton->discover_table_names= discover_table_names;
   hton->discover_table_existence= discover_table_existence;

@@ -6,7 +6,7 @@ Connection *connection_of(THD *thd) {
   if (connection) return connection;
   vinga_session *session= engine->session_new(thd_get_thread_id(thd));
   if (!session) return nullptr;
-  connection= new Connection{session, 0, 0};
+  connection= new Connection{session, 0, 0, 0};
   thd_set_ha_data(thd, vinga_hton, connection);
   return connection;
 }
@@ -65,10 +65,18 @@ static void kill_query(handlerton *, THD *thd, enum thd_kill_levels level) {
 
 void begin_statement(THD *thd, bool is_first) {
   Connection *connection= connection_of(thd);
-  if (!connection || !is_first) return;
+  if (!connection) return;
+  if (unlikely(connection->copies && connection->copies != thd->query_id)) lift_fences(connection);
+  if (!is_first) return;
   engine->session_revive(connection->session);
   if (thd_killed(thd)) engine->session_kill(connection->session);
   engine->statement_begin(connection->session, !in_transaction(thd));
+}
+
+void lift_fences(Connection *connection) {
+  if (!connection->copies) return;
+  connection->copies= 0;
+  engine->lift_fences(connection->session);
 }
 
 void register_transaction(THD *thd) {

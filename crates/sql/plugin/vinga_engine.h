@@ -82,6 +82,7 @@ typedef struct vinga_definition {
   uint32_t column_count, key_count;
   uint32_t record_bytes;
   vinga_bytes attachment;   /* the frm image */
+  vinga_bytes database_options;   /* when it is made: those of its database, for the other SQL nodes */
   uint64_t auto_increment;  /* the first value; 0 for the usual one */
   uint32_t partitions;      /* 0 for the usual number */
   uint8_t no_logging, read_backup;
@@ -116,6 +117,10 @@ typedef struct vinga_settings {
   uint32_t spin_us;
 } vinga_settings;
 
+/* Takes one name, or one row of texts; anything but 0 stops. */
+typedef int (*vinga_name_taker)(void *context, const char *name, size_t length);
+typedef int (*vinga_row_taker)(void *context, const vinga_text *values, uint32_t count);
+
 /* What the Rust side needs of the server. */
 typedef struct vinga_server {
   /* Writes the sort key of a value; returns its length, or SIZE_MAX if it is longer than `room`. */
@@ -124,13 +129,13 @@ typedef struct vinga_server {
   void (*log)(int level, const char *text, size_t length);
   /* Forgets the definition of a table, database.table: it has another one now. From any thread. */
   void (*forget)(const char *name, size_t length);
-  /* Makes a database, if there is none of that name. From any thread. */
-  void (*make_database)(const char *name, size_t length);
+  /* Makes a database with these options (its db.opt), if there is none of that name. From any thread. */
+  void (*make_database)(vinga_text name, vinga_bytes options);
+  /* Removes a database, if there is nothing in it. From any thread. */
+  void (*remove_database)(vinga_text name);
+  /* Gives name and options of the databases that came since it was called last; none the first time. From one thread. */
+  void (*new_databases)(vinga_row_taker take, void *context);
 } vinga_server;
-
-/* Takes one name, or one row of texts; anything but 0 stops. */
-typedef int (*vinga_name_taker)(void *context, const char *name, size_t length);
-typedef int (*vinga_row_taker)(void *context, const vinga_text *values, uint32_t count);
 
 typedef struct vinga_engine {
   uint32_t interface;
@@ -157,6 +162,8 @@ typedef struct vinga_engine {
   int (*statement_flush)(vinga_session *session);
   int (*statement_roll_back)(vinga_session *session);
   int (*commit)(vinga_session *session);
+  /* Of rows that were written in portions. */
+  int (*commit_copy)(vinga_session *session);
   int (*roll_back)(vinga_session *session);
   int (*savepoint)(vinga_session *session, uint32_t *place);
   int (*roll_back_to)(vinga_session *session, uint32_t place);
@@ -165,9 +172,15 @@ typedef struct vinga_engine {
 
   /* Definitions. */
   int (*create_table)(vinga_session *session, const vinga_definition *definition);
+  /* Drops a database, if the data nodes know it. */
+  int (*drop_database)(vinga_session *session, vinga_text name);
   int (*drop_table)(vinga_session *session, vinga_text name);
   int (*rename_table)(vinga_session *session, vinga_text from, vinga_text to);
   int (*truncate_table)(vinga_session *session, vinga_text name);
+  /* Nobody else may change rows of a table that is about to be copied. Its drop ends that, and its rename, but not if
+     the new name is one of the server's for old tables; and lift_fences. */
+  int (*fence_table)(vinga_session *session, vinga_table *table);
+  int (*lift_fences)(vinga_session *session);
   /* Gives the attachment to `take`, as one name. */
   int (*discover)(vinga_session *session, vinga_text name, vinga_name_taker take, void *context);
   int (*table_names)(vinga_session *session, vinga_text database, vinga_name_taker take, void *context);
@@ -178,8 +191,9 @@ typedef struct vinga_engine {
   uint32_t (*position_bytes)(const vinga_table *table);
   int (*statistics)(vinga_session *session, vinga_table *table, uint8_t refresh, vinga_statistics *out);
   uint64_t (*rows_per_value)(const vinga_table *table, uint32_t key, uint32_t columns);
-  /* Ends of ranges: the beginning of a key, null for no end; excluded ends leave out all keys that begin so. */
-  uint64_t (*rows_in_range)(const vinga_table *table, uint32_t key, const uint8_t *low, uint32_t low_bytes,
+  /* Ends of ranges: the beginning of a key, null for no end; excluded ends leave out all keys that begin so. With a
+     session the data nodes are asked, without one it is a guess. */
+  uint64_t (*rows_in_range)(vinga_session *session, vinga_table *table, uint32_t key, const uint8_t *low, uint32_t low_bytes,
                             uint32_t low_is_excluded, const uint8_t *high, uint32_t high_bytes,
                             uint32_t high_is_excluded);
 

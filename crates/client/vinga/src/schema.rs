@@ -191,6 +191,11 @@ impl Fence {
         self.is_lifted = true;
         self.cluster.change(SchemaChange::LiftFence { table: self.table.0 }).await
     }
+
+    /// The table was dropped or emptied, and the fence went with its rows: there is nothing to lift.
+    pub fn gone(mut self) {
+        self.is_lifted = true;
+    }
 }
 
 impl Drop for Fence {

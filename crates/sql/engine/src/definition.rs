@@ -97,6 +97,8 @@ pub struct Description {
     pub record_bytes: usize,
     /// The version of the definition, and when the table is made the frm image behind it.
     pub attachment: Vec<u8>,
+    /// When the table is made: the options of its database.
+    pub database_options: Vec<u8>,
     /// The first value of the auto-increment column; 0 for the usual one.
     pub auto_increment: u64,
     /// Neither logged nor checkpointed.

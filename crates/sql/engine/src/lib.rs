@@ -11,10 +11,12 @@
 //! | [`cursor`] | one use of it: reads by key, batches, scans, changes |
 //! | [`definition`] | the server's description of a table to the data nodes' |
 //! | [`schema`] | tables as a whole: made, dropped, found |
+//! | [`fences`] | tables that are copied, which others may not change meanwhile |
 //! | [`plan`] | records and keys of the server to rows and keys, and back |
 //! | [`condition`] | conditions that the data nodes check |
 //! | [`auto_increment`] | values of auto-increment columns |
 //! | [`waiting`] | waits that a kill or a time-out ends |
+//! | [`databases`] | databases that users create |
 //! | [`schema_watch`] | what other SQL nodes do to tables |
 //! | [`failure`] | errors as the server knows them |
 //! | [`status`] | what `SHOW ENGINE VINGA STATUS` says |
@@ -23,8 +25,10 @@ pub mod abi;
 pub mod auto_increment;
 pub mod condition;
 pub mod cursor;
+pub mod databases;
 pub mod definition;
 pub mod failure;
+pub mod fences;
 pub mod node;
 pub mod plan;
 pub mod schema;

@@ -5,6 +5,7 @@
 //! once made, a client opens lost connections by itself.
 
 use crate::auto_increment::Fetcher;
+use crate::databases;
 use crate::failure::{Failure, Result};
 use crate::schema_watch;
 use crate::server::Server;
@@ -16,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 
-/// How long a statement waits for the first connection, at most.
+/// How long a statement waits for the first attempt to connect, at most.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(300);
@@ -114,6 +115,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
     run("vinga-connect", connect)?;
     run("vinga-watch", |node, _| watch(node))?;
     run("vinga-schema", |node, _| schema_watch::run(node))?;
+    run("vinga-databases", |node, _| databases::run(node))?;
     run("vinga-autoinc", |node, _| node.fetcher.run(node))?;
     *NODE.write().expect(NO_PANIC) = Some(node);
     Ok(())
@@ -184,7 +186,7 @@ impl Node {
         *self.connected.lock().expect(NO_PANIC) as u64
     }
 
-    /// The connection of a session and its place in the pool; waits a little for it.
+    /// The connection of a session and its place in the pool; waits for the first attempt to make one.
     ///
     /// # Errors
     /// That no data node answers.
@@ -204,11 +206,13 @@ impl Node {
             if waiter.is_some_and(Waiter::is_killed) {
                 return Err(Failure::killed());
             }
-            if Instant::now() >= until || self.is_stopping.load(Ordering::Relaxed) {
-                let last = self.last_error.lock().expect(NO_PANIC);
+            let last = self.last_error.lock().expect(NO_PANIC);
+            // Who was refused is not waited for: the next attempt may take as long as the outage.
+            if !last.is_empty() || Instant::now() >= until || self.is_stopping.load(Ordering::Relaxed) {
                 let detail = if last.is_empty() { String::new() } else { format!("; {last}") };
                 return Err(Failure::outage(&self.connectstring, &detail));
             }
+            drop(last);
             connected = self.on_connected.wait_timeout(connected, WATCH_PAUSE).expect(NO_PANIC).0;
         }
     }

@@ -3,16 +3,26 @@
 use crate::auto_increment::Counter;
 use crate::definition::{Description, OWN_DATABASE, split_attachment};
 use crate::failure::{Failure, Result, ha};
+use crate::fences;
 use crate::session::Session;
 use crate::waiting::Waiter;
 use std::future::Future;
 use std::sync::Arc;
-use vinga::ErrorCode;
+use std::thread;
+use std::time::Duration;
 use vinga::blocking::Cluster;
+use vinga::{ErrorCode, Table};
 
 /// How much longer a change of a table may take than other things: as long as the data nodes wait for a SQL node that does
 /// not say that it has forgotten the old definition.
 const CHANGE_MS: u64 = 10_000;
+
+/// The beginning of the name under which the server keeps an old table until the new one is in its place.
+pub(crate) const BACKUP_PREFIX: &str = "#sql-backup";
+
+/// How often, and with which pauses, a table is looked for while it is between two names.
+const SWAP_ATTEMPTS: u32 = 20;
+const SWAP_PAUSE: Duration = Duration::from_millis(20);
 
 fn failure(session: &Session, error: &vinga::Error) -> Failure {
     let failure = session.node().failure(error);
@@ -45,6 +55,7 @@ pub(crate) fn carry_out<T, F: Future<Output = vinga::Result<T>>>(
 /// What is not allowed, not supported, or went wrong.
 pub fn create_table(session: &mut Session, description: &Description) -> Result<()> {
     let definition = description.to_definition()?;
+    ensure_database(session, description)?;
     let table =
         carry_out(session, |cluster| async move { cluster.as_async().create_table(definition).await })?;
     if description.auto_increment > 1 {
@@ -53,12 +64,44 @@ pub fn create_table(session: &mut Session, description: &Description) -> Result<
     Ok(())
 }
 
+/// Makes a table's database at the data nodes with the options that it has here, if they do not know it.
+fn ensure_database(session: &mut Session, description: &Description) -> Result<()> {
+    let Some((name, _)) = description.name.split_once('.') else { return Ok(()) };
+    let cluster = session.cluster()?.clone();
+    let known = session.wait(cluster.as_async().database(name))?;
+    if !known.is_err_and(|error| error.code() == ErrorCode::NoSuchDatabase) {
+        return Ok(());
+    }
+    let options = description.database_options.as_slice();
+    carry_out(session, |cluster| async move {
+        match cluster.as_async().create_database(name, options).await {
+            Err(error) if error.code() == ErrorCode::DatabaseExists => Ok(()),
+            made => made,
+        }
+    })
+}
+
+/// Drops a database, if the data nodes know it.
+///
+/// # Errors
+/// That there are tables in it, or what went wrong.
+pub fn drop_database(session: &mut Session, name: &str) -> Result<()> {
+    carry_out(session, |cluster| async move {
+        match cluster.as_async().drop_database(name).await {
+            Err(error) if error.code() == ErrorCode::NoSuchDatabase => Ok(()),
+            dropped => dropped,
+        }
+    })
+}
+
 /// Drops a table.
 ///
 /// # Errors
 /// `NO_SUCH_TABLE`, or what went wrong.
 pub fn drop_table(session: &mut Session, name: &str) -> Result<()> {
-    carry_out(session, |cluster| async move { cluster.as_async().drop_table(name).await })
+    carry_out(session, |cluster| async move { cluster.as_async().drop_table(name).await })?;
+    fences::forget(session, name);
+    Ok(())
 }
 
 /// Gives a table another name.
@@ -66,7 +109,15 @@ pub fn drop_table(session: &mut Session, name: &str) -> Result<()> {
 /// # Errors
 /// `NO_SUCH_TABLE`, `TABLE_EXISTS`, or what went wrong.
 pub fn rename_table(session: &mut Session, from: &str, to: &str) -> Result<()> {
-    carry_out(session, |cluster| async move { cluster.as_async().rename_table(from, to).await }).map(|_| ())
+    match carry_out(session, |cluster| async move { cluster.as_async().rename_table(from, to).await }) {
+        Ok(_) => fences::follow_rename(session, from, to),
+        Err(failure) => {
+            // The statement is given up.
+            fences::lift_all(session);
+            return Err(failure);
+        }
+    }
+    Ok(())
 }
 
 /// Removes all rows of a table, which is another table then.
@@ -82,7 +133,7 @@ pub fn truncate_table(session: &mut Session, name: &str) -> Result<()> {
 /// # Errors
 /// `NO_SUCH_TABLE`, that it has none, or what went wrong.
 pub fn image_of(session: &mut Session, name: &str) -> Result<Vec<u8>> {
-    let table = session.describe(name)?;
+    let table = describe_patiently(session, name)?;
     match split_attachment(&table.definition().attachment) {
         Some((_, image)) => Ok(image.to_vec()),
         None => Err(Failure::unsupported(format!(
@@ -91,13 +142,38 @@ pub fn image_of(session: &mut Session, name: &str) -> Result<Vec<u8>> {
     }
 }
 
+/// Describes a table. One that is not there may be between two names: an `ALTER` that copies puts the old table away before
+/// the new one takes its place.
+fn describe_patiently(session: &mut Session, name: &str) -> Result<Table> {
+    let mut attempts = 0;
+    loop {
+        let found = session.describe(name);
+        let is_missing = found.as_ref().is_err_and(|failure| failure.number == ha::NO_SUCH_TABLE);
+        if !is_missing || attempts == SWAP_ATTEMPTS || !is_being_swapped(session, name)? {
+            return found;
+        }
+        attempts += 1;
+        thread::sleep(SWAP_PAUSE);
+    }
+}
+
+fn is_being_swapped(session: &mut Session, name: &str) -> Result<bool> {
+    let Some((database, _)) = name.split_once('.') else { return Ok(false) };
+    let put_away = format!("{database}.{BACKUP_PREFIX}");
+    Ok(all_names(session)?.iter().any(|other| other.starts_with(&put_away)))
+}
+
+fn all_names(session: &mut Session) -> Result<Vec<String>> {
+    let cluster = session.cluster()?.clone();
+    session.wait(cluster.as_async().tables())?.map_err(|error| failure(session, &error))
+}
+
 /// The names of the tables of a database that users see.
 ///
 /// # Errors
 /// If the data nodes can't be asked.
 pub fn table_names(session: &mut Session, database: &str) -> Result<Vec<String>> {
-    let cluster = session.cluster()?.clone();
-    let names = session.wait(cluster.as_async().tables())?.map_err(|error| failure(session, &error))?;
+    let names = all_names(session)?;
     let visible = names.iter().filter_map(|name| {
         let (of, table) = name.split_once('.')?;
         (of == database && of != OWN_DATABASE && !table.starts_with('$')).then(|| table.to_owned())

@@ -1,18 +1,20 @@
-//! What other SQL nodes do to tables: a thread that hears of it and lets the server forget what it knows.
+//! What other SQL nodes do to tables and databases: a thread that hears of it and lets the server do the same, or forget
+//! what it knows.
 //!
 //! Whoever changes the schema waits until this node has confirmed; so when a `DROP` or `ALTER` returns anywhere, no statement
 //! that begins here afterwards uses the old definition. Statements that are under way meet `StaleTable` at the data nodes.
 //! It has a connection of its own: who waits on a connection reads from it, and on one of the pool it would stand between
 //! statements and their answers.
 //!
-//! A database of which this server has no folder is given one as soon as a table is in it.
+//! Databases of the data nodes are made here, with their options. This thread changes nothing at the data nodes: whose change
+//! is awaited by others while it awaits its own would hold up both.
 
 use crate::definition::OWN_DATABASE;
 use crate::node::Node;
 use std::sync::Arc;
 use std::time::Duration;
-use vinga::SchemaNews;
 use vinga::blocking::Cluster;
+use vinga::{SchemaEvent, SchemaEventKind, SchemaNews};
 
 /// How long the thread waits for news before it looks whether it is to end.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
@@ -34,19 +36,11 @@ pub fn run(node: &Arc<Node>) {
                     SchemaNews::Everything { incarnation } => {
                         node.become_incarnation(incarnation);
                         node.forget_tables(|_| true);
-                        if let Ok(names) = cluster.tables() {
-                            names.iter().for_each(|name| make_database(node, name));
+                        for name in cluster.block_on(cluster.as_async().databases()).unwrap_or_default() {
+                            make_database(node, &cluster, &name);
                         }
                     }
-                    SchemaNews::Changed(event) => {
-                        // Our own statement holds the table's lock, and the server forgets by itself.
-                        if !node.is_own(event.by) {
-                            node.forget_tables(|name| name == event.name || name == event.new_name);
-                            node.server.forget(&event.name);
-                        }
-                        let made = if event.new_name.is_empty() { &event.name } else { &event.new_name };
-                        make_database(node, made);
-                    }
+                    SchemaNews::Changed(event) => follow(node, &cluster, &event),
                 }
                 events.confirm(id);
             }
@@ -55,11 +49,34 @@ pub fn run(node: &Arc<Node>) {
     }
 }
 
-fn make_database(node: &Arc<Node>, name: &str) {
-    if let Some((database, table)) = name.split_once('.')
-        && database != OWN_DATABASE
-        && !table.starts_with('$')
+fn follow(node: &Arc<Node>, cluster: &Cluster, event: &SchemaEvent) {
+    match event.kind {
+        SchemaEventKind::CreateDatabase => make_database(node, cluster, &event.name),
+        // Options that were changed are a matter of each SQL node.
+        SchemaEventKind::AlterDatabase => {}
+        SchemaEventKind::DropDatabase => {
+            if !node.is_own(event.by) {
+                node.server.remove_database(&event.name);
+            }
+        }
+        SchemaEventKind::CreateTable
+        | SchemaEventKind::DropTable
+        | SchemaEventKind::RenameTable
+        | SchemaEventKind::TruncateTable
+        | SchemaEventKind::AlterTable => {
+            // Our own statement holds the table's lock, and the server forgets by itself.
+            if !node.is_own(event.by) {
+                node.forget_tables(|name| name == event.name || name == event.new_name);
+                node.server.forget(&event.name);
+            }
+        }
+    }
+}
+
+fn make_database(node: &Arc<Node>, cluster: &Cluster, name: &str) {
+    if name != OWN_DATABASE
+        && let Ok(database) = cluster.block_on(cluster.as_async().database(name))
     {
-        node.server.make_database(database);
+        node.server.make_database(name, &database.attachment);
     }
 }

@@ -1,5 +1,6 @@
-//! What this side needs of the SQL server: sort keys and its log.
+//! What this side needs of the SQL server: sort keys, its log, its caches and its databases.
 
+use crate::abi::{RowTaker, Slice};
 use crate::failure::{Failure, Result, ha};
 use std::ffi::c_void;
 
@@ -24,7 +25,11 @@ pub struct Server {
     /// Forgets the definition of a table.
     pub forget: unsafe extern "C" fn(*const u8, usize),
     /// Makes a database, if there is none of that name.
-    pub make_database: unsafe extern "C" fn(*const u8, usize),
+    pub make_database: unsafe extern "C" fn(Slice, Slice),
+    /// Removes a database, if there is nothing in it.
+    pub remove_database: unsafe extern "C" fn(Slice),
+    /// Gives name and options of new databases.
+    pub new_databases: unsafe extern "C" fn(RowTaker, *mut c_void),
 }
 
 impl Server {
@@ -56,9 +61,37 @@ impl Server {
     }
 
     /// Makes a database in the server, if there is none of that name.
-    pub fn make_database(&self, name: &str) {
+    pub fn make_database(&self, name: &str, options: &[u8]) {
+        // SAFETY: the server copies both.
+        unsafe { (self.make_database)(Slice::of(name.as_bytes()), Slice::of(options)) }
+    }
+
+    /// Removes a database of the server, if there is nothing in it.
+    pub fn remove_database(&self, name: &str) {
         // SAFETY: the server copies the name.
-        unsafe { (self.make_database)(name.as_ptr(), name.len()) }
+        unsafe { (self.remove_database)(Slice::of(name.as_bytes())) }
+    }
+
+    /// Names and options of the databases that are in the server since this was called last; none the first time. One
+    /// thread calls it.
+    pub fn new_databases(&self) -> Vec<(String, Vec<u8>)> {
+        unsafe extern "C" fn take(context: *mut c_void, row: *const Slice, count: u32) -> i32 {
+            // SAFETY: the context is the list below, and the row has so many values.
+            let (found, row) = unsafe {
+                (
+                    &mut *context.cast::<Vec<(String, Vec<u8>)>>(),
+                    std::slice::from_raw_parts(row, count as usize),
+                )
+            };
+            if let [name, options] = row {
+                found.push((name.text(), options.get().to_vec()));
+            }
+            0
+        }
+        let mut found = Vec::new();
+        // SAFETY: the list is there during the call.
+        unsafe { (self.new_databases)(RowTaker::new(take), (&raw mut found).cast()) };
+        found
     }
 
     /// Writes a note into the log.

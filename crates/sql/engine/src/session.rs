@@ -15,6 +15,7 @@
 //! it back as a whole.
 
 use crate::failure::{Failure, Result, ha};
+use crate::fences::Fences;
 use crate::node::Node;
 use crate::table::OpenTable;
 use crate::waiting::{Ended, Stop, Waiter};
@@ -82,6 +83,7 @@ pub struct Session {
     images: Vec<u8>,
     failure: Failure,
     duplicate: Option<Duplicate>,
+    fences: Fences,
 }
 
 /// Greater numbers of failures are Vinga's own, see `vinga_engine.h`.
@@ -112,6 +114,7 @@ impl Session {
             images: Vec::new(),
             failure: Failure::new(0, ""),
             duplicate: None,
+            fences: Fences::default(),
         }
     }
 
@@ -123,6 +126,11 @@ impl Session {
     /// Which connection of the pool it uses.
     pub fn slot(&self) -> usize {
         self.slot
+    }
+
+    /// The tables that only this session may change.
+    pub fn fences(&mut self) -> &mut Fences {
+        &mut self.fences
     }
 
     /// Who may end its waits.
@@ -282,7 +290,15 @@ impl Session {
     /// Why one of the changes failed.
     pub fn commit_portion(&mut self) -> Result<()> {
         self.is_portioned = true;
-        if self.portion >= PORTION { self.commit() } else { Ok(()) }
+        if self.portion >= PORTION { self.commit_copy() } else { Ok(()) }
+    }
+
+    /// Commits rows of a copy. What became of them is of no interest if the statement was killed: the copy is dropped.
+    ///
+    /// # Errors
+    /// Why one of the changes failed.
+    pub fn commit_copy(&mut self) -> Result<()> {
+        self.commit().map_err(|failure| if self.is_killed() { Failure::killed() } else { failure })
     }
 
     /// Sends what waits to be sent.

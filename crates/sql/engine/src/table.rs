@@ -6,6 +6,7 @@ use crate::failure::{Failure, Result, ha};
 use crate::plan::{End, Plan};
 use crate::server::Server;
 use crate::session::Session;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -13,8 +14,12 @@ use vinga::{ErrorCode, Table};
 
 /// Rows that a table is assumed to have while nothing better is known.
 const ROWS_ASSUMED: u64 = 1000;
-/// How old statistics may be.
+/// How old statistics may be; those of a table with few rows, which may be one that is being filled, less.
 const STATISTICS_AGE: Duration = Duration::from_secs(5);
+const STATISTICS_AGE_SMALL: (u64, Duration) = (10_000, Duration::from_millis(200));
+
+/// Ranges whose rows were counted, at most.
+const COUNTED_MAX: usize = 256;
 
 const NO_PANIC: &str = "nothing panics while it holds statistics";
 
@@ -33,7 +38,11 @@ pub struct OpenTable {
     rows: AtomicU64,
     row_bytes: u64,
     statistics: Mutex<Statistics>,
+    counted: Mutex<HashMap<Range, (Instant, u64)>>,
 }
+
+/// A range of a key: the key, and where its order keys begin and end.
+type Range = (usize, Vec<u8>, Option<Vec<u8>>);
 
 /// What is known about the table's indexes.
 #[derive(Default)]
@@ -75,6 +84,7 @@ impl OpenTable {
             is_stale: AtomicBool::new(false),
             rows: AtomicU64::new(ROWS_ASSUMED),
             statistics: Mutex::default(),
+            counted: Mutex::default(),
             row_bytes: core.definition().row_bytes_max().max(1) as u64,
             tables,
         };
@@ -143,7 +153,9 @@ impl OpenTable {
     pub fn refresh(&self, session: &mut Session) {
         {
             let mut statistics = self.statistics.lock().expect(NO_PANIC);
-            if statistics.asked.is_some_and(|asked| asked.elapsed() < STATISTICS_AGE) {
+            let (small, age_small) = STATISTICS_AGE_SMALL;
+            let age = if self.rows.load(Ordering::Relaxed) < small { age_small } else { STATISTICS_AGE };
+            if statistics.asked.is_some_and(|asked| asked.elapsed() < age) {
                 return;
             }
             // Others go on with what there is meanwhile.
@@ -204,6 +216,33 @@ impl OpenTable {
             (None, None) => rows,
             (Some(_), None) | (None, Some(_)) => (rows / 3).max(1),
         }
+    }
+
+    /// How many rows a range of a key has, as the data nodes count them; `None` if they can't be asked. What was counted
+    /// is kept for a while.
+    pub fn count_rows_in_range(
+        &self,
+        session: &mut Session,
+        key: usize,
+        low: End<'_>,
+        high: End<'_>,
+    ) -> Option<u64> {
+        let range = self.plan.range(key, low, high, &session.node().server).ok()?;
+        let place = (key, range.from.clone(), range.to.clone());
+        let known = self.counted.lock().expect(NO_PANIC).get(&place).copied();
+        if let Some((_, rows)) = known.filter(|(asked, _)| asked.elapsed() < STATISTICS_AGE) {
+            return Some(rows);
+        }
+        let table = self.table(session).ok()?;
+        let index = self.plan.ordered_index(key)?;
+        let known = session.wait(table.index_statistics(index, &[range])).ok()?.ok()?;
+        let rows = *known.rows.first()?;
+        let mut counted = self.counted.lock().expect(NO_PANIC);
+        if counted.len() >= COUNTED_MAX {
+            counted.clear();
+        }
+        counted.insert(place, (Instant::now(), rows));
+        Some(rows)
     }
 
     /// A scan has seen so many rows.

@@ -2,12 +2,17 @@
 
 use super::entries;
 use super::layout::{Definition, NameTaker, Slice};
-use crate::schema;
+use crate::table::OpenTable;
+use crate::{fences, schema};
 use std::ffi::c_void;
 
 entries! {
     fn create_table(; session, definition: &Definition) {
         schema::create_table(session, &definition.read()?)
+    }
+
+    fn drop_database(; session, name: Slice) {
+        schema::drop_database(session, &name.text())
     }
 
     fn drop_table(; session, name: Slice) {
@@ -20,6 +25,15 @@ entries! {
 
     fn truncate_table(; session, name: Slice) {
         schema::truncate_table(session, &name.text())
+    }
+
+    fn fence_table(; session, table: &OpenTable) {
+        fences::fence(session, table)
+    }
+
+    fn lift_fences(; session) {
+        fences::lift_all(session);
+        Ok(())
     }
 
     fn discover(; session, name: Slice, take: NameTaker, context: *mut c_void) {

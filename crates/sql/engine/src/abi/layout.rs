@@ -19,10 +19,12 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// Of bytes that outlive its use.
     pub fn of(bytes: &[u8]) -> Self {
         Slice { bytes: bytes.as_ptr(), length: bytes.len() }
     }
 
+    /// The bytes.
     pub fn get(&self) -> &[u8] {
         if self.length == 0 {
             return &[];
@@ -31,6 +33,7 @@ impl Slice {
         unsafe { std::slice::from_raw_parts(self.bytes, self.length) }
     }
 
+    /// The bytes as a text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.get()).into_owned()
     }
@@ -110,6 +113,7 @@ pub struct Definition {
     key_count: u32,
     record_bytes: u32,
     attachment: Slice,
+    database_options: Slice,
     auto_increment: u64,
     partitions: u32,
     no_logging: u8,
@@ -154,7 +158,7 @@ pub struct Settings {
 pub struct NameTaker(unsafe extern "C" fn(*mut c_void, *const u8, usize) -> i32);
 
 impl NameTaker {
-    pub fn take(self, context: *mut c_void, name: &[u8]) -> i32 {
+    pub(crate) fn take(self, context: *mut c_void, name: &[u8]) -> i32 {
         // SAFETY: the C side gives a context that fits its function, which copies.
         unsafe { (self.0)(context, name.as_ptr(), name.len()) }
     }
@@ -166,7 +170,12 @@ impl NameTaker {
 pub struct RowTaker(unsafe extern "C" fn(*mut c_void, *const Slice, u32) -> i32);
 
 impl RowTaker {
-    pub fn take(self, context: *mut c_void, row: &[Slice]) -> i32 {
+    pub(crate) fn new(take: unsafe extern "C" fn(*mut c_void, *const Slice, u32) -> i32) -> Self {
+        RowTaker(take)
+    }
+
+    /// Passes a row on.
+    pub(crate) fn take(self, context: *mut c_void, row: &[Slice]) -> i32 {
         // SAFETY: as above.
         unsafe { (self.0)(context, row.as_ptr(), row.len() as u32) }
     }
@@ -253,6 +262,7 @@ impl Definition {
             keys: keys.iter().map(Key::read).collect(),
             record_bytes: self.record_bytes as usize,
             attachment: self.attachment.get().to_vec(),
+            database_options: self.database_options.get().to_vec(),
             auto_increment: self.auto_increment,
             no_logging: self.no_logging != 0,
             read_backup: self.read_backup != 0,

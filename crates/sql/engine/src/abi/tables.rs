@@ -26,6 +26,7 @@ pub(super) unsafe extern "C" fn return_values(table: &OpenTable, first: u64, cou
 
 #[allow(clippy::too_many_arguments, reason = "two ends of a range, as the server has them")]
 pub(super) unsafe extern "C" fn rows_in_range(
+    session: Option<&mut Session>,
     table: &OpenTable,
     key: u32,
     low: *const u8,
@@ -38,7 +39,12 @@ pub(super) unsafe extern "C" fn rows_in_range(
     // SAFETY: both ends are there during the call.
     let (low, high) =
         unsafe { (end_of(low, low_bytes, low_is_excluded), end_of(high, high_bytes, high_is_excluded)) };
-    calm(|| table.rows_in_range(key as usize, low, high)).max(1)
+    let key = key as usize;
+    calm(|| {
+        let counted = session.and_then(|session| table.count_rows_in_range(session, key, low, high));
+        counted.unwrap_or_else(|| table.rows_in_range(key, low, high))
+    })
+    .max(1)
 }
 
 /// Without a session it tells what is known already.

@@ -1,0 +1,24 @@
+//! A SQL node starts at once, whether data nodes answer or not.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+use vinga_sqlnode::ScopedSqlNode;
+
+#[test]
+fn a_sql_node_starts_and_works_without_data_nodes() {
+    // A port that nobody listens at.
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let began = Instant::now();
+    let node = ScopedSqlNode::start(&format!("127.0.0.1:{port}")).expect("it starts");
+    assert!(began.elapsed() < Duration::from_secs(8), "it took {:?}", began.elapsed());
+    let mut session = node.connect().expect("it answers");
+    session.query("CREATE DATABASE d").expect("its own things work");
+    session.query("CREATE TABLE d.local (a INT) ENGINE=InnoDB").expect("so do other engines");
+    let began = Instant::now();
+    for statement in ["CREATE TABLE d.t (a INT) ENGINE=VINGA", "SELECT * FROM d.nothing"] {
+        let error = session.query(statement).expect_err(statement).to_string();
+        assert!(error.contains("no data node answers") && error.contains(&port.to_string()), "{error}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(2), "it took {:?}", began.elapsed());
+}
