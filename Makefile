@@ -15,7 +15,7 @@ help:
 	@echo "make sql    bring MariaDB, build the storage engine for it"
 	@echo "make test   install what is missing, run all tests"
 	@echo "make bench  measure everything, with peers where there are some; results in target/bench"
-	@echo "make soak   fresh simulator seeds, fuzzers and sanitizers until told to stop (MINUTES=n bounds it)"
+	@echo "make soak   fresh simulator seeds, SQL nodes under load, fuzzers and sanitizers until told to stop (MINUTES=n bounds it)"
 
 tools:
 	@scripts/install-tools.sh
@@ -59,7 +59,7 @@ simulate: tools
 bench: build
 	scripts/bench.sh $(ARGS)
 
-soak: tools
+soak: tools sql
 	scripts/soak.sh $(MINUTES)
 
 clean:

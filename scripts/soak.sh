@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fresh seeds, fuzzers and sanitizers until told to stop; an argument bounds it in minutes.
+# Fresh seeds, SQL nodes under load, fuzzers and sanitizers until told to stop; an argument bounds it in minutes.
 # What is not installed (nightly toolchain, cargo-fuzz) is said and left out.
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit
@@ -44,10 +44,18 @@ check_simulator() {
     "$target/sim/vinga" sim --seeds 1..6001 --jobs "${CARGO_JOBS:-2}" --expect-probes all || return 1
 }
 
+# Servers and the data node come and go under load, for so long that what is not given back shows.
+rounds_of_sql() {
+    echo "SQL nodes under load, ten rounds"
+    VINGA_ROUNDS=10 cargo test --locked -p vinga-sql-tests --test end_to_end -- --nocapture || return 1
+}
+
 check_simulator || exit 1
 sanitize || exit 1
 while ! over; do
     FIRST=fresh SEEDS=500 scripts/simulate.sh || exit 1
+    over && break
+    rounds_of_sql || exit 1
     over && break
     fuzz || exit 1
 done

@@ -7,10 +7,10 @@
 //!    meanwhile meets both; ratios are made from these pairs. How much CPU the data node takes while Redis is measured is
 //!    recorded, because it would be taken from Redis;
 //! 4. *batches*: flexAsynch at batch sizes 1, 8 and 32;
-//! 5. *scan*; 6. *memory*, with a fresh node for each repetition;
-//! 7. *nonblocking*: the C interface, blocking and in an event loop;
-//! 8. *sql*: sysbench on tables of Vinga and InnoDB in one SQL server; TPC-B is not part of it (`vinga bench tpcb`);
-//! 9. *hostile*: a client that behaves beside others that do not.
+//! 5. *scan*; 6. *ranges*; 7. *memory*, with a fresh node for each repetition;
+//! 8. *nonblocking*: the C interface, blocking and in an event loop;
+//! 9. *sql*: sysbench on tables of Vinga and InnoDB in one SQL server; TPC-B is not part of it (`vinga bench tpcb`);
+//! 10. *hostile*: a client that behaves beside others that do not.
 //!
 //! A part that fails is reported and the others go on; the run as a whole has then failed.
 
@@ -26,6 +26,7 @@ use crate::memory::{self, MemoryOptions};
 use crate::node::NodeProgram;
 use crate::nonblocking::{self, NonblockingOptions};
 use crate::progress::Progress;
+use crate::ranges::{self, RangesOptions};
 use crate::redis::{self, Redis, RedisOptions, RedisResult};
 use crate::report::{Report, json, write_json};
 use crate::scan::{self, ScanOptions};
@@ -75,6 +76,7 @@ pub enum Part {
     Race,
     Batches,
     Scan,
+    Ranges,
     Memory,
     Nonblocking,
     Sql,
@@ -83,12 +85,13 @@ pub enum Part {
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Part; 9] = [
+    pub const ALL: [Part; 10] = [
         Part::Spike,
         Part::Start,
         Part::Race,
         Part::Batches,
         Part::Scan,
+        Part::Ranges,
         Part::Memory,
         Part::Nonblocking,
         Part::Sql,
@@ -105,6 +108,7 @@ struct Plan {
     redis: RedisOptions,
     batches: Vec<FlexAsynchOptions>,
     scan: ScanOptions,
+    ranges: RangesOptions,
     memory: MemoryOptions,
     nonblocking: NonblockingOptions,
     sql: SqlOptions,
@@ -149,6 +153,7 @@ impl Plan {
             },
             batches: batches.into(),
             scan: ScanOptions { rows: flexasynch.rows, loops, scans: if quick { 2 } else { 5 } },
+            ranges: RangesOptions { rows: flexasynch.rows, loops, scans: pick(2_000, 50_000) },
             memory: MemoryOptions {
                 sizes: [6, 8, 10, 12].map(|n| n * pick(25_000, 1_000_000)).into(),
                 loops,
@@ -263,6 +268,7 @@ impl<T: Target> Run<'_, T> {
             Part::Race => self.race(),
             Part::Batches => self.batches(),
             Part::Scan => self.scan(),
+            Part::Ranges => self.ranges(),
             Part::Memory => self.memory(),
             Part::Nonblocking => self.nonblocking(),
             Part::Sql => self.sql(),
@@ -374,6 +380,17 @@ impl<T: Target> Run<'_, T> {
         node.stop()?;
         let command = options.command();
         self.report("scan", &command, options, &rounds, scan::figures(&command, &rounds))
+    }
+
+    fn ranges(&mut self) -> Result<()> {
+        let options = &self.plan.ranges;
+        let node = self.node(DATA_MEMORY_BYTES).start()?;
+        let target = (self.connect)(node.address())?;
+        let results = ranges::run(&target, node.address(), Some(node.pid()), options, self.progress)?;
+        drop(target);
+        node.stop()?;
+        let command = options.command();
+        self.report("ranges", &command, options, &results, ranges::figures(&command, &results))
     }
 
     fn memory(&mut self) -> Result<()> {

@@ -14,6 +14,7 @@ use crate::node::{Node, NodeProgram};
 use crate::nonblocking::{self, NonblockingOptions};
 use crate::process::bound_this_process;
 use crate::progress::Progress;
+use crate::ranges::{self, RangesOptions};
 use crate::redis::{self, RedisOptions};
 use crate::report::{Report, json, read_figures};
 use crate::scan::{self, ScanOptions};
@@ -41,6 +42,8 @@ pub enum BenchCommand {
     Lookup(With<LookupOptions>),
     /// Full scans, with filters that reject all rows and without
     Scan(With<ScanOptions>),
+    /// Ordered indexes: scans of ranges, and building one
+    Ranges(With<RangesOptions>),
     /// Bytes of memory for a row
     Memory(With<MemoryOptions>),
     /// Cold start of a data node
@@ -136,6 +139,14 @@ pub fn run(command: &BenchCommand) -> Result<bool> {
             let results = scan::run(&target, node, options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("scan", &command, options, &results, scan::figures(&command, &results))
+        }
+        BenchCommand::Ranges(With { options, place }) => {
+            let mut bench = Bench::new(place, connect)?;
+            let (target, node) = bench.target(options.rows * 300 + (512 << 20))?;
+            let address = bench.address();
+            let results = ranges::run(&target, &address, node, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("ranges", &command, options, &results, ranges::figures(&command, &results))
         }
         BenchCommand::Memory(With { options, place }) => {
             let mut bench = Bench::new(place, connect)?;

@@ -39,6 +39,7 @@ pub mod node;
 pub mod nonblocking;
 pub mod process;
 pub mod progress;
+pub mod ranges;
 pub mod redis;
 pub mod report;
 pub mod scan;

@@ -166,10 +166,22 @@ impl Program {
         let status = process.wait_for_end(END_PATIENCE)?;
         match status {
             Some(status) if status.success() => Ok(text),
-            Some(status) => Err(Failure::new(format!("{} has failed ({status})", self.name))),
+            Some(status) => {
+                Err(Failure::new(format!("{} has failed ({status}){}", self.name, complaint(&text))))
+            }
             None => Err(Failure::new(format!("{} does not end", self.name))),
         }
     }
+}
+
+/// The first line by which a program that has failed says why, if there is one; statements in it can be long.
+fn complaint(text: &str) -> String {
+    const BYTES_MAX: usize = 300;
+    let says_why = |line: &&str| ["FATAL", "error", "Error"].iter().any(|word| line.contains(word));
+    text.lines().find(says_why).map_or_else(String::new, |line| {
+        let end = (0..=BYTES_MAX.min(line.len())).rev().find(|&at| line.is_char_boundary(at)).unwrap_or(0);
+        format!(": {}", &line[..end])
+    })
 }
 
 impl Process {

@@ -5,11 +5,15 @@
 //! disk (`innodb_flush_log_at_trx_commit=2`) and has all of its rows in its buffer pool. Each repetition measures every
 //! load on Vinga, then on InnoDB; figures are made from these pairs. Where a load is run with several numbers of
 //! threads its worst ratio counts.
+//!
+//! A second SQL server has the same tables of Vinga before it. The figures `….two_nodes_vs_one` are the rate of a load whose
+//! connections are spread over both by that with all of them at one. On a machine whose processors one server keeps
+//! busy already they are about 1.
 
 use crate::failure::Result;
 use crate::figure::Figure;
 use crate::progress::Progress;
-use crate::sql_server::{INNODB, SqlServer, VINGA};
+use crate::sql_server::{BULK, INNODB, SqlServer, VINGA};
 use crate::sysbench::{Load, Outcome, Sysbench};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -59,9 +63,25 @@ enum Says {
 struct Comparison {
     figure: &'static str,
     says: Says,
-    ours: Load,
-    theirs: Load,
+    ours: Side,
+    theirs: Side,
     threads: &'static [u16],
+}
+
+/// A load, and how it is run.
+#[derive(Clone)]
+struct Side {
+    load: Load,
+    /// Its connections are spread over both servers.
+    is_on_both: bool,
+    /// The engine of tables that it makes for each run, and drops.
+    fresh: Option<&'static str>,
+}
+
+impl From<Load> for Side {
+    fn from(load: Load) -> Self {
+        Side { load, is_on_both: false, fresh: None }
+    }
 }
 
 /// One run of each.
@@ -80,9 +100,18 @@ fn comparisons(options: &SqlOptions) -> Vec<Comparison> {
     let versus = |figure, script: &dyn Fn(&str) -> Load, threads| Comparison {
         figure,
         says: Says::Rates,
-        ours: script(VINGA.0),
-        theirs: script(INNODB.0),
+        ours: script(VINGA.0).into(),
+        theirs: script(INNODB.0).into(),
         threads,
+    };
+    // It has tables of its own, which must be empty.
+    let bulk = |engine| Side { load: Load::new("bulk_insert", BULK), is_on_both: false, fresh: Some(engine) };
+    let on_both = |figure, script: &'static str| Comparison {
+        figure,
+        says: Says::Rates,
+        ours: Side { is_on_both: true, ..stock(script)(VINGA.0).into() },
+        theirs: stock(script)(VINGA.0).into(),
+        threads: &[8],
     };
     let filter = |range: u32| {
         move |database: &str| {
@@ -101,28 +130,49 @@ fn comparisons(options: &SqlOptions) -> Vec<Comparison> {
         versus("sysbench.read_write.vs_innodb", &stock("oltp_read_write"), &[8]),
         versus("sysbench.write_only.vs_innodb", &stock("oltp_write_only"), &[8]),
         versus("sysbench.insert.vs_innodb", &stock("oltp_insert"), &[8]),
+        versus("sysbench.select_random_ranges.vs_innodb", &stock("select_random_ranges"), &[8]),
+        Comparison {
+            figure: "sysbench.bulk_insert.vs_innodb",
+            says: Says::Rates,
+            ours: bulk(VINGA.1),
+            theirs: bulk(INNODB.1),
+            threads: &[4],
+        },
         versus("sysbench.filter100.vs_innodb", &filter(100), &[8]),
         versus("sysbench.filter10000.vs_innodb", &filter(10_000), &[8]),
         Comparison {
             figure: "sql.in100.vs_one_key",
             says: Says::Times,
-            ours: keys(100),
-            theirs: keys(1),
+            ours: keys(100).into(),
+            theirs: keys(1).into(),
             threads: &[1],
         },
         Comparison {
             figure: "sql.join1000.time_vs_innodb",
             says: Says::Times,
-            ours: Load::new("join", VINGA.0),
-            theirs: Load::new("join", INNODB.0),
+            ours: Load::new("join", VINGA.0).into(),
+            theirs: Load::new("join", INNODB.0).into(),
             threads: &[1],
         },
         Comparison {
             figure: "autoinc16.vs_given",
             says: Says::Rates,
-            ours: autoinc("off"),
-            theirs: autoinc("on"),
+            ours: autoinc("off").into(),
+            theirs: autoinc("on").into(),
             threads: &[16],
+        },
+        on_both("sysbench.point_select.two_nodes_vs_one", "oltp_point_select"),
+        on_both("sysbench.read_only.two_nodes_vs_one", "oltp_read_only"),
+        on_both("sysbench.read_write.two_nodes_vs_one", "oltp_read_write"),
+        on_both("sysbench.write_only.two_nodes_vs_one", "oltp_write_only"),
+        on_both("sysbench.insert.two_nodes_vs_one", "oltp_insert"),
+        on_both("sysbench.select_random_ranges.two_nodes_vs_one", "select_random_ranges"),
+        Comparison {
+            figure: "sysbench.bulk_insert.two_nodes_vs_one",
+            says: Says::Rates,
+            ours: Side { is_on_both: true, ..bulk(VINGA.1) },
+            theirs: bulk(VINGA.1),
+            threads: &[4],
         },
     ]
 }
@@ -155,15 +205,53 @@ fn prepare(sysbench: &Sysbench, options: &SqlOptions) -> Result<()> {
 /// # Errors
 /// The server does not start, or a statement fails.
 pub fn run(out: &Path, data_nodes: &str, options: &SqlOptions, progress: &mut Progress) -> Result<Vec<Pair>> {
-    let server = SqlServer::start(out, data_nodes, &[])?;
-    let sysbench = server.sysbench()?;
-    prepare(&sysbench, options)?;
-    let pairs = measure(&sysbench, options, progress)?;
-    server.stop()?;
+    let mut servers = Servers::start(out, data_nodes)?;
+    prepare(&servers.one, options)?;
+    let pairs = measure(&mut servers, options, progress)?;
+    servers.stop()?;
     Ok(pairs)
 }
 
-fn measure(sysbench: &Sysbench, options: &SqlOptions, progress: &mut Progress) -> Result<Vec<Pair>> {
+/// The servers, and sysbench for them.
+struct Servers {
+    first: SqlServer,
+    second: SqlServer,
+    one: Sysbench,
+    both: Sysbench,
+}
+
+impl Servers {
+    fn start(out: &Path, data_nodes: &str) -> Result<Self> {
+        let first = SqlServer::start(out, data_nodes, &[])?;
+        let second = SqlServer::start_beside(out, data_nodes)?;
+        let one = first.sysbench()?;
+        let both = one.clone().beside(&second.socket());
+        Ok(Servers { first, second, one, both })
+    }
+
+    fn stop(self) -> Result<()> {
+        self.second.stop()?;
+        self.first.stop()
+    }
+
+    /// Runs a load for a time, with empty tables if it wants that.
+    fn run(&mut self, side: &Side, threads: u16, time: Duration) -> Result<Outcome> {
+        let load = side.load.clone().threads(threads);
+        if let Some(engine) = side.fresh {
+            // The script leaves the engine to the server.
+            self.first.execute(&format!("SET GLOBAL default_storage_engine = {engine}"))?;
+            self.one.command(&load, "prepare")?;
+        }
+        let sysbench = if side.is_on_both { &self.both } else { &self.one };
+        let outcome = sysbench.run(&load, time)?;
+        if side.fresh.is_some() {
+            self.one.command(&load, "cleanup")?;
+        }
+        Ok(outcome)
+    }
+}
+
+fn measure(servers: &mut Servers, options: &SqlOptions, progress: &mut Progress) -> Result<Vec<Pair>> {
     let comparisons = comparisons(options);
     let mut pairs = Vec::new();
     for number in 0..=options.loops {
@@ -171,8 +259,8 @@ fn measure(sysbench: &Sysbench, options: &SqlOptions, progress: &mut Progress) -
         let time = Duration::from_secs(seconds.into());
         for comparison in comparisons.iter().filter(|one| one.figure.contains(&options.only)) {
             for &threads in comparison.threads {
-                let ours = sysbench.run(&comparison.ours.clone().threads(threads), time)?;
-                let theirs = sysbench.run(&comparison.theirs.clone().threads(threads), time)?;
+                let ours = servers.run(&comparison.ours, threads, time)?;
+                let theirs = servers.run(&comparison.theirs, threads, time)?;
                 let pair =
                     Pair { figure: comparison.figure.into(), threads, says: comparison.says, ours, theirs };
                 let name = if number == 0 { "warm-up".into() } else { format!("{number}/{}", options.loops) };

@@ -23,6 +23,8 @@ const VARIABLES: [(&str, &str); 6] = [
 pub const VINGA: (&str, &str) = ("vinga", "vinga");
 /// The peer.
 pub const INNODB: (&str, &str) = ("innodb", "innodb");
+/// A database for tables of either.
+pub const BULK: &str = "bulk";
 
 /// See the head of this file. It ends when this is dropped.
 #[derive(Debug)]
@@ -34,13 +36,34 @@ pub struct SqlServer {
 }
 
 impl SqlServer {
-    /// Starts a server in a fresh folder within `out`, for these data nodes.
+    /// Starts a server in a fresh folder within `out`, for these data nodes, and makes the databases.
     ///
     /// # Errors
     /// There is no server or plugin (`make sql` brings them), or it does not start.
     pub fn start(out: &Path, data_nodes: &str, variables: &[(String, String)]) -> Result<Self> {
+        let mut server = SqlServer::start_in("sql", out, data_nodes, variables)?;
+        for database in [VINGA.0, INNODB.0, BULK] {
+            server.execute(&format!("DROP DATABASE IF EXISTS {database}"))?;
+            server.execute(&format!("CREATE DATABASE {database}"))?;
+        }
+        Ok(server)
+    }
+
+    /// Starts another server beside it, which finds the tables that there are.
+    ///
+    /// # Errors
+    /// As [`SqlServer::start`].
+    pub fn start_beside(out: &Path, data_nodes: &str) -> Result<Self> {
+        let mut server = SqlServer::start_in("sql-beside", out, data_nodes, &[])?;
+        for database in [VINGA.0, BULK] {
+            server.execute(&format!("CREATE DATABASE IF NOT EXISTS {database}"))?;
+        }
+        Ok(server)
+    }
+
+    fn start_in(name: &str, out: &Path, data_nodes: &str, variables: &[(String, String)]) -> Result<Self> {
         let installation = Installation::find().map_err(|error| Failure::new(error.to_string()))?;
-        let folder = out.join(format!("sql-{}", std::process::id()));
+        let folder = out.join(format!("{name}-{}", std::process::id()));
         if folder.exists() {
             fs::remove_dir_all(&folder).context(|| format!("cannot empty {}", folder.display()))?;
         }
@@ -53,12 +76,7 @@ impl SqlServer {
         settings.variables = VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         settings.variables.extend_from_slice(variables);
         let node = SqlNode::start(settings).context(|| "cannot start a SQL node".into())?;
-        let mut server = SqlServer { node, folder, stock, sysbench };
-        for (database, _) in [VINGA, INNODB] {
-            server.execute(&format!("DROP DATABASE IF EXISTS {database}"))?;
-            server.execute(&format!("CREATE DATABASE {database}"))?;
-        }
-        Ok(server)
+        Ok(SqlServer { node, folder, stock, sysbench })
     }
 
     /// Runs a statement and returns its rows as text.
@@ -74,6 +92,11 @@ impl SqlServer {
     /// The server's process.
     pub fn pid(&self) -> u32 {
         self.node.id()
+    }
+
+    /// Its Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.node.socket()
     }
 
     /// Sysbench for this server.

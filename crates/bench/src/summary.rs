@@ -27,11 +27,20 @@ pub fn required() -> Vec<(String, &'static str)> {
         ("sysbench.read_write.vs_innodb", "ratio"),
         ("sysbench.write_only.vs_innodb", "ratio"),
         ("sysbench.insert.vs_innodb", "ratio"),
+        ("sysbench.select_random_ranges.vs_innodb", "ratio"),
+        ("sysbench.bulk_insert.vs_innodb", "ratio"),
         ("sysbench.filter100.vs_innodb", "ratio"),
         ("sysbench.filter10000.vs_innodb", "ratio"),
         ("sql.in100.vs_one_key", "ratio"),
         ("sql.join1000.time_vs_innodb", "ratio"),
         ("autoinc16.vs_given", "ratio"),
+        ("sysbench.point_select.two_nodes_vs_one", "ratio"),
+        ("sysbench.read_only.two_nodes_vs_one", "ratio"),
+        ("sysbench.read_write.two_nodes_vs_one", "ratio"),
+        ("sysbench.write_only.two_nodes_vs_one", "ratio"),
+        ("sysbench.insert.two_nodes_vs_one", "ratio"),
+        ("sysbench.select_random_ranges.two_nodes_vs_one", "ratio"),
+        ("sysbench.bulk_insert.two_nodes_vs_one", "ratio"),
         ("range100.node_us", "us"),
         ("index_build.rows_per_s", "1/s"),
         ("hostile.rate_kept", "ratio"),
@@ -85,7 +94,7 @@ mod tests {
             assert_eq!(entry["repetitions"], 5);
         }
         assert!(list.iter().any(|entry| entry["name"] == "flexasynch.delete.vs_redis"));
-        assert_eq!(list.len(), 39);
+        assert_eq!(list.len(), 48);
     }
 
     #[test]

@@ -34,8 +34,8 @@ pub struct Sysbench {
     pub stock: PathBuf,
     /// Where ours were written to.
     own: PathBuf,
-    /// The server's Unix socket.
-    socket: PathBuf,
+    /// The servers' Unix sockets: connections go to each of them in turn.
+    sockets: Vec<PathBuf>,
 }
 
 /// What is run.
@@ -101,7 +101,14 @@ impl Sysbench {
             let path = own.join(format!("{name}.lua"));
             fs::write(&path, text).context(|| format!("cannot write {}", path.display()))?;
         }
-        Ok(Sysbench { program: program.into(), stock: stock.into(), own, socket: socket.into() })
+        Ok(Sysbench { program: program.into(), stock: stock.into(), own, sockets: vec![socket.into()] })
+    }
+
+    /// For the server behind another socket, too.
+    #[must_use]
+    pub fn beside(mut self, socket: &Path) -> Self {
+        self.sockets.push(socket.into());
+        self
     }
 
     /// Runs a command of a script that prepares, checks or cleans up; returns what it prints.
@@ -129,7 +136,8 @@ impl Sysbench {
         let mut add = |name: &str, value: &dyn std::fmt::Display| {
             arguments.push(format!("--{name}={value}").into());
         };
-        add("mysql-socket", &self.socket.display());
+        let sockets: Vec<_> = self.sockets.iter().map(|socket| socket.display().to_string()).collect();
+        add("mysql-socket", &sockets.join(","));
         add("mysql-user", &"root");
         add("mysql-db", database);
         add("threads", threads);

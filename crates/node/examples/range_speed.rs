@@ -1,5 +1,6 @@
 //! What ordered indexes cost on the thread that executes them, without sockets, in time of one processor: building one over
-//! rows that are there, scanning a range of 100 rows over eight partitions, changing rows that have one.
+//! rows that are there, scanning ranges of 100 rows over eight partitions, and of 100 and 10,000 with a condition that leaves
+//! none of them, changing rows that have one.
 //!
 //! `cargo run --release -p vinga-node --example range_speed`
 
@@ -10,6 +11,9 @@ use support::{API, Bench, NODE, ROWS, TABLE, VERSION, processor_time};
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::schema::{IndexDefinition, IndexKind};
 use vinga_base::{ColumnId, PartitionId};
+use vinga_fragment::comparison::Comparison;
+use vinga_fragment::filter::codec::encode;
+use vinga_fragment::filter::tree::{Constant, Expression};
 use vinga_wire::operation::{ALL_COLUMNS, OperationKind};
 use vinga_wire::range_scan::{RANGE_KEYS, RangeHead, RangeScanOpenHead};
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U16, U32, U64};
@@ -18,6 +22,8 @@ use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U16, U32, U64}
 const RANGE: u64 = 100;
 /// Ranges that are scanned.
 const SCANS: u64 = 100_000;
+/// Rows of a long range, and how many are scanned.
+const LONG: (u64, u64) = (10_000, 4_000);
 
 fn index() -> IndexDefinition {
     IndexDefinition {
@@ -28,8 +34,17 @@ fn index() -> IndexDefinition {
     }
 }
 
+/// What is asked for.
+#[derive(Clone, Copy)]
+struct Wish<'a> {
+    rows: u64,
+    flags: u16,
+    filter: &'a [u8],
+}
+
 /// Requests for the rows from a key on, one for each partition.
-fn scan(bench: &Bench, first: u64, flags: u16, out: &mut Vec<u8>) {
+fn scan(bench: &Bench, number: u64, first: u64, wish: Wish<'_>, out: &mut Vec<u8>) {
+    let Wish { rows, flags, filter } = wish;
     for partition in 0..8 {
         let instance = bench.map.place(PartitionId(partition)).instance;
         let to = Address::new(NODE, BlockNumber::DataManager, instance);
@@ -37,7 +52,7 @@ fn scan(bench: &Bench, first: u64, flags: u16, out: &mut Vec<u8>) {
         writer.put(&RangeScanOpenHead {
             version: U64::new(VERSION),
             transaction: U64::ZERO,
-            scan: U32::new(u32::from(partition)),
+            scan: U32::new(number as u32 * 8 + u32::from(partition)),
             table: U32::new(TABLE),
             operation: U32::ZERO,
             batch_bytes: U32::new(1 << 18),
@@ -49,34 +64,38 @@ fn scan(bench: &Bench, first: u64, flags: u16, out: &mut Vec<u8>) {
             partition: U16::new(partition),
             batch_rows: U16::new(1000),
             columns: U16::new(ALL_COLUMNS),
-            filter_bytes: U16::ZERO,
+            filter_bytes: U16::new(filter.len() as u16),
             ranges: U16::new(1),
             flags: U16::new(flags),
             unused: U16::ZERO,
         });
+        writer.bytes(filter);
         writer.put(&RangeHead { low_bytes: U16::new(8), high_bytes: U16::new(8) });
-        writer.bytes(&first.to_be_bytes()).bytes(&(first + RANGE).to_be_bytes());
+        writer.bytes(&first.to_be_bytes()).bytes(&(first + rows).to_be_bytes());
     }
 }
 
-fn scans(bench: &mut Bench, name: &str, together: usize, flags: u16) {
+fn scans(bench: &mut Bench, name: &str, (count, together): (u64, u64), wish: Wish<'_>) {
     let mut random = fastrand::Rng::with_seed(7);
     let mut requests = vec![];
-    for _ in 0..SCANS / together as u64 {
+    for _ in 0..count / together {
         let mut out = vec![];
-        (0..together).for_each(|_| scan(bench, random.u64(..ROWS - RANGE), flags, &mut out));
+        (0..together).for_each(|n| scan(bench, n, random.u64(..ROWS - wish.rows), wish, &mut out));
         requests.push(out);
     }
     let begun = processor_time();
     let mut answered = 0;
     for request in &requests {
-        answered += bench.turn(request);
+        answered += bench.turns(request);
     }
     let spent = processor_time() - begun;
+    let nanos = spent.as_nanos() as f64 / count as f64;
     println!(
-        "scan of {RANGE} rows, {name}: {:.2} us, {} bytes answered",
-        spent.as_secs_f64() * 1e6 / SCANS as f64,
-        answered as u64 / SCANS
+        "scan of {} rows, {name}, {together} in a turn: {:.2} us, {:.1} ns a row, {} bytes answered",
+        wish.rows,
+        nanos / 1e3,
+        nanos / wish.rows as f64,
+        answered as u64 / count
     );
 }
 
@@ -119,6 +138,16 @@ fn build(bench: &mut Bench) {
     );
 }
 
+/// A condition on a number that no row fulfils.
+fn filter() -> Vec<u8> {
+    let column = Expression::Column(ColumnId(0));
+    let never = Expression::Constant(Constant::Unsigned(1 << 40));
+    let condition = Expression::Compare(Comparison::Equal, Box::new(column), Box::new(never));
+    let mut bytes = vec![];
+    encode(&Expression::And(vec![condition]), &[], &mut bytes).expect("it is short");
+    bytes
+}
+
 fn is_built(managers: &mut [vinga_datamanager::DataManager]) -> bool {
     for data_manager in &mut *managers {
         if let Some(built) = data_manager.take_built_index() {
@@ -135,9 +164,15 @@ fn main() {
     changes(&mut bench, "insert without an index", OperationKind::Insert, &keys);
     changes(&mut bench, "update without an index", OperationKind::Update, &keys);
     build(&mut bench);
+    // Which no row fulfils.
+    let filter = filter();
     for together in [1, 16] {
-        scans(&mut bench, &format!("{together} in a turn"), together, 0);
-        scans(&mut bench, &format!("{together} in a turn, with keys"), together, RANGE_KEYS);
+        let all = Wish { rows: RANGE, flags: 0, filter: &[] };
+        scans(&mut bench, "all sent", (SCANS, together), all);
+        scans(&mut bench, "sent with keys", (SCANS, together), Wish { flags: RANGE_KEYS, ..all });
+        let filtered = Wish { flags: RANGE_KEYS, filter: &filter, ..all };
+        scans(&mut bench, "filtered", (SCANS, together), filtered);
+        scans(&mut bench, "filtered", (LONG.1, together), Wish { rows: LONG.0, ..filtered });
     }
     changes(&mut bench, "update beside an index", OperationKind::Update, &keys);
     changes(&mut bench, "delete with an index", OperationKind::Delete, &keys);

@@ -5,7 +5,7 @@ use crate::settings::NodeSettings;
 use alloc::vec::Vec;
 use core::fmt;
 use vinga_base::page_pool::PagePool;
-use vinga_base::{NodeId, TableVersion, View};
+use vinga_base::{Incarnation, NodeId, TableVersion, View};
 use vinga_coordinator::Coordinator;
 use vinga_datamanager::{DataManager, PoolUsage};
 use vinga_dictionary::Dictionary;
@@ -27,6 +27,7 @@ struct Main {
 /// See the head of this file.
 pub struct Blocks {
     node: NodeId,
+    incarnation: Incarnation,
     thread: u16,
     data_managers: Vec<DataManager>,
     first_data_manager: u16,
@@ -83,6 +84,7 @@ impl Blocks {
             .collect();
         Blocks {
             node: settings.node,
+            incarnation: settings.incarnation,
             thread,
             data_managers,
             first_data_manager: hosting.data_managers.start,
@@ -203,6 +205,9 @@ impl Host for Blocks {
                     first_data_manager: self.first_data_manager,
                     coordinators: &self.coordinators,
                     first_coordinator: self.first_coordinator,
+                    node: self.node,
+                    incarnation: self.incarnation,
+                    membership: self.main.as_ref().map(|main| &main.membership),
                     facts: self.facts.as_ref(),
                 };
                 self.info.handle_with(cx, frame, &source);

@@ -6,9 +6,13 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::page_pool::PAGE_BYTES;
+use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_coordinator::Coordinator;
+use vinga_datamanager::inspect::RowLock;
 use vinga_datamanager::{DataManager, PoolUsage};
-use vinga_info::InfoSource;
+use vinga_info::{InfoSource, ROWS_MAX};
+use vinga_kernel::Tick;
+use vinga_membership::{Membership, Phase};
 use vinga_wire::info::{InfoTable, InfoValue};
 
 /// What only a thread's driver knows: the edge measures it, the simulator has none.
@@ -18,6 +22,12 @@ pub trait DriverFacts: Send {
 
     /// Memory of the whole process, in bytes: what it is, used, available (0 if there is no bound).
     fn memory(&self) -> Vec<(String, u64, u64)>;
+
+    /// Where the node listens; empty if it does not.
+    fn own_address(&self) -> String;
+
+    /// Where an API node has come from; empty if that is not known.
+    fn address_of(&self, api: NodeId) -> String;
 }
 
 /// One thread as its driver sees it.
@@ -60,6 +70,14 @@ impl DriverFacts for NoFacts {
     fn memory(&self) -> Vec<(String, u64, u64)> {
         Vec::new()
     }
+
+    fn own_address(&self) -> String {
+        String::new()
+    }
+
+    fn address_of(&self, _: NodeId) -> String {
+        String::new()
+    }
 }
 
 /// Where the info block of a thread finds its rows.
@@ -69,6 +87,10 @@ pub struct Source<'a> {
     pub first_data_manager: u16,
     pub coordinators: &'a [Coordinator],
     pub first_coordinator: u16,
+    pub node: NodeId,
+    pub incarnation: Incarnation,
+    /// On the main thread.
+    pub membership: Option<&'a Membership>,
     pub facts: &'a dyn DriverFacts,
 }
 
@@ -97,16 +119,36 @@ impl InfoSource for Source<'_> {
             InfoTable::Memory => &["block", "memory", "used_bytes", "total_bytes"],
             InfoTable::Pools => &["block", "pool", "used", "used_max", "capacity"],
             InfoTable::Blocks => &["block", "counter", "value"],
+            InfoTable::Nodes => &["node", "kind", "state", "version", "address", "since"],
+            InfoTable::Transactions => {
+                &["transaction", "coordinator", "api_node", "state", "age_ms", "idle_ms", "operations"]
+            }
+            InfoTable::Locks => &[
+                "table",
+                "partition",
+                "page",
+                "slot",
+                "mode",
+                "state",
+                "transaction",
+                "operation",
+                "wait_ms",
+                "blocker",
+            ],
         }
     }
 
-    fn rows(&self, table: InfoTable, out: &mut Vec<Vec<InfoValue>>) {
+    fn rows(&self, table: InfoTable, now: Tick, out: &mut Vec<Vec<InfoValue>>) -> usize {
         match table {
             InfoTable::Threads => self.threads(out),
             InfoTable::Memory => self.memory(out),
             InfoTable::Pools => self.pools(out),
             InfoTable::Blocks => self.counters(out),
+            InfoTable::Nodes => self.nodes(out),
+            InfoTable::Transactions => return self.transactions(now, out),
+            InfoTable::Locks => return self.locks(now, out),
         }
+        0
     }
 }
 
@@ -191,6 +233,61 @@ impl Source<'_> {
         }
     }
 
+    /// This node, and the API nodes that it knows.
+    fn nodes(&self, out: &mut Vec<Vec<InfoValue>>) {
+        let Some(membership) = self.membership else { return };
+        let mut row = |node: NodeId, kind: &str, state: &str, version: &str, address, since: Incarnation| {
+            out.push(vec![
+                InfoValue::Number(u64::from(node.0)),
+                text(kind),
+                text(state),
+                text(version),
+                InfoValue::Text(address),
+                InfoValue::Number(u64::from(since.0)),
+            ]);
+        };
+        let version = env!("CARGO_PKG_VERSION");
+        row(self.node, "data", "started", version, self.facts.own_address(), self.incarnation);
+        for (api, incarnation, phase) in membership.api_nodes() {
+            let state = match phase {
+                Phase::Connected => "connected",
+                Phase::Disconnecting => "disconnecting",
+                Phase::Closing => "closing",
+                Phase::Closed => "may come back",
+                Phase::Failing => "failed",
+            };
+            row(api, "API", state, "", self.facts.address_of(api), incarnation);
+        }
+    }
+
+    fn transactions(&self, now: Tick, out: &mut Vec<Vec<InfoValue>>) -> usize {
+        let mut more = 0;
+        for (coordinator, block) in (u64::from(self.first_coordinator)..).zip(self.coordinators) {
+            let room = ROWS_MAX - out.len();
+            more += block.inspect_transactions(now, room, |transaction| {
+                out.push(vec![
+                    name_of(transaction.id),
+                    InfoValue::Number(coordinator),
+                    InfoValue::Number(u64::from(transaction.id.api().0)),
+                    text(transaction.state),
+                    millis(transaction.age),
+                    transaction.idle.map_or(InfoValue::Text(String::new()), millis),
+                    InfoValue::Number(u64::from(transaction.operations)),
+                ]);
+            });
+        }
+        more
+    }
+
+    fn locks(&self, now: Tick, out: &mut Vec<Vec<InfoValue>>) -> usize {
+        let mut more = 0;
+        for data_manager in self.data_managers {
+            let room = ROWS_MAX - out.len();
+            more += data_manager.inspect_locks(now, room, |lock| out.push(lock_row(&lock)));
+        }
+        more
+    }
+
     fn counters(&self, out: &mut Vec<Vec<InfoValue>>) {
         let mut row = |block: &str, counter: &str, value: u64| {
             out.push(vec![text(block), text(counter), InfoValue::Number(value)]);
@@ -215,6 +312,33 @@ impl Source<'_> {
             row(&block, "unconfirmed outcomes", coordinator.unconfirmed_outcomes() as u64);
         }
     }
+}
+
+/// A transaction as people are told of it: API node, incarnation, number.
+fn name_of(transaction: TransactionId) -> InfoValue {
+    match transaction {
+        TransactionId::NONE => InfoValue::Text(String::new()),
+        transaction => InfoValue::Text(format!("{transaction:?}")),
+    }
+}
+
+fn millis(span: Tick) -> InfoValue {
+    InfoValue::Number(span.0 / 1000)
+}
+
+fn lock_row(lock: &RowLock<'_>) -> Vec<InfoValue> {
+    vec![
+        text(lock.table),
+        InfoValue::Number(u64::from(lock.partition.0)),
+        InfoValue::Number(u64::from(lock.row.page())),
+        InfoValue::Number(u64::from(lock.row.slot())),
+        text(if lock.is_exclusive { "exclusive" } else { "shared" }),
+        text(if lock.waits.is_some() { "waits" } else { "held" }),
+        name_of(lock.transaction),
+        InfoValue::Number(u64::from(lock.operation)),
+        lock.waits.map_or(InfoValue::Text(String::new()), millis),
+        name_of(lock.blocker),
+    ]
 }
 
 /// The facts that blocks are made with.

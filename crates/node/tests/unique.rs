@@ -566,7 +566,8 @@ fn what_a_row_gives_up_is_free() {
 #[cfg(feature = "mutations")]
 #[test]
 fn broken_rules_are_noticed() {
-    let stories: [(Mutation, fn(Option<Mutation>)); 4] = [
+    type Story = fn(Option<Mutation>);
+    let stories: [(Mutation, Story); 4] = [
         (Mutation::PartialRollbackForgetsSubs, stories::a_partial_rollback_takes_the_index_along),
         (Mutation::SubErrorIgnored, stories::a_duplicate_is_refused),
         (Mutation::HiddenDeleteForgotten, stories::what_a_row_gives_up_is_free),

@@ -6,9 +6,8 @@ extern "C" int thd_binlog_format(const MYSQL_THD thd);
 
 ulonglong ha_vinga::table_flags() const {
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
-         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ |
-         /* ALTER to or from another engine must not look for files of definitions. */
-         HA_REUSES_FILE_NAMES;
+         HA_CAN_DIRECT_UPDATE_AND_DELETE | /* so that their conditions are pushed, too */
+         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS;
 }
 
 ulong ha_vinga::index_flags(uint index, uint, bool) const {
@@ -46,8 +45,18 @@ int ha_vinga::fence(THD *thd) {
   Connection *connection= connection_of(thd);
   connection->copies= thd->query_id;
   int error= failed(engine->fence_table(session, share->table));
-  if (error && error != HA_ERR_TABLE_DEF_CHANGED) raise(thd, error);
+  if (error) raise(thd, error);
   return error;
+}
+
+/* Whether a table is one that ALTER fills, to take the place of another. */
+static bool is_being_made(const TABLE_SHARE *share) { return is_prefix(share->table_name.str, tmp_file_prefix); }
+
+/* Whether a statement makes a table one of another engine: it renames the file of the old one, and nothing else of it. */
+static bool leaves_engine(THD *thd) {
+  const HA_CREATE_INFO &wish= thd->lex->create_info;
+  return thd_sql_command(thd) == SQLCOM_ALTER_TABLE && (wish.used_fields & HA_CREATE_USED_ENGINE) &&
+         wish.db_type != vinga_hton;
 }
 
 int ha_vinga::external_lock(THD *thd, int type) {
@@ -57,6 +66,8 @@ int ha_vinga::external_lock(THD *thd, int type) {
     if (connection->locks) connection->locks--;
     /* A copy that has failed. */
     if (unlikely(connection->copies) && (thd->is_error() || thd->killed)) lift_fences(connection);
+    if (has_file) forget_file(table->s->normalized_path.str);
+    has_file= false;
     return 0;
   }
   begin_statement(thd, connection->locks++ == 0);
@@ -68,6 +79,12 @@ int ha_vinga::external_lock(THD *thd, int type) {
       connection->locks--;
       return error;
     }
+  }
+  /* DROP TABLE of a table without a file would wait for ever for LOCK TABLES of the same connection. */
+  bool is_held= thd_sql_command(thd) == SQLCOM_LOCK_TABLES || thd->locked_tables_mode == LTM_LOCK_TABLES;
+  if (type == F_WRLCK && is_held && !is_being_made(table->s)) {
+    has_file= true;
+    leave_file(thd, table->s);
   }
   return 0;
 }
@@ -91,6 +108,9 @@ int ha_vinga::extra(enum ha_extra_function operation) {
   case HA_EXTRA_NO_IGNORE_DUP_KEY: case HA_EXTRA_WRITE_CANNOT_REPLACE:
     writes_now= false;
     break;
+  case HA_EXTRA_PREPARE_FOR_RENAME:
+    if (leaves_engine(ha_thd()) && !is_being_made(table->s)) leave_file(ha_thd(), table->s);
+    break;
   default:
     break;
   }
@@ -99,10 +119,9 @@ int ha_vinga::extra(enum ha_extra_function operation) {
 
 int ha_vinga::reset() {
   writes_now= false;
-  is_bulk= false;
+  is_bulk= is_portioned= false;
   greatest_value= 0;
-  condition.clear();
-  pushed_cond= nullptr;
+  cond_pop();
   ranges_are_batched= false;
   if (cursor) engine->cursor_reset(cursor);
   return 0;
@@ -137,7 +156,7 @@ bool ha_vinga::get_error_message(int error, String *text) {
 
 void ha_vinga::print_error(int error, myf flags) {
   if (error == HA_ERR_ABORTED_BY_USER) {
-    my_error(ER_QUERY_INTERRUPTED, MYF(0));
+    raise_killed(ha_thd());
     return;
   }
   if (error == HA_ERR_TO_BIG_ROW) {
@@ -155,7 +174,7 @@ void ha_vinga::print_error(int error, myf flags) {
 
 int ha_vinga::rnd_init(bool scan) {
   if (!scan) return 0;
-  engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(condition.data()), condition.size());
+  set_condition();
   return failed(engine->scan_begin(cursor, session, lock));
 }
 
@@ -173,7 +192,6 @@ int ha_vinga::index_init(uint index, bool sorted) {
   active_index= index;
   is_sorted= sorted;
   is_point= false;
-  engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(condition.data()), condition.size());
   return 0;
 }
 
@@ -184,8 +202,20 @@ int ha_vinga::index_end() {
 
 bool ha_vinga::is_whole_key(uint index, uint length) const { return length == table->key_info[index].key_length; }
 
+/* Whether a key leads to one row at most: a whole unique one without NULL. */
+bool ha_vinga::is_one_row(uint index, const uchar *key, uint length) const {
+  if (!is_whole_key(index, length) || !(table->key_info[index].flags & HA_NOSAME)) return false;
+  const KEY &info= table->key_info[index];
+  for (uint i= 0; i < info.user_defined_key_parts; i++) {
+    if (info.key_part[i].null_bit && *key) return false;
+    key+= info.key_part[i].store_length;
+  }
+  return true;
+}
+
 int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
   is_point= false;
+  set_condition();
   return failed(engine->range_begin(cursor, session, active_index,
     low ? low->key : nullptr, low ? low->length : 0, low && low->flag == HA_READ_AFTER_KEY,
     high ? high->key : nullptr, high ? high->length : 0, high && high->flag == HA_READ_BEFORE_KEY, wish, lock));
@@ -200,7 +230,7 @@ static int as_not_found(int error) { return error == HA_ERR_END_OF_FILE ? HA_ERR
 
 int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) {
   uint length= calculate_key_len(table, active_index, key, parts);
-  if (find == HA_READ_KEY_EXACT && is_primary_key(active_index, length)) {
+  if (find == HA_READ_KEY_EXACT && is_one_row(active_index, key, length)) {
     is_point= true;
     return failed(engine->read_key(cursor, session, active_index, key, length, lock, record));
   }
@@ -246,7 +276,7 @@ int ha_vinga::index_last(uchar *record) {
 }
 
 int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool is_equal, bool sorted) {
-  if (is_equal && low && is_primary_key(active_index, low->length)) {
+  if (is_equal && low && is_one_row(active_index, low->key, low->length)) {
     is_point= true;
     return failed(engine->read_key(cursor, session, active_index, low->key, low->length, lock, table->record[0]));
   }
@@ -306,8 +336,25 @@ ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_r
 
 /* Writes */
 
+/* Whether what a bulk load writes is committed in portions: it was asked for, is no part of a transaction of several
+   statements, and reads no rows that it has locked, whose locks would end with the first portion. */
+bool ha_vinga::commits_portions() const {
+  THD *thd= ha_thd();
+  if (uses_transactions(thd) || in_transaction(thd)) return false;
+  switch (thd_sql_command(thd)) {
+  case SQLCOM_LOAD: case SQLCOM_INSERT_SELECT: case SQLCOM_REPLACE_SELECT: case SQLCOM_CREATE_TABLE: break;
+  default: return false;
+  }
+  for (TABLE *other= thd->open_tables; other; other= other->next) {
+    if (other == table || other->file->ht != vinga_hton) continue;
+    if (static_cast<ha_vinga *>(other->file)->lock != VINGA_LOCK_NONE) return false;
+  }
+  return true;
+}
+
 void ha_vinga::start_bulk_insert(ha_rows, uint) {
   is_bulk= true;
+  is_portioned= commits_portions();
   greatest_value= 0;
 }
 
@@ -317,16 +364,24 @@ int ha_vinga::use_explicit_value() {
   return value ? engine->value_used(session, share->table, value) : 0;
 }
 
+/* The error of a copy. When it was killed nobody asks what became of its last rows: they are dropped. */
+static int of_copy(THD *thd, int error) { return error && thd_killed(thd) ? HA_ERR_ABORTED_BY_USER : error; }
+
 int ha_vinga::end_bulk_insert() {
-  is_bulk= false;
-  if (!ha_thd()->transaction->on)
-    if (int error= engine->commit_copy(session)) return failed(error);
-  return failed(use_explicit_value());
+  is_bulk= is_portioned= false;
+  int error= ha_thd()->transaction->on ? 0 : of_copy(ha_thd(), engine->commit(session));
+  if (error == HA_ERR_FOUND_DUPP_KEY) restore_duplicate(session);
+  if (!error) error= use_explicit_value();
+  /* Whoever copies rows takes the reason from there. */
+  if (error) my_errno= error;
+  return failed(error);
 }
 
 int ha_vinga::write_row(const uchar *record) {
   if (table->next_number_field && record == table->record[0]) {
-    if (int error= update_auto_increment()) return failed(error);
+    if (int error= update_auto_increment())
+      /* The server has no more to say than that there is no value. */
+      return error == HA_ERR_AUTOINC_READ_FAILED && reserve_error ? reserve_error : failed(error);
     ulonglong value= table->next_number_field->val_int();
     if (insert_id_for_cur_row == 0 && value > greatest_value &&
         ((table->next_number_field->flags & UNSIGNED_FLAG) || longlong(value) > 0)) {
@@ -339,10 +394,11 @@ int ha_vinga::write_row(const uchar *record) {
   /* With a binary log everything has to be known before it is written. */
   bool now= writes_now || (!is_bulk && thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC);
   /* ALTER that copies has switched transactions off. */
-  uint8_t when= !thd->transaction->on ? VINGA_WRITE_PORTIONS : now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER;
+  uint8_t portions= !thd->transaction->on || is_portioned ? VINGA_WRITE_PORTIONS : 0;
+  uint8_t when= (now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER) | portions;
   int error= engine->insert(cursor, session, record, when);
   if (error == HA_ERR_FOUND_DUPP_KEY && !now) restore_duplicate(session);
-  return failed(error);
+  return failed(thd->transaction->on ? error : of_copy(thd, error));
 }
 
 int ha_vinga::update_row(const uchar *before, const uchar *after) {
@@ -355,7 +411,7 @@ void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
                                   ulonglong *count) {
   if (increment <= 1) {
     uint64_t from= 0, got= 0;
-    if (failed(engine->reserve_values(session, share->table, wanted, &from, &got))) {
+    if ((reserve_error= failed(engine->reserve_values(session, share->table, wanted, &from, &got)))) {
       *first= ULONGLONG_MAX;
       return;
     }
@@ -366,7 +422,7 @@ void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
   /* Of the values that are reserved the first that this server may use. */
   uint64_t from= 0, got= 0;
   do {
-    if (failed(engine->reserve_values(session, share->table, increment, &from, &got))) {
+    if ((reserve_error= failed(engine->reserve_values(session, share->table, increment, &from, &got)))) {
       *first= ULONGLONG_MAX;
       return;
     }
@@ -375,6 +431,14 @@ void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
     *first= rest ? from + increment - rest : from;
   } while (*first >= from + got);
   *count= 1;
+}
+
+/* A statement of many rows takes more values the more often it asks. */
+void ha_vinga::release_auto_increment() {
+  ulonglong end= auto_inc_interval_for_cur_row.maximum();
+  if (table->s->next_number_keypart == 0 && ha_thd()->variables.auto_increment_increment <= 1 && next_insert_id &&
+      next_insert_id < end)
+    engine->return_values(share->table, next_insert_id, end - next_insert_id);
 }
 
 int ha_vinga::reset_auto_increment(ulonglong value) {

@@ -1,6 +1,7 @@
-/* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS and _COUNTERS: what the data nodes tell of themselves. */
+/* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS, _COUNTERS, _NODES, _TRANSACTIONS and _LOCKS: what the data nodes tell of themselves. */
 #include "ha_vinga.h"
 #include "sql_i_s.h"
+#include "tztime.h"
 #include "information.h"
 
 namespace Show {
@@ -25,6 +26,24 @@ static ST_FIELD_INFO counters[]= {
   Column("BLOCK", Varchar(64), NOT_NULL), Column("COUNTER", Varchar(64), NOT_NULL),
   Column("VALUE", ULonglong(), NOT_NULL), CEnd()};
 
+static ST_FIELD_INFO nodes[]= {
+  Column("NODE", ULonglong(), NOT_NULL), Column("KIND", Varchar(16), NOT_NULL), Column("STATE", Varchar(32), NOT_NULL),
+  Column("VERSION", Varchar(32), NOT_NULL), Column("ADDRESS", Varchar(128), NOT_NULL),
+  Column("SINCE", Datetime(0), NULLABLE), CEnd()};
+
+static ST_FIELD_INFO transactions[]= {
+  Column("TRANSACTION_ID", Varchar(64), NOT_NULL), Column("COORDINATOR", ULonglong(), NOT_NULL),
+  Column("API_NODE", ULonglong(), NOT_NULL), Column("STATE", Varchar(32), NOT_NULL),
+  Column("AGE_MS", ULonglong(), NOT_NULL), Column("IDLE_MS", ULonglong(), NULLABLE),
+  Column("OPERATIONS", ULonglong(), NOT_NULL), CEnd()};
+
+static ST_FIELD_INFO locks[]= {
+  Column("TABLE_NAME", Varchar(255), NOT_NULL), Column("PARTITION_ID", ULonglong(), NOT_NULL),
+  Column("PAGE", ULonglong(), NOT_NULL), Column("SLOT", ULonglong(), NOT_NULL),
+  Column("MODE", Varchar(16), NOT_NULL), Column("STATE", Varchar(16), NOT_NULL),
+  Column("TRANSACTION_ID", Varchar(64), NOT_NULL), Column("OPERATION", ULonglong(), NOT_NULL),
+  Column("WAIT_MS", ULonglong(), NULLABLE), Column("BLOCKER", Varchar(64), NULLABLE), CEnd()};
+
 }  // namespace Show
 
 namespace {
@@ -32,19 +51,33 @@ namespace {
 struct Taker {
   THD *thd;
   TABLE *table;
-  bool has_names;
 };
+
+void store(THD *thd, Field *field, const vinga_text &value) {
+  if (field->maybe_null()) {
+    if (value.length == 0) return;
+    field->set_notnull();
+  }
+  if (field->type() == MYSQL_TYPE_DATETIME) {
+    /* Seconds since 1970. */
+    MYSQL_TIME time;
+    thd->variables.time_zone->gmt_sec_to_TIME(&time, my_time_t(strtoull(std::string(value.bytes, value.length).c_str(), nullptr, 10)));
+    field->store_time(&time);
+    return;
+  }
+  field->store(value.bytes, value.length, system_charset_info);
+}
 
 int take_row(void *context, const vinga_text *values, uint32_t count) {
   auto *taker= static_cast<Taker *>(context);
-  /* The first row has the names of the columns. */
-  if (!taker->has_names) {
-    taker->has_names= true;
+  if (count == 1) {
+    std::string note(values[0].bytes, values[0].length);
+    push_warning_printf(taker->thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR, "%s", note.c_str());
     return 0;
   }
   restore_record(taker->table, s->default_values);
   for (uint32_t i= 0; i < count && i < taker->table->s->fields; i++)
-    taker->table->field[i]->store(values[i].bytes, values[i].length, system_charset_info);
+    store(taker->thd, taker->table->field[i], values[i]);
   return schema_table_store_record(taker->thd, taker->table);
 }
 
@@ -52,7 +85,7 @@ int fill(THD *thd, TABLE_LIST *tables, uint32_t which) {
   Connection *connection= connection_of(thd);
   if (!connection) return 0;
   begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
-  Taker taker= {thd, tables->table, false};
+  Taker taker= {thd, tables->table};
   int error= engine->information(connection->session, which, take_row, &taker);
   if (error) raise(thd, error);
   return error != 0;
@@ -74,3 +107,6 @@ int init_threads(void *p) { return init<0>(p, Show::threads); }
 int init_memory(void *p) { return init<1>(p, Show::memory); }
 int init_pools(void *p) { return init<2>(p, Show::pools); }
 int init_counters(void *p) { return init<3>(p, Show::counters); }
+int init_nodes(void *p) { return init<4>(p, Show::nodes); }
+int init_transactions_table(void *p) { return init<5>(p, Show::transactions); }
+int init_locks(void *p) { return init<6>(p, Show::locks); }

@@ -7,4 +7,7 @@ int init_threads(void *p);
 int init_memory(void *p);
 int init_pools(void *p);
 int init_counters(void *p);
+int init_nodes(void *p);
+int init_transactions_table(void *p);
+int init_locks(void *p);
 #endif

@@ -31,8 +31,14 @@ static MYSQL_SYSVAR_ULONGLONG(wait_max, wait_max_ms, PLUGIN_VAR_RQCMDARG,
   "Milliseconds that a statement waits for one answer of the data nodes, at most", nullptr, set_wait_max, 8000, 100,
   3600000, 0);
 
+static MYSQL_THDVAR_BOOL(use_transactions, PLUGIN_VAR_OPCMDARG,
+  "Whether LOAD DATA, INSERT ... SELECT and CREATE ... SELECT on their own are one transaction; if not, they are "
+  "committed in portions, and what was committed stays when they fail", nullptr, nullptr, TRUE);
+
+bool uses_transactions(THD *thd) { return THDVAR(thd, use_transactions); }
+
 static st_mysql_sys_var *variables[]= {MYSQL_SYSVAR(connectstring), MYSQL_SYSVAR(connection_pool), MYSQL_SYSVAR(spin),
-  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), nullptr};
+  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), MYSQL_SYSVAR(use_transactions), nullptr};
 
 static vinga_counters counters;
 
@@ -58,19 +64,16 @@ static int show_counters(THD *, SHOW_VAR *variable, void *, system_status_var *,
 
 static SHOW_VAR status[]= {{"Vinga", (char *) &show_counters, SHOW_FUNC}, {NullS, NullS, SHOW_LONG}};
 
+static int take_status(void *context, const char *text, size_t length) {
+  static_cast<std::string *>(context)->assign(text, length);
+  return 0;
+}
+
 static bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type type) {
   if (type != HA_ENGINE_STATUS) return false;
-  engine->counters(&counters);
-  char text[1024];
-  size_t length= snprintf(text, sizeof text,
-    "data nodes: %s\nconnections: %llu of %u\nsessions: %llu\nround trips: %llu\ntransactions: %llu\nbatches of keys: %llu\n"
-    "rows of scans: %llu\npushed conditions: %llu\nauto-increment fetches: %llu, waits: %llu, waits for more than one: %llu\n",
-    connectstring, (ulonglong) counters.connected, connection_pool, (ulonglong) counters.sessions,
-    (ulonglong) counters.round_trips, (ulonglong) counters.transactions, (ulonglong) counters.batches_of_rows,
-    (ulonglong) counters.rows_of_scans, (ulonglong) counters.pushed_conditions,
-    (ulonglong) counters.auto_increment_fetches, (ulonglong) counters.auto_increment_waits,
-    (ulonglong) counters.auto_increment_long_waits);
-  return print(thd, "VINGA", 5, "", 0, text, length < sizeof text ? length : sizeof text - 1);
+  std::string text;
+  engine->status(take_status, &text);
+  return print(thd, "VINGA", 5, "", 0, text.data(), uint(text.size()));
 }
 
 static void log_line(int level, const char *text, size_t length) {
@@ -132,5 +135,8 @@ maria_declare_plugin(vinga) {
 {INFORMATION("VINGA_THREADS", "Threads of the data nodes", init_threads)},
 {INFORMATION("VINGA_MEMORY", "Memory of the data nodes", init_memory)},
 {INFORMATION("VINGA_POOLS", "Pools of the data nodes", init_pools)},
-{INFORMATION("VINGA_COUNTERS", "Counters of the data nodes", init_counters)}
+{INFORMATION("VINGA_COUNTERS", "Counters of the data nodes", init_counters)},
+{INFORMATION("VINGA_NODES", "Data nodes and their clients", init_nodes)},
+{INFORMATION("VINGA_TRANSACTIONS", "Open transactions", init_transactions_table)},
+{INFORMATION("VINGA_LOCKS", "Rows that are locked or waited for", init_locks)}
 maria_declare_plugin_end;

@@ -54,6 +54,10 @@ inline bool in_transaction(THD *thd) { return thd_test_options(thd, OPTION_NOT_A
 int note_failure(THD *thd, int error);
 /* Raises the error of a failed call that has no table. */
 void raise(THD *thd, int error);
+/* Raises the error of a statement that was killed: which one depends on how. */
+void raise_killed(THD *thd);
+/* Whether bulk loads are one transaction: the session's variable. */
+bool uses_transactions(THD *thd);
 /* A statement begins; `writes` if it may lock or change rows. */
 void begin_statement(THD *thd, bool is_first);
 void register_transaction(THD *thd);
@@ -94,11 +98,16 @@ inline bool is_shared_database(const std::string &name)
 void forget_table_of(THD *thd, const char *db, const char *table);
 /* Removes the server's own file with a definition, if it has one. */
 void forget_file(const char *path_without_extension);
+/* Gives the server such a file, where it does not ask for definitions. */
+void leave_file(THD *thd, TABLE_SHARE *share);
 /* Definitions that the data nodes have. */
 void init_discovery(handlerton *hton);
 /* The name of a table from its path. */
 std::string name_of_path(const char *path);
 int drop_by_path(handlerton *, const char *path);
+
+/* Whether a key is found by whole values only: USING HASH, which only unique keys can do. Others get an ordered index. */
+inline bool is_hash_key(const KEY &key) { return key.algorithm == HA_KEY_ALG_HASH && (key.flags & HA_NOSAME); }
 
 /* A condition of the server in the form that the Rust side takes; false if it has a part that is not supported. */
 bool condition_program(const COND *condition, const TABLE *table, const std::vector<int> &places, std::string *out);

@@ -25,6 +25,24 @@ static void unsupported(const char *what) {
   my_printf_error(ER_NOT_SUPPORTED_YET, "VINGA does not support this yet: %s", MYF(0), what);
 }
 
+/* Whether it is one of the names that the server gives to tables while ALTER is at work. */
+static bool is_passing(const std::string &name) {
+  return is_prefix(name.c_str() + name.find('.') + 1, tmp_file_prefix);
+}
+
+/* A change that the data nodes make whether anybody waits for it or not: so KILL does not end the wait, as it would look as
+   if nothing had been done, and an ALTER of several such steps would leave a table under a name that nobody knows. `done` is
+   what a second attempt is told if the first was carried out. */
+template <class Step> static int carry_out(Connection *connection, int done, Step step) {
+  int error= step();
+  if (error != HA_ERR_ABORTED_BY_USER) return error;
+  do {
+    engine->session_revive(connection->session);
+    error= step();
+  } while (error == HA_ERR_ABORTED_BY_USER);
+  return error == done ? 0 : error;
+}
+
 int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   THD *thd= ha_thd();
   Connection *connection= connection_of(thd);
@@ -74,7 +92,9 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     definition.read_backup= options->read_backup;
   }
   begin_statement(thd, connection->locks == 0);
-  int error= engine->create_table(connection->session, &definition);
+  auto make= [&] { return engine->create_table(connection->session, &definition); };
+  /* Of another name nobody knows who has made it. */
+  int error= is_passing(target) ? carry_out(connection, HA_ERR_TABLE_EXIST, make) : make();
   if (!error) return 0;
   uint8_t temporary, doomed;
   vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
@@ -102,7 +122,8 @@ int drop_by_path(handlerton *, const char *path) {
   if (!connection) return HA_ERR_NO_SUCH_TABLE;
   std::string name= name_of_path(path);
   begin_statement(thd, connection->locks == 0);
-  int error= engine->drop_table(connection->session, text_of(name));
+  int error= carry_out(connection, HA_ERR_NO_SUCH_TABLE,
+                       [&] { return engine->drop_table(connection->session, text_of(name)); });
   if (error && error != HA_ERR_NO_SUCH_TABLE) raise(thd, error);
   return error;
 }
@@ -113,12 +134,20 @@ int ha_vinga::rename_table(const char *from, const char *to) {
   Connection *connection= connection_of(ha_thd());
   if (!connection) return HA_ERR_NO_CONNECTION;
   std::string old_name= name_of_path(from), new_name= name_of_path(to);
-  int error= engine->rename_table(connection->session, text_of(old_name), text_of(new_name));
+  int error= carry_out(connection, HA_ERR_NO_SUCH_TABLE, [&] {
+    return engine->rename_table(connection->session, text_of(old_name), text_of(new_name));
+  });
   if (error == 20022) {
     uint8_t temporary, doomed;
     vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
     unsupported(std::string(said.bytes, said.length).c_str());
-  } else if (error)
+  } else if (error == HA_ERR_NO_SUCH_TABLE) {
+    /* It was there a moment ago: another SQL node was quicker. */
+    size_t point= old_name.find('.');
+    my_error(ER_NO_SUCH_TABLE, MYF(0), old_name.substr(0, point).c_str(), old_name.substr(point + 1).c_str());
+  } else if (error == HA_ERR_TABLE_EXIST)
+    my_error(ER_TABLE_EXISTS_ERROR, MYF(0), new_name.substr(new_name.find('.') + 1).c_str());
+  else if (error)
     raise(ha_thd(), error);
   return error;
 }
@@ -127,7 +156,8 @@ int ha_vinga::truncate() {
   Connection *connection= connection_of(ha_thd());
   if (!connection) return HA_ERR_NO_CONNECTION;
   std::string name= name_of_path(table->s->normalized_path.str);
-  if (int error= failed(engine->truncate_table(connection->session, text_of(name)))) return error;
+  auto empty= [&] { return engine->truncate_table(connection->session, text_of(name)); };
+  if (int error= failed(carry_out(connection, 0, empty))) return error;
   /* It is another table now. Nobody else has it open: the server holds it for this statement alone. */
   Description description;
   if (!describe(table, &description)) return HA_ERR_TABLE_DEF_CHANGED;
@@ -218,6 +248,16 @@ static int discover_table(handlerton *, THD *thd, TABLE_SHARE *share) {
                                            image.bytes.size());
 }
 
+void leave_file(THD *thd, TABLE_SHARE *share) {
+  Connection *connection= connection_of(thd);
+  std::string name= std::string(share->db.str, share->db.length) + "." +
+                    std::string(share->table_name.str, share->table_name.length);
+  Image image;
+  /* Without the file the statement fails by itself. */
+  if (connection && !engine->discover(connection->session, text_of(name), take_image, &image))
+    share->write_frm_image(reinterpret_cast<const uchar *>(image.bytes.data()), image.bytes.size());
+}
+
 static int take_table_name(void *context, const char *name, size_t length) {
   static_cast<handlerton::discovered_list *>(context)->add_table(name, length);
   return 0;
@@ -246,6 +286,8 @@ static int discover_table_existence(handlerton *, const char *db, const char *ta
   Image image;
   begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
   int error= engine->discover(connection->session, text_of(name), take_image, &image);
+  /* RENAME would say that there is no such table. */
+  if (error && error != HA_ERR_NO_SUCH_TABLE && thd_sql_command(thd) == SQLCOM_RENAME_TABLE) raise(thd, error);
   return error == 0;
 }
 

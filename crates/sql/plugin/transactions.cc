@@ -23,6 +23,12 @@ int note_failure(THD *thd, int error) {
   return error;
 }
 
+void raise_killed(THD *thd) {
+  /* KILL QUERY, KILL CONNECTION, a statement that has taken too long: each has its own number. */
+  if (thd->killed_errno()) thd->send_kill_message();
+  else my_error(ER_QUERY_INTERRUPTED, MYF(0));
+}
+
 void raise(THD *thd, int error) {
   Connection *connection= connection_of(thd);
   uint8_t temporary= 0, doomed= 0;
@@ -32,8 +38,9 @@ void raise(THD *thd, int error) {
     text.assign(said.bytes, said.length);
   }
   switch (error) {
-  case HA_ERR_ABORTED_BY_USER: my_error(ER_QUERY_INTERRUPTED, MYF(0)); break;
-  case HA_ERR_TABLE_DEF_CHANGED: my_error(ER_TABLE_DEF_CHANGED, MYF(0)); break;
+  case HA_ERR_ABORTED_BY_USER: raise_killed(thd); break;
+  /* It was there when the statement began. */
+  case HA_ERR_NO_SUCH_TABLE: case HA_ERR_TABLE_DEF_CHANGED: my_error(ER_TABLE_DEF_CHANGED, MYF(0)); break;
   case HA_ERR_LOCK_WAIT_TIMEOUT: my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0)); break;
   case HA_ERR_LOCK_DEADLOCK: my_error(ER_LOCK_DEADLOCK, MYF(0)); break;
   case HA_ERR_RECORD_FILE_FULL: my_error(ER_RECORD_FILE_FULL, MYF(0), "VINGA"); break;

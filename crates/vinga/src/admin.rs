@@ -28,6 +28,12 @@ enum AdminCommand {
     Pools,
     /// Counters of each block
     Blocks,
+    /// Data nodes and clients
+    Nodes,
+    /// Open transactions
+    Transactions,
+    /// Rows that are locked or waited for
+    Locks,
     /// The names of all tables
     Tables,
     /// The columns of a table
@@ -65,6 +71,9 @@ pub fn run(arguments: &AdminArguments) -> Result<(), String> {
         AdminCommand::Memory => show(InfoTable::Memory),
         AdminCommand::Pools => show(InfoTable::Pools),
         AdminCommand::Blocks => show(InfoTable::Blocks),
+        AdminCommand::Nodes => show(InfoTable::Nodes),
+        AdminCommand::Transactions => show(InfoTable::Transactions),
+        AdminCommand::Locks => show(InfoTable::Locks),
         AdminCommand::Tables => {
             let names = cluster.tables().map_err(|error| error.to_string())?;
             let rows = names.into_iter().map(|name| vec![InfoValue::Text(name)]).collect();

@@ -117,7 +117,7 @@ impl Coordinator {
         let request = question.request.get();
         if let Some(handle) = self.find(id) {
             cx.probe("outcome asked while the transaction is under way");
-            self.transactions[handle].asked = Some((asker, request));
+            self.transactions[handle].special_mut().asked = Some((asker, request));
             return Some(());
         }
         let found = self.clients.get_mut(id.owner()).and_then(|client| {

@@ -109,7 +109,9 @@ impl Coordinator {
             State::RollingBack { .. } => return,
             State::Committing { .. } => unreachable!("a committing transaction can't be rolled back"),
         }
-        transaction.cause = cause.0;
+        if cause.0.is_some() {
+            transaction.special_mut().cause = cause.0;
+        }
         transaction.unique = None;
         let mut outstanding = 0;
         let mut next = transaction.participants;
@@ -186,7 +188,7 @@ impl Coordinator {
             next = self.participants.remove(at).expect("the list holds live participants").next;
         }
         answer(cx, &transaction, outcome, number);
-        if let Some((asker, request)) = transaction.asked {
+        if let Some((asker, request)) = transaction.special().and_then(|special| special.asked) {
             let epoch = if outcome == Outcome::Committed { transaction.epoch } else { Epoch(0) };
             send_outcome(cx, asker, request, transaction.id, outcome, epoch, number);
         }
@@ -196,7 +198,9 @@ impl Coordinator {
 
 /// The answer to the train under way.
 fn answer(cx: &mut Context<'_>, transaction: &Transaction, outcome: Outcome, number: u32) {
-    let (code, operation, index) = match transaction.cause {
+    let special = transaction.special();
+    let errors = special.map_or(&[][..], |special| &special.errors);
+    let (code, operation, index) = match special.and_then(|special| special.cause) {
         Some(Failure { operation, code, index }) => (code as u16, operation, index),
         None => (0, 0, 0),
     };
@@ -210,13 +214,13 @@ fn answer(cx: &mut Context<'_>, transaction: &Transaction, outcome: Outcome, num
         outcome_number: U32::new(number),
         failed_operation: U32::new(operation),
         error: U16::new(code),
-        errors: U16::new(transaction.errors.len() as u16),
+        errors: U16::new(errors.len() as u16),
         rows: U16::new(transaction.rows),
         outcome: outcome as u8,
         view,
         failed_index: U16::new(index),
     });
-    for failure in &transaction.errors {
+    for failure in errors {
         writer.put(&OperationError {
             operation: U32::new(failure.operation),
             code: U16::new(failure.code as u16),

@@ -18,6 +18,7 @@
 
 use crate::Coordinator;
 use crate::ending::Cause;
+use crate::tables::Table;
 use crate::train::actor;
 use crate::transaction::{Place, State};
 use crate::unique::UniqueWork;
@@ -50,7 +51,20 @@ pub struct Rest {
     count: usize,
 }
 
-impl Routed<'_> {
+impl<'a> Routed<'a> {
+    /// An operation on a row of this table, and where the row is.
+    #[inline]
+    pub fn new(
+        operation: Operation<'a>,
+        kind: OperationKind,
+        hash: KeyHash,
+        place: Place,
+        table: &Table,
+    ) -> Self {
+        let has_unique = kind.is_change() && !table.unique_tables.is_empty();
+        Routed { operation, hash, place, has_unique, is_hidden: table.hidden }
+    }
+
     fn row(&self) -> (u32, u64) {
         (self.operation.head.table.get(), self.hash.0)
     }
@@ -79,6 +93,7 @@ impl Routed<'_> {
 }
 
 /// How many of the operations may be sent together.
+#[inline]
 fn stage_length(routed: &[Routed<'_>]) -> usize {
     let Some(first) = routed.iter().position(|one| one.has_unique) else { return routed.len() };
     let mut uncertain = BTreeSet::new();
@@ -94,25 +109,6 @@ fn stage_length(routed: &[Routed<'_>]) -> usize {
 }
 
 impl Coordinator {
-    /// An operation of a table that its transaction uses, with its owner.
-    #[inline]
-    pub(crate) fn routed<'a>(
-        &self,
-        operation: Operation<'a>,
-        kind: OperationKind,
-        hash: KeyHash,
-    ) -> Routed<'a> {
-        let table = self.tables.used(operation.head.table.get());
-        let (_, place) = self.routing.place(hash);
-        Routed {
-            operation,
-            hash,
-            place,
-            has_unique: kind.is_change() && !table.unique_tables.is_empty(),
-            is_hidden: table.hidden,
-        }
-    }
-
     /// Sends as much of a train as may go together and keeps the rest.
     pub(crate) fn send_stages(&mut self, cx: &mut Context<'_>, handle: Handle, routed: &[Routed<'_>]) {
         let (stage, rest) = routed.split_at(stage_length(routed));
@@ -173,7 +169,10 @@ impl Coordinator {
             .map(|_| {
                 let operation = Operation::take(&mut bytes).expect("it was whole when it came");
                 let kind = operation.kind().expect("it was checked when it came");
-                self.routed(operation, kind, KeyHash(operation.head.hash.get()))
+                let hash = KeyHash(operation.head.hash.get());
+                let (_, place) = self.routing.place(hash);
+                let table = self.tables.used(operation.head.table.get());
+                Routed::new(operation, kind, hash, place, table)
             })
             .collect();
         self.send_stages(cx, handle, &routed);
@@ -204,6 +203,7 @@ impl Coordinator {
 
     /// Begins a `PrepareRequest` of so many operations, which the caller writes. `None` if no record is left for the
     /// chain.
+    #[inline]
     pub(crate) fn begin_prepare<'a>(
         &mut self,
         cx: &'a mut Context<'_>,

@@ -53,7 +53,7 @@ impl Coordinator {
         transaction.request = head.request.get();
         transaction.epoch = transaction.epoch.max(Epoch(epoch_seen));
         transaction.rows = 0;
-        transaction.errors.clear();
+        transaction.clear_errors();
         let flags = head.flags.get();
         if flags & FLAG_ROLLBACK != 0 {
             self.roll_back(cx, handle, Cause::asked());
@@ -189,7 +189,8 @@ impl Coordinator {
                 KeyHash::of(operation.key)
             }
         };
-        Ok(self.routed(operation, kind, hash))
+        let (_, place) = self.routing.place(hash);
+        Ok(Routed::new(operation, kind, hash, place, table))
     }
 
     /// Sends a checked train to the owners of its rows; or goes on at once if there is nothing to send.

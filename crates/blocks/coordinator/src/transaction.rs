@@ -56,6 +56,8 @@ pub struct Transaction {
     /// Who is told; the instance is the API node's own business.
     pub api: Address,
     pub state: State,
+    /// When it began.
+    pub began: Tick,
     /// The API node's tag of the train under way.
     pub request: u32,
     /// Newest epoch of any commit at the data managers of its operations, and that the API node has seen.
@@ -67,10 +69,6 @@ pub struct Transaction {
     pub operation: u32,
     /// Rows sent to the API node for the train under way.
     pub rows: u16,
-    /// Why it rolls back, and which operation caused it (0 for none).
-    pub cause: Option<Failure>,
-    /// Operations of the train under way that failed alone.
-    pub errors: Vec<Failure>,
     /// Whether an operation that changes something was sent.
     pub has_changes: bool,
     /// Number of the first operation that changed something, and the place of its chain, if any. Only what can't fail
@@ -78,10 +76,23 @@ pub struct Transaction {
     pub first_change: Option<(u32, Place)>,
     /// What follows in unique indexes, and operations of the train that wait for it.
     pub unique: Option<Box<UniqueWork>>,
-    /// Somebody asks for the outcome (after a reconnect): address and tag.
-    pub asked: Option<(Address, u32)>,
+    /// What few transactions have. Apart, because records are moved, and small ones with a few instructions.
+    special: Option<Box<Special>>,
     tables: [u32; TABLES_TRACKED],
     table_count: u8,
+}
+
+/// What few transactions have.
+#[derive(Default)]
+pub struct Special {
+    /// Why it rolls back, and which operation caused it (0 for none).
+    pub cause: Option<Failure>,
+    /// Operations of the train under way that failed alone.
+    pub errors: Vec<Failure>,
+    /// Somebody asks for the outcome (after a reconnect): address and tag.
+    pub asked: Option<(Address, u32)>,
+    /// The last probe for deadlocks that was passed on: initiator and number.
+    pub probe: Option<(TransactionId, u32)>,
 }
 
 /// Names a chain of data managers: the nodes and the instance on each.
@@ -125,17 +136,16 @@ impl Transaction {
             id,
             api,
             state: State::Open { since: now },
+            began: now,
             request: 0,
             epoch: Epoch(0),
             participants: None,
             operation: 0,
             rows: 0,
-            cause: None,
-            errors: Vec::new(),
             has_changes: false,
             first_change: None,
             unique: None,
-            asked: None,
+            special: None,
             tables: [0; TABLES_TRACKED],
             table_count: 0,
         }
@@ -158,6 +168,26 @@ impl Transaction {
     pub fn uses_table(&self, table: u32) -> bool {
         let count = usize::from(self.table_count);
         count > TABLES_TRACKED || self.tables[..count].contains(&table)
+    }
+
+    /// What few transactions have, if it has any of it.
+    #[inline]
+    pub fn special(&self) -> Option<&Special> {
+        self.special.as_deref()
+    }
+
+    /// The same, to be changed.
+    #[cold]
+    pub fn special_mut(&mut self) -> &mut Special {
+        self.special.get_or_insert_default()
+    }
+
+    /// A train begins: what was told about the one before counts no more.
+    #[inline]
+    pub fn clear_errors(&mut self) {
+        if let Some(special) = &mut self.special {
+            special.errors.clear();
+        }
     }
 
     /// Notes a change that can't fail alone any more.

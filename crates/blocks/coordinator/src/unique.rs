@@ -241,7 +241,7 @@ impl Coordinator {
                 if let Some(step) = step {
                     step.is_answered = true;
                 }
-                transaction.errors.push(failure);
+                transaction.special_mut().errors.push(failure);
                 None
             }
         }
@@ -304,7 +304,7 @@ impl Coordinator {
         if step.outstanding == 0 {
             let failure = step.failure.expect("only what has failed is undone");
             work.end(number);
-            transaction.errors.push(failure);
+            transaction.special_mut().errors.push(failure);
         }
     }
 

@@ -3,16 +3,20 @@
 
 use crate::DataManager;
 use crate::index_keys::{Places, Versions};
+use crate::operation::State;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
-use vinga_base::{Epoch, PartitionId, RowId};
+use vinga_base::pool::Handle;
+use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
 use vinga_fragment::fragment::Fragment;
 use vinga_fragment::fragment_index::FragmentIndex;
+use vinga_fragment::lock_table::LockMode;
 use vinga_fragment::ordered_index::{Direction, Range};
 use vinga_fragment::row::RowFlags;
+use vinga_kernel::Tick;
 
 /// A row as it lies in its slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,7 +47,71 @@ pub struct ShownRows {
     pub rows: Vec<(RowId, Option<Epoch>)>,
 }
 
+/// A row that an operation holds or waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowLock<'a> {
+    /// The table's name.
+    pub table: &'a str,
+    /// The partition of the row.
+    pub partition: PartitionId,
+    /// The place of the row in its partition.
+    pub row: RowId,
+    /// Whether nobody else may share it.
+    pub is_exclusive: bool,
+    /// The operation's transaction, and which of its operations it is.
+    pub transaction: TransactionId,
+    /// See there.
+    pub operation: u32,
+    /// For how long it has been waited for; `None` if it is held.
+    pub waits: Option<Tick>,
+    /// The first transaction that a waiting one has to wait for; `NONE` if it holds the row, or waits for itself.
+    pub blocker: TransactionId,
+}
+
 impl DataManager {
+    /// Calls `see` with the locks of all transactions, those that are waited for first, `most` of them at the most; returns
+    /// how many more there are. It takes as long as there are locks that are seen.
+    pub fn inspect_locks(&self, now: Tick, most: usize, mut see: impl FnMut(RowLock<'_>)) -> usize {
+        let is_waiting = |at: Handle| matches!(self.operations[at].state, State::Waiting { .. });
+        let waiting = self.waiting.iter().filter_map(|&(began, at)| match self.operations.get(at)?.state {
+            State::Waiting { since, .. } if since == began => Some(at),
+            _ => None,
+        });
+        let held = self.transactions.iter().flat_map(|(_, transaction)| {
+            core::iter::successors(transaction.operations, |&at| self.operations[at].next)
+        });
+        let all = waiting.chain(held.filter(|&at| !is_waiting(at)));
+        let mut seen = 0;
+        for lock in all.filter_map(|at| self.row_lock(at, now)).take(most) {
+            seen += 1;
+            see(lock);
+        }
+        (self.locks.used().1 as usize).saturating_sub(seen)
+    }
+
+    /// The lock of an operation, if it holds one or waits for one.
+    fn row_lock(&self, at: Handle, now: Tick) -> Option<RowLock<'_>> {
+        let operation = &self.operations[at];
+        let row = &self.rows[operation.row_state?];
+        let (locker, is_granted) = self.locks.entry(operation.lock?)?;
+        let mut others =
+            self.locks.holders(row.lock).filter(|holder| holder.transaction != locker.transaction);
+        let blocker = if is_granted { None } else { others.next() };
+        Some(RowLock {
+            table: &self.store.tables.current(row.table).name,
+            partition: row.partition,
+            row: row.row,
+            is_exclusive: locker.mode == LockMode::Exclusive,
+            transaction: locker.transaction,
+            operation: operation.number,
+            waits: match operation.state {
+                State::Waiting { since, .. } if !is_granted => Some(now.since(since)),
+                _ => None,
+            },
+            blocker: blocker.map_or(TransactionId::NONE, |holder| holder.transaction),
+        })
+    }
+
     /// The partitions that this data manager is the primary of, as it knows.
     pub fn is_primary_of(&self, partition: PartitionId) -> bool {
         self.owned_chain(partition).is_some()

@@ -10,7 +10,7 @@ use crate::rows::{Version, Viewer};
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::{ColumnId, PartitionId, TransactionId};
-use vinga_fragment::filter::{Program, codec};
+use vinga_fragment::filter::Program;
 use vinga_kernel::{Context, Prefetch};
 use vinga_wire::commit::Chain;
 use vinga_wire::key_read::{ANSWER_BYTES_SOFT, KEYS_MAX, KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
@@ -235,8 +235,7 @@ impl DataManager {
         if filter.is_empty() {
             return Ok(None);
         }
-        let tree = codec::decode(filter).map_err(|_| ErrorCode::BadProgram)?;
-        Program::new(&tree, &table.layout).map(Some).map_err(|_| ErrorCode::BadProgram)
+        Program::read(filter, &table.layout).map(Some).map_err(|_| ErrorCode::BadProgram)
     }
 
     /// Keys of variable size may be malformed.

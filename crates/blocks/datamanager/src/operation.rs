@@ -104,6 +104,8 @@ pub struct TransactionRecord {
     pub api: Address,
     /// Newest operation first.
     pub operations: Option<Handle>,
+    /// How many of them wait: most often none, and then none has to be looked for among many.
+    pub waiting: u32,
     /// Number of the operation that leaves a marker when the transaction is complete; 0 for none.
     pub marker: u32,
 }

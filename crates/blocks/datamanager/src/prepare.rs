@@ -172,6 +172,7 @@ impl DataManager {
                     actor: head.actor,
                     api: Address(head.api.get()),
                     operations: None,
+                    waiting: 0,
                     marker: 0,
                 };
                 let made = self.transactions.insert(made).map_err(|_| ErrorCode::OutOfTransactions)?;

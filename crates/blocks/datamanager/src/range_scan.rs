@@ -9,16 +9,20 @@
 //! Between slices the scan remembers number of the range, key and row id of the last entry that it has dealt with, and
 //! seeks what is behind it, whether the entry is still there or not.
 
-use crate::DataManager;
 use crate::index_keys::{Places, Versions};
+use crate::rows::Version;
 use crate::scan::{Asked, Options, Progress, ScanHead, Sliced, refuse, take_options};
 use crate::scan_slice::Answer;
 use crate::tables::Table;
+use crate::{DataManager, Store};
 use alloc::vec::Vec;
 use vinga_base::{PartitionId, RowId, TransactionId};
+use vinga_fragment::filter::{Program, VariableSource};
 use vinga_fragment::fragment::Fragment;
 use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_fragment::ordered_index::{Cut, Direction, Entry, Range};
+use vinga_fragment::row::{OperationRef, Row};
+use vinga_fragment::row_store::RowStore;
 use vinga_kernel::{Context, Mutation, Prefetch};
 use vinga_wire::range_scan::{
     RANGE_DESCENDING, RANGE_FROM_POSITION, RANGE_KEYS, RANGES_MAX, RangeBounds, RangeRow, RangeScanOpenHead,
@@ -150,6 +154,7 @@ pub(crate) fn measure(ranges: &[u8], count: u16, from: u16) -> Option<(usize, us
 struct Looking<'a> {
     scan: &'a ScanHead,
     table: &'a Table,
+    rows: &'a RowStore,
     index: &'a FragmentIndex,
     sends_keys: bool,
     /// A deliberate bug.
@@ -207,24 +212,26 @@ impl DataManager {
         }
     }
 
-    /// Looks at some entries and sends the rows that pass.
+    /// Looks at some entries, as many as the units allow, and sends the rows that pass.
     pub(crate) fn range_slice(
         &mut self,
         cx: &mut Context<'_>,
         scan: &ScanHead,
         ranges: &mut RangeScan,
         progress: &mut Progress,
+        units: &mut u32,
     ) -> Sliced {
-        let units = cx.slice_units();
         let takes_any_version = cx.is_mutated(Mutation::RangeScanTakesAnyVersion);
         let table = self.store.tables.current(scan.table);
-        let Some(index) = table.fragment(scan.partition).ordered_index(ranges.index) else {
+        let fragment = table.fragment(scan.partition);
+        let Some(index) = fragment.ordered_index(ranges.index) else {
             cx.probe("scan of an index that was dropped meanwhile");
             refuse(cx, scan.api, scan.name, RowId(0), ErrorCode::StaleTable);
             return Sliced::End;
         };
         let mut scratch = core::mem::take(&mut self.scratch.range);
-        let looking = Looking { scan, table, index, sends_keys: ranges.sends_keys, takes_any_version };
+        let (rows, sends_keys) = (fragment.rows(), ranges.sends_keys);
+        let looking = Looking { scan, table, rows, index, sends_keys, takes_any_version };
         let mut answer = Answer::begin(cx, scan, self.epoch.0);
         let (sliced, looked_at) =
             self.go_through(&looking, ranges, progress, units, &mut answer, &mut scratch);
@@ -240,7 +247,7 @@ impl DataManager {
         looking: &Looking<'_>,
         ranges: &mut RangeScan,
         progress: &mut Progress,
-        mut units: u32,
+        units: &mut u32,
         answer: &mut Answer<'_>,
         scratch: &mut RangeScratch,
     ) -> (Sliced, u64) {
@@ -248,6 +255,8 @@ impl DataManager {
         let places = Places::of(self, looking.table.fragment(looking.scan.partition));
         let RangeScratch { source, version, entry: key } = scratch;
         let mut source = Versions::new(places, index.order(), source);
+        // Of most rows that a filter looks at nothing more is wanted.
+        source.decisive_byte = looking.scan.filter.as_ref().and_then(Program::first_byte);
         let mut looked_at = 0;
         while let Some(bounds) = ranges.bounds() {
             let mut stopped = None;
@@ -255,7 +264,7 @@ impl DataManager {
                 let mut cursor = index.tree.cursor(pages, &mut source, range, ranges.direction);
                 while let Some(entry) = cursor.next(&mut source) {
                     looked_at += 1;
-                    units = units.saturating_sub(ENTRY_UNITS);
+                    *units = units.saturating_sub(ENTRY_UNITS);
                     let sent = self.send_entry(
                         looking,
                         &entry,
@@ -266,7 +275,7 @@ impl DataManager {
                         version,
                         key,
                     );
-                    let Some(mut sliced) = sent.or((units == 0).then_some(Sliced::More)) else { continue };
+                    let Some(mut sliced) = sent.or((*units == 0).then_some(Sliced::More)) else { continue };
                     // The last entry of all may just have filled the batch: then there is nothing to be asked for.
                     let is_last_range = ranges.number + 1 == ranges.count;
                     if sliced == Sliced::BatchFull && is_last_range && cursor.next(&mut source).is_none() {
@@ -284,8 +293,8 @@ impl DataManager {
                 return (sliced, looked_at);
             }
             ranges.enter_next();
-            units = units.saturating_sub(RANGE_UNITS);
-            if units == 0 && ranges.number < ranges.count {
+            *units = units.saturating_sub(RANGE_UNITS);
+            if *units == 0 && ranges.number < ranges.count {
                 return (Sliced::More, looked_at);
             }
         }
@@ -306,33 +315,26 @@ impl DataManager {
         version_key: &mut Vec<u8>,
         entry_key: &mut Vec<u8>,
     ) -> Option<Sliced> {
-        let Looking { scan, table, index, sends_keys, takes_any_version } = *looking;
-        let row = entry.row();
-        let idle = self.store.idle(table, scan.partition, row);
-        let is_busy = idle.is_none();
-        let version = match idle {
-            None => self.visible_in_use(table, scan.partition, row, scan.viewer)?,
-            Some(version) => version,
+        let Looking { scan, table, rows, index, sends_keys, .. } = *looking;
+        let row = rows.row(&self.store.pages, entry.row());
+        let version = if row.operation() == OperationRef::NONE {
+            let rest = Rest { row, store: &self.store };
+            if let Some(filter) = &scan.filter
+                && !filter.matches_source(&table.layout, row.fixed(), &rest)
+            {
+                return None;
+            }
+            Version { fixed: row.fixed(), variable: rest.bytes() }
+        } else {
+            self.busy_version(looking, entry, source, version_key, entry_key)?
         };
-        if is_busy || sends_keys {
+        if sends_keys {
             version_key.clear();
             index.order().write_row(&table.layout, version.fixed, version.variable, version_key);
         }
-        if is_busy && !takes_any_version {
-            entry_key.clear();
-            index.tree.write_key(&self.store.pages, source, entry, entry_key);
-            if version_key != entry_key {
-                return None;
-            }
-        }
-        if let Some(filter) = &scan.filter
-            && !filter.matches(&table.layout, version.fixed, version.variable)
-        {
-            return None;
-        }
         let key: &[u8] = if sends_keys { version_key } else { &[] };
         let head = RangeRow {
-            row: U32::new(row.0),
+            row: U32::new(entry.row().0),
             range: U16::new(range),
             key_bytes: U16::new(key.len() as u16),
             row_bytes: U16::ZERO,
@@ -345,5 +347,48 @@ impl DataManager {
         let row_bytes = writer.length() - begin;
         writer.patch(row_bytes_at, &U16::new(row_bytes as u16));
         answer.count_row(progress, key.len() + row_bytes)
+    }
+
+    /// What the scan sees of a row that operations name, if that has the entry's key and passes.
+    fn busy_version<'a>(
+        &'a self,
+        looking: &Looking<'a>,
+        entry: &Entry,
+        source: &mut Versions<'_>,
+        version_key: &mut Vec<u8>,
+        entry_key: &mut Vec<u8>,
+    ) -> Option<Version<'a>> {
+        let Looking { scan, table, index, takes_any_version, .. } = *looking;
+        let version = self.visible_in_use(table, scan.partition, entry.row(), scan.viewer)?;
+        if !takes_any_version {
+            version_key.clear();
+            index.order().write_row(&table.layout, version.fixed, version.variable, version_key);
+            entry_key.clear();
+            index.tree.write_key(&self.store.pages, source, entry, entry_key);
+            if version_key != entry_key {
+                return None;
+            }
+        }
+        let passes = |filter: &Program| filter.matches(&table.layout, version.fixed, version.variable);
+        scan.filter.as_ref().is_none_or(passes).then_some(version)
+    }
+}
+
+/// The variable part of a row, which is only looked for if the filter needs it or the row is sent.
+struct Rest<'a> {
+    row: Row<'a>,
+    store: &'a Store,
+}
+
+impl<'a> Rest<'a> {
+    #[inline]
+    fn bytes(&self) -> &'a [u8] {
+        self.row.variable().map_or(&[], |chunk| self.store.chunks.bytes(&self.store.pages, chunk))
+    }
+}
+
+impl VariableSource for Rest<'_> {
+    fn variable(&self, _: usize) -> &[u8] {
+        self.bytes()
     }
 }

@@ -259,7 +259,8 @@ impl DataManager {
         };
         match self.make_scan(cx, api, options, asked) {
             Ok(mut scan) => {
-                if self.run_scan(cx, &mut scan) {
+                let mut units = cx.slice_units();
+                if self.run_scan(cx, &mut scan, &mut units) {
                     self.scans.add(scan);
                 }
             }
@@ -334,7 +335,8 @@ impl DataManager {
             }
             scan.progress.rows_left = scan.head.batch_rows;
             scan.progress.bytes_left = scan.head.batch_bytes;
-            self.give_turn(cx, handle);
+            let mut units = cx.slice_units();
+            self.give_turn(cx, handle, &mut units);
         }
         Some(())
     }
@@ -345,7 +347,8 @@ impl DataManager {
         Some(())
     }
 
-    /// Gives each running scan a slice; says whether one of them could go on at once.
+    /// Gives running scans slices in turn until a slice's units are used up; says whether one of them could go on at once.
+    /// Together they have the units of one: where many shared a turn, each would be sought anew for a few rows.
     pub(crate) fn run_scans(&mut self, cx: &mut Context<'_>) -> bool {
         if self.scans.by_name.is_empty() {
             return false;
@@ -360,16 +363,20 @@ impl DataManager {
             self.scans.turn = (self.scans.turn + 1) % running.len();
             running.rotate_left(self.scans.turn);
         }
+        let mut units = cx.slice_units();
         for handle in running {
-            self.give_turn(cx, handle);
+            if units == 0 {
+                break;
+            }
+            self.give_turn(cx, handle, &mut units);
         }
         self.scans.iter().any(|(_, scan)| scan.phase == Phase::Running && !cx.is_congested(scan.head.api))
     }
 
     /// Gives an open scan a slice.
-    fn give_turn(&mut self, cx: &mut Context<'_>, handle: Handle) {
+    fn give_turn(&mut self, cx: &mut Context<'_>, handle: Handle, units: &mut u32) {
         let mut scan = self.scans.pool[handle].take().expect("only one scan has its turn");
-        if self.run_scan(cx, &mut scan) {
+        if self.run_scan(cx, &mut scan, units) {
             self.scans.pool[handle] = Some(scan);
         } else {
             self.scans.remove(scan.full_name());
@@ -377,14 +384,14 @@ impl DataManager {
     }
 
     /// Gives a scan a slice, if its reader keeps up; false when it is over.
-    fn run_scan(&mut self, cx: &mut Context<'_>, scan: &mut Scan) -> bool {
+    fn run_scan(&mut self, cx: &mut Context<'_>, scan: &mut Scan, units: &mut u32) -> bool {
         if cx.is_congested(scan.head.api) {
             cx.probe("scan pauses because its reader is slow");
             return true;
         }
         let sliced = match &mut scan.target {
-            Target::Rows(position) => self.scan_slice(cx, &scan.head, position, &mut scan.progress),
-            Target::Ranges(ranges) => self.range_slice(cx, &scan.head, ranges, &mut scan.progress),
+            Target::Rows(position) => self.scan_slice(cx, &scan.head, position, &mut scan.progress, units),
+            Target::Ranges(ranges) => self.range_slice(cx, &scan.head, ranges, &mut scan.progress, units),
         };
         match sliced {
             Sliced::More => true,

@@ -68,15 +68,15 @@ struct Slots {
 }
 
 impl DataManager {
-    /// Looks at some rows and sends those that pass.
+    /// Looks at some rows, as many as the units allow, and sends those that pass.
     pub(crate) fn scan_slice(
         &mut self,
         cx: &mut Context<'_>,
         scan: &ScanHead,
         position: &mut RowId,
         progress: &mut Progress,
+        units: &mut u32,
     ) -> Sliced {
-        let mut units = cx.slice_units();
         let table = self.store.tables.current(scan.table);
         let rows = table.fragment(scan.partition).rows();
         let mut answer = Answer::begin(cx, scan, self.epoch.0);
@@ -89,13 +89,13 @@ impl DataManager {
             if let Some(view) = rows.page(&self.store.pages, page) {
                 let slots = view.slots() as u32;
                 looked_at += slots;
-                units = units.saturating_sub(slots);
+                *units = units.saturating_sub(slots);
                 if let Some(sliced) = self.scan_page(scan, table, view, position, progress, &mut answer) {
                     break sliced;
                 }
             }
             *position = RowId::new(page + 1, 0);
-            if units == 0 {
+            if *units == 0 {
                 break Sliced::More;
             }
         };

@@ -1,6 +1,7 @@
 //! The tables that a data manager knows, each with its fragments of them.
 
 use crate::unique::UniqueIndexes;
+use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::order_key::OrderKey;
 use vinga_base::row_layout::RowLayout;
@@ -16,6 +17,8 @@ use vinga_wire::schema_round::RoundName;
 
 /// A table at a data manager.
 pub struct Table {
+    /// Its name, for people.
+    pub name: String,
     pub version: TableVersion,
     /// The version that it will have: accepted beside the present one while the table is changed. `TableVersion(0)`, which
     /// no table has, if there is none.
@@ -43,6 +46,7 @@ impl Table {
         let fragments =
             is_ours.map(|ours| ours.then(|| empty_fragment(&record.definition, &layout))).collect();
         Table {
+            name: record.definition.name.clone(),
             version: TableVersion(record.version),
             next: TableVersion(0),
             before: TableVersion(0),
@@ -66,6 +70,7 @@ impl Table {
     pub fn complete(&mut self, record: &TableRecord) {
         let version = TableVersion(record.version);
         self.unique = UniqueIndexes::of(record);
+        self.name.clone_from(&record.definition.name);
         if version != self.version {
             self.before = self.version;
         }

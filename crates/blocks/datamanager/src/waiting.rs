@@ -75,6 +75,9 @@ impl DataManager {
     /// this one waits too, not for a lock but for that operation.
     pub(crate) fn waits_for_own(&self, handle: Handle, row: RowId) -> bool {
         let operation = &self.operations[handle];
+        if self.transactions[operation.transaction].waiting == 0 {
+            return false;
+        }
         let table = self.store.tables.current(operation.table);
         let reference = self.store.reference(table, operation.partition, row);
         if reference == 0 {
@@ -95,6 +98,9 @@ impl DataManager {
     /// An operation of a transaction need not wait any more: those that wait for it may go on.
     fn run_followers(&mut self, id: TransactionId) {
         let Some(transaction) = self.find_transaction(id) else { return };
+        if self.transactions[transaction].waiting == 0 {
+            return;
+        }
         let mut followers = Vec::new();
         let mut next = self.transactions[transaction].operations;
         while let Some(at) = next {
@@ -118,7 +124,9 @@ impl DataManager {
             .store(&mut store.pages, Purpose::Ordinary, raw)
             .map_err(|_| ErrorCode::DataMemoryFull)?;
         self.operations[handle].state = State::Waiting { request, since: cx.now() };
+        self.transactions[self.operations[handle].transaction].waiting += 1;
         self.waiting.push_back((cx.now(), handle));
+        self.probes.note(cx.now(), handle);
         Ok(())
     }
 
@@ -168,6 +176,7 @@ impl DataManager {
         let raw = self.store.chunks.bytes(&self.store.pages, request).to_vec();
         self.store.chunks.free(&mut self.store.pages, request);
         self.operations[handle].state = State::Prepared;
+        self.transactions[transaction].waiting -= 1;
         let mut rest = raw.as_slice();
         let operation = Operation::take(&mut rest).expect("it was whole when it came");
         let mut answers = Answers::default();
@@ -193,7 +202,7 @@ impl DataManager {
     }
 
     /// Refuses an operation that waits for a lock.
-    fn refuse_waiting(&mut self, cx: &mut Context<'_>, handle: Handle, code: ErrorCode) {
+    pub(crate) fn refuse_waiting(&mut self, cx: &mut Context<'_>, handle: Handle, code: ErrorCode) {
         let record = &self.operations[handle];
         let (name, is_local, chain) = (record.name(), record.error_is_local, record.chain);
         let transaction = record.transaction;
@@ -231,6 +240,7 @@ impl DataManager {
         assert!(self.operations[handle].change == Change::None, "a change is undone or installed first");
         if let State::Waiting { request, .. } = self.operations[handle].state {
             self.store.chunks.free(&mut self.store.pages, request);
+            self.transactions[self.operations[handle].transaction].waiting -= 1;
         }
         self.unlock(handle);
         self.detach(handle);

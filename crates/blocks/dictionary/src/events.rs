@@ -39,13 +39,17 @@ impl Subscribers {
         self.by_node.keys().copied()
     }
 
-    /// Numbers events and tells everybody; returns who has to confirm them.
+    /// Numbers events and tells everybody; returns who has to confirm them. Where nothing is told (a fence has no event)
+    /// nobody could ever confirm, so nobody has to.
     pub fn tell(
         &mut self,
         cx: &mut Context<'_>,
         events: Vec<SchemaEvent>,
         by: Option<NodeId>,
     ) -> BTreeSet<NodeId> {
+        if events.is_empty() {
+            return BTreeSet::new();
+        }
         for mut event in events {
             self.sequence += 1;
             event.sequence = self.sequence;

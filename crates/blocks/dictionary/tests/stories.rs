@@ -317,6 +317,26 @@ fn a_fence() {
 }
 
 #[test]
+fn a_fence_awaits_no_subscriber() {
+    let (mut h, mut asked) = (harness(), Asked::default());
+    create(&mut h, api(150), 1, "test.t");
+    asked.end_all(&mut h);
+    subscribe(&mut h, api(151), 2);
+    h.heading("a fence has no event, so nobody is awaited");
+    fence(&mut h, api(150), 3, "test.t");
+    asked.end_all(&mut h);
+    assert!(!h.block().is_changing());
+    h.advance(EVENT_WAIT_MAX);
+    h.heading("and nobody is late: the next change awaits who has had nothing to confirm");
+    rename(&mut h, api(150), 4, "test.t", "test.u");
+    asked.end_all(&mut h);
+    assert!(h.block().is_changing());
+    seen(&mut h, api(151), 3);
+    assert!(!h.block().is_changing());
+    check("a_fence_awaits_no_subscriber.txt", &h);
+}
+
+#[test]
 fn events_are_awaited() {
     let (mut h, mut asked) = (harness(), Asked::default());
     for node in [150, 151, 152] {

@@ -34,6 +34,9 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold
 /// How long the main thread waits for the others' rows.
 pub const ANSWER_TIME: Tick = Tick::from_millis(1000);
 
+/// Rows that a thread puts together for one request, at most: that takes no longer than other work of one turn.
+pub const ROWS_MAX: usize = 1500;
+
 /// Requests that the main thread may be gathering rows for at the same time.
 pub const GATHERINGS_MAX: usize = 16;
 
@@ -42,9 +45,9 @@ pub trait InfoSource {
     /// The names of a table's columns, the same on all threads.
     fn columns(&self, table: InfoTable) -> &'static [&'static str];
 
-    /// Appends this thread's rows of a table, each with one value for every column. What concerns the whole node is told
-    /// by thread 0 only.
-    fn rows(&self, table: InfoTable, out: &mut Vec<Vec<InfoValue>>);
+    /// Appends this thread's rows of a table, each with one value for every column, [`ROWS_MAX`] at most; returns how many
+    /// more there are. What concerns the whole node is told by thread 0 only.
+    fn rows(&self, table: InfoTable, now: Tick, out: &mut Vec<Vec<InfoValue>>) -> usize;
 }
 
 /// See the head of this file.
@@ -97,8 +100,9 @@ impl Info {
         let columns = source.columns(table);
         let mut rows = Rows::default();
         let mut own = Vec::new();
-        source.rows(table, &mut own);
+        let more = source.rows(table, cx.now(), &mut own);
         rows.append(own);
+        rows.leave_out(more);
         if cx.own().instance() != 0 || self.threads == 1 {
             answer(cx, frame.sender(), request, columns, rows);
         } else if self.gatherings.len() >= GATHERINGS_MAX {
@@ -197,7 +201,7 @@ mod tests {
             &["pool", "used"]
         }
 
-        fn rows(&self, table: InfoTable, out: &mut Vec<Vec<InfoValue>>) {
+        fn rows(&self, table: InfoTable, _: Tick, out: &mut Vec<Vec<InfoValue>>) -> usize {
             match table {
                 InfoTable::Pools => out.push(vec![InfoValue::Text("pages".into()), InfoValue::Number(7)]),
                 InfoTable::Blocks => {
@@ -205,8 +209,13 @@ mod tests {
                         |i| vec![InfoValue::Text(format!("block {i} {:990}", "")), InfoValue::Real(0.5)];
                     out.extend((0..1000).map(row));
                 }
-                InfoTable::Threads | InfoTable::Memory => {}
+                InfoTable::Transactions => {
+                    out.push(vec![InfoValue::Text("one".into()), InfoValue::Number(1)]);
+                    return 7;
+                }
+                InfoTable::Threads | InfoTable::Memory | InfoTable::Nodes | InfoTable::Locks => {}
             }
+            0
         }
     }
 
@@ -314,6 +323,14 @@ mod tests {
         let (_, answers) = sent(&mut h);
         let missing = 1000 - kept + kept + 2;
         assert_eq!(answers[0].rows[kept], note(&format!("{missing} more rows do not fit the answer")));
+    }
+
+    #[test]
+    fn what_was_not_put_together_is_counted() {
+        let mut h = harness(0, 1);
+        ask(&mut h, API, 1, InfoTable::Transactions);
+        let (_, answers) = sent(&mut h);
+        assert_eq!(answers[0].rows, [row("one", 1), note("7 more rows do not fit the answer")]);
     }
 
     #[test]

@@ -34,6 +34,11 @@ impl Rows {
         }
     }
 
+    /// Counts rows that are not here.
+    pub fn leave_out(&mut self, rows: usize) {
+        self.left_out += rows;
+    }
+
     /// Adds a sentence about what is missing.
     pub fn note(&mut self, note: String) {
         self.notes.push(note);

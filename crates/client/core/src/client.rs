@@ -9,7 +9,7 @@ use crate::request::TRAIN_TAG;
 use crate::requests::{Answer, Request, Requests};
 use crate::scans::{RangeSpec, ScanProgress, ScanRows, ScanSpec, Scans};
 use crate::schema_events::{NewsId, SchemaEvents, SchemaNews};
-use crate::sessions::{Greeted, Readiness, Sessions};
+use crate::sessions::{EndpointState, Greeted, Readiness, Sessions};
 use crate::settings::Settings;
 use crate::statistics::{Sample, Statistics};
 use crate::table::Table;
@@ -208,6 +208,11 @@ impl Client {
     /// Whether the client can be used.
     pub fn readiness(&self) -> Readiness {
         self.sessions.readiness()
+    }
+
+    /// How it stands with each address of a data node, in their order.
+    pub fn endpoints(&self) -> Vec<EndpointState> {
+        self.sessions.endpoints()
     }
 
     /// Whether somebody has to read what arrives even if nobody waits for anything: greetings, questions for outcomes and
@@ -521,6 +526,12 @@ impl Client {
         self.transactions.submit(&mut self.net, transaction.handle, train, end);
     }
 
+    /// What data nodes call a transaction; `None` unless it is open there and no train is under way.
+    pub fn transaction_id(&self, transaction: Token) -> Option<TransactionId> {
+        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
+        self.transactions.within(transaction.handle).ok().flatten()
+    }
+
     /// Takes a train that is over; `None` while it is not. The transaction's token stays until it is cancelled.
     pub fn take_train(&mut self, transaction: Token) -> Option<Train> {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);
@@ -562,7 +573,7 @@ impl Client {
         Ok(Token { kind: TokenKind::Scan, handle })
     }
 
-    /// Takes what a scan has. When it says that it has ended, its token is gone.
+    /// Takes what a scan has. When it says that it has ended, or that these are its last rows, its token is gone.
     pub fn next_rows(&mut self, scan: Token) -> ScanProgress {
         debug_assert_eq!(scan.kind, TokenKind::Scan);
         self.scans.next(&mut self.net, scan.handle)

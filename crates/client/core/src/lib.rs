@@ -63,7 +63,7 @@ pub use reads::Urgency;
 pub use requests::{Answer, Request};
 pub use scans::{Merge, RangeSpec, ScanProgress, ScanRow, ScanRows, ScanRowsIter, ScanSpec};
 pub use schema_events::{NewsId, SchemaNews};
-pub use sessions::Readiness;
+pub use sessions::{EndpointState, Readiness};
 pub use settings::Settings;
 pub use statistics::{Sample, SampledPartition};
 pub use table::{KeyWriter, RowBuilder, RowRef, Table};

@@ -53,6 +53,8 @@ struct Session {
     opened: u16,
     /// Attempts that have failed since it was ready.
     failures: u32,
+    /// How often it has become ready.
+    connects: u32,
     error: Option<Error>,
     /// Whether the first attempt is over.
     is_tried: bool,
@@ -74,6 +76,19 @@ pub(crate) struct Greeted {
     pub is_restarted: bool,
 }
 
+/// How it stands with one of the addresses of data nodes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndpointState {
+    /// The data node that answered there last.
+    pub node: Option<NodeId>,
+    /// Whether it is connected now.
+    pub is_connected: bool,
+    /// How often it has been connected.
+    pub connects: u32,
+    /// Why it was not, the last time.
+    pub error: Option<Error>,
+}
+
 /// Whether a client can be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Readiness {
@@ -93,6 +108,7 @@ impl Sessions {
             ticket: 0,
             opened: 0,
             failures: 0,
+            connects: 0,
             error: None,
             is_tried: false,
         };
@@ -284,6 +300,7 @@ impl Sessions {
         let session = self.get_mut(endpoint);
         session.state = State::Ready { heartbeat_at };
         session.failures = 0;
+        session.connects += 1;
         session.is_tried = true;
         session.error = None;
     }
@@ -350,6 +367,17 @@ impl Sessions {
     /// Whether an endpoint has anything that can break.
     pub fn is_open(&self, endpoint: u16) -> bool {
         self.get(endpoint).opened != 0
+    }
+
+    /// All endpoints, in the order of the addresses.
+    pub fn endpoints(&self) -> Vec<EndpointState> {
+        let state = |session: &Session| EndpointState {
+            node: session.node,
+            is_connected: session.is_ready(),
+            connects: session.connects,
+            error: session.error.clone(),
+        };
+        self.list.iter().map(state).collect()
     }
 
     pub fn readiness(&self) -> Readiness {

@@ -5,12 +5,13 @@
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
 use crate::engine::Engine;
 use crate::locking_scan::LockedRows;
+use crate::new_table::IntoDefinition;
 use crate::program::Update;
 use crate::retry;
 use crate::row::{ReadRow, Record, WriteRow};
 use crate::scan::{RowBatch, ScanRequest};
 use crate::statistics::IndexStatistics;
-use crate::table::{IntoDefinition, Table};
+use crate::table::Table;
 use crate::transaction::{Committed, Lock, Reading, Savepoint};
 use crate::{ConnectOptions, Database, InfoRows, NewsId, SchemaLock, SchemaNews};
 use std::future::Future;
@@ -146,6 +147,11 @@ impl Cluster {
     /// Which life of the cluster this client is connected to.
     pub fn incarnation(&self) -> u64 {
         self.inner.incarnation()
+    }
+
+    /// See [`crate::Cluster::endpoints`].
+    pub fn endpoints(&self) -> Vec<crate::EndpointState> {
+        self.inner.endpoints()
     }
 
     /// The names of all tables.

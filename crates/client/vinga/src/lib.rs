@@ -277,6 +277,7 @@ mod cluster;
 mod engine;
 mod event_loop;
 mod locking_scan;
+mod new_table;
 mod pending;
 mod program;
 mod range;
@@ -293,18 +294,19 @@ mod unique;
 pub use batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
 pub use cluster::{Cluster, ConnectOptions, InfoRows, PORT};
 pub use locking_scan::{LockedRows, LockingScan};
+pub use new_table::{IntoDefinition, NewTable};
 pub use program::Update;
 pub use row::{ReadRow, Record, RowReader, RowWriter, WriteRow};
 pub use scan::{RowBatch, Scan, ScanRequest};
 pub use schema::{Fence, NewsId, SchemaEvents, SchemaLock, SchemaNews};
 pub use statistics::IndexStatistics;
-pub use table::{IntoDefinition, NewTable, Table};
+pub use table::Table;
 pub use transaction::{Committed, Lock, Reading, Savepoint, Transaction};
 pub use vinga_base::order_key::{Direction, KeyRange, OrderColumn, OrderKey};
 pub use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 pub use vinga_base::{ColumnId, Epoch, NodeId, OperationNumber};
 pub use vinga_client_core::{
-    Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, value,
+    EndpointState, Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, value,
 };
 pub use vinga_fragment::filter::tree as filter;
 pub use vinga_wire::info::{InfoTable, InfoValue};

@@ -13,9 +13,9 @@ use vinga_wire::ErrorCode;
 /// Encodes a filter for a table, and checks it as the data node will.
 pub(crate) fn encode_filter<R>(table: &Table<R>, filter: &Expression) -> Result<Vec<u8>> {
     let bad = |error| Error::with_detail(ErrorCode::BadProgram, format!("{error}"));
-    Program::new(filter, table.core().layout()).map_err(bad)?;
     let mut bytes = Vec::new();
     codec::encode(filter, &[], &mut bytes).map_err(bad)?;
+    Program::read(&bytes, table.core().layout()).map_err(bad)?;
     Ok(bytes)
 }
 

@@ -233,6 +233,10 @@ impl<R> Scan<R> {
             });
         polled.map(|progress| match progress {
             ScanProgress::Rows(rows) => Ok(Some(rows)),
+            ScanProgress::Last(rows) => {
+                self.token = None;
+                Ok(Some(rows))
+            }
             ScanProgress::Ended(result) => {
                 self.token = None;
                 result.map(|()| None)
@@ -336,6 +340,11 @@ impl<R> RowBatch<R> {
     pub fn ref_at(&self, offset: usize) -> Result<Option<(RowRef<'_>, usize)>> {
         let Some((row, next)) = self.rows().row_at(offset) else { return Ok(None) };
         Ok(Some((RowRef::new(self.table.core(), self.table.columns(), row.bytes)?, next)))
+    }
+
+    /// In which of the scan's ranges the row at this byte offset was found.
+    pub fn range_at(&self, offset: usize) -> Option<u16> {
+        self.rows().row_at(offset).map(|(row, _)| row.range)
     }
 
     /// The bytes of each row: an image, or a selection.

@@ -3,14 +3,15 @@
 use crate::Cluster;
 use crate::cluster::mixed_up;
 use crate::engine::Handle;
-use crate::table::{IntoDefinition, Table};
+use crate::new_table::IntoDefinition;
+use crate::table::Table;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use vinga_base::TableId;
-use vinga_client_core::{Answer, Micros, Request, Result, Token};
+use vinga_client_core::{Answer, EndpointState, Micros, Request, Result, Token};
 use vinga_wire::schema::{Database, SchemaChange};
 
 pub use vinga_client_core::{NewsId, SchemaNews};
@@ -160,6 +161,11 @@ impl Cluster {
     pub fn schema_events(&self) -> Result<SchemaEvents> {
         let token = self.handle.engine.submit(vinga_client_core::Client::watch_schema)?;
         Ok(SchemaEvents { handle: Arc::clone(&self.handle), token })
+    }
+
+    /// How it stands with each address of a data node, in their order.
+    pub fn endpoints(&self) -> Vec<EndpointState> {
+        self.handle.engine.look(|client| client.endpoints())
     }
 
     /// Which life of the cluster this client is connected to: after a restart of the cluster in which everything was lost

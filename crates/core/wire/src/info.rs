@@ -23,6 +23,12 @@ pub enum InfoTable {
     Pools,
     /// Signals handled by each block instance.
     Blocks,
+    /// The nodes of the cluster, as the asked one sees them.
+    Nodes,
+    /// Open transactions.
+    Transactions,
+    /// Rows that are locked or waited for.
+    Locks,
 }
 
 /// `InfoRequest`.

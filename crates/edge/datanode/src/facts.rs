@@ -2,21 +2,24 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use vinga_base::NodeId;
 use vinga_node::{DriverFacts, ThreadFacts};
+use vinga_runtime::peers::Peers;
 use vinga_runtime::statistics::ThreadStatistics;
 
 /// The figures of one thread and, on the main thread, of the process.
 pub struct EdgeFacts {
     figures: Arc<ThreadStatistics>,
     description: String,
+    peers: Arc<Peers>,
     /// Nanoseconds busy, spinning and asleep when somebody last asked: shares are those since then.
     asked: Cell<[u64; 3]>,
 }
 
 impl EdgeFacts {
     /// `description` says what the thread hosts and where it may run.
-    pub fn new(figures: Arc<ThreadStatistics>, description: String) -> Self {
-        EdgeFacts { figures, description, asked: Cell::new([0; 3]) }
+    pub fn new(figures: Arc<ThreadStatistics>, description: String, peers: Arc<Peers>) -> Self {
+        EdgeFacts { figures, description, peers, asked: Cell::new([0; 3]) }
     }
 }
 
@@ -50,5 +53,13 @@ impl DriverFacts for EdgeFacts {
             line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
         });
         vec![("process, resident".to_owned(), resident.unwrap_or(0), 0)]
+    }
+
+    fn own_address(&self) -> String {
+        self.peers.own()
+    }
+
+    fn address_of(&self, api: NodeId) -> String {
+        self.peers.api_node(api)
     }
 }

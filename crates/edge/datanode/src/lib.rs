@@ -15,10 +15,12 @@ pub use machine::this_machine;
 use data_memory::DataMemory;
 use facts::EdgeFacts;
 use std::path::PathBuf;
+use std::sync::Arc;
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_node::{Blocks, NodeSettings};
 use vinga_runtime::node_process::{self, NodeProcess, Statistics};
+use vinga_runtime::peers::Peers;
 use vinga_runtime::settings as edge;
 
 /// A node that has its memory and can be started.
@@ -62,7 +64,8 @@ impl Assembly {
     /// A sentence, if it could not start.
     pub fn run(self, ready: impl FnOnce(&NodeProcess)) -> Result<(), String> {
         let Assembly { node, edge, pages, descriptions, .. } = self;
-        node_process::run(edge, make_host(node, pages, descriptions), ready)
+        let peers = Arc::clone(&edge.peers);
+        node_process::run(edge, make_host(node, pages, descriptions, peers), ready)
     }
 
     /// Starts the node in this process; see [`NodeProcess::start`].
@@ -71,7 +74,8 @@ impl Assembly {
     /// A sentence, if it could not start.
     pub fn start(self) -> Result<NodeProcess, String> {
         let Assembly { node, edge, pages, descriptions, .. } = self;
-        NodeProcess::start(edge, make_host(node, pages, descriptions))
+        let peers = Arc::clone(&edge.peers);
+        NodeProcess::start(edge, make_host(node, pages, descriptions, peers))
     }
 }
 
@@ -80,10 +84,11 @@ fn make_host(
     node: NodeSettings,
     pages: DataMemory,
     descriptions: Vec<String>,
+    peers: Arc<Peers>,
 ) -> impl Fn(u16, &Statistics) -> Blocks + Send + Sync + 'static {
     move |thread, statistics| {
         let at = usize::from(thread);
-        let facts = EdgeFacts::new(statistics[at].clone(), descriptions[at].clone());
+        let facts = EdgeFacts::new(statistics[at].clone(), descriptions[at].clone(), peers.clone());
         Blocks::new(&node, thread, |_| pages.pool(), Box::new(facts))
     }
 }

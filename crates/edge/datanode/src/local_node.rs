@@ -5,9 +5,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use vinga_config::configuration::Configuration;
 use vinga_runtime::node_process::NodeProcess;
 
-/// What makes it small. `DataMemory` is address space until rows fill it.
-const PARAMETERS: [(&str, &str); 4] =
-    [("HostName", "127.0.0.1"), ("ServerPort", "0"), ("DataMemory", "64M"), ("SchedulerSpinTimer", "0")];
+/// What makes it small. `DataMemory` and the records of operations are address space until they are needed.
+const PARAMETERS: [(&str, &str); 5] = [
+    ("HostName", "127.0.0.1"),
+    ("ServerPort", "0"),
+    ("DataMemory", "64M"),
+    ("MaxNoOfConcurrentOperations", "262144"),
+    ("SchedulerSpinTimer", "0"),
+];
 
 /// A running node; it stops when this is dropped. It is a real one in all respects: threads, sockets, time-outs.
 pub struct LocalNode {
@@ -34,7 +39,9 @@ impl LocalNode {
     /// # Errors
     /// A sentence.
     pub fn start_with(parameters: &[(&str, &str)]) -> Result<Self, String> {
-        let parameters = [&PARAMETERS[..], parameters].concat();
+        let is_given = |name| parameters.iter().any(|(given, _)| *given == name);
+        let own = PARAMETERS.into_iter().filter(|&(name, _)| !is_given(name));
+        let parameters: Vec<_> = own.chain(parameters.iter().copied()).collect();
         let configuration = Configuration::new(None, &parameters, &this_machine());
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let socket = std::env::temp_dir().join(format!("vinga-{}-{number}.sock", std::process::id()));

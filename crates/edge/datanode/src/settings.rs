@@ -1,6 +1,7 @@
 //! From a checked configuration to what the node's blocks and the edge are told.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_config::configuration::Configuration;
@@ -116,6 +117,7 @@ pub fn edge_settings(
             watchdog: Duration::from_millis(integer(Parameter::TimeBetweenWatchDogCheck)),
             ..edge::Limits::default()
         },
+        peers: Arc::default(),
     })
 }
 

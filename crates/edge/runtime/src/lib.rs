@@ -73,6 +73,8 @@ pub mod parker;
 #[cfg(not(loom))]
 mod peer;
 #[cfg(not(loom))]
+pub mod peers;
+#[cfg(not(loom))]
 mod poller;
 #[cfg(not(loom))]
 mod realtime;

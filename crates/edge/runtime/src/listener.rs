@@ -395,6 +395,7 @@ impl Listener {
         match handed_over {
             Ok(()) => {
                 let (api, peer, index) = (confirm.api, guest.peer, hello.connection);
+                self.settings.peers.note(NodeId(api), peer);
                 self.lines.write(
                     Level::Info,
                     WHO,

@@ -85,6 +85,7 @@ impl NodeProcess {
         let descriptors = raise_to_hard_limit(Resource::Nofile);
         let socket = listen(settings.listen)?;
         let address = socket.local_addr().map_err(|why| why.to_string())?;
+        settings.peers.listen_at(address);
         let statistics: Statistics =
             settings.threads.iter().map(|plan| ThreadStatistics::new(&plan.name)).collect();
         let switchboard = Switchboard::new(&settings, main_thread(&settings), statistics.clone());

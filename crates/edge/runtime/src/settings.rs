@@ -1,7 +1,9 @@
 //! What a node is told when it starts.
 
+use crate::peers::Peers;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::BlockNumber;
@@ -34,6 +36,8 @@ pub struct NodeSettings {
     pub seed: u64,
     /// Bounds.
     pub limits: Limits,
+    /// Where the node and its clients are noted, for those who ask.
+    pub peers: Arc<Peers>,
 }
 
 /// How one thread runs.
@@ -160,6 +164,7 @@ mod tests {
             instances: Vec::new(),
             seed: 1,
             limits: Limits::default(),
+            peers: Arc::default(),
         };
         assert_eq!(settings.socket_threads(), [0, 1, 3]);
         let connections: Vec<usize> = (0..7).map(|thread| connection_of(thread, &[0, 1, 3])).collect();

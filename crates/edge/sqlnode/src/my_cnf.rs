@@ -20,6 +20,10 @@ skip-log-bin
 query_cache_type=OFF
 query_cache_size=0
 
+# A table is on the data nodes, for all SQL nodes, unless somebody says otherwise. Temporary ones are this server's own.
+default_storage_engine=VINGA
+default_tmp_storage_engine=InnoDB
+
 # Reads of the stricter levels take locks.
 transaction_isolation=READ-COMMITTED
 

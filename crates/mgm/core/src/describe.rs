@@ -76,6 +76,9 @@ fn default(row: &Description) -> String {
                 panic!("a share of the memory is a number")
             }
         },
+        Default::OnePerMemory { bytes, least } => {
+            format!("one for each {} KiB of the machine's memory, at least {least}", bytes >> 10)
+        }
         Default::Unset(otherwise) => otherwise.into(),
     }
 }

@@ -38,6 +38,13 @@ pub enum Default {
     Text(&'static str),
     /// A quarter of the memory of the machine, in whole mebibytes, within the limits of the parameter.
     QuarterOfMachine,
+    /// One for so many bytes of the memory of the machine, but at least so many, within the limits of the parameter.
+    OnePerMemory {
+        /// Bytes of memory for each.
+        bytes: u64,
+        /// However little memory there is.
+        least: u64,
+    },
     /// No value: the phrase says what happens without one.
     Unset(&'static str),
 }
@@ -179,8 +186,10 @@ parameters! {
     /// Transactions that the node's coordinators run at a time; a further one gets a temporary error.
     MaxNoOfConcurrentTransactions: count(32, RECORDS_MAX), Default::Integer(4_096);
 
-    /// Row operations that open transactions hold at a time; a further one gets a temporary error.
-    MaxNoOfConcurrentOperations: count(32, RECORDS_MAX), Default::Integer(32_768);
+    /// Row operations that open transactions hold at a time, those in unique indexes too; a further one gets a
+    /// temporary error. Each takes about half a kilobyte from when it is first needed.
+    MaxNoOfConcurrentOperations: count(32, RECORDS_MAX),
+        Default::OnePerMemory { bytes: 16 << 10, least: 32_768 };
 
     /// Scans that are open at a time; a further one gets a temporary error.
     MaxNoOfConcurrentScans: count(2, RECORDS_MAX), Default::Integer(256);
@@ -302,6 +311,9 @@ impl Parameters {
             Default::Flag(flag) => Some(Value::Flag(flag)),
             Default::Text(text) => Some(Value::Text(text.to_owned())),
             Default::QuarterOfMachine => Some(Value::Integer(quarter(machine.memory_bytes, row.kind))),
+            Default::OnePerMemory { bytes, least } => {
+                Some(Value::Integer(one_per(machine.memory_bytes, bytes, least, row.kind)))
+            }
             Default::Unset(_) => None,
         };
         let held = |row| Held { value: value(row), written: None, origin: Origin::Default };
@@ -382,6 +394,11 @@ fn quarter(memory_bytes: u64, kind: Kind) -> u64 {
     (mebibytes << 20).clamp(min, max)
 }
 
+fn one_per(memory_bytes: u64, bytes: u64, least: u64, kind: Kind) -> u64 {
+    let Kind::Integer { min, max, .. } = kind else { panic!("a share of the memory is an integer") };
+    (memory_bytes / bytes).max(least).clamp(min, max)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -397,7 +414,7 @@ mod tests {
                 Default::Integer(number) => Value::Integer(number),
                 Default::Flag(flag) => Value::Flag(flag),
                 Default::Text(text) => Value::Text(text.into()),
-                Default::QuarterOfMachine | Default::Unset(_) => continue,
+                Default::QuarterOfMachine | Default::OnePerMemory { .. } | Default::Unset(_) => continue,
             };
             let written = match &default {
                 Value::Integer(number) => alloc::format!("{number}"),
@@ -414,6 +431,18 @@ mod tests {
         assert_eq!(Parameter::named("id"), Ok(Parameter::NodeId));
         let nearest = Parameter::named("MaxNoOfConcurrentOps").expect_err("no such name");
         assert_eq!(nearest, "no parameter has this name; the nearest is MaxNoOfConcurrentScans");
+    }
+
+    #[test]
+    fn operations_grow_with_the_machine() {
+        let default = |memory_bytes| {
+            let cpus: CpuSet = [Cpu(0)].into_iter().collect();
+            Parameters::defaults(&Machine { memory_bytes, cpus, cpus_granted: None })
+                .integer(Parameter::MaxNoOfConcurrentOperations)
+        };
+        assert_eq!(default(24 << 30), 1_572_864);
+        assert_eq!(default(1 << 28), 32_768);
+        assert_eq!(default(u64::MAX), RECORDS_MAX);
     }
 
     #[test]

@@ -137,6 +137,18 @@ impl Bench {
         length
     }
 
+    /// The same, and further turns until no long work is left.
+    pub fn turns(&mut self, bytes: &[u8]) -> usize {
+        self.executor.begin_turn(Tick(1));
+        let consumed = self.executor.feed(bytes, Origin::Api(API.node())).expect("our own frames");
+        assert_eq!(consumed, bytes.len());
+        while self.executor.finish_turn() {}
+        let lane = self.executor.outbox().lane_mut(self.api_lane);
+        let length = black_box(lane.len());
+        lane.clear();
+        length
+    }
+
     /// One `KeyReadRequest` for each data manager concerned.
     pub fn reads(&self, keys: &[u64], out: &mut Vec<u8>) {
         let mut by_owner: [Vec<u64>; 8] = Default::default();

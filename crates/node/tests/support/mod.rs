@@ -1,15 +1,25 @@
 //! A cluster in one thread, without delays: every frame is delivered in the order in which it was sent, so that a
 //! protocol can be read as a story. A test may hold frames back (`hold`), kill data nodes, and open and break connections
-//! of the API node (`connections`). (The simulator is for everything that can go wrong.)
+//! of the API node (`connections`); `trains` and `reads` are what that sends, `told` is what it is told. (The simulator is for everything that can go wrong.)
 
 mod connections;
 mod hold;
 pub mod ranges;
+mod reads;
+mod story;
+mod told;
+mod trains;
 pub mod unique;
+
+#[allow(unused_imports, reason = "each test uses its part of it")]
+pub use self::{
+    told::{Told, committed, open, refused},
+    trains::{ALL, Op, strict},
+};
 
 use hold::Held;
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use told::code;
 use vinga_base::hash::KeyHash;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::page_pool::PagePool;
@@ -17,24 +27,23 @@ use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TransactionId};
 use vinga_distribution::NodePlace;
-use vinga_fragment::update_program::{self, Action, Instruction};
 use vinga_kernel::{Executor, LaneId, Mutation, Origin, Outbox, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting, routes};
 use vinga_wire::dictionary::{CreateTableRequest, TableConfirm};
 use vinga_wire::frame::Frames;
 use vinga_wire::handshake::NodeTopology;
-use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW, Rows};
 use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
-use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, OperationHead, OperationKind};
+use vinga_wire::operation::{ALL_COLUMNS, OperationKind};
 use vinga_wire::partition::PartitionMap;
-use vinga_wire::scan::{ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
+use vinga_wire::schema::{SchemaChange, SchemaChangeConfirm, SchemaChangeRequest};
 use vinga_wire::transaction::{
-    FLAG_COMMIT, FLAG_START, OperationError, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder,
-    TransactionAnswer, TransactionHead, TransactionRow,
+    OperationError, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder, TransactionAnswer, TransactionRow,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, U64, cold};
 
 pub const API: Address = Address::new(NodeId(145), BlockNumber::Api, 0);
+/// Another API node, which changes the schema while the first one works.
+pub const OTHER_API: Address = Address::new(NodeId(146), BlockNumber::Api, 0);
 pub const TC: Address = Address::new(NodeId(1), BlockNumber::Coordinator, 0);
 
 /// The coordinator of a node.
@@ -77,75 +86,8 @@ impl Default for Setup {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row(pub u64, pub i64, pub Option<String>);
 
-/// One operation of a train.
-#[derive(Clone, Debug)]
-pub enum Op {
-    Insert(Row),
-    Write(Row),
-    Add(u64, i64),
-    Set(u64, i64),
-    SetText(u64, &'static str),
-    SetNull(u64),
-    Delete(u64),
-    Read(OperationKind, u64),
-    Unlock(u64, u32),
-    /// Looks for a number in the unique index on it.
-    Find(OperationKind, i64),
-    /// Lets go of the lock of such an operation, by its number.
-    Release(i64, u32),
-}
-
-/// What an API node was told.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Told {
-    Confirm {
-        request: u32,
-        outcome: u8,
-        errors: Vec<(u32, ErrorCode)>,
-    },
-    Refuse {
-        request: u32,
-        code: ErrorCode,
-        operation: u32,
-    },
-    Row {
-        operation: u32,
-        row: Option<Row>,
-    },
-    Rows(Vec<Option<Row>>),
-    Scanned {
-        rows: Vec<Row>,
-        end: bool,
-    },
-    Refused(ErrorCode),
-    Outcome(u8),
-    /// A connection of that name was admitted.
-    Admitted(u64),
-    NotAdmitted(ErrorCode),
-    Other(SignalNumber),
-}
-
-pub const ALL: u16 = FLAG_START | FLAG_COMMIT;
-
 pub fn row(key: u64, n: i64) -> Row {
     Row(key, n, Some(format!("row {key}")))
-}
-
-/// Operations whose errors roll the transaction back.
-pub fn strict(ops: &[Op]) -> Vec<(Op, bool)> {
-    ops.iter().map(|op| (op.clone(), false)).collect()
-}
-
-pub fn committed(request: u32) -> Told {
-    Told::Confirm { request, outcome: 1, errors: vec![] }
-}
-
-pub fn open(request: u32) -> Told {
-    Told::Confirm { request, outcome: 0, errors: vec![] }
-}
-
-pub fn refused(request: u32, code: ErrorCode, operation: u32) -> Told {
-    Told::Refuse { request, code, operation }
 }
 
 pub struct Cluster {
@@ -261,7 +203,8 @@ impl Cluster {
             // The second thread hosts nothing, but its driver may serve connections.
             let mut outbox = Outbox::new(routes(&settings, 0), 2, 1 << 20);
             let mut own = vec![];
-            for other in (1..=nodes).filter(|&other| other != node).chain([API.node().0]) {
+            let api_nodes = [OTHER_API.node().0, API.node().0];
+            for other in (1..=nodes).filter(|&other| other != node).chain(api_nodes) {
                 let lane = outbox.open_lane(0);
                 outbox.routes.set_node(NodeId(other), Some(lane));
                 own.push((other, lane));
@@ -302,6 +245,19 @@ impl Cluster {
         assert_ne!(cluster.table, (0, 0), "the table is created");
         cluster.told.clear();
         cluster
+    }
+
+    /// The other API node asks for a schema change, and everything runs to the end.
+    pub fn change_schema(&mut self, change: SchemaChange) {
+        let mut bytes = vec![];
+        let to = Address::new(NodeId(1), BlockNumber::Dictionary, 0);
+        let mut w = FrameWriter::begin(&mut bytes, SignalNumber::SchemaChangeRequest, 1, to, OTHER_API, 0);
+        cold::write(&mut w, &SchemaChangeRequest { request: 1, change });
+        drop(w);
+        let executor = self.executors.get_mut(&1).expect("a live node");
+        executor.begin_turn(self.now);
+        executor.feed(&bytes, Origin::Api(OTHER_API.node())).expect("an API node may send this");
+        self.run();
     }
 
     /// Sends a frame from the API node and lets everything run to the end.
@@ -347,7 +303,7 @@ impl Cluster {
                 return;
             }
             for (to, bytes) in moved {
-                if to == API.node().0 {
+                if [API.node().0, OTHER_API.node().0].contains(&to) {
                     for frame in Frames(&bytes) {
                         if let Some(answer) = self.hear_range(&frame) {
                             self.range_answers.push(answer);
@@ -400,97 +356,6 @@ impl Cluster {
         TransactionId::new(API.node(), Incarnation(1), self.transactions)
     }
 
-    /// Sends a train; operations are numbered from `first`. The request's tag is the first number.
-    pub fn train(&mut self, id: TransactionId, flags: u16, first: u32, ops: &[(Op, bool)]) {
-        self.train_with(id, flags, first, 0, ops);
-    }
-
-    pub fn train_with(
-        &mut self,
-        id: TransactionId,
-        flags: u16,
-        first: u32,
-        rollback_from: u32,
-        ops: &[(Op, bool)],
-    ) {
-        self.train_at(TC, id, flags, first, rollback_from, ops);
-    }
-
-    /// The same, to a certain coordinator.
-    pub fn train_at(
-        &mut self,
-        coordinator: Address,
-        id: TransactionId,
-        flags: u16,
-        first: u32,
-        rollback_from: u32,
-        ops: &[(Op, bool)],
-    ) {
-        let bytes = self.train_bytes(coordinator, id, flags, first, rollback_from, ops);
-        self.send_bytes(coordinator.node().0, &bytes);
-    }
-
-    /// A train as it stands on a connection.
-    pub fn train_bytes(
-        &self,
-        coordinator: Address,
-        id: TransactionId,
-        flags: u16,
-        first: u32,
-        rollback_from: u32,
-        ops: &[(Op, bool)],
-    ) -> Vec<u8> {
-        let layout = self.layout.clone();
-        let mut bytes = vec![];
-        {
-            let signal = SignalNumber::TransactionRequest;
-            let mut w = FrameWriter::begin(&mut bytes, signal, 1, coordinator, API, 0);
-            w.put(&TransactionHead {
-                transaction: U64::new(id.0),
-                epoch_seen: U64::ZERO,
-                request: U32::new(first),
-                outcomes_seen: U32::ZERO,
-                rollback_from: U32::new(rollback_from),
-                flags: U16::new(flags),
-                count: U16::new(ops.len() as u16),
-            });
-            for (number, (op, is_local)) in (first..).zip(ops) {
-                let (kind, key, body) = encode(&layout, op);
-                let (table, version) = self.table_of(op);
-                w.put(&OperationHead {
-                    version: U64::new(version),
-                    hash: U64::ZERO,
-                    table: U32::new(table),
-                    number: U32::new(number),
-                    row: U32::ZERO,
-                    kind: kind as u8,
-                    flags: if *is_local { FLAG_ERROR_IS_LOCAL } else { 0 },
-                    key_bytes: U16::new(key.len() as u16),
-                    body_bytes: U16::new(body.len() as u16),
-                    columns: U16::new(columns_of(op)),
-                    filter_bytes: U16::ZERO,
-                    sub: 0,
-                    unused: 0,
-                })
-                .bytes(&key)
-                .bytes(&body);
-            }
-        }
-        bytes
-    }
-
-    /// A transaction of one train.
-    pub fn at_once(&mut self, ops: &[Op]) -> Vec<Told> {
-        self.at_once_by(TC, ops)
-    }
-
-    /// The same, by a certain coordinator.
-    pub fn at_once_by(&mut self, coordinator: Address, ops: &[Op]) -> Vec<Told> {
-        let id = self.begin();
-        self.train_at(coordinator, id, ALL, 1, 0, &strict(ops));
-        self.told()
-    }
-
     /// The API node has seen all outcomes.
     pub fn forget_all_outcomes(&mut self) {
         for (coordinator, seen) in self.outcomes.clone() {
@@ -516,127 +381,6 @@ impl Cluster {
             w.put(&OutcomeRequest { transaction: U64::new(id.0), request: U32::new(1) });
         });
         self.told()
-    }
-
-    /// A committed read, straight from the owner; with a transaction, its own changes before `operation` count.
-    pub fn read(&mut self, keys: &[u64], viewer: Option<(TransactionId, u32)>) -> Vec<Option<Row>> {
-        keys.iter().map(|&key| self.read_from(self.owner_of(key), key, viewer)).collect()
-    }
-
-    /// A committed read at a certain node, which is the primary or the table's backups answer reads.
-    pub fn read_at(&mut self, node: u8, key: u64) -> Option<Row> {
-        let owner = self.owner_of(key);
-        self.read_from(dm(node, owner.instance()), key, None)
-    }
-
-    fn read_from(
-        &mut self,
-        data_manager: Address,
-        key: u64,
-        viewer: Option<(TransactionId, u32)>,
-    ) -> Option<Row> {
-        let (table, version) = self.table;
-        self.send(SignalNumber::KeyReadRequest, data_manager, |w| {
-            w.put(&KeyReadHead {
-                version: U64::new(version),
-                transaction: U64::new(viewer.map_or(0, |(id, _)| id.0)),
-                request: U32::ZERO,
-                table: U32::new(table),
-                operation: U32::new(viewer.map_or(0, |(_, operation)| operation)),
-                count: U16::new(1),
-                columns: U16::new(ALL_COLUMNS),
-                filter_bytes: U16::ZERO,
-                unused: U16::ZERO,
-            })
-            .bytes(&key.to_le_bytes());
-        });
-        match self.told().pop() {
-            Some(Told::Rows(mut rows)) => rows.pop().expect("one key was asked for"),
-            other => panic!("a read is answered by rows, not {other:?}"),
-        }
-    }
-
-    /// Scans all partitions, in batches of `batch` rows.
-    pub fn scan(&mut self, viewer: Option<(TransactionId, u32)>, batch: u16) -> Result<Vec<Row>, ErrorCode> {
-        self.scan_with(None, viewer, batch, |_, _| ())
-    }
-
-    /// Scans at a certain node, if the table's backups answer reads, and calls `meet` with each batch before the next
-    /// one is asked for.
-    pub fn scan_with(
-        &mut self,
-        node: Option<u8>,
-        viewer: Option<(TransactionId, u32)>,
-        batch: u16,
-        mut meet: impl FnMut(&mut Self, &[Row]),
-    ) -> Result<Vec<Row>, ErrorCode> {
-        let mut found = vec![];
-        for partition in self.partitions() {
-            found.extend(self.scan_partition_with(partition, node, viewer, batch, &mut meet)?);
-        }
-        found.sort_by_key(|row| row.0);
-        Ok(found)
-    }
-
-    /// Scans one partition, which must go well.
-    pub fn scan_partition(
-        &mut self,
-        partition: PartitionId,
-        node: Option<u8>,
-        viewer: Option<(TransactionId, u32)>,
-    ) -> Vec<Row> {
-        self.scan_partition_with(partition, node, viewer, 100, &mut |_, _| ()).expect("it can be scanned")
-    }
-
-    fn scan_partition_with(
-        &mut self,
-        partition: PartitionId,
-        node: Option<u8>,
-        viewer: Option<(TransactionId, u32)>,
-        batch: u16,
-        meet: &mut dyn FnMut(&mut Self, &[Row]),
-    ) -> Result<Vec<Row>, ErrorCode> {
-        let (table, version) = self.table;
-        let primary = self.map.place(partition).primary();
-        let owner = node.map_or(primary, |node| dm(node, primary.instance()));
-        let name = u32::from(partition.0) + 1;
-        let mut found = vec![];
-        self.send(SignalNumber::ScanOpenRequest, owner, |w| {
-            w.put(&ScanOpenHead {
-                version: U64::new(version),
-                transaction: U64::new(viewer.map_or(0, |(id, _)| id.0)),
-                scan: U32::new(name),
-                table: U32::new(table),
-                operation: U32::new(viewer.map_or(0, |(_, operation)| operation)),
-                from_row: U32::ZERO,
-                batch_bytes: U32::new(1 << 16),
-                limit: U32::ZERO,
-                partition: U16::new(partition.0),
-                batch_rows: U16::new(batch),
-                columns: U16::new(ALL_COLUMNS),
-                filter_bytes: U16::ZERO,
-            });
-        });
-        loop {
-            let mut is_over = false;
-            for told in self.told() {
-                match told {
-                    Told::Scanned { rows, end } => {
-                        meet(self, &rows);
-                        found.extend(rows);
-                        is_over |= end;
-                    }
-                    Told::Refused(code) => return Err(code),
-                    other => panic!("a scan is answered by rows, not {other:?}"),
-                }
-            }
-            if is_over {
-                return Ok(found);
-            }
-            self.send(SignalNumber::ScanNextRequest, owner, |w| {
-                w.put(&ScanBody { scan: U32::new(name) });
-            });
-        }
     }
 
     /// What the API node was told since the last call.
@@ -735,187 +479,7 @@ impl Cluster {
         self.executors.values().all(|e| e.host().is_at_rest() && e.is_idle())
     }
 
-    /// The signals that blocks have handled since the story of the given length, without the driver's, node by node.
-    pub fn story(&self) -> String {
-        let mut story = String::new();
-        for (node, executor) in &self.executors {
-            writeln!(story, "node {node}").expect("a string takes all");
-            for entry in executor.trace().iter() {
-                let Some(line) = describe(entry.length, &entry.bytes) else { continue };
-                writeln!(story, "    {line}").expect("a string takes all");
-            }
-        }
-        story
-    }
-
     pub fn settings(&self, node: u8) -> &NodeSettings {
         &self.settings[&node]
     }
-
-    fn hear(&mut self, frame: &Frame<'_>) -> Told {
-        let signal = frame.signal().expect("our own signals are known");
-        match signal {
-            SignalNumber::CreateTableConfirm => {
-                let TableConfirm { table, .. } = cold::read(frame).expect("well-formed");
-                self.table = (table.table, table.version);
-                self.hidden =
-                    table.unique_tables.iter().map(|unique| (unique.table, unique.version)).collect();
-                Told::Other(signal)
-            }
-            SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse => {
-                let (answer, rest) = frame.head::<TransactionAnswer>().expect("well-formed");
-                let request = answer.request.get();
-                self.indexes_told = vec![answer.failed_index.get()];
-                let newest = self.outcomes.entry(frame.sender()).or_default();
-                *newest = (*newest).max(answer.outcome_number.get());
-                self.epoch_told = answer.epoch.get();
-                if signal == SignalNumber::TransactionRefuse {
-                    return Told::Refuse {
-                        request,
-                        code: code(answer.error),
-                        operation: answer.failed_operation.get(),
-                    };
-                }
-                let mut errors = vec![];
-                let list = rest.chunks_exact(size_of::<OperationError>());
-                for e in list.take(usize::from(answer.errors.get())) {
-                    let number = u32::from_le_bytes(e[..4].try_into().expect("four bytes"));
-                    errors.push((number, code(U16::from_bytes([e[4], e[5]]))));
-                    self.indexes_told.push(U16::from_bytes([e[6], e[7]]).get());
-                }
-                Told::Confirm { request, outcome: answer.outcome, errors }
-            }
-            SignalNumber::TransactionRowReport => {
-                let (head, rest) = frame.head::<TransactionRow>().expect("well-formed");
-                let row = match head.row_bytes.get() {
-                    NO_ROW => None,
-                    0 => Some(unique::FOUND),
-                    bytes => Some(self.row(&rest[..usize::from(bytes)])),
-                };
-                Told::Row { operation: head.operation.get(), row }
-            }
-            SignalNumber::KeyReadConfirm => {
-                let (answer, rest) = frame.head::<KeyReadAnswer>().expect("well-formed");
-                Told::Rows(Rows::new(answer, rest).map(|row| row.map(|row| self.row(row))).collect())
-            }
-            SignalNumber::KeyReadRefuse => {
-                Told::Refused(code(frame.head::<KeyReadRefusal>().expect("well-formed").0.code))
-            }
-            SignalNumber::ScanConfirm => {
-                let (answer, mut rest) = frame.head::<ScanAnswer>().expect("well-formed");
-                let mut rows = vec![];
-                for _ in 0..answer.count.get() {
-                    let length = usize::from(u16::from_le_bytes([rest[0], rest[1]]));
-                    rows.push(self.row(&rest[2..2 + length]));
-                    rest = &rest[2 + length..];
-                }
-                Told::Scanned { rows, end: answer.flags.get() & vinga_wire::scan::SCAN_END != 0 }
-            }
-            SignalNumber::ScanRefuse => {
-                Told::Refused(code(frame.head::<ScanRefusal>().expect("well-formed").0.code))
-            }
-            SignalNumber::OutcomeConfirm => {
-                Told::Outcome(frame.head::<OutcomeConfirm>().expect("well-formed").0.outcome)
-            }
-            _ => Told::Other(signal),
-        }
-    }
-
-    fn row(&self, image: &[u8]) -> Row {
-        self.layout.check_image(image).expect("a node sends whole rows");
-        let (fixed, variable) = self.layout.split(image);
-        let column = |i: usize| self.layout.bytes(fixed, variable, &self.layout.columns()[i]);
-        let text = (!self.layout.is_null(fixed, &self.layout.columns()[2]))
-            .then(|| String::from_utf8(column(2).to_vec()).expect("the tests write text"));
-        Row(
-            u64::from_le_bytes(column(0).try_into().expect("eight bytes")),
-            i64::from_le_bytes(column(1).try_into().expect("eight bytes")),
-            text,
-        )
-    }
-}
-
-/// The columns that an operation asks for.
-fn columns_of(op: &Op) -> u16 {
-    match op {
-        Op::Read(..) => ALL_COLUMNS,
-        Op::Insert(_)
-        | Op::Write(_)
-        | Op::Add(..)
-        | Op::Set(..)
-        | Op::SetText(..)
-        | Op::SetNull(_)
-        | Op::Delete(_)
-        | Op::Unlock(..)
-        | Op::Find(..)
-        | Op::Release(..) => 0,
-    }
-}
-
-fn code(number: U16) -> ErrorCode {
-    ErrorCode::from_number(number.get()).expect("a known error")
-}
-
-fn encode(layout: &RowLayout, op: &Op) -> (OperationKind, Vec<u8>, Vec<u8>) {
-    let image = |Row(id, n, s): &Row| {
-        let mut image = vec![];
-        layout
-            .build_image(
-                &[Some(&id.to_le_bytes()), Some(&n.to_le_bytes()), s.as_ref().map(String::as_bytes)],
-                &mut image,
-            )
-            .expect("the row fits");
-        image
-    };
-    let program = |action: Action<'_>, column: u16| {
-        let mut program = vec![];
-        update_program::write(&mut [Instruction { column: ColumnId(column), action }], layout, &mut program)
-            .expect("the program fits");
-        program
-    };
-    let key = |key: &u64| key.to_le_bytes().to_vec();
-    match op {
-        Op::Insert(row) => (OperationKind::Insert, vec![], image(row)),
-        Op::Write(row) => (OperationKind::Write, vec![], image(row)),
-        Op::Add(k, n) => (OperationKind::Update, key(k), program(Action::Add(&n.to_le_bytes()), 1)),
-        Op::Set(k, n) => (OperationKind::Update, key(k), program(Action::Set(&n.to_le_bytes()), 1)),
-        Op::SetNull(k) => (OperationKind::Update, key(k), program(Action::SetNull, 2)),
-        Op::SetText(k, s) => (OperationKind::Update, key(k), program(Action::Set(s.as_bytes()), 2)),
-        Op::Delete(k) => (OperationKind::Delete, key(k), vec![]),
-        Op::Read(kind, k) => (*kind, key(k), vec![]),
-        Op::Unlock(k, number) => (OperationKind::Unlock, key(k), number.to_le_bytes().to_vec()),
-        Op::Find(kind, n) => (*kind, n.to_le_bytes().to_vec(), vec![]),
-        Op::Release(n, number) => {
-            (OperationKind::Unlock, n.to_le_bytes().to_vec(), number.to_le_bytes().to_vec())
-        }
-    }
-}
-
-/// A handled signal as a line: who, what, and for those of transactions which and in which epoch.
-fn describe(length: u32, bytes: &[u8]) -> Option<String> {
-    let header = u16::from_le_bytes([bytes[4], bytes[5]]);
-    let signal = SignalNumber::from_number(header)?;
-    let address = |at: usize| Address(u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")));
-    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    let body = 20;
-    let about = match signal {
-        SignalNumber::TransactionRequest | SignalNumber::OutcomeRequest => {
-            format!("{:?}", TransactionId(number(body)))
-        }
-        SignalNumber::PrepareRequest
-        | SignalNumber::PrepareConfirm
-        | SignalNumber::PrepareRefuse
-        | SignalNumber::CommitRequest
-        | SignalNumber::CommitConfirm => {
-            format!("{:?} epoch {}", TransactionId(number(body)), number(body + 8))
-        }
-        SignalNumber::AbortRequest | SignalNumber::AbortConfirm => {
-            format!("{:?}", TransactionId(number(body)))
-        }
-        SignalNumber::CompleteOrder | SignalNumber::MarkersDropOrder => {
-            format!("{:?}", TransactionId(number(body + 4)))
-        }
-        _ => return None,
-    };
-    Some(format!("{} -> {} {signal:?} {about} ({length} bytes)", address(12), address(8)))
 }

@@ -43,6 +43,9 @@ pub mod ha {
     pub const ABORTED_BY_USER: i32 = 188;
 }
 
+/// What else helps in SQL when a transaction has too many operations. The server cuts a sentence off behind 200 bytes.
+const PORTIONS_ADVICE: &str = " Or SET vinga_use_transactions=OFF: bulk loads are committed in portions.";
+
 /// See the head of this file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
@@ -77,9 +80,15 @@ impl Failure {
         self
     }
 
-    /// The session was killed.
+    /// The session was killed. The transaction lives on, unless it was waited for.
     pub fn killed() -> Self {
-        Failure::new(ha::ABORTED_BY_USER, "the statement was interrupted").doomed()
+        Failure::new(ha::ABORTED_BY_USER, "the statement was interrupted")
+    }
+
+    /// Transactions wait for each other, and this one was rolled back.
+    pub fn deadlock() -> Self {
+        let text = ErrorCode::Deadlock.sentence();
+        Failure { is_temporary: true, ..Failure::new(ha::LOCK_DEADLOCK, text) }.doomed()
     }
 
     /// Nothing can be reached.
@@ -112,9 +121,10 @@ impl Failure {
         let is_temporary = matches!(error.class(), ErrorClass::Temporary);
         let is_outage = matches!(error.code(), ErrorCode::ClusterFailure | ErrorCode::ConnectionLost);
         let nodes = if is_outage { format!(" Data nodes: {connectstring}.") } else { String::new() };
+        let advice = if error.code() == ErrorCode::OutOfOperations { PORTIONS_ADVICE } else { "" };
         Failure {
             number: Failure::number_of(error.code()),
-            text: format!("{}{nodes}", error.message()),
+            text: format!("{}{advice}{nodes}", error.message()),
             is_temporary,
             is_doomed: false,
         }

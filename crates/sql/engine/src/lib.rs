@@ -19,6 +19,7 @@
 //! | [`databases`] | databases that users create |
 //! | [`schema_watch`] | what other SQL nodes do to tables |
 //! | [`failure`] | errors as the server knows them |
+//! | [`status`] | what `SHOW ENGINE VINGA STATUS` says |
 
 pub mod abi;
 pub mod auto_increment;
@@ -34,5 +35,6 @@ pub mod schema;
 pub mod schema_watch;
 pub mod server;
 pub mod session;
+pub mod status;
 pub mod table;
 pub mod waiting;

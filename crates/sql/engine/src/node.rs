@@ -60,6 +60,7 @@ pub struct Node {
     connected: Mutex<usize>,
     on_connected: Condvar,
     last_error: Mutex<String>,
+    last_failure: Mutex<Option<(String, Instant)>>,
     waiters: Mutex<Vec<Weak<Waiter>>>,
     tables: Mutex<Vec<Weak<OpenTable>>>,
     incarnation: AtomicU64,
@@ -93,6 +94,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         connected: Mutex::new(0),
         on_connected: Condvar::new(),
         last_error: Mutex::new(String::new()),
+        last_failure: Mutex::new(None),
         waiters: Mutex::new(Vec::new()),
         tables: Mutex::new(Vec::new()),
         incarnation: AtomicU64::new(0),
@@ -218,6 +220,36 @@ impl Node {
     /// The watchdog looks after this waiter from now on.
     pub fn watch(&self, waiter: &Arc<Waiter>) {
         self.waiters.lock().expect(NO_PANIC).push(Arc::downgrade(waiter));
+    }
+
+    /// The connections that there are, with their places in the pool.
+    pub fn connections(&self) -> impl Iterator<Item = (usize, &Cluster)> {
+        self.clusters.iter().enumerate().filter_map(|(place, cluster)| Some((place, cluster.get()?)))
+    }
+
+    /// For how long sessions have waited that wait now.
+    pub fn waits_ms(&self) -> Vec<u64> {
+        let longest = self.wait_max_ms();
+        let waiters = self.waiters.lock().expect(NO_PANIC);
+        waiters.iter().filter_map(|waiter| waiter.upgrade()?.waits_ms(longest)).collect()
+    }
+
+    /// Tables that are open.
+    pub fn open_tables(&self) -> usize {
+        self.tables.lock().expect(NO_PANIC).iter().filter(|table| table.strong_count() > 0).count()
+    }
+
+    /// A statement has failed, for a reason that is not the statement's.
+    #[cold]
+    pub fn note_failure(&self, failure: &Failure) {
+        let text = format!("{}: {}", failure.number, failure.text);
+        *self.last_failure.lock().expect(NO_PANIC) = Some((text, Instant::now()));
+    }
+
+    /// The last one, and how long ago it was.
+    pub fn last_failure(&self) -> Option<(String, Duration)> {
+        let last = self.last_failure.lock().expect(NO_PANIC);
+        last.as_ref().map(|(text, at)| (text.clone(), at.elapsed()))
     }
 
     /// Whether an API node of the cluster is one of this SQL node's connections.

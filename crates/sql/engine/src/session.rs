@@ -1,8 +1,15 @@
 //! One connection of the server: its transaction, and what it has to write later.
 //!
-//! Changes are *defined* and sent together, when something is read, when the statement ends, or, if the statement stands
-//! alone, with its commit: then a statement that writes is one round trip. An error of a change of a longer transaction is
-//! its own alone; the server undoes the statement then. One of a statement that stands alone rolls it back at once.
+//! Changes are *defined* and sent together: with the next locking read, before another read, when the statement ends, or,
+//! if the statement stands alone, with its commit; then a statement that writes is one round trip. An error of a change of
+//! a longer transaction is its own alone; the server undoes the statement then. One of a statement that stands alone rolls
+//! it back at once.
+//!
+//! *Changes that can wait.* What is done to rows that the transaction has locked, and has no unique index to pass, can only
+//! fail for want of memory or because a node failed. Such changes wait beyond the end of their statement for the next
+//! request or the commit: an `UPDATE` by primary key within a transaction is one round trip, that of its locking read. From
+//! the end of the statement on nobody is left to answer for an error of theirs alone, so then it rolls back the whole
+//! transaction, and is told by the statement that sent them.
 //!
 //! A transaction that is lost (a time-out, a deadlock, a kill, a node's failure) is *doomed*: the server is told to roll
 //! it back as a whole.
@@ -11,27 +18,39 @@ use crate::failure::{Failure, Result, ha};
 use crate::fences::Fences;
 use crate::node::Node;
 use crate::table::OpenTable;
-use crate::waiting::{Stop, Waiter};
+use crate::waiting::{Ended, Stop, Waiter};
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::blocking::Cluster;
 use vinga::{
-    Error, ErrorCode, Lock, LockedRows, LockingScan, OperationKind, OperationNumber, ReadBatch, Record,
-    RowBatch, Scan, ScanRequest, Table, Transaction,
+    Error, ErrorCode, InfoTable, InfoValue, Lock, LockedRows, LockingScan, OperationKind, OperationNumber,
+    ReadBatch, Record, RowBatch, Scan, ScanRequest, Table, Transaction,
 };
 
 /// Changes that wait to be sent, at most.
 const PENDING_MAX: usize = 1024;
-/// Rows of a transaction when a whole table is copied.
+/// Changes of a transaction when a whole table is copied or a bulk load is committed in portions.
 const PORTION: usize = 256;
 /// Bytes of rows that wait to be sent, at most.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
 
+/// When a change is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// At once; its error is its own alone.
+    Now,
+    /// Before the statement has ended.
+    InStatement,
+    /// Before the transaction has ended.
+    InTransaction,
+}
+
 /// A change that was defined and not answered yet.
 struct Pending {
     number: OperationNumber,
+    when: When,
     table: Arc<OpenTable>,
     /// Of an insert: where its row is.
     image: Range<usize>,
@@ -55,6 +74,10 @@ pub struct Session {
     /// The transaction has sent operations, or has some to send: reads have to know of it.
     has_operations: bool,
     stands_alone: bool,
+    /// The present statement commits in portions: its reads do not look for its changes.
+    is_portioned: bool,
+    /// Changes of the present portion.
+    portion: usize,
     statement_start: OperationNumber,
     pending: Vec<Pending>,
     images: Vec<u8>,
@@ -62,6 +85,9 @@ pub struct Session {
     duplicate: Option<Duplicate>,
     fences: Fences,
 }
+
+/// Greater numbers of failures are Vinga's own, see `vinga_engine.h`.
+const SERVER_NUMBER_MAX: i32 = 200;
 
 /// The number of a transaction's first operation.
 const FIRST: OperationNumber = OperationNumber(1);
@@ -81,6 +107,8 @@ impl Session {
             transaction: None,
             has_operations: false,
             stands_alone: true,
+            is_portioned: false,
+            portion: 0,
             statement_start: FIRST,
             pending: Vec::new(),
             images: Vec::new(),
@@ -122,13 +150,29 @@ impl Session {
 
     /// Remembers a failure; returns its number.
     #[cold]
-    pub fn fail(&mut self, failure: Failure) -> i32 {
+    pub fn fail(&mut self, mut failure: Failure) -> i32 {
+        if failure.number == ha::LOCK_WAIT_TIMEOUT && !failure.is_doomed && self.others_wait_for_it() {
+            failure = Failure::deadlock();
+        }
         if failure.is_doomed {
             self.forget();
         }
         let number = failure.number;
+        if failure.is_temporary || failure.number > SERVER_NUMBER_MAX {
+            self.node.note_failure(&failure);
+        }
         self.failure = failure;
         number
+    }
+
+    /// Whether another transaction waits for a row that this one holds. When this one has just waited for so long that it
+    /// was given up, each may have waited for the other, on different data managers, which do not see that.
+    fn others_wait_for_it(&mut self) -> bool {
+        let Some(name) = self.transaction.as_ref().and_then(Transaction::name) else { return false };
+        let Some(cluster) = self.cluster.clone() else { return false };
+        let Ok(Ok(locks)) = self.wait(cluster.as_async().info(InfoTable::Locks)) else { return false };
+        let Some(blocker) = locks.columns.iter().position(|column| column == "blocker") else { return false };
+        locks.rows.iter().any(|row| matches!(row.get(blocker), Some(InfoValue::Text(text)) if *text == name))
     }
 
     /// Its connection.
@@ -173,6 +217,7 @@ impl Session {
     /// A statement begins.
     pub fn begin_statement(&mut self, stands_alone: bool) {
         self.stands_alone = stands_alone;
+        self.is_portioned = false;
         self.duplicate = None;
         self.statement_start = self.transaction.as_ref().map_or(FIRST, Transaction::next_number);
     }
@@ -197,6 +242,7 @@ impl Session {
     fn forget(&mut self) {
         self.transaction = None;
         self.has_operations = false;
+        self.portion = 0;
         self.pending.clear();
         self.images.clear();
         self.statement_start = FIRST;
@@ -204,8 +250,7 @@ impl Session {
 
     /// Defines a change.
     ///
-    /// `image` is that of an insert, to be told about if there is a duplicate. With `now` it is sent at once, and its
-    /// error is its own alone.
+    /// The body of an insert is an image, to be told about if there is a duplicate.
     ///
     /// # Errors
     /// Why it, or one before it, failed.
@@ -215,44 +260,37 @@ impl Session {
         kind: OperationKind,
         key: &[u8],
         body: &[u8],
-        now: bool,
+        when: When,
     ) -> Result<()> {
         let handle = table.table(self)?;
-        let is_lenient = now || !self.stands_alone;
+        let is_lenient = when == When::Now || !self.stands_alone;
         let node = Arc::clone(&self.node);
         let transaction = self.transaction()?;
         transaction.set_lenient(is_lenient);
         let number =
             transaction.define_encoded(handle, kind, key, body).map_err(|error| node.failure(&error))?;
         self.has_operations = true;
+        self.portion += 1;
         let begin = self.images.len();
         if kind == OperationKind::Insert {
             self.images.extend_from_slice(body);
         }
-        self.pending.push(Pending { number, table: Arc::clone(table), image: begin..self.images.len() });
-        if now || self.pending.len() >= PENDING_MAX || self.images.len() >= PENDING_BYTES_MAX {
+        let image = begin..self.images.len();
+        self.pending.push(Pending { number, when, table: Arc::clone(table), image });
+        if when == When::Now || self.pending.len() >= PENDING_MAX || self.images.len() >= PENDING_BYTES_MAX {
             self.flush()?;
         }
         Ok(())
     }
 
-    /// Commits what has been collected, if that is much: for copies of whole tables, which are no transaction.
+    /// Commits what has been collected, if that is much: for copies of whole tables, and bulk loads that are not to be
+    /// one transaction.
     ///
     /// # Errors
     /// Why one of the changes failed.
     pub fn commit_portion(&mut self) -> Result<()> {
-        if self.pending.len() < PORTION {
-            return Ok(());
-        }
-        self.commit_copy()
-    }
-
-    /// Commits rows of a copy. What became of them is of no interest if the statement was killed: the copy is dropped.
-    ///
-    /// # Errors
-    /// Why one of the changes failed.
-    pub fn commit_copy(&mut self) -> Result<()> {
-        self.commit().map_err(|failure| if self.is_killed() { Failure::killed() } else { failure })
+        self.is_portioned = true;
+        if self.portion >= PORTION { self.commit() } else { Ok(()) }
     }
 
     /// Sends what waits to be sent.
@@ -264,6 +302,28 @@ impl Session {
             return Ok(());
         }
         self.execute()
+    }
+
+    /// Whether something waits to be sent.
+    #[inline]
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// The present statement has ended, its transaction has not: sends what waits to be sent, if that may fail.
+    ///
+    /// # Errors
+    /// Why one of the changes failed.
+    pub fn end_statement(&mut self) -> Result<()> {
+        if self.pending.iter().any(|pending| pending.when != When::InTransaction) {
+            return self.flush();
+        }
+        match &mut self.transaction {
+            Some(transaction) if !self.pending.is_empty() => {
+                transaction.make_strict().map_err(|error| self.node.failure(&error).doomed())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn execute(&mut self) -> Result<()> {
@@ -332,13 +392,18 @@ impl Session {
         Some((found.key, found.image.as_slice()))
     }
 
+    /// Whether reads have to look for changes of the transaction.
+    fn reads_within(&self) -> bool {
+        self.has_operations && !self.is_portioned && self.transaction.is_some()
+    }
+
     /// Reads rows without locks, with what this session has changed. Errors of single keys are in the batch.
     ///
     /// # Errors
     /// Why a change before it failed, or nothing could be read.
     #[inline]
     pub fn read(&mut self, batch: ReadBatch<Record>) -> Result<ReadBatch<Record>> {
-        if self.has_operations && self.transaction.is_some() {
+        if self.reads_within() {
             return self.read_within(batch);
         }
         let node = Arc::clone(&self.node);
@@ -363,7 +428,47 @@ impl Session {
         }
     }
 
-    /// Defines a read with a lock; [`Session::locked_row`] has the row when [`Session::execute_reads`] has been called.
+    /// Reads rows by keys of a unique index, images in bytes, with what this session has changed. With a lock they are held
+    /// to the end of the transaction.
+    ///
+    /// # Errors
+    /// Why a change before it failed, or nothing could be read.
+    pub fn read_unique(
+        &mut self,
+        table: &Arc<OpenTable>,
+        index: &str,
+        keys: Vec<Vec<u8>>,
+        lock: Lock,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let handle = table.table(self)?;
+        if lock == Lock::None && !(self.has_operations && self.transaction.is_some()) {
+            let cluster = self.cluster()?.clone();
+            let rows = self.wait(cluster.as_async().get_images_by(handle, index, keys))?;
+            return rows.map_err(|error| self.node.failure(&error));
+        }
+        self.flush()?;
+        self.transaction()?.set_lenient(true);
+        self.has_operations = true;
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        let rows = transaction.get_images_by(handle, index, keys, lock);
+        match wait(&self.node, &self.waiter, cluster, rows) {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => Err(self.read_failure(&error)),
+            Err(failure) => Err(failure.doomed()),
+        }
+    }
+
+    /// The failure of a read, which may have cost the transaction.
+    #[cold]
+    fn read_failure(&self, error: &Error) -> Failure {
+        let mut failure = self.node.failure(error);
+        failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock | ErrorCode::TransactionAborted);
+        failure
+    }
+
+    /// Defines a read, perhaps with a lock, that sees what is pending; [`Session::locked_row`] has the row when [`Session::execute_reads`] has been called.
     ///
     /// # Errors
     /// Why it can't be defined.
@@ -391,7 +496,7 @@ impl Session {
         self.execute()
     }
 
-    /// The row of a read with a lock.
+    /// The row of a read that was defined and executed.
     ///
     /// # Errors
     /// Why it was not read.
@@ -412,7 +517,7 @@ impl Session {
     /// Why it can't begin.
     pub fn scan(&mut self, request: ScanRequest) -> Result<Scan> {
         self.cluster()?;
-        let begun = if self.has_operations && self.transaction.is_some() {
+        let begun = if self.reads_within() {
             self.flush()?;
             let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
                 return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
@@ -449,6 +554,13 @@ impl Session {
     /// # Errors
     /// Why it ended early.
     pub fn next_locked(&mut self, scan: &mut LockingScan) -> Result<Option<LockedRows>> {
+        // At the end of the scan what was changed meanwhile need not be sent yet.
+        match self.wait(scan.find()) {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => return Ok(None),
+            Ok(Err(error)) => return Err(self.read_failure(&error)),
+            Err(failure) => return Err(failure.doomed()),
+        }
         self.flush()?;
         let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
@@ -456,12 +568,7 @@ impl Session {
         transaction.set_lenient(true);
         match wait(&self.node, &self.waiter, cluster, scan.next_batch(transaction)) {
             Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) => {
-                let mut failure = self.node.failure(&error);
-                failure.is_doomed =
-                    matches!(error.code(), ErrorCode::Deadlock | ErrorCode::TransactionAborted);
-                Err(failure)
-            }
+            Ok(Err(error)) => Err(self.read_failure(&error)),
             Err(failure) => Err(failure.doomed()),
         }
     }
@@ -475,16 +582,23 @@ impl Session {
         rows.map_err(|error| self.node.failure(&error))
     }
 
-    /// Commits, with what waits to be sent.
+    /// Commits, with what waits to be sent. A kill does not end this: whoever asks for a commit has to know what became
+    /// of it.
     ///
     /// # Errors
     /// Why it was rolled back, or that this is not known.
     pub fn commit(&mut self) -> Result<()> {
-        let Some(transaction) = self.transaction.take() else { return Ok(()) };
-        let committed = self.wait(transaction.commit());
+        let (Some(transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
+            return Ok(());
+        };
+        let committed = wait_to_the_end(&self.node, &self.waiter, cluster, transaction.commit());
         let result = match committed {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => return Err(self.lost(&error)),
+            Ok(Err(error)) => {
+                let failure = self.lost(&error);
+                let is_undone = error.code() != ErrorCode::UnknownOutcome;
+                return Err(if is_undone && self.is_killed() { Failure::killed().doomed() } else { failure });
+            }
             Err(stop) => {
                 let unknown = Error::with_detail(ErrorCode::UnknownOutcome, stop.text);
                 Err(self.node.failure(&unknown).doomed())
@@ -536,11 +650,26 @@ impl Session {
 }
 
 fn wait<F: Future>(node: &Node, waiter: &Waiter, cluster: &Cluster, future: F) -> Result<F::Output> {
-    node.counters.round_trips.fetch_add(1, Ordering::Relaxed);
     let longest = node.wait_max_ms();
-    waiter.run(cluster, longest, future).map_err(|stop| match stop {
+    ended(node, waiter.run(cluster, longest, future), longest)
+}
+
+/// The same, but a kill does not end it.
+fn wait_to_the_end<F: Future>(
+    node: &Node,
+    waiter: &Waiter,
+    cluster: &Cluster,
+    future: F,
+) -> Result<F::Output> {
+    let longest = node.wait_max_ms();
+    ended(node, waiter.run_to_the_end(cluster, longest, future), longest)
+}
+
+fn ended<T>(node: &Node, ended: Ended<T>, longest_ms: u64) -> Result<T> {
+    node.counters.round_trips.fetch_add(ended.has_waited.into(), Ordering::Relaxed);
+    ended.output.map_err(|stop| match stop {
         Stop::Killed => Failure::killed(),
-        Stop::TimedOut => Failure::timed_out(node.connectstring(), longest),
+        Stop::TimedOut => Failure::timed_out(node.connectstring(), longest_ms),
     })
 }
 

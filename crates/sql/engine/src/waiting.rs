@@ -22,6 +22,14 @@ pub enum Stop {
     TimedOut,
 }
 
+/// What has come of a wait.
+pub struct Ended<T> {
+    /// What was waited for, or why it was given up.
+    pub output: Result<T, Stop>,
+    /// Whether it was not there at once: the data nodes were asked for it.
+    pub has_waited: bool,
+}
+
 /// How a session waits. Shared with who may end the wait.
 pub struct Waiter {
     began: Instant,
@@ -75,6 +83,12 @@ impl Waiter {
         }
     }
 
+    /// For how long it has waited, if it may wait for so long in all; `None` if it does not wait.
+    pub fn waits_ms(&self, longest_ms: u64) -> Option<u64> {
+        let due = self.due_ms.load(Ordering::Relaxed);
+        (due != 0).then(|| (self.now_ms() + longest_ms + 1).saturating_sub(due))
+    }
+
     /// Wakes it if it waits for too long.
     pub fn look(&self) {
         let due = self.due_ms.load(Ordering::Relaxed);
@@ -84,12 +98,31 @@ impl Waiter {
     }
 
     /// Runs a future on this thread, for so long at most.
-    ///
-    /// # Errors
-    /// Why it was given up.
-    pub fn run<F: Future>(&self, cluster: &Cluster, longest_ms: u64, future: F) -> Result<F::Output, Stop> {
-        let bounded = Bounded { future: pin!(future), waiter: self, longest_ms, has_waited: false };
-        cluster.block_on(bounded)
+    pub fn run<F: Future>(&self, cluster: &Cluster, longest_ms: u64, future: F) -> Ended<F::Output> {
+        self.run_bounded(cluster, longest_ms, future, true)
+    }
+
+    /// The same, but a kill does not end the wait.
+    pub fn run_to_the_end<F: Future>(
+        &self,
+        cluster: &Cluster,
+        longest_ms: u64,
+        future: F,
+    ) -> Ended<F::Output> {
+        self.run_bounded(cluster, longest_ms, future, false)
+    }
+
+    fn run_bounded<F: Future>(
+        &self,
+        cluster: &Cluster,
+        longest_ms: u64,
+        future: F,
+        heeds_kill: bool,
+    ) -> Ended<F::Output> {
+        let future = pin!(future);
+        let mut bounded = Bounded { future, waiter: self, longest_ms, heeds_kill, has_waited: false };
+        let output = cluster.block_on(&mut bounded);
+        Ended { output, has_waited: bounded.has_waited }
     }
 }
 
@@ -97,7 +130,14 @@ struct Bounded<'a, F: Future> {
     future: Pin<&'a mut F>,
     waiter: &'a Waiter,
     longest_ms: u64,
+    heeds_kill: bool,
     has_waited: bool,
+}
+
+impl<F: Future> Bounded<'_, F> {
+    fn is_killed(&self) -> bool {
+        self.heeds_kill && self.waiter.is_killed.load(Ordering::SeqCst)
+    }
 }
 
 impl<F: Future> Future for Bounded<'_, F> {
@@ -105,7 +145,7 @@ impl<F: Future> Future for Bounded<'_, F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let waiter = self.waiter;
-        if waiter.is_killed() {
+        if self.heeds_kill && waiter.is_killed() {
             return Poll::Ready(Err(Stop::Killed));
         }
         if let Poll::Ready(output) = self.future.as_mut().poll(context) {
@@ -121,7 +161,7 @@ impl<F: Future> Future for Bounded<'_, F> {
         waiter.due_ms.store(waiter.now_ms() + self.longest_ms + 1, Ordering::Relaxed);
         *waiter.waker.lock().expect(NO_PANIC) = Some(context.waker().clone());
         // Who killed it just before may have found no waker.
-        if waiter.is_killed.load(Ordering::SeqCst) { Poll::Ready(Err(Stop::Killed)) } else { Poll::Pending }
+        if self.is_killed() { Poll::Ready(Err(Stop::Killed)) } else { Poll::Pending }
     }
 }
 

@@ -3,10 +3,21 @@
 //! Every server has a limit to its memory, a folder of its own and a port that nobody else has; all of it goes away with
 //! the test. MariaDB and the plugin are those that `make sql` has put beside the build.
 
+pub mod bank;
+pub mod churn;
+pub mod client;
+pub mod data_process;
+pub mod history;
+pub mod lives;
+pub mod load;
+pub mod memory;
+pub mod oracle;
+pub mod servers;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use vinga_datanode::LocalNode;
-use vinga_sqlnode::{Connection, Installation, ScopedSqlNode};
+use vinga_sqlnode::{Answer, Connection, Installation, ScopedSqlNode, SqlError};
 
 /// A data node in this process, and SQL nodes before it.
 pub struct TestCluster {
@@ -45,7 +56,7 @@ impl TestCluster {
         let mut connection = self.sql_nodes[node].connect().expect("a SQL node answers");
         // The database may come a moment later to the others, or is being made just now.
         let _ = connection.query("USE test");
-        Session { connection }
+        Session::new(connection)
     }
 }
 
@@ -55,6 +66,19 @@ pub struct Session {
 }
 
 impl Session {
+    /// One over a connection.
+    pub fn new(connection: Connection) -> Self {
+        Session { connection }
+    }
+
+    /// Runs a statement that may fail.
+    ///
+    /// # Errors
+    /// The server's, or that the connection is lost.
+    pub fn try_query(&mut self, statement: &str) -> Result<Answer, SqlError> {
+        self.connection.query(statement)
+    }
+
     /// Runs a statement and returns its rows as text.
     #[track_caller]
     pub fn query(&mut self, statement: &str) -> Vec<Vec<String>> {
@@ -95,7 +119,8 @@ pub fn packaged(path: &str) -> PathBuf {
     installation().mariadb().join("root").join(path)
 }
 
-fn installation() -> Installation {
+/// The server and the plugin.
+pub fn installation() -> Installation {
     Installation::find().expect("'make sql' was run")
 }
 

@@ -8,6 +8,8 @@
 //!    constants are folded, ranges of one column are joined, cheap leaves come first.
 //! 4. [`Program::select`] evaluates it over a block of rows, [`Program::matches`] over one row.
 //!
+//! [`Program::read`] does 2 and 3 at once, in a short way where the filter is plain (`plain.rs`).
+//!
 //! Every mistake of a client is a [`ProgramError`] that names the place.
 
 mod bytes_test;
@@ -19,6 +21,7 @@ mod kernels;
 mod lower;
 mod number_test;
 mod numbers;
+mod plain;
 mod row_block;
 #[cfg(test)]
 mod tests;

@@ -194,6 +194,7 @@ pub fn settings(threads: u16) -> NodeSettings {
         instances,
         seed: 1,
         limits: Limits::default(),
+        peers: Arc::default(),
     }
 }
 

@@ -36,21 +36,22 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use vinga_base::ColumnId;
 
-const COLUMN: u8 = 0x01;
+pub(super) const COLUMN: u8 = 0x01;
 const NULL: u8 = 0x02;
-const SIGNED: u8 = 0x03;
-const UNSIGNED: u8 = 0x04;
+pub(super) const SIGNED: u8 = 0x03;
+pub(super) const UNSIGNED: u8 = 0x04;
 const DOUBLE: u8 = 0x05;
 const BYTES: u8 = 0x06;
 const PARAMETER: u8 = 0x07;
-const COMPARE: u8 = 0x10;
-const COMPARE_LAST: u8 = 0x16;
+pub(super) const COMPARE: u8 = 0x10;
+pub(super) const COMPARE_LAST: u8 = 0x16;
+pub(super) const NULL_SAFE_EQUAL: u8 = COMPARE_LAST;
 const IS_NULL: u8 = 0x20;
 const IS_NOT_NULL: u8 = 0x21;
-const AND: u8 = 0x22;
+pub(super) const AND: u8 = 0x22;
 const OR: u8 = 0x23;
 const NOT: u8 = 0x24;
-const BETWEEN: u8 = 0x25;
+pub(super) const BETWEEN: u8 = 0x25;
 const IN: u8 = 0x26;
 const STARTS_WITH: u8 = 0x27;
 const ARITHMETIC: u8 = 0x30;
@@ -77,14 +78,12 @@ pub fn encode(program: &Expression, parameters: &[Constant], out: &mut Vec<u8>) 
 /// # Errors
 /// If it is not well formed, exceeds a limit or needs a parameter that is not there.
 pub fn decode(bytes: &[u8]) -> Result<Expression, ProgramError> {
-    let mut decoder = Decoder {
-        bytes,
-        parameters: Vec::new(),
-        at: 0,
-        nodes_left: NODES_MAX,
-        constant_bytes_left: CONSTANT_BYTES_MAX,
-    };
-    decoder.filter()
+    Decoder::new(bytes).filter()
+}
+
+/// The number behind its zigzag form.
+pub(super) fn signed(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
 struct Encoder<'a> {
@@ -224,7 +223,7 @@ fn put_number(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-struct Decoder<'a> {
+pub(super) struct Decoder<'a> {
     bytes: &'a [u8],
     parameters: Vec<Constant>,
     at: usize,
@@ -233,6 +232,20 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Decoder {
+            bytes,
+            parameters: Vec::new(),
+            at: 0,
+            nodes_left: NODES_MAX,
+            constant_bytes_left: CONSTANT_BYTES_MAX,
+        }
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
     fn error(&self, at: usize, mistake: Mistake) -> ProgramError {
         ProgramError { at: Position::Byte(at), mistake }
     }
@@ -264,7 +277,8 @@ impl<'a> Decoder<'a> {
         Ok(program)
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8], ProgramError> {
+    #[inline]
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], ProgramError> {
         match self.bytes[self.at..].split_at_checked(count) {
             Some((taken, _)) => {
                 self.at += count;
@@ -274,11 +288,13 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn byte(&mut self) -> Result<u8, ProgramError> {
+    #[inline]
+    pub(super) fn byte(&mut self) -> Result<u8, ProgramError> {
         Ok(self.take(1)?[0])
     }
 
-    fn number(&mut self) -> Result<u64, ProgramError> {
+    #[inline]
+    pub(super) fn number(&mut self) -> Result<u64, ProgramError> {
         let at = self.at;
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
@@ -322,10 +338,7 @@ impl<'a> Decoder<'a> {
                 Expression::Column(ColumnId(u16::from_le_bytes([id[0], id[1]])))
             }
             NULL => Expression::Constant(Constant::Null),
-            SIGNED => {
-                let number = self.number()?;
-                Expression::Constant(Constant::Int((number >> 1) as i64 ^ -((number & 1) as i64)))
-            }
+            SIGNED => Expression::Constant(Constant::Int(signed(self.number()?))),
             UNSIGNED => Expression::Constant(Constant::Unsigned(self.number()?)),
             DOUBLE => {
                 let bytes = self.take(8)?.try_into().expect("eight bytes were taken");

@@ -6,8 +6,9 @@
 
 use super::bytes_test::BytesTest;
 use super::number_test::NumberTest;
-use super::row_block::RowBlock;
+use super::row_block::{RowBlock, VariableSource};
 use alloc::vec::Vec;
+use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::Kind;
 
 /// Up to this many rows it is cheaper to visit each than to run over all 64.
@@ -41,8 +42,23 @@ pub(super) struct RawColumn {
 }
 
 impl RawColumn {
+    #[inline]
     fn mask(self) -> u64 {
         u64::MAX >> (64 - 8 * u32::from(self.bytes))
+    }
+
+    /// The value that begins these bytes.
+    #[inline]
+    fn read(self, bytes: &[u8]) -> u64 {
+        match (self.bytes, self.big_endian) {
+            (4, false) => u64::from(u32::from_le_bytes(*first(bytes))),
+            (8, false) => u64::from_le_bytes(*first(bytes)),
+            (count, big_endian) => {
+                let bytes = &bytes[..usize::from(count)];
+                let join = |number, &byte| number << 8 | u64::from(byte);
+                if big_endian { bytes.iter().fold(0, join) } else { bytes.iter().rev().fold(0, join) }
+            }
+        }
     }
 }
 
@@ -62,6 +78,27 @@ impl Range {
     pub(super) fn new(raw: RawColumn, low: i128, high: i128, negated: bool, null: Option<NullTest>) -> Self {
         let zero_passes = (low..=high).contains(&0) != negated;
         Range { raw, low, high, negated, null: null.filter(|_| zero_passes) }
+    }
+
+    /// Where in the fixed part it reads.
+    pub(super) fn offset(&self) -> usize {
+        usize::from(self.raw.offset)
+    }
+
+    /// What passes this range and another one of the same column, neither of them negated; `None` if nothing does.
+    pub(super) fn intersection(&self, other: &Range) -> Option<Range> {
+        let (low, high) = (self.low.max(other.low), self.high.min(other.high));
+        (low <= high).then(|| Range::new(self.raw, low, high, false, self.null))
+    }
+
+    /// Whether one row passes.
+    #[inline]
+    pub(super) fn passes(&self, fixed: &[u8]) -> bool {
+        let is_null = |test: NullTest| fixed[usize::from(test.offset)] & test.mask != 0;
+        let raw = self.raw.read(&fixed[usize::from(self.raw.offset)..]);
+        let span = (self.high - self.low) as u64;
+        let is_inside = raw.wrapping_sub(self.low as u64) & self.raw.mask() <= span;
+        is_inside != self.negated && !self.null.is_some_and(is_null)
     }
 }
 
@@ -107,6 +144,24 @@ impl Leaf {
             Leaf::Bytes(test) => test.cost(),
             Leaf::Numbers(test) => test.cost(),
         }
+    }
+
+    /// Whether one row passes, whose variable part stands in slot 0 of its source.
+    #[inline]
+    pub(super) fn matches(&self, layout: &RowLayout, fixed: &[u8], variable: &dyn VariableSource) -> bool {
+        match self {
+            Leaf::Range(range) => range.passes(fixed),
+            Leaf::Null { .. }
+            | Leaf::IntegerSet(_)
+            | Leaf::DoubleRange(_)
+            | Leaf::Bytes(_)
+            | Leaf::Numbers(_) => self.matches_as_block(&RowBlock::new(layout, fixed, 0, 0, 1, variable)),
+        }
+    }
+
+    #[inline(never)]
+    fn matches_as_block(&self, row: &RowBlock<'_>) -> bool {
+        self.select(row, 0, 1) != 0
     }
 
     /// The selected rows that pass. Bit `i` stands for slot `first + i`.
@@ -196,7 +251,7 @@ impl Rows<'_> {
         let bytes = &rows[usize::from(offset)..];
         let test_at = |row: usize| {
             let bytes = &bytes[row * stride..];
-            u64::from(test(bytes.first_chunk().expect("a block holds the fixed parts of its slots"))) << row
+            u64::from(test(first(bytes))) << row
         };
         if self.selected.count_ones() <= SPARSE_ROWS_MAX {
             return self.each(test_at);
@@ -219,6 +274,11 @@ impl Rows<'_> {
         }
         word
     }
+}
+
+#[inline]
+fn first<const N: usize>(bytes: &[u8]) -> &[u8; N] {
+    bytes.first_chunk().expect("the fixed part of a row is whole")
 }
 
 #[inline]

@@ -48,7 +48,7 @@ pub(super) fn lower(condition: Condition, layout: &RowLayout) -> Vec<Node> {
 }
 
 /// Between the typed tree and the flat form: no NOT, no unknown.
-enum Tree {
+pub(super) enum Tree {
     All(Vec<Tree>),
     Any(Vec<Tree>),
     Leaf(Leaf),
@@ -91,8 +91,8 @@ fn flatten(tree: Tree, nodes: &mut Vec<Node>) {
     }
 }
 
-struct Lowering<'a> {
-    layout: &'a RowLayout,
+pub(super) struct Lowering<'a> {
+    pub(super) layout: &'a RowLayout,
 }
 
 impl Lowering<'_> {
@@ -147,11 +147,7 @@ impl Lowering<'_> {
                     let Tree::Leaf(Leaf::Range(old)) = &mut kept[at] else {
                         unreachable!("only ranges are noted")
                     };
-                    let (low, high) = (old.low.max(new.low), old.high.min(new.high));
-                    if low > high {
-                        return None;
-                    }
-                    *old = Range::new(new.raw, low, high, false, old.null);
+                    *old = old.intersection(new)?;
                     continue;
                 }
                 range_of.insert(new.raw.offset, kept.len());
@@ -175,7 +171,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn integers(&self, left: Integer, right: Integer, accepted: Outcomes) -> Tree {
+    pub(super) fn integers(&self, left: Integer, right: Integer, accepted: Outcomes) -> Tree {
         match (left, right) {
             (Integer::Constant(left), Integer::Constant(right)) => {
                 decided(accepted.accept(Some(left.cmp(&right))))

@@ -92,28 +92,40 @@ proptest! {
             let depth = choices.below(5);
             let filter = table.condition(&mut choices, depth);
             let program = Program::new(&filter, &table.layout).unwrap();
+            let read = read(&filter, &table);
             let passes = |row| reference::condition(&filter, &reference::row(&table.layout, row)) == Some(true);
             let expected: Vec<bool> = table.rows.iter().map(passes).collect();
             for (image, &expected) in table.images.iter().zip(&expected) {
                 let (fixed, variable) = table.layout.split(image);
                 prop_assert_eq!(program.matches(&table.layout, fixed, variable), expected, "{:?}", filter);
+                prop_assert_eq!(read.matches(&table.layout, fixed, variable), expected, "{:?}", filter);
             }
             let block = Block::new(&table, &mut choices);
-            let found = block.select(&table, &program);
-            for (row, found) in block.rows.iter().zip(found) {
-                prop_assert_eq!(row.is_some_and(|row| expected[row]), found, "{:?}", filter);
+            for program in [&program, &read] {
+                for (row, found) in block.rows.iter().zip(block.select(&table, program)) {
+                    prop_assert_eq!(row.is_some_and(|row| expected[row]), found, "{:?}", filter);
+                }
             }
         }
     }
 }
 
+/// The program that a data node makes of a filter's bytes.
+fn read(filter: &Expression, table: &Table) -> Program {
+    let mut bytes = Vec::new();
+    super::codec::encode(filter, &[], &mut bytes).unwrap();
+    Program::read(&bytes, &table.layout).unwrap()
+}
+
 /// Compares all rows of a table with the reference.
 fn assert_agreement(table: &Table, filter: &Expression) {
     let program = Program::new(filter, &table.layout).unwrap();
+    let read = read(filter, table);
     for (row, image) in table.rows.iter().zip(&table.images) {
         let (fixed, variable) = table.layout.split(image);
         let expected = reference::condition(filter, &reference::row(&table.layout, row)) == Some(true);
         assert_eq!(program.matches(&table.layout, fixed, variable), expected, "{filter:?} on {row:?}");
+        assert_eq!(read.matches(&table.layout, fixed, variable), expected, "{filter:?} read, on {row:?}");
     }
 }
 
@@ -163,6 +175,39 @@ fn every_operator_at_every_border() {
                 .collect();
             assert_all(&table, &constants);
         }
+    }
+}
+
+#[test]
+fn plain_filters_are_read_the_short_way() {
+    let table = Table::of_one_column(ColumnType::Integer { bytes: 4, signed: true }, []);
+    let is_plain = |filter: Expression| {
+        let mut bytes = Vec::new();
+        super::codec::encode(&filter, &[], &mut bytes).unwrap();
+        plain::read(&bytes, &table.layout).is_some()
+    };
+    assert!(is_plain(column(1).equal(5)));
+    assert!(is_plain(column(1).between(5, 90).and(column(0).at_least(3)).and(column(1).not_equal(7))));
+    for other in [
+        column(1).equal(5).or(column(1).equal(6)),
+        not(column(1).equal(5)),
+        column(1).null_safe_equal(5),
+        column(1).equal(5.0),
+        column(1).equal(column(0)),
+        column(1).equal(5).and(column(1).equal(6)),
+        column(1).at_most(u64::MAX),
+    ] {
+        assert!(!is_plain(other.clone()), "{other:?}");
+    }
+    // The one that lets fewer pass comes first; a filter that goes on is none.
+    let wide_first = column(0).between(1, 1000).and(column(1).equal(5));
+    assert!(std::format!("{:?}", read(&wide_first, &table)).find("low: 5").unwrap() < 150);
+    let mut bytes = Vec::new();
+    super::codec::encode(&wide_first, &[], &mut bytes).unwrap();
+    bytes.push(0);
+    assert!(plain::read(&bytes, &table.layout).is_none());
+    for cut in 0..bytes.len() - 1 {
+        assert!(plain::read(&bytes[..cut], &table.layout).is_none());
     }
 }
 

@@ -1,0 +1,48 @@
+//! The story of a run: what blocks have handled, line by line.
+
+use super::*;
+use std::fmt::Write;
+
+impl Cluster {
+    /// The signals that blocks have handled since the story of the given length, without the driver's, node by node.
+    pub fn story(&self) -> String {
+        let mut story = String::new();
+        for (node, executor) in &self.executors {
+            writeln!(story, "node {node}").expect("a string takes all");
+            for entry in executor.trace().iter() {
+                let Some(line) = describe(entry.length, &entry.bytes) else { continue };
+                writeln!(story, "    {line}").expect("a string takes all");
+            }
+        }
+        story
+    }
+}
+
+/// A handled signal as a line: who, what, and for those of transactions which and in which epoch.
+fn describe(length: u32, bytes: &[u8]) -> Option<String> {
+    let header = u16::from_le_bytes([bytes[4], bytes[5]]);
+    let signal = SignalNumber::from_number(header)?;
+    let address = |at: usize| Address(u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")));
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let body = 20;
+    let about = match signal {
+        SignalNumber::TransactionRequest | SignalNumber::OutcomeRequest => {
+            format!("{:?}", TransactionId(number(body)))
+        }
+        SignalNumber::PrepareRequest
+        | SignalNumber::PrepareConfirm
+        | SignalNumber::PrepareRefuse
+        | SignalNumber::CommitRequest
+        | SignalNumber::CommitConfirm => {
+            format!("{:?} epoch {}", TransactionId(number(body)), number(body + 8))
+        }
+        SignalNumber::AbortRequest | SignalNumber::AbortConfirm => {
+            format!("{:?}", TransactionId(number(body)))
+        }
+        SignalNumber::CompleteOrder | SignalNumber::MarkersDropOrder => {
+            format!("{:?}", TransactionId(number(body + 4)))
+        }
+        _ => return None,
+    };
+    Some(format!("{} -> {} {signal:?} {about} ({length} bytes)", address(12), address(8)))
+}

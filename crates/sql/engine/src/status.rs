@@ -1,0 +1,99 @@
+//! What `SHOW ENGINE VINGA STATUS` says of this SQL node: lines for people, in sections.
+
+use crate::node::Node;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// All sections.
+pub fn report(node: &Node) -> String {
+    let mut text = String::new();
+    connections(node, &mut text);
+    sessions(node, &mut text);
+    work(node, &mut text);
+    auto_increment(node, &mut text);
+    last_error(node, &mut text);
+    text
+}
+
+/// Writing into a text can't fail.
+macro_rules! line {
+    ($out:expr, $($arguments:tt)*) => {
+        let _ = writeln!($out, $($arguments)*);
+    };
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn connections(node: &Node, out: &mut String) {
+    line!(out, "CONNECTIONS");
+    line!(out, "addresses of data nodes: {}", node.connectstring());
+    line!(out, "made: {} of {}", node.connected(), node.pool_size());
+    for (place, cluster) in node.connections() {
+        line!(
+            out,
+            "connection {place}: node {}, incarnation of the cluster {:016x}",
+            cluster.node(),
+            cluster.incarnation()
+        );
+        for endpoint in cluster.endpoints() {
+            let who = endpoint.node.map_or_else(|| "unknown".to_owned(), |node| node.to_string());
+            let state = if endpoint.is_connected { "connected" } else { "not connected" };
+            let again = endpoint.connects.saturating_sub(1);
+            line!(out, "  data node {who}: {state}, {again} reconnects");
+            if let Some(error) = endpoint.error.filter(|_| !endpoint.is_connected) {
+                line!(out, "    {error}");
+            }
+        }
+    }
+}
+
+fn sessions(node: &Node, out: &mut String) {
+    let waits = node.waits_ms();
+    line!(out, "\nSESSIONS");
+    line!(out, "open: {}", get(&node.counters.sessions));
+    line!(
+        out,
+        "waiting for data nodes: {}, the longest for {} ms; none waits longer than {} ms",
+        waits.len(),
+        waits.iter().max().unwrap_or(&0),
+        node.wait_max_ms()
+    );
+}
+
+fn work(node: &Node, out: &mut String) {
+    let counters = &node.counters;
+    line!(out, "\nWORK SINCE THE START");
+    line!(out, "transactions: {}", get(&counters.transactions));
+    line!(out, "round trips: {}", get(&counters.round_trips));
+    line!(out, "batches of keys: {}", get(&counters.batches));
+    line!(out, "rows of scans: {}", get(&counters.scanned_rows));
+    line!(out, "pushed conditions: {}", get(&counters.conditions));
+    line!(out, "open tables: {}", node.open_tables());
+}
+
+fn auto_increment(node: &Node, out: &mut String) {
+    let counters = &node.counters;
+    line!(out, "\nAUTO-INCREMENT");
+    line!(out, "values fetched at a time: {} at least", node.prefetch());
+    line!(out, "fetches: {}", get(&counters.auto_increment_fetches));
+    line!(
+        out,
+        "statements that waited: {}, for more than one fetch: {}",
+        get(&counters.auto_increment_waits),
+        get(&counters.auto_increment_long_waits)
+    );
+}
+
+fn last_error(node: &Node, out: &mut String) {
+    line!(out, "\nLAST ERROR");
+    match node.last_failure() {
+        None => {
+            line!(out, "none");
+        }
+        Some((text, age)) => {
+            line!(out, "{} s ago: {text}", age.as_secs());
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Transfers between accounts, with a constant sum, and a journal that tells which transfers were made.
+//!
+//! A *life* is what the data node has between two starts. Each life's tables are made anew and `life` holds its number. A
+//! transfer reads that number first and writes it into the journal; the number that the journal's row is given beside it
+//! is read as the row is written. So a transfer across two lives has two different numbers.
+
+use crate::client::{Client, Seen};
+use crate::load::Worker;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Accounts of a bank.
+const ACCOUNTS: u64 = 40;
+/// What each has at the beginning.
+const BALANCE: i64 = 1000;
+
+/// How a transfer ended, as its client knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Committed,
+    /// The answer to COMMIT did not come, or said that this is not known.
+    Unknown,
+    RolledBack,
+}
+
+/// What the clients know of their transfers of the present life: `client number` → the life that was read, and the fate.
+type Journal = Arc<Mutex<BTreeMap<(usize, u64), (u64, Fate)>>>;
+
+/// The number of the present life as clients were told.
+#[derive(Clone, Default)]
+pub struct Bank {
+    journal: Journal,
+}
+
+/// A client is no benchmark: it leaves the processors to the others, too.
+const PAUSE: Duration = Duration::from_millis(2);
+
+const NO_PANIC: &str = "nothing panics while it holds the journal";
+
+impl Bank {
+    /// Statements that make the tables of a life.
+    pub fn tables(life: u64) -> Vec<String> {
+        vec![
+            "CREATE TABLE accounts (id INT PRIMARY KEY, balance BIGINT NOT NULL) ENGINE=VINGA".into(),
+            "CREATE TABLE journal (client INT, number BIGINT, seen BIGINT NOT NULL, life BIGINT NOT NULL, \
+             PRIMARY KEY (client, number)) ENGINE=VINGA"
+                .into(),
+            format!("INSERT INTO accounts SELECT seq, {BALANCE} FROM seq_1_to_{ACCOUNTS}"),
+            "CREATE TABLE life (one INT PRIMARY KEY, life BIGINT NOT NULL) ENGINE=VINGA".into(),
+            format!("INSERT INTO life VALUES (1, {life})"),
+        ]
+    }
+
+    /// A client that transfers.
+    pub fn clerk(&self, number: usize, socket: &Path) -> impl Worker + use<> {
+        let greeting = ["PREPARE move FROM 'UPDATE accounts SET balance = balance + ? WHERE id = ?'"];
+        Clerk {
+            number,
+            transfers: 0,
+            client: Client::with_greeting(socket, &greeting),
+            journal: Arc::clone(&self.journal),
+            random: fastrand::Rng::with_seed(number as u64),
+        }
+    }
+
+    /// Checks what the present life has, while no clerk works; how many transfers it saw. The next check is of the next
+    /// life, or of this one again.
+    pub fn check(&self, client: &mut Client, life: u64) -> usize {
+        let sum = client.rows("SELECT COUNT(*), SUM(balance) FROM accounts").expect("the data node is there");
+        assert_eq!(sum, [[ACCOUNTS.to_string(), (ACCOUNTS as i64 * BALANCE).to_string()]], "life {life}");
+        let rows =
+            client.rows("SELECT client, number, seen, life FROM journal").expect("the data node is there");
+        let known = self.journal.lock().expect(NO_PANIC);
+        let mut found = BTreeMap::new();
+        for row in &rows {
+            let number = |at: usize| row[at].parse::<u64>().expect("a number");
+            let key = (number(0) as usize, number(1));
+            assert_eq!((number(2), number(3)), (life, life), "transfer {key:?} is not of life {life}");
+            let fate = known.get(&key).unwrap_or_else(|| panic!("transfer {key:?} of nobody"));
+            assert_ne!(fate.1, Fate::RolledBack, "transfer {key:?} has an effect, though it failed");
+            found.insert(key, ());
+        }
+        for (key, &(seen, fate)) in known.iter() {
+            let is_lost = seen == life && fate == Fate::Committed && !found.contains_key(key);
+            assert!(!is_lost, "transfer {key:?} is lost");
+        }
+        found.len()
+    }
+
+    /// Forgets the transfers of a life that is over.
+    pub fn forget(&self, life: u64) {
+        self.journal.lock().expect(NO_PANIC).retain(|_, &mut (seen, _)| seen > life);
+    }
+}
+
+struct Clerk {
+    number: usize,
+    transfers: u64,
+    client: Client,
+    journal: Journal,
+    random: fastrand::Rng,
+}
+
+impl Worker for Clerk {
+    fn work(&mut self) {
+        self.transfers += 1;
+        std::thread::sleep(PAUSE);
+        let Some((life, fate)) = self.transfer() else {
+            // Nothing was said of it, or all of it is undone.
+            return;
+        };
+        let key = (self.number, self.transfers);
+        self.journal.lock().expect(NO_PANIC).insert(key, (life, fate));
+    }
+
+    fn seen(&self) -> Seen {
+        self.client.seen.clone()
+    }
+}
+
+impl Clerk {
+    /// The life that was read, and how it ended.
+    fn transfer(&mut self) -> Option<(u64, Fate)> {
+        self.client.run("BEGIN").ok()?;
+        let life = self.client.rows("SELECT life FROM life WHERE one = 1");
+        let life = life.ok().and_then(|rows| rows.first()?.first()?.parse().ok());
+        let Some(life) = life else {
+            let _ = self.client.run("ROLLBACK");
+            return None;
+        };
+        Some((life, self.move_money(life)))
+    }
+
+    fn move_money(&mut self, life: u64) -> Fate {
+        let amount = self.random.i64(1..100);
+        let mut accounts = [self.random.u64(1..=ACCOUNTS), self.random.u64(1..=ACCOUNTS)];
+        // Mostly in one order, so that there are some deadlocks, but not only.
+        if self.random.u8(..10) != 0 {
+            accounts.sort_unstable();
+        }
+        let [from, to] = accounts;
+        let (number, transfers) = (self.number, self.transfers);
+        let statements = [
+            format!("EXECUTE move USING {}, {from}", -amount),
+            format!("UPDATE accounts SET balance = balance + {amount} WHERE id = {to}"),
+            format!("INSERT INTO journal SELECT {number}, {transfers}, {life}, life FROM life"),
+        ];
+        for statement in statements {
+            if self.client.run(&statement).is_err() {
+                let _ = self.client.run("ROLLBACK");
+                return Fate::RolledBack;
+            }
+        }
+        // One in eight is undone.
+        if self.random.u8(..8) == 0 {
+            let _ = self.client.run("ROLLBACK");
+            return Fate::RolledBack;
+        }
+        match self.client.run("COMMIT") {
+            Ok(_) => Fate::Committed,
+            Err(_) => Fate::Unknown,
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! A data node as a process of its own, which a test can kill: `data_node_of_test SOCKET NAME=VALUE…`.
+//!
+//! It says where it listens in one line, and ends when it is asked to (SIGTERM), when it is killed, or with the test.
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::path::PathBuf;
+use vinga_config::configuration::Configuration;
+use vinga_datanode::{Assembly, this_machine};
+
+fn main() -> Result<(), String> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (socket, parameters) = arguments.split_first().ok_or("the path of a socket is missing")?;
+    let parameters: Vec<(&str, &str)> =
+        parameters.iter().filter_map(|parameter| parameter.split_once('=')).collect();
+    let configuration =
+        Configuration::new(None, &parameters, &this_machine()).map_err(|error| error.to_string())?;
+    let assembly = Assembly::new(&configuration)?.listening_at(PathBuf::from(socket));
+    assembly.run(|process| println!("{}", process.address()))
+}

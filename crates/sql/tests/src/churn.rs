@@ -1,0 +1,89 @@
+//! Tables that come and go: made through one SQL node, used through another, dropped there, under the same name and with
+//! other columns each time.
+
+use crate::client::{Client, Seen};
+use crate::lives::Lives;
+use crate::load::Worker;
+use std::path::Path;
+use vinga_sqlnode::SqlError;
+
+/// No such table.
+const NO_SUCH_TABLE: u16 = 1146;
+
+/// See the head of this file.
+pub struct Churn {
+    name: String,
+    turn: u64,
+    clients: [Client; 2],
+    lives: Lives,
+}
+
+impl Churn {
+    /// One with a table of its own.
+    pub fn new(number: usize, sockets: [&Path; 2], lives: &Lives) -> Self {
+        Churn {
+            name: format!("churn_{number}"),
+            turn: 0,
+            clients: sockets.map(Client::new),
+            lives: lives.clone(),
+        }
+    }
+
+    /// Makes the table, uses it and drops it; an error ends it.
+    fn turn(&mut self) -> Result<(), SqlError> {
+        let (name, turn) = (&self.name, self.turn);
+        let [first, second] = &mut self.clients;
+        let (maker, user) = if turn.is_multiple_of(2) { (first, second) } else { (second, first) };
+        let (columns, row) = match turn % 3 {
+            0 => ("id INT PRIMARY KEY, value BIGINT", format!("1 {turn}")),
+            1 => ("value BIGINT, id INT PRIMARY KEY", format!("{turn} 1")),
+            _ => (
+                "id INT PRIMARY KEY, value BIGINT, more VARCHAR(9) DEFAULT 'more', KEY (value)",
+                format!("1 {turn} more"),
+            ),
+        };
+        let began = self.lives.now();
+        maker.run(&format!("CREATE TABLE {name} ({columns}) ENGINE=VINGA"))?;
+        user.run(&format!("INSERT INTO {name} (id, value) VALUES (1, {turn})"))?;
+        for client in [&mut *maker, &mut *user] {
+            let rows = client.rows(&format!("SELECT * FROM {name}"))?;
+            assert_eq!(
+                rows.iter().map(|row| row.join(" ")).collect::<Vec<_>>(),
+                [row.as_str()],
+                "{name} {columns}"
+            );
+        }
+        user.run(&format!("DROP TABLE {name}"))?;
+        let gone = maker.run(&format!("SELECT * FROM {name}"));
+        let number = gone.as_ref().err().and_then(SqlError::number);
+        // It can't be reached while something is away.
+        if self.lives.now() == began && began.is_alive() && gone.is_ok() {
+            panic!("{name} is there after it was dropped");
+        }
+        match gone {
+            Err(_) if number == Some(NO_SUCH_TABLE) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+impl Worker for Churn {
+    fn work(&mut self) {
+        self.turn += 1;
+        if self.turn().is_err() {
+            // Perhaps it is still there.
+            for client in &mut self.clients {
+                if client.run(&format!("DROP TABLE IF EXISTS {}", self.name)).is_ok() {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        let mut seen = self.clients[0].seen.clone();
+        seen.add(&self.clients[1].seen);
+        seen
+    }
+}

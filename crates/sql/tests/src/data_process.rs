@@ -1,0 +1,153 @@
+//! A data node as a process of its own: it can be killed, silenced and started again at the same address, empty then.
+
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Address space that the process may have: `DataMemory` is reserved whole.
+const ADDRESS_SPACE: u64 = 3 << 30;
+
+/// Ports are sought from here on: below those that the system gives to whoever connects, so that nobody else takes the
+/// port while the node is away.
+const PORT_FIRST: u16 = 20_000;
+const PORTS: u32 = 10_000;
+const PORT_TRIES: u32 = 5;
+
+/// What makes the node small.
+const PARAMETERS: [(&str, &str); 3] =
+    [("HostName", "127.0.0.1"), ("DataMemory", "64M"), ("SchedulerSpinTimer", "0")];
+
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+/// See the head of this file. It is killed when this is dropped.
+pub struct DataProcess {
+    program: PathBuf,
+    parameters: Vec<String>,
+    socket: PathBuf,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl DataProcess {
+    /// Starts a node: the path of `data_node_of_test`, and parameters over those that make it small.
+    pub fn start(program: &str, parameters: &[(&str, &str)]) -> Self {
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let socket = std::env::temp_dir().join(format!("vinga-process-{}-{number}.sock", std::process::id()));
+        let is_given = |(name, _): &(&str, &str)| parameters.iter().any(|(given, _)| given == name);
+        let all = PARAMETERS.iter().filter(|one| !is_given(one)).chain(parameters);
+        let mut node = DataProcess {
+            program: program.into(),
+            parameters: all.map(|(name, value)| format!("{name}={value}")).collect(),
+            socket,
+            port: 0,
+            child: None,
+        };
+        let begin = std::process::id().wrapping_mul(64).wrapping_add(number * 7);
+        // Others may be quicker to take a port that was free.
+        let is_started = (0..PORT_TRIES).any(|at| {
+            node.port = PORT_FIRST + (begin.wrapping_add(at) % PORTS) as u16;
+            node.try_start()
+        });
+        assert!(is_started, "a data node starts");
+        node
+    }
+
+    /// `host:port`.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// How clients of this machine reach it by shared memory.
+    pub fn local_address(&self) -> String {
+        format!("unix:{}", self.socket.display())
+    }
+
+    /// Whether it runs.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    /// Starts it at its address, with nothing in it; ends the one that runs before.
+    pub fn restart(&mut self) {
+        self.kill();
+        assert!(self.try_start(), "a data node starts again at {}", self.address());
+    }
+
+    fn try_start(&mut self) -> bool {
+        let mut command = Command::new(&self.program);
+        command.arg(&self.socket).args(&self.parameters).arg(format!("ServerPort={}", self.port));
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program was built with the tests");
+        let limit = Rlimit { current: Some(ADDRESS_SPACE), maximum: Some(ADDRESS_SPACE) };
+        rustix::process::prlimit(Some(Pid::from_child(&child)), Resource::As, limit).expect("our own child");
+        let mut line = String::new();
+        let output = child.stdout.take().expect("it was piped");
+        BufReader::new(output).read_line(&mut line).expect("it can be read");
+        self.child = Some(child);
+        if line.trim() != self.address() {
+            self.kill();
+        }
+        self.child.is_some()
+    }
+
+    /// Ends it at once, as a power failure would.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().expect("it can be killed");
+            child.wait().expect("it was killed");
+        }
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+            assert!(child.wait().expect("it ends").success(), "it stops in good order");
+        }
+    }
+
+    /// It does nothing any more, but its connections stay.
+    pub fn silence(&self) {
+        self.signal(Signal::STOP);
+        // Its threads stop one after the other.
+        while !self.is_stopped() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.id())).expect("it runs");
+        threads.map(|thread| thread.expect("it can be read").path().join("stat")).all(|path| {
+            // The state stands behind the name, which is in brackets.
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+        })
+    }
+
+    /// It goes on.
+    pub fn wake(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("it runs");
+        rustix::process::kill_process(Pid::from_child(child), signal).expect("it runs");
+    }
+}
+
+impl Drop for DataProcess {
+    fn drop(&mut self) {
+        self.kill();
+        // Who is killed leaves it behind.
+        let _ = fs::remove_file(&self.socket);
+    }
+}

@@ -1,0 +1,133 @@
+//! A table of events with an auto-increment key: each insert stands alone and is in the life in which it was made.
+
+use crate::client::{Client, Seen};
+use crate::lives::{Lives, Moment};
+use crate::load::Worker;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Rows of an insert of several.
+const SEVERAL: u64 = 5;
+
+/// An insert as its client knows it.
+#[derive(Clone, Copy, Debug)]
+struct Insert {
+    began: Moment,
+    rows: u64,
+    /// The first key, and when the answer was there; `None` if the insert failed.
+    confirmed: Option<(u64, Moment)>,
+}
+
+type Known = Arc<Mutex<BTreeMap<(usize, u64), Insert>>>;
+
+/// See the head of this file.
+#[derive(Clone)]
+pub struct History {
+    lives: Lives,
+    known: Known,
+}
+
+/// A client is no benchmark: it leaves the processors to the others, too.
+const PAUSE: Duration = Duration::from_millis(2);
+
+const NO_PANIC: &str = "nothing panics while it holds what is known";
+
+impl History {
+    /// One whose clients look here for the present life.
+    pub fn new(lives: &Lives) -> Self {
+        History { lives: lives.clone(), known: Known::default() }
+    }
+
+    /// Statements that make the tables of a life.
+    pub fn tables() -> Vec<String> {
+        vec![
+            "CREATE TABLE history (id BIGINT AUTO_INCREMENT PRIMARY KEY, client INT NOT NULL, \
+             number BIGINT NOT NULL, part INT NOT NULL, note VARCHAR(50), UNIQUE KEY who (client, number, part)) \
+             ENGINE=VINGA"
+                .into(),
+        ]
+    }
+
+    /// A client that inserts.
+    pub fn writer(&self, number: usize, socket: &Path) -> impl Worker + use<> {
+        let greeting = [
+            "PREPARE one FROM 'INSERT INTO history (client, number, part, note) VALUES (?, ?, 0, ''alone'')'",
+        ];
+        let client = Client::with_greeting(socket, &greeting);
+        Writer { number, inserts: 0, client, history: self.clone() }
+    }
+
+    /// Checks what the present life has, while nobody inserts; how many rows it saw.
+    pub fn check(&self, client: &mut Client, life: u64) -> usize {
+        let rows = client.rows("SELECT id, client, number, part FROM history ORDER BY id");
+        let rows = rows.expect("the data node is there");
+        let known = self.known.lock().expect(NO_PANIC);
+        let mut found: BTreeMap<(usize, u64), BTreeMap<u64, u64>> = BTreeMap::new();
+        let mut ids = BTreeSet::new();
+        for row in &rows {
+            let [id, who, number, part] =
+                [0, 1, 2, 3].map(|at: usize| row[at].parse::<u64>().expect("a number"));
+            let key = (who as usize, number);
+            assert!(ids.insert(id), "two rows have the id {id}");
+            let insert = known.get(&key).unwrap_or_else(|| panic!("insert {key:?} of nobody"));
+            let is_across = insert.began.is_alive() && insert.began.life() < life;
+            assert!(!is_across, "insert {key:?} was begun in another life than {life}: {insert:?}");
+            found.entry(key).or_default().insert(part, id);
+        }
+        for (key, parts) in &found {
+            let whole = known[key].rows as usize;
+            assert_eq!(parts.len(), whole, "insert {key:?} was made in part: {parts:?}");
+        }
+        for (key, insert) in known.iter() {
+            let Some((id, moment)) = insert.confirmed else { continue };
+            if insert.began.life() < life || moment.life() != life {
+                continue;
+            }
+            let first = found.get(key).and_then(|parts| parts.get(&0)).copied();
+            assert_eq!(first, Some(id), "insert {key:?} of life {life}, {insert:?}");
+        }
+        rows.len()
+    }
+
+    /// Forgets the inserts of a life that is over.
+    pub fn forget(&self, life: u64) {
+        self.known.lock().expect(NO_PANIC).retain(|_, insert| insert.began.is_after(life));
+    }
+}
+
+struct Writer {
+    number: usize,
+    inserts: u64,
+    client: Client,
+    history: History,
+}
+
+impl Worker for Writer {
+    fn work(&mut self) {
+        self.inserts += 1;
+        std::thread::sleep(PAUSE);
+        let (number, insert) = (self.number, self.inserts);
+        let (rows, statement) = if insert.is_multiple_of(4) {
+            let values: Vec<String> =
+                (0..SEVERAL).map(|part| format!("({number}, {insert}, {part}, 'one of several')")).collect();
+            let values = values.join(", ");
+            (SEVERAL, format!("INSERT INTO history (client, number, part, note) VALUES {values}"))
+        } else {
+            (1, format!("EXECUTE one USING {number}, {insert}"))
+        };
+        let began = self.history.lives.now();
+        let key = (number, insert);
+        let mut known = Insert { began, rows, confirmed: None };
+        self.history.known.lock().expect(NO_PANIC).insert(key, known);
+        if let Ok(answer) = self.client.run(&statement) {
+            known.confirmed = Some((answer.last_insert_id, self.history.lives.now()));
+            self.history.known.lock().expect(NO_PANIC).insert(key, known);
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        self.client.seen.clone()
+    }
+}

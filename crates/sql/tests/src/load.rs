@@ -1,0 +1,111 @@
+//! Clients that work at the same time until they are told to stop, and pause when they are told to.
+
+use crate::client::Seen;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+#[derive(Default)]
+struct Wishes {
+    shall_pause: bool,
+    shall_stop: bool,
+    /// Clients that are between two pieces of work and wait.
+    paused: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    wishes: Mutex<Wishes>,
+    on_change: Condvar,
+}
+
+const NO_PANIC: &str = "nothing panics while it holds this lock";
+
+/// How long clients may take until they have paused: a few statements of the greatest length that is allowed.
+const PAUSE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A client of a load: works off one piece after the other.
+pub trait Worker: Send + 'static {
+    /// Does a piece of work.
+    fn work(&mut self);
+
+    /// What its clients have seen so far.
+    fn seen(&self) -> Seen;
+}
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Load {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<Seen>>,
+}
+
+impl Load {
+    /// Lets a client begin.
+    pub fn add(&mut self, mut worker: impl Worker) {
+        let shared = Arc::clone(&self.shared);
+        self.threads.push(std::thread::spawn(move || {
+            while shared.may_work() {
+                worker.work();
+            }
+            worker.seen()
+        }));
+    }
+
+    /// Waits until no client works. Panics if one has panicked, or goes on for too long.
+    pub fn pause(&self) {
+        let mut wishes = self.shared.wishes.lock().expect(NO_PANIC);
+        wishes.shall_pause = true;
+        let mut waited = Duration::ZERO;
+        while wishes.paused < self.threads.len() {
+            let look = Duration::from_millis(100);
+            wishes = self.shared.on_change.wait_timeout(wishes, look).expect(NO_PANIC).0;
+            waited += look;
+            assert!(!self.threads.iter().any(JoinHandle::is_finished), "a client has panicked");
+            assert!(waited < PAUSE_PATIENCE, "a client does not pause");
+        }
+    }
+
+    /// Lets all go on.
+    pub fn go_on(&self) {
+        self.shared.wishes.lock().expect(NO_PANIC).shall_pause = false;
+        self.shared.on_change.notify_all();
+    }
+
+    /// Ends all clients; what they have seen.
+    pub fn stop(mut self) -> Seen {
+        let mut seen = Seen::default();
+        self.tell_to_stop();
+        for thread in self.threads.drain(..) {
+            seen.add(&thread.join().expect("a client has panicked"));
+        }
+        seen
+    }
+
+    fn tell_to_stop(&self) {
+        self.shared.wishes.lock().expect(NO_PANIC).shall_stop = true;
+        self.shared.on_change.notify_all();
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.tell_to_stop();
+    }
+}
+
+impl Shared {
+    /// Waits while all shall pause; whether to go on afterwards.
+    fn may_work(&self) -> bool {
+        let mut wishes = self.wishes.lock().expect(NO_PANIC);
+        if wishes.shall_pause {
+            wishes.paused += 1;
+            self.on_change.notify_all();
+            while wishes.shall_pause && !wishes.shall_stop {
+                wishes = self.on_change.wait(wishes).expect(NO_PANIC);
+            }
+            wishes.paused -= 1;
+        }
+        !wishes.shall_stop
+    }
+}

@@ -1,0 +1,86 @@
+//! The same statements on tables of Vinga and of InnoDB: what one says the other must say.
+
+use vinga_sqlnode::{Connection, SqlError};
+
+/// The engines, each with a database of its own; the names are as long as each other.
+const ENGINES: [(&str, &str); 2] = [("VINGA", OURS), ("InnoDB", THEIRS)];
+/// The database of Vinga's tables.
+pub const OURS: &str = "tables_of_v";
+const THEIRS: &str = "tables_of_i";
+
+/// A session for each of the engines.
+pub struct Oracle {
+    sessions: [Connection; 2],
+}
+
+/// What a statement says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Said {
+    /// Rows that were changed, the first number that AUTO_INCREMENT has given, warnings, and rows as text.
+    Good(u64, u64, u16, Vec<String>),
+    /// An error's number, state and sentence.
+    Bad(u16, String, String),
+}
+
+impl Said {
+    fn of(result: Result<vinga_sqlnode::Answer, SqlError>) -> Self {
+        match result {
+            Ok(answer) => {
+                let rows = answer.strings().iter().map(|row| row.join(" ").replace(THEIRS, OURS)).collect();
+                Said::Good(answer.affected, answer.last_insert_id, answer.warnings, rows)
+            }
+            Err(SqlError::Server { number, state, text }) => {
+                Said::Bad(number, state, text.replace(THEIRS, OURS))
+            }
+            Err(SqlError::Lost(error)) => panic!("the connection is lost: {error}"),
+        }
+    }
+
+    /// The number of its error; 0 if it is none.
+    pub fn number(&self) -> u16 {
+        match self {
+            Said::Good(..) => 0,
+            Said::Bad(number, ..) => *number,
+        }
+    }
+}
+
+impl Oracle {
+    /// With two connections to a SQL node, whose databases are made anew.
+    pub fn new(mut connect: impl FnMut() -> Connection) -> Self {
+        let sessions = ENGINES.map(|(engine, database)| {
+            let mut session = connect();
+            for statement in [
+                format!("DROP DATABASE IF EXISTS {database}"),
+                format!("CREATE DATABASE {database}"),
+                format!("USE {database}"),
+                format!("SET default_storage_engine = {engine}"),
+            ] {
+                session.query(&statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+            }
+            session
+        });
+        Oracle { sessions }
+    }
+
+    /// Runs a statement on both; what Vinga and InnoDB have said.
+    pub fn ask(&mut self, statement: impl AsRef<[u8]>) -> [Said; 2] {
+        self.sessions.each_mut().map(|session| Said::of(session.query(statement.as_ref())))
+    }
+
+    /// Runs a statement that both must answer in the same way; what they say.
+    #[track_caller]
+    pub fn same(&mut self, statement: impl AsRef<[u8]>) -> Said {
+        let statement = statement.as_ref();
+        let [ours, theirs] = self.ask(statement);
+        assert_eq!(ours, theirs, "left: Vinga, right: InnoDB; {}", String::from_utf8_lossy(statement));
+        ours
+    }
+
+    /// Runs a statement that must go well with both, and in the same way.
+    #[track_caller]
+    pub fn good(&mut self, statement: &str) {
+        let said = self.same(statement);
+        assert_eq!(said.number(), 0, "{statement}: {said:?}");
+    }
+}

@@ -1,0 +1,136 @@
+//! Duplicate keys: every statement that meets one says and does what it says and does with InnoDB.
+
+use vinga_sql_tests::TestCluster;
+use vinga_sql_tests::oracle::Oracle;
+
+const DUPLICATE: u16 = 1062;
+
+/// What is there, and five rows that are not.
+const THERE: [(i32, i32, &str); 3] = [(10, 10, "ten"), (20, 20, "twenty"), (30, 30, "thirty")];
+const NEW: [(i32, i32, &str); 5] =
+    [(1, 1, "one"), (2, 2, "two"), (3, 3, "three"), (4, 4, "four"), (5, 5, "five")];
+
+type Row = (i32, i32, &'static str);
+/// Makes a row one that meets a key: it is given the row before it among the new ones, too.
+type Conflict = (&'static str, fn(Row, Row) -> Row);
+
+const CONFLICTS: [Conflict; 6] = [
+    ("the primary key", |row, _| (20, row.1, row.2)),
+    ("a unique number", |row, _| (row.0, 20, row.2)),
+    ("a unique text in other letters", |row, _| (row.0, row.1, "TWENTY")),
+    ("two keys of two rows", |row, _| (row.0, 10, "thirty")),
+    ("the primary key of the same statement", |row, before| (before.0, row.1, row.2)),
+    ("a unique key of the same statement", |row, before| (row.0, before.1, row.2)),
+];
+
+const STATEMENTS: [(&str, &str); 4] = [
+    ("INSERT INTO t", ""),
+    ("INSERT IGNORE INTO t", ""),
+    ("REPLACE INTO t", ""),
+    ("INSERT INTO t", " ON DUPLICATE KEY UPDATE v = v + 100"),
+];
+
+fn oracle(cluster: &TestCluster) -> Oracle {
+    Oracle::new(|| cluster.sql_nodes[0].connect().expect("the SQL node answers"))
+}
+
+fn values(rows: &[Row]) -> String {
+    let rows: Vec<String> = rows.iter().map(|(id, u, w)| format!("({id}, {u}, '{w}', 0)")).collect();
+    rows.join(", ")
+}
+
+fn fill(oracle: &mut Oracle) {
+    oracle.good("DELETE FROM t");
+    oracle.good(&format!("INSERT INTO t VALUES {}", values(&THERE)));
+}
+
+fn statements() -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for (name, conflict) in CONFLICTS {
+        for at in [0, 2, 4] {
+            let mut rows = NEW;
+            rows[at] = conflict(rows[at], NEW[(at + 4) % 5]);
+            for (begin, end) in STATEMENTS {
+                all.push((format!("{name}, row {at}"), format!("{begin} VALUES {}{end}", values(&rows))));
+            }
+        }
+    }
+    all
+}
+
+const ALL: &str = "SELECT * FROM t ORDER BY id";
+
+#[test]
+fn rows_of_one_statement_in_and_out_of_transactions() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    oracle.good(
+        "CREATE TABLE t (id INT PRIMARY KEY, u INT NOT NULL, w VARCHAR(20), v INT, UNIQUE KEY u (u), UNIQUE KEY w (w))",
+    );
+    let mut failures = 0;
+    for (what, statement) in statements() {
+        let mut run = |oracle: &mut Oracle| {
+            let [ours, theirs] = oracle.ask(&statement);
+            assert_eq!(ours, theirs, "left: Vinga, right: InnoDB; {what}: {statement}");
+            failures += u32::from(ours.number() == DUPLICATE);
+        };
+        fill(&mut oracle);
+        run(&mut oracle);
+        oracle.good(ALL);
+        for end in ["COMMIT", "ROLLBACK"] {
+            fill(&mut oracle);
+            oracle.good("BEGIN");
+            oracle.good("INSERT INTO t VALUES (50, 50, 'fifty', 1)");
+            run(&mut oracle);
+            oracle.good(ALL);
+            oracle.good("INSERT INTO t VALUES (60, 60, 'sixty', 1)");
+            oracle.good(end);
+            oracle.good(ALL);
+        }
+    }
+    // A plain INSERT fails each time, in three surroundings.
+    assert_eq!(failures, 6 * 3 * 3, "of {}", statements().len());
+}
+
+#[test]
+fn updates_and_rows_that_are_selected() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    oracle.good(
+        "CREATE TABLE t (id INT PRIMARY KEY, u INT NOT NULL, w VARCHAR(20), v INT, UNIQUE KEY u (u), UNIQUE KEY w (w))",
+    );
+    oracle.good("CREATE TABLE more (id INT PRIMARY KEY, u INT, w VARCHAR(20), v INT)");
+    oracle.good(&format!("INSERT INTO more VALUES {}, (20, 21, 'x', 0), (21, 22, 'y', 0)", values(&NEW)));
+    let statements = [
+        "UPDATE t SET u = 20 WHERE id = 10",
+        "UPDATE t SET w = 'Thirty' WHERE id = 10",
+        "UPDATE t SET id = 30 WHERE id = 20",
+        "UPDATE t SET id = id + 10 ORDER BY id",
+        "UPDATE t SET id = id + 10 ORDER BY id DESC",
+        "UPDATE t SET u = u + 10 ORDER BY u",
+        "UPDATE t SET u = u + 10 ORDER BY u DESC",
+        "UPDATE IGNORE t SET u = 20",
+        "UPDATE t SET u = u",
+        "INSERT INTO t SELECT * FROM more ORDER BY id",
+        "INSERT IGNORE INTO t SELECT * FROM more ORDER BY id",
+        "REPLACE INTO t SELECT * FROM more ORDER BY id",
+        "INSERT INTO t SELECT * FROM more ORDER BY more.id ON DUPLICATE KEY UPDATE t.u = t.u + 1000",
+        "INSERT INTO t VALUES (10, 11, 'a', 0) ON DUPLICATE KEY UPDATE id = 20",
+        "INSERT INTO t VALUES (11, 10, 'a', 0), (12, 12, 'ten', 0) ON DUPLICATE KEY UPDATE u = VALUES(id), v = 5",
+    ];
+    for statement in statements {
+        for surroundings in [["", ""], ["BEGIN", "COMMIT"], ["BEGIN", "ROLLBACK"]] {
+            fill(&mut oracle);
+            let [begin, end] = surroundings;
+            if !begin.is_empty() {
+                oracle.good(begin);
+            }
+            oracle.same(statement);
+            oracle.good(ALL);
+            if !end.is_empty() {
+                oracle.good(end);
+                oracle.good(ALL);
+            }
+        }
+    }
+}

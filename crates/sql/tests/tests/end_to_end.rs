@@ -1,0 +1,277 @@
+//! Two SQL nodes under load, while everything beside them comes and goes.
+//!
+//! Clients of both transfer money, write a history, and make and drop tables. Meanwhile one SQL node is killed and comes
+//! back, and then the data node ends and comes back, empty: a new *life*. Each life is checked by itself, before it ends.
+//! After ten rounds the SQL node that was not killed has hardly more memory than after the second.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+use vinga::NewTable;
+use vinga_sql_tests::bank::Bank;
+use vinga_sql_tests::churn::Churn;
+use vinga_sql_tests::client::{Client, LOST, Seen};
+use vinga_sql_tests::data_process::DataProcess;
+use vinga_sql_tests::history::History;
+use vinga_sql_tests::lives::Lives;
+use vinga_sql_tests::load::Load;
+use vinga_sql_tests::memory::resident;
+use vinga_sqlnode::ScopedSqlNode;
+
+/// No statement may take longer.
+const STATEMENT_MAX: Duration = Duration::from_secs(10);
+/// How long it may take until a life's tables can be made.
+const RETURN_MAX: Duration = Duration::from_secs(10);
+
+/// The SQL node that is killed; the other one lives through everything.
+const KILLED: usize = 1;
+
+struct World {
+    // The clients first, so that they end first.
+    load: Load,
+    nodes: Vec<ScopedSqlNode>,
+    data: DataProcess,
+    lives: Lives,
+    bank: Bank,
+    history: History,
+    keepers: Vec<Keeper>,
+}
+
+impl World {
+    fn new() -> Self {
+        let data = DataProcess::start(env!("CARGO_BIN_EXE_data_node_of_test"), &[]);
+        // One by shared memory, one by TCP.
+        let nodes: Vec<ScopedSqlNode> = [data.local_address(), data.address()]
+            .iter()
+            .map(|address| ScopedSqlNode::start(address).unwrap_or_else(|error| panic!("{error}")))
+            .collect();
+        let lives = Lives::default();
+        let (bank, history) = (Bank::default(), History::new(&lives));
+        let keepers = nodes.iter().map(|node| Keeper::new(&node.socket())).collect();
+        World { load: Load::default(), nodes, data, lives, bank, history, keepers }
+    }
+
+    fn client(&self, node: usize) -> Client {
+        Client::new(&self.nodes[node].socket())
+    }
+
+    fn begin_load(&mut self) {
+        let sockets: Vec<_> = self.nodes.iter().map(|node| node.socket()).collect();
+        for number in 0..4 {
+            self.load.add(self.bank.clerk(number, &sockets[number % 2]));
+            self.load.add(self.history.writer(number, &sockets[number % 2]));
+        }
+        self.load.add(Churn::new(0, [&sockets[0], &sockets[1]], &self.lives));
+    }
+
+    /// Makes the tables of a new life.
+    fn begin_life(&mut self) {
+        let life = self.lives.begin();
+        let mut client = self.client(life as usize % 2);
+        client.until_good("CREATE DATABASE IF NOT EXISTS test", RETURN_MAX);
+        client.disconnect();
+        for statement in Bank::tables(life).iter().chain(&History::tables()) {
+            client.until_good(statement, RETURN_MAX);
+        }
+        self.meet_strangers(life);
+        self.check_time(&client.seen);
+    }
+
+    /// A table of the same name as one of the life before, with other columns, is neither read nor written by what a SQL
+    /// node remembers of that.
+    fn meet_strangers(&mut self, life: u64) {
+        // First one that no SQL node can use.
+        let native = vinga::blocking::Cluster::connect(&self.data.address()).expect("the data node is there");
+        let number = vinga::ColumnType::Integer { bytes: 4, signed: true };
+        let stranger =
+            NewTable::new("test.kept").column("id", number).column("a", number).primary_key(&["id"]);
+        let stranger = native.create_table(stranger).expect("it is new in this life");
+        for keeper in &mut self.keepers {
+            for statement in ["EXECUTE write_kept USING 1, 2", "EXECUTE read_kept", "SELECT * FROM kept"] {
+                if let Ok(answer) = keeper.client.run(statement) {
+                    panic!("life {life}: {statement} uses a table without a definition for SQL: {answer:?}");
+                }
+            }
+        }
+        assert_eq!(native.get::<vinga::Record>(&stranger, 1).expect("it is there"), None, "life {life}");
+        native.drop_table("test.kept").expect("it is there");
+        // Then one that a SQL node has made.
+        let (columns, written, read) = shape_of(life);
+        let mut maker = self.client((life as usize + 1) % 2);
+        maker.until_good(&format!("CREATE TABLE kept ({columns}) ENGINE=VINGA"), RETURN_MAX);
+        for (at, keeper) in self.keepers.iter_mut().enumerate() {
+            keeper.meet(life, at, written, read);
+        }
+        let rows = maker.rows("SELECT COUNT(*) FROM kept").expect("it was made just before");
+        assert_eq!(rows[0][0], if written { "2" } else { "0" }, "life {life}");
+        for keeper in &self.keepers {
+            self.check_time(&keeper.client.seen);
+        }
+    }
+
+    /// Lets the load work for a while.
+    fn work(&self, millis: u64) {
+        std::thread::sleep(Duration::from_millis(millis));
+    }
+
+    fn kill_sql_node(&mut self) {
+        self.nodes[KILLED].kill().expect("it can be killed");
+        self.work(300);
+        self.nodes[KILLED].restart().expect("it starts again");
+    }
+
+    /// Looks at the present life while nobody works.
+    fn check(&mut self) {
+        self.load.pause();
+        let life = self.lives.now().life();
+        let node = life as usize % 2;
+        let mut client = self.client(node);
+        let (transfers, rows) = (self.bank.check(&mut client, life), self.history.check(&mut client, life));
+        println!(
+            "life {life}: {transfers} transfers, {rows} rows of history; SQL node 0 has {} MiB",
+            self.memory() >> 20
+        );
+        assert!(transfers > 0 && rows > 0, "life {life} has seen no work");
+        self.load.go_on();
+    }
+
+    /// The data node ends while all work, and comes back without anything.
+    fn end_life(&mut self) {
+        let life = self.lives.now().life();
+        if life.is_multiple_of(2) {
+            self.data.kill();
+        } else {
+            self.data.stop();
+        }
+        self.lives.end();
+        self.work(1000);
+        self.data.restart();
+        self.bank.forget(life);
+        self.history.forget(life);
+    }
+
+    fn memory(&self) -> u64 {
+        resident(self.nodes[0].id())
+    }
+
+    #[track_caller]
+    fn check_time(&self, seen: &Seen) {
+        let (longest, statement) = &seen.longest;
+        assert!(*longest <= STATEMENT_MAX, "{longest:?}: {statement}");
+    }
+}
+
+/// A client that keeps statements prepared, and so tables open, from one life to the next.
+struct Keeper {
+    client: Client,
+}
+
+impl Keeper {
+    fn new(socket: &Path) -> Self {
+        Keeper { client: Client::new(socket) }
+    }
+
+    fn meet(&mut self, life: u64, at: usize, is_written: bool, read: &str) {
+        let client = &mut self.client;
+        // Prepared in an earlier life, unless the SQL node was killed.
+        let write = format!("EXECUTE write_kept USING {at}, 5");
+        let mut written = client.run(&write);
+        if written.as_ref().is_err_and(|error| matches!(error.number(), None | Some(1243))) {
+            client.until_good("PREPARE read_kept FROM 'SELECT * FROM kept ORDER BY id'", RETURN_MAX);
+            let prepared = client.run("PREPARE write_kept FROM 'INSERT INTO kept VALUES (?, ?)'");
+            if is_written {
+                prepared.expect("a good statement");
+            }
+            written = client.run(&write);
+        }
+        match written {
+            Ok(_) => assert!(is_written, "life {life}: two values for three columns are written"),
+            Err(error) => {
+                let is_right = matches!(error.number(), Some(1136 | 1243));
+                assert!(!is_written && is_right, "life {life}: {write}: {error}");
+            }
+        }
+        let rows = client.rows("EXECUTE read_kept").expect("the table is there");
+        let rows = rows.iter().map(|row| row.join(" ")).collect::<Vec<_>>();
+        if is_written {
+            assert_eq!(
+                rows.last().map(String::as_str),
+                Some(read.replace('#', &at.to_string()).as_str()),
+                "life {life}"
+            );
+        } else {
+            assert_eq!(rows, [""; 0], "life {life}");
+        }
+    }
+}
+
+/// Of the table that keepers use: its columns in this life, whether two values can be written into it, and how the row
+/// of keeper `#` is read then.
+fn shape_of(life: u64) -> (&'static str, bool, &'static str) {
+    match life % 3 {
+        1 => ("id INT PRIMARY KEY, a INT", true, "# 5"),
+        2 => ("a VARCHAR(20), b INT DEFAULT 9, id INT AUTO_INCREMENT PRIMARY KEY", false, ""),
+        _ => ("id VARCHAR(20) PRIMARY KEY, a DECIMAL(9,2)", true, "# 5.00"),
+    }
+}
+
+/// Errors that clients may be told while a SQL node or the data node is away, or others hold what they want.
+fn is_expected(number: u16) -> bool {
+    matches!(
+        number,
+        LOST | 1050 // There is such a table: one that was made when the answer was lost.
+            | 1051 // No such table, to a DROP.
+            | 1053 // The server goes down.
+            | 1146 // No such table.
+            | 1205 | 1213 // Locks.
+            | 1243 // Not prepared: nothing could be prepared when the connection was made.
+            | 1296 | 1297 // Vinga's own: outages.
+            | 1412 // Another definition by now.
+            | 1927 // Killed.
+    )
+}
+
+fn run(rounds: u64) {
+    let mut world = World::new();
+    world.begin_life();
+    world.begin_load();
+    let mut memory = Vec::new();
+    for round in 1..=rounds {
+        let began = Instant::now();
+        world.work(800);
+        world.kill_sql_node();
+        world.work(1200);
+        world.check();
+        world.work(300);
+        world.end_life();
+        world.begin_life();
+        world.work(500);
+        memory.push(world.memory());
+        println!("round {round} took {:?}", began.elapsed());
+    }
+    world.check();
+    let seen = std::mem::take(&mut world.load).stop();
+    println!("{} good statements; longest: {:?}", seen.good, seen.longest);
+    for (number, (count, sentence)) in &seen.errors {
+        println!("{count} × {number}: {sentence}");
+    }
+    let log = std::fs::read_to_string(world.nodes[0].log()).expect("it has one");
+    world.check_time(&seen);
+    let told = log.matches("the cluster was restarted").count() as u64;
+    assert_eq!(told, rounds, "SQL node 0 says each time that the cluster is a new one");
+    let strange: Vec<_> = seen.errors.iter().filter(|&(&number, _)| !is_expected(number)).collect();
+    assert!(strange.is_empty(), "{strange:?}");
+    let mut client = world.client(0);
+    let left = client.rows("SHOW TABLES LIKE 'churn%'").expect("the data node is there");
+    assert!(left.len() <= 1, "{left:?}");
+    if let [_, second, .., last] = memory[..] {
+        assert!(last * 10 <= second * 11, "SQL node 0 grows: {memory:?}");
+    }
+}
+
+/// `VINGA_ROUNDS` asks for more rounds than the two of a quick test.
+#[test]
+fn two_nodes_go_on_round_after_round() {
+    let rounds =
+        std::env::var("VINGA_ROUNDS").map(|rounds| rounds.parse().expect("VINGA_ROUNDS is a number"));
+    run(rounds.unwrap_or(2));
+}

@@ -1,0 +1,80 @@
+//! What a SQL node and its data nodes tell of themselves.
+
+use std::thread;
+use std::time::Duration;
+use vinga_sql_tests::TestCluster;
+
+#[test]
+fn nodes_transactions_and_locks_are_listed() {
+    let cluster = TestCluster::start(2);
+    let (mut a, mut b, mut c) = (cluster.connect(0), cluster.connect(1), cluster.connect(0));
+    a.query("CREATE TABLE t (id INT PRIMARY KEY, v INT) ENGINE=VINGA");
+    a.query("INSERT INTO t SELECT seq, seq FROM seq_1_to_3000");
+    // The database is there now on the other node, too.
+    b.query("USE test");
+    let address = cluster.data_node.as_ref().expect("it runs").address().to_owned();
+    let nodes = a.lines(
+        "SELECT KIND, STATE, ADDRESS, ABS(TIMESTAMPDIFF(SECOND, SINCE, NOW())) < 600 \
+         FROM information_schema.VINGA_NODES WHERE KIND = 'data'",
+    );
+    assert_eq!(nodes, [format!("data started {address} 1")]);
+    let clients = "SELECT KIND, COUNT(*) FROM information_schema.VINGA_NODES \
+                   WHERE STATE = 'connected' GROUP BY KIND ORDER BY KIND";
+    let counts = a.lines(clients);
+    assert!(counts.iter().any(|line| line.starts_with("API ")), "{counts:?}");
+    assert!(counts.iter().any(|line| line.starts_with("SQL ")), "{counts:?}");
+
+    assert_eq!(a.lines("SELECT COUNT(*) FROM information_schema.VINGA_TRANSACTIONS"), ["0"]);
+    a.query("BEGIN");
+    a.query("UPDATE t SET v = 0 WHERE id = 1");
+    b.query("BEGIN");
+    b.query("SELECT * FROM t WHERE id = 2 LOCK IN SHARE MODE");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| b.error("SELECT * FROM t WHERE id = 1 FOR UPDATE").0);
+        thread::sleep(Duration::from_millis(200));
+        let states = c.lines("SELECT STATE FROM information_schema.VINGA_TRANSACTIONS ORDER BY STATE");
+        assert_eq!(states, ["open", "preparing"]);
+        let locks = c.lines(
+            "SELECT l.TABLE_NAME, l.MODE, l.STATE, l.WAIT_MS BETWEEN 1 AND 1200, b.STATE \
+             FROM information_schema.VINGA_LOCKS l \
+             LEFT JOIN information_schema.VINGA_TRANSACTIONS b ON b.TRANSACTION_ID = l.BLOCKER \
+             WHERE l.STATE = 'waits'",
+        );
+        assert_eq!(locks, ["test.t exclusive waits 1 open"]);
+        let held = c.lines(
+            "SELECT DISTINCT MODE FROM information_schema.VINGA_LOCKS WHERE STATE = 'held' ORDER BY MODE",
+        );
+        assert_eq!(held, ["exclusive", "shared"]);
+        assert_eq!(waiting.join().expect("it is told something"), 1205);
+    });
+    a.query("ROLLBACK");
+    b.query("ROLLBACK");
+
+    // More locks than an answer holds: the rest is counted in a warning.
+    a.query("BEGIN");
+    a.query("UPDATE t SET v = v + 1");
+    let shown: usize =
+        c.lines("SELECT COUNT(*) FROM information_schema.VINGA_LOCKS")[0].parse().expect("a number");
+    let warnings = c.lines("SHOW WARNINGS");
+    assert!(shown >= 500 && warnings.iter().any(|line| line.contains("more rows")), "{shown} {warnings:?}");
+    a.query("ROLLBACK");
+    assert_eq!(c.lines("SELECT COUNT(*) FROM information_schema.VINGA_LOCKS"), ["0"]);
+    assert_eq!(c.lines("SELECT COUNT(*) FROM information_schema.VINGA_TRANSACTIONS"), ["0"]);
+}
+
+#[test]
+fn the_status_is_told_in_sections() {
+    let mut cluster = TestCluster::start(1);
+    let mut s = cluster.connect(0);
+    s.query("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=VINGA");
+    let status = |s: &mut vinga_sql_tests::Session| s.query("SHOW ENGINE VINGA STATUS").remove(0).remove(2);
+    let text = status(&mut s);
+    for section in ["CONNECTIONS", "SESSIONS", "WORK SINCE THE START", "AUTO-INCREMENT", "LAST ERROR"] {
+        assert!(text.contains(section), "{text}");
+    }
+    assert!(text.contains(": connected, 0 reconnects") && text.contains("none"), "{text}");
+    cluster.data_node = None;
+    assert_eq!(s.error("SELECT * FROM t").0, 1297);
+    let text = status(&mut s);
+    assert!(text.contains("not connected") && text.contains("s ago: 40"), "{text}");
+}

@@ -1,0 +1,142 @@
+//! Statements that are killed, that run out of time, that wait for each other.
+
+use std::thread;
+use std::time::{Duration, Instant};
+use vinga_sql_tests::{Session, TestCluster};
+
+/// Data nodes hold nothing of any transaction or scan, soon.
+fn expect_rest(session: &mut Session) {
+    let until = Instant::now() + Duration::from_secs(5);
+    while session.lines("SELECT SUM(USED) FROM information_schema.VINGA_POOLS") != ["0"] {
+        assert!(Instant::now() < until, "something is left in the pools");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+struct Scene {
+    cluster: TestCluster,
+    killer: Session,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let cluster = TestCluster::start(1);
+        let mut killer = cluster.connect(0);
+        killer.query("CREATE TABLE t (id INT PRIMARY KEY, v INT, KEY (v)) ENGINE=VINGA");
+        killer.query("INSERT INTO t SELECT seq, seq FROM seq_1_to_5000");
+        Scene { cluster, killer }
+    }
+
+    /// Runs a statement that is killed after a moment; the number that it ends with.
+    fn kill(&mut self, how: &str, before: &[&str], statement: &str) -> u16 {
+        let mut victim = self.cluster.connect(0);
+        let id = victim.lines("SELECT CONNECTION_ID()").remove(0);
+        before.iter().for_each(|statement| drop(victim.query(statement)));
+        let number = thread::scope(|scope| {
+            let running = scope.spawn(|| victim.error(statement).0);
+            thread::sleep(Duration::from_millis(300));
+            self.killer.query(&format!("{how} {id}"));
+            running.join().expect("it ends with an error")
+        });
+        drop(victim);
+        number
+    }
+}
+
+const LONG_SCAN: &str = "SELECT COUNT(*) FROM t a, t b WHERE a.v + b.v + SLEEP(0.0001) < 0";
+
+#[test]
+fn killed_statements_say_so_and_leave_nothing() {
+    let mut scene = Scene::new();
+    let mut holder = scene.cluster.connect(0);
+    holder.query("BEGIN");
+    holder.query("UPDATE t SET v = 0 WHERE id = 1");
+    holder.query("INSERT INTO t VALUES (10001, 1)");
+    let waits = ["UPDATE t SET v = 5 WHERE id = 1", "SELECT * FROM t WHERE id = 1 FOR UPDATE"];
+    for statement in waits {
+        assert_eq!(scene.kill("KILL QUERY", &[], statement), 1317, "{statement}");
+        let inside = ["BEGIN", "UPDATE t SET v = 9 WHERE id = 9"];
+        assert_eq!(scene.kill("KILL QUERY", &inside, statement), 1317, "{statement}");
+    }
+    // The lock is waited for by the train of the commit.
+    let commits = ["INSERT INTO t VALUES (10001, 2)", "INSERT INTO t VALUES (10000, 2), (10001, 2)"];
+    for statement in commits {
+        assert_eq!(scene.kill("KILL QUERY", &[], statement), 1317, "{statement}");
+    }
+    holder.query("ROLLBACK");
+    assert_eq!(scene.kill("KILL QUERY", &[], LONG_SCAN), 1317);
+    let load = "INSERT INTO t SELECT seq + 20000, SLEEP(0.001) FROM seq_1_to_100000";
+    assert_eq!(scene.kill("KILL QUERY", &[], load), 1317);
+    let number = scene.kill("KILL CONNECTION", &[], LONG_SCAN);
+    assert!(matches!(number, 1927 | 2013 | 0), "{number}: the connection is lost, or it is said why");
+    let slow = format!("SET STATEMENT max_statement_time = 0.3 FOR {LONG_SCAN}");
+    assert_eq!(scene.killer.error(&slow).0, 1969);
+    assert_eq!(scene.killer.lines("SELECT COUNT(*), SUM(v) FROM t"), ["5000 12502500"]);
+    expect_rest(&mut scene.killer);
+}
+
+#[test]
+fn a_killed_scan_leaves_the_transaction_alone() {
+    let mut scene = Scene::new();
+    let mut victim = scene.cluster.connect(0);
+    let id = victim.lines("SELECT CONNECTION_ID()").remove(0);
+    victim.query("BEGIN");
+    victim.query("INSERT INTO t VALUES (10001, 1)");
+    thread::scope(|scope| {
+        let running = scope.spawn(|| assert_eq!(victim.error("SELECT SLEEP(5) FROM t").0, 1317));
+        thread::sleep(Duration::from_millis(200));
+        scene.killer.query(&format!("KILL QUERY {id}"));
+        running.join().expect("it was killed");
+    });
+    assert_eq!(victim.lines("SELECT v FROM t WHERE id = 10001"), ["1"]);
+    victim.query("COMMIT");
+    assert_eq!(scene.killer.lines("SELECT v FROM t WHERE id = 10001"), ["1"]);
+}
+
+/// Two transactions that wait for each other; pairs of rows on the same data manager and on different ones.
+#[test]
+fn one_of_two_that_wait_for_each_other_goes_on() {
+    let scene = Scene::new();
+    let (mut a, mut b) = (scene.cluster.connect(0), scene.cluster.connect(0));
+    for (x, y) in [(1, 2), (1, 3), (4, 5), (6, 7)] {
+        a.query("BEGIN");
+        b.query("BEGIN");
+        a.query(&format!("UPDATE t SET v = 1 WHERE id = {x}"));
+        b.query(&format!("UPDATE t SET v = 1 WHERE id = {y}"));
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let result = a.connection().query(format!("UPDATE t SET v = 2 WHERE id = {y}"));
+                let number = result.err().and_then(|error| error.number());
+                if number.is_some() {
+                    // A deadlock has rolled everything back: nothing of it is left to be committed.
+                    assert_eq!(a.lines("SELECT @@in_transaction"), ["0"]);
+                }
+                number
+            });
+            thread::sleep(Duration::from_millis(300));
+            let second = b.connection().query(format!("UPDATE t SET v = 2 WHERE id = {x}"));
+            let second = second.err().and_then(|error| error.number());
+            let first = waiting.join().expect("it is told something");
+            assert!(
+                matches!((first, second), (Some(1213), None) | (None, Some(1213))),
+                "{first:?} {second:?}"
+            );
+        });
+        a.query("COMMIT");
+        b.query("COMMIT");
+    }
+}
+
+#[test]
+fn a_lock_that_is_not_granted_ends_the_statement_only() {
+    let scene = Scene::new();
+    let (mut a, mut b) = (scene.cluster.connect(0), scene.cluster.connect(0));
+    a.query("BEGIN");
+    a.query("UPDATE t SET v = 1 WHERE id = 1");
+    b.query("BEGIN");
+    b.query("UPDATE t SET v = 77 WHERE id = 2");
+    assert_eq!(b.error("UPDATE t SET v = 2 WHERE id = 1").0, 1205);
+    a.query("ROLLBACK");
+    b.query("COMMIT");
+    assert_eq!(a.lines("SELECT v FROM t WHERE id IN (1, 2) ORDER BY id"), ["1", "77"]);
+}

@@ -1,0 +1,229 @@
+//! KILL of statements and of connections, in every phase: they end at once, with all or nothing done, and leave nothing
+//! behind.
+
+use std::thread;
+use std::time::{Duration, Instant};
+use vinga_sql_tests::servers::Servers;
+use vinga_sqlnode::{Answer, SqlError};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
+
+/// How long a killed statement may go on.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// Who waits for so long before the kill wants the statement to be under way.
+const LONG: Duration = Duration::from_millis(100);
+
+/// Runs a statement in a session of its own and kills it after a while; what it has said.
+fn kill(
+    servers: &Servers,
+    how: &str,
+    before: &[&str],
+    statement: &str,
+    after: Duration,
+) -> Result<Answer, SqlError> {
+    let mut victim = servers.connect(0);
+    let mut killer = servers.connect(0);
+    for statement in before {
+        victim.query(statement);
+    }
+    let number = victim.connection().session();
+    let (said, took) = thread::scope(|threads| {
+        let running = threads.spawn(|| (victim.try_query(statement), Instant::now()));
+        if after >= LONG {
+            // A kill that comes before the server has taken the statement is not for it.
+            let there = format!(
+                "SELECT COUNT(*) FROM information_schema.processlist WHERE id = {number} AND command = 'Query'"
+            );
+            while killer.lines(&there) != ["1"] && !running.is_finished() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        thread::sleep(after);
+        let killed = Instant::now();
+        // It may have ended by now.
+        let _ = killer.try_query(&format!("KILL {how} {number}"));
+        let (said, ended) = running.join().expect("it does not panic");
+        (said, ended.saturating_duration_since(killed))
+    });
+    assert!(took < END_MAX, "{statement} ends {took:?} after KILL {how}: {said:?}");
+    if how == "CONNECTION" {
+        // The server clears up after it has closed the connection.
+        let there = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE id = {number}");
+        let began = Instant::now();
+        while killer.lines(&there) != ["0"] {
+            assert!(began.elapsed() < END_MAX, "{statement} goes on after KILL {how}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    if how == "QUERY" {
+        // The kill may have come just after the statement, and meets the next one.
+        let _ = victim.try_query("DO 1");
+        assert_eq!(victim.lines("SELECT 1"), ["1"], "{statement}");
+        victim.query("ROLLBACK");
+    }
+    said
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Done,
+    /// Told that it was killed; so nothing was done.
+    Killed,
+    /// The connection was killed, or the kill came while the data node was committing.
+    Unknown,
+}
+
+/// What became of a statement that was killed, or was about to be.
+#[track_caller]
+fn fate(said: &Result<Answer, SqlError>, statement: &str) -> Fate {
+    let Err(error) = said else { return Fate::Done };
+    match error.number() {
+        Some(1317) => Fate::Killed,
+        None | Some(1927) => Fate::Unknown,
+        Some(1296) if error.to_string().contains("4012") => Fate::Unknown,
+        _ => panic!("{statement}: {error}"),
+    }
+}
+
+const TABLE: &str = "CREATE TABLE t (id INT PRIMARY KEY, a INT, b VARCHAR(50), KEY (a)) ENGINE=VINGA";
+const ROWS: &str = "INSERT INTO t SELECT seq, seq, REPEAT('x', 50) FROM seq_1_to_5000";
+
+#[test]
+fn while_waiting_for_a_row() {
+    let servers = Servers::start(PROGRAM, 1, &[("TransactionDeadlockDetectionTimeout", "4000")]);
+    let mut session = servers.connect(0);
+    session.query(TABLE);
+    session.query(ROWS);
+    let before = servers.pools();
+    session.query("BEGIN");
+    session.query("UPDATE t SET a = 0 WHERE id = 1");
+    let waiting = [
+        "UPDATE t SET a = 1 WHERE id = 1",
+        "DELETE FROM t WHERE id = 1",
+        "SELECT * FROM t WHERE id = 1 FOR UPDATE",
+        "SELECT * FROM t WHERE a < 100 LOCK IN SHARE MODE",
+        "UPDATE t SET a = a + 1",
+        "INSERT INTO t VALUES (1, 1, 'x')",
+        "REPLACE INTO t VALUES (1, 1, 'x')",
+    ];
+    for (at, statement) in waiting.into_iter().enumerate() {
+        for how in ["QUERY", "CONNECTION"] {
+            // Its own rows stay locked until the data node's own wait has ended, so each has another one.
+            let own = format!("UPDATE t SET a = 5 WHERE id = {}", 1000 + 2 * at + how.len() % 2);
+            for begin in [&[][..], &["BEGIN", &own]] {
+                let said = kill(&servers, how, begin, statement, Duration::from_millis(100));
+                assert_ne!(fate(&said, statement), Fate::Done, "{statement} can't go well");
+            }
+        }
+    }
+    session.query("COMMIT");
+    // No lock is left, and nothing was done.
+    servers.await_rest(&before);
+    session.query("UPDATE t SET b = 'y'");
+    assert_eq!(session.lines("SELECT COUNT(*), SUM(a) FROM t"), [format!("5000 {}", 5000 * 5001 / 2 - 1)]);
+    servers.await_rest(&before);
+}
+
+#[test]
+fn while_scanning() {
+    let servers = Servers::start(PROGRAM, 1, &[]);
+    let mut session = servers.connect(0);
+    session.query(TABLE);
+    session.query(ROWS);
+    let before = servers.pools();
+    let scanning = [
+        "SELECT COUNT(*) FROM t x JOIN t y ON x.a < y.a WHERE x.b <> CONCAT(y.b, 'z')",
+        "SELECT COUNT(*) FROM t x, t y WHERE x.a + y.a = -1",
+        "UPDATE t SET b = (SELECT MAX(y.b) FROM (SELECT * FROM t) y WHERE y.a + t.a = -1)",
+    ];
+    for statement in scanning {
+        for how in ["QUERY", "CONNECTION"] {
+            let said = kill(&servers, how, &[], statement, Duration::from_millis(200));
+            assert_ne!(fate(&said, statement), Fate::Done, "{statement} is too quick");
+        }
+    }
+    assert_eq!(session.lines("SELECT COUNT(*) FROM t WHERE b IS NULL"), ["0"]);
+    servers.await_rest(&before);
+}
+
+#[test]
+fn while_writing_and_committing() {
+    let servers = Servers::start(PROGRAM, 1, &[]);
+    let mut session = servers.connect(0);
+    session.query(TABLE);
+    let before = servers.pools();
+    let mut random = fastrand::Rng::with_seed(1);
+    let (mut good, mut killed) = (0, 0);
+    let big = "INSERT INTO t SELECT seq, seq, REPEAT('x', 50) FROM seq_1_to_5000";
+    let cases: [(&[&str], &str); 3] =
+        [(&[], big), (&["BEGIN", big], "COMMIT"), (&["BEGIN", "INSERT INTO t VALUES (0, 0, '')"], big)];
+    for turn in 0..60 {
+        let (begin, statement) = cases[turn % 3];
+        let how = if turn % 2 == 0 { "QUERY" } else { "CONNECTION" };
+        session.query("DELETE FROM t");
+        let after = Duration::from_micros(random.u64(0..40_000));
+        let said = kill(&servers, how, begin, statement, after);
+        let fate = fate(&said, statement);
+        let rows = session.lines("SELECT COUNT(*) FROM t");
+        // What is in an open transaction is rolled back with its session.
+        let expected: &[&str] = match fate {
+            _ if turn % 3 == 2 => &["0"],
+            Fate::Done => &["5000"],
+            Fate::Killed => &["0"],
+            Fate::Unknown => &["0", "5000"],
+        };
+        assert!(expected.contains(&rows[0].as_str()), "{how} {statement}: {said:?}, {rows:?}");
+        *if fate == Fate::Done { &mut good } else { &mut killed } += 1;
+    }
+    println!("{good} went well, {killed} were killed");
+    assert!(good > 0 && killed > 0, "{good} went well, {killed} were killed");
+    servers.await_rest(&before);
+}
+
+#[test]
+fn while_definitions_change() {
+    let servers = Servers::start(PROGRAM, 2, &[]);
+    let (mut session, mut other) = (servers.connect(0), servers.connect(1));
+    session.query(TABLE);
+    session.query(ROWS);
+    let mut random = fastrand::Rng::with_seed(2);
+    let statements = [
+        "ALTER TABLE t ADD COLUMN c INT DEFAULT 5",
+        "ALTER TABLE t ADD KEY extra (b)",
+        "RENAME TABLE t TO u",
+        "TRUNCATE TABLE t",
+        "DROP TABLE t",
+        "CREATE TABLE u (id INT PRIMARY KEY) ENGINE=VINGA",
+        "CREATE TABLE u ENGINE=VINGA SELECT * FROM t",
+    ];
+    let (mut good, mut killed) = (0, 0);
+    for turn in 0..42 {
+        let statement = statements[turn % statements.len()];
+        let how = if turn % 2 == 0 { "QUERY" } else { "CONNECTION" };
+        let after = Duration::from_micros(random.u64(0..25_000));
+        let said = kill(&servers, how, &[], statement, after);
+        *if fate(&said, statement) == Fate::Done { &mut good } else { &mut killed } += 1;
+        let tables = session.lines("SHOW TABLES");
+        // Whatever became of an ALTER, the table and its rows are there.
+        assert!(!statement.starts_with("ALTER") || tables == ["t"], "{statement}: {said:?}, {tables:?}");
+        assert_eq!(tables, other.lines("SHOW TABLES"), "after KILL {how} {statement}: {said:?}");
+        for table in &tables {
+            assert!(matches!(table.as_str(), "t" | "u"), "{table} is left of {statement}");
+            let count = format!("SELECT COUNT(*) FROM {table}");
+            // What was interrupted may have left its old definition here, of which one statement is told.
+            if let Err(error) = session.try_query(&count) {
+                assert_eq!(error.number(), Some(1412), "{count} after {statement}: {error}");
+            }
+            let rows = session.lines(&count);
+            assert_eq!(rows, other.lines(&count), "{statement}");
+            let is_whole = rows == ["5000"] || !statement.starts_with("ALTER") && rows == ["0"];
+            assert!(is_whole, "{rows:?} in {table} after {statement}");
+            other.query(&format!("DROP TABLE {table}"));
+        }
+        session.query(TABLE);
+        session.query(ROWS);
+    }
+    println!("{good} went well, {killed} were killed");
+    assert!(good > 0 && killed > 0, "{good} went well, {killed} were killed");
+}

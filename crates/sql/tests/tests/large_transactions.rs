@@ -1,0 +1,60 @@
+//! Statements that change more rows than is usual: they fit a transaction, or are committed in portions, or say what to do.
+
+use vinga_sql_tests::{Session, TestCluster};
+
+/// Records of data nodes that are in use, all pools together.
+fn used(session: &mut Session) -> Vec<String> {
+    session.lines("SELECT SUM(USED) FROM information_schema.VINGA_POOLS")
+}
+
+#[test]
+fn many_rows_fit_a_transaction() {
+    let cluster = TestCluster::start_with(1, &[("DataMemory", "256M")], &[]);
+    let mut s = cluster.connect(0);
+    s.query("CREATE TABLE t (id INT PRIMARY KEY, v INT, UNIQUE KEY (v)) ENGINE=VINGA");
+    s.query("INSERT INTO t SELECT seq, seq FROM seq_1_to_70000");
+    s.query("BEGIN");
+    s.query("UPDATE t SET v = v + 1000000");
+    assert_eq!(s.lines("SELECT COUNT(*), MIN(v) FROM t"), ["70000 1000001"]);
+    s.query("ROLLBACK");
+    assert_eq!(s.lines("SELECT COUNT(*), MIN(v), MAX(v) FROM t"), ["70000 1 70000"]);
+    s.query("DELETE FROM t WHERE id > 1");
+    assert_eq!(s.lines("SELECT * FROM t"), ["1 1"]);
+    assert_eq!(used(&mut s), ["0"]);
+}
+
+#[test]
+fn larger_ones_are_told_what_to_do_and_go_in_portions() {
+    let cluster = TestCluster::start_with(1, &[("MaxNoOfConcurrentOperations", "8192")], &[]);
+    let mut s = cluster.connect(0);
+    s.query("CREATE TABLE t (id INT PRIMARY KEY, v INT, UNIQUE KEY (v)) ENGINE=VINGA");
+    let (number, text) = s.error("INSERT INTO t SELECT seq, seq FROM seq_1_to_20000");
+    assert_eq!(number, 1296);
+    assert!(text.contains("234") && text.contains("MaxNoOfConcurrentOperations"), "{text}");
+    assert!(text.contains("vinga_use_transactions=OFF"), "{text}");
+    assert_eq!(s.lines("SELECT COUNT(*) FROM t"), ["0"]);
+    s.query("SET vinga_use_transactions = OFF");
+    s.query("INSERT INTO t SELECT seq, seq FROM seq_1_to_20000");
+    s.query("REPLACE INTO t SELECT seq + 1, seq FROM seq_1_to_19999");
+    assert_eq!(s.lines("SELECT COUNT(*), MIN(id - v), MAX(id - v) FROM t"), ["19999 1 1"]);
+    s.query("INSERT INTO t SELECT id, v FROM t t2 ON DUPLICATE KEY UPDATE v = t.v + 100000");
+    assert_eq!(s.lines("SELECT COUNT(*), MIN(v - id) FROM t"), ["19999 99999"]);
+    s.query("CREATE TABLE c (PRIMARY KEY (id)) ENGINE=VINGA SELECT * FROM t");
+    // The copies of ALTER need no variable.
+    s.query("SET vinga_use_transactions = ON");
+    s.query("ALTER TABLE c ADD COLUMN w INT DEFAULT 7, ALGORITHM=COPY");
+    assert_eq!(s.lines("SELECT COUNT(*), SUM(w) FROM c"), ["19999 139993"]);
+    // What was committed stays; what belongs to a transaction does not.
+    s.query("SET vinga_use_transactions = OFF");
+    s.query("TRUNCATE t");
+    s.query("INSERT INTO t VALUES (15000, 0)");
+    assert_eq!(s.error("INSERT INTO t SELECT seq, seq FROM seq_1_to_20000").0, 1062);
+    let stayed = s.lines("SELECT COUNT(*) BETWEEN 14000 AND 15000 FROM t");
+    assert_eq!(stayed, ["1"]);
+    s.query("TRUNCATE t");
+    s.query("BEGIN");
+    s.query("INSERT INTO t SELECT seq, seq FROM seq_1_to_2000");
+    s.query("ROLLBACK");
+    assert_eq!(s.lines("SELECT COUNT(*) FROM t"), ["0"]);
+    assert_eq!(used(&mut s), ["0"]);
+}

@@ -1,0 +1,229 @@
+//! The data node goes before, during and after statements, for a while or for good: everything that it was needed for
+//! fails in time, with Vinga's number and the data node's address, and nothing of a life is seen in the next.
+
+use std::thread;
+use std::time::{Duration, Instant};
+use vinga_sql_tests::Session;
+use vinga_sql_tests::servers::Servers;
+use vinga_sqlnode::{Answer, SqlError};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
+/// No statement may take longer.
+const STATEMENT_MAX: Duration = Duration::from_secs(10);
+/// How long it may take until all goes well again.
+const RETURN_MAX: Duration = Duration::from_secs(5);
+
+/// Runs a statement that must end in time.
+#[track_caller]
+fn timed(session: &mut Session, statement: &str) -> Result<Answer, SqlError> {
+    let began = Instant::now();
+    let result = session.try_query(statement);
+    assert!(began.elapsed() < STATEMENT_MAX, "{statement} took {:?}: {result:?}", began.elapsed());
+    result
+}
+
+/// Runs a statement that must fail in time because of the data node: 1296 or 1297, with Vinga's sentence.
+#[track_caller]
+fn fails(session: &mut Session, statement: &str) -> String {
+    match timed(session, statement) {
+        Ok(answer) => panic!("{statement} must fail, and says {answer:?}"),
+        Err(error) => {
+            assert!(matches!(error.number(), Some(1296 | 1297)), "{statement}: {error}");
+            error.to_string()
+        }
+    }
+}
+
+/// Runs a statement again until it goes well.
+#[track_caller]
+fn returns(session: &mut Session, statement: &str) {
+    let began = Instant::now();
+    while let Err(error) = timed(session, statement) {
+        assert!(began.elapsed() < RETURN_MAX, "{statement}: {error}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+const TABLE: &str =
+    "CREATE TABLE t (id BIGINT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(100), KEY (a)) ENGINE=VINGA";
+const ROWS: &str = "INSERT INTO t (a, b) SELECT seq % 100, REPEAT('x', 100) FROM seq_1_to_20000";
+
+fn fill(session: &mut Session) {
+    returns(session, "CREATE DATABASE IF NOT EXISTS test");
+    session.query("USE test");
+    returns(session, TABLE);
+    session.query(ROWS);
+}
+
+#[test]
+fn before_and_after_statements() {
+    let mut servers = Servers::start(PROGRAM, 1, &[]);
+    let mut session = servers.connect(0);
+    fill(&mut session);
+    let mut fresh = servers.connect(0);
+    session.query("PREPARE one FROM 'SELECT b FROM t WHERE id = ?'");
+    session.query("EXECUTE one USING 1");
+    servers.data.kill();
+    let address = servers.data.local_address();
+    let statements = [
+        "SELECT * FROM t WHERE id = 1",
+        "EXECUTE one USING 1",
+        "SELECT COUNT(*) FROM t WHERE a = 5",
+        "SELECT * FROM t WHERE id = 1 FOR UPDATE",
+        "INSERT INTO t (a) VALUES (1)",
+        "INSERT INTO t VALUES (1, 1, 'x'), (2, 2, 'y')",
+        "UPDATE t SET a = 1 WHERE id = 1",
+        "DELETE FROM t WHERE a = 7",
+        "CREATE TABLE u (id INT PRIMARY KEY) ENGINE=VINGA",
+        "ALTER TABLE t ADD COLUMN c INT",
+        "TRUNCATE TABLE t",
+        "DROP TABLE t",
+        "RENAME TABLE t TO u",
+        "SELECT * FROM information_schema.vinga_pools",
+    ];
+    for statement in statements {
+        let said = fails(&mut session, statement);
+        assert!(said.contains(&address), "{statement}: {said}");
+    }
+    fails(&mut fresh, "SELECT * FROM t WHERE id = 1");
+    fails(&mut fresh, "SELECT * FROM never_seen");
+    // What needs no data node goes on.
+    assert_eq!(session.lines("SELECT 1 + 1"), ["2"]);
+    session.query("CREATE TABLE own (id INT PRIMARY KEY) ENGINE=InnoDB");
+    session.query("INSERT INTO own VALUES (1)");
+    // It comes back, empty.
+    servers.data.restart();
+    returns(&mut session, TABLE);
+    assert_eq!(session.lines("SELECT COUNT(*) FROM t"), ["0"]);
+    assert_eq!(session.lines("EXECUTE one USING 1"), [""; 0]);
+    session.query("INSERT INTO t (a) VALUES (1)");
+    assert_eq!(fresh.lines("SELECT id, a FROM t"), ["1 1"], "auto-increment begins anew");
+    servers.check_alive();
+}
+
+#[test]
+fn in_the_middle_of_transactions() {
+    let mut servers = Servers::start(PROGRAM, 2, &[]);
+    // The tables are made by the other SQL node: here those of open transactions are held.
+    let mut setup = servers.connect(1);
+    fill(&mut setup);
+    // Transactions that have read; read with locks; written.
+    let beginnings = [
+        "SELECT a FROM t WHERE id = 1",
+        "SELECT a FROM t WHERE id = 2 FOR UPDATE",
+        "UPDATE t SET a = 1 WHERE id = 3",
+    ];
+    let mut sessions: Vec<Session> = beginnings.iter().map(|_| servers.connect(0)).collect();
+    for (session, statement) in sessions.iter_mut().zip(beginnings) {
+        session.query("BEGIN");
+        session.query(statement);
+    }
+    servers.data.kill();
+    fails(&mut sessions[1], "UPDATE t SET a = 2 WHERE id = 2");
+    fails(&mut sessions[2], "COMMIT");
+    servers.data.restart();
+    fill(&mut setup);
+    // The transaction that was told is over; a new one goes well.
+    for session in &mut sessions[1..] {
+        session.query("ROLLBACK");
+        returns(session, "SELECT COUNT(*) FROM t");
+        session.query("BEGIN");
+        session.query("UPDATE t SET b = 'new' WHERE id = 5");
+        session.query("COMMIT");
+    }
+    assert_eq!(setup.lines("SELECT COUNT(*) FROM t WHERE b = 'new'"), ["1"]);
+    servers.check_alive();
+}
+
+/// Each of these has done something in a life of the data node, and goes on in the next, in which there is a table of
+/// the same name and columns: at its end nothing of it may have been done.
+#[test]
+fn transactions_across_two_lives_fail() {
+    let mut servers = Servers::start(PROGRAM, 2, &[]);
+    let mut setup = servers.connect(1);
+    fill(&mut setup);
+    let beginnings = ["SELECT a FROM t WHERE id = 2 FOR UPDATE", "UPDATE t SET a = 1 WHERE id = 3"];
+    let mut sessions: Vec<Session> = beginnings.iter().map(|_| servers.connect(0)).collect();
+    for (session, statement) in sessions.iter_mut().zip(beginnings) {
+        session.query("BEGIN");
+        session.query(statement);
+    }
+    servers.data.kill();
+    servers.data.restart();
+    fill(&mut setup);
+    for (at, session) in sessions.iter_mut().enumerate() {
+        let changed = timed(session, &format!("UPDATE t SET b = 'across' WHERE id = {}", at + 10));
+        let committed = timed(session, "COMMIT");
+        assert!(changed.is_err() || committed.is_err(), "{}: {changed:?}, {committed:?}", beginnings[at]);
+    }
+    assert_eq!(setup.lines("SELECT COUNT(*) FROM t WHERE b = 'across'"), ["0"]);
+    assert_eq!(setup.lines("SELECT COUNT(*) FROM t"), ["20000"]);
+}
+
+/// What takes long is begun, and the data node is killed in the middle of it.
+#[test]
+fn during_statements() {
+    let mut servers = Servers::start(PROGRAM, 1, &[]);
+    let mut setup = servers.connect(0);
+    let long = [
+        // It takes a moment, the others many seconds.
+        "ALTER TABLE t ADD COLUMN c INT",
+        "SELECT SUM(SLEEP(0.001)) FROM t",
+        "INSERT INTO t (a, b) SELECT seq, SLEEP(0.001) FROM seq_1_to_20000",
+        "UPDATE t SET a = a + 1 WHERE SLEEP(0.001) = 0",
+        "DELETE FROM t WHERE SLEEP(0.001) = 0",
+        "SELECT COUNT(*) FROM t x JOIN t y ON x.a = y.a WHERE x.b <> y.b AND SLEEP(0.0001) = 0",
+        "CREATE TABLE copy ENGINE=VINGA SELECT id, SLEEP(0.001) FROM t",
+    ];
+    for (at, statement) in long.into_iter().enumerate() {
+        returns(&mut setup, "CREATE DATABASE IF NOT EXISTS test");
+        setup.query("USE test");
+        returns(&mut setup, "DROP TABLE IF EXISTS t");
+        fill(&mut setup);
+        let mut session = servers.connect(0);
+        let said = thread::scope(|threads| {
+            let running = threads.spawn(|| timed(&mut session, statement));
+            thread::sleep(Duration::from_millis(if at == 0 { 20 } else { 300 }));
+            servers.data.kill();
+            running.join().expect("it does not panic")
+        });
+        // On a quick machine the first is over by then.
+        if at == 0 && said.is_ok() {
+            servers.data.restart();
+            continue;
+        }
+        let said = said.expect_err(statement);
+        assert!(matches!(said.number(), Some(1296 | 1297 | 1412)), "{statement}: {said}");
+        assert_eq!(session.lines("SELECT 1"), ["1"], "the session goes on after {statement}");
+        servers.data.restart();
+    }
+    servers.check_alive();
+}
+
+/// The data node hangs: its connections stay, but nothing answers.
+#[test]
+fn a_data_node_that_is_silent() {
+    let mut servers = Servers::start(PROGRAM, 1, &[]);
+    let mut session = servers.connect(0);
+    fill(&mut session);
+    let before = servers.pools();
+    let statements =
+        ["SELECT a FROM t WHERE id = 1", "UPDATE t SET a = 7 WHERE id = 2", "SELECT SUM(a) FROM t"];
+    let mut sessions: Vec<Session> = statements.iter().map(|_| servers.connect(0)).collect();
+    for session in &mut sessions {
+        session.query("SELECT a FROM t WHERE id = 3");
+    }
+    servers.data.silence();
+    thread::scope(|threads| {
+        for (session, statement) in sessions.iter_mut().zip(statements) {
+            threads.spawn(move || fails(session, statement));
+        }
+    });
+    servers.data.wake();
+    for session in &mut sessions {
+        returns(session, "UPDATE t SET a = 8 WHERE id = 2");
+    }
+    assert_eq!(session.lines("SELECT COUNT(*) FROM t"), ["20000"], "it has lost nothing");
+    servers.await_rest(&before);
+    servers.check_alive();
+}
