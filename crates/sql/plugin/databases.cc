@@ -96,7 +96,7 @@ void new_databases(vinga_row_taker take, void *context) {
     there.insert(name);
   }
   ::closedir(list);
-  seen.swap(there);
+  seen= std::move(there);
   has_looked= true;
   if (is_whole) changed= status.st_mtim;
 }

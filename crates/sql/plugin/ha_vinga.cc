@@ -7,9 +7,7 @@ extern "C" int thd_binlog_format(const MYSQL_THD thd);
 ulonglong ha_vinga::table_flags() const {
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
          HA_CAN_DIRECT_UPDATE_AND_DELETE | /* so that their conditions are pushed, too */
-         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS |
-         /* ALTER to or from another engine must not look for files of definitions. */
-         HA_REUSES_FILE_NAMES;
+         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS;
 }
 
 ulong ha_vinga::index_flags(uint index, uint, bool) const {
@@ -36,9 +34,6 @@ static uint8_t lock_of(THD *thd, bool is_write, thr_lock_type type) {
   return VINGA_LOCK_NONE;
 }
 
-/* Whether a table is one that ALTER fills, to take the place of another. */
-static bool is_being_made(const TABLE_SHARE *share) { return is_prefix(share->table_name.str, tmp_file_prefix); }
-
 /* Whether a statement reads the rows of a table to put them into another that takes its place. */
 static bool copies(THD *thd, thr_lock_type type) {
   if (type != TL_READ_NO_INSERT) return false;
@@ -50,8 +45,18 @@ int ha_vinga::fence(THD *thd) {
   Connection *connection= connection_of(thd);
   connection->copies= thd->query_id;
   int error= failed(engine->fence_table(session, share->table));
-  if (error && error != HA_ERR_TABLE_DEF_CHANGED) raise(thd, error);
+  if (error) raise(thd, error);
   return error;
+}
+
+/* Whether a table is one that ALTER fills, to take the place of another. */
+static bool is_being_made(const TABLE_SHARE *share) { return is_prefix(share->table_name.str, tmp_file_prefix); }
+
+/* Whether a statement makes a table one of another engine: it renames the file of the old one, and nothing else of it. */
+static bool leaves_engine(THD *thd) {
+  const HA_CREATE_INFO &wish= thd->lex->create_info;
+  return thd_sql_command(thd) == SQLCOM_ALTER_TABLE && (wish.used_fields & HA_CREATE_USED_ENGINE) &&
+         wish.db_type != vinga_hton;
 }
 
 int ha_vinga::external_lock(THD *thd, int type) {
@@ -59,27 +64,27 @@ int ha_vinga::external_lock(THD *thd, int type) {
   if (!connection) return HA_ERR_NO_CONNECTION;
   if (type == F_UNLCK) {
     if (connection->locks) connection->locks--;
-    if (has_file) forget_file(table->s->normalized_path.str);
-    has_file= false;
     /* A copy that has failed. */
     if (unlikely(connection->copies) && (thd->is_error() || thd->killed)) lift_fences(connection);
+    if (has_file) forget_file(table->s->normalized_path.str);
+    has_file= false;
     return 0;
   }
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
   lock= lock_of(thd, type == F_WRLCK, lock_type);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
-  /* DROP TABLE of a table without a file would wait for ever for LOCK TABLES of the same connection. */
-  bool is_held= thd_sql_command(thd) == SQLCOM_LOCK_TABLES || thd->locked_tables_mode == LTM_LOCK_TABLES;
-  if (type == F_WRLCK && is_held && !is_being_made(table->s)) {
-    has_file= true;
-    leave_file(thd, table->s);
-  }
   if (unlikely(copies(thd, lock_type))) {
     if (int error= fence(thd)) {
       connection->locks--;
       return error;
     }
+  }
+  /* DROP TABLE of a table without a file would wait for ever for LOCK TABLES of the same connection. */
+  bool is_held= thd_sql_command(thd) == SQLCOM_LOCK_TABLES || thd->locked_tables_mode == LTM_LOCK_TABLES;
+  if (type == F_WRLCK && is_held && !is_being_made(table->s)) {
+    has_file= true;
+    leave_file(thd, table->s);
   }
   return 0;
 }
@@ -102,6 +107,9 @@ int ha_vinga::extra(enum ha_extra_function operation) {
     break;
   case HA_EXTRA_NO_IGNORE_DUP_KEY: case HA_EXTRA_WRITE_CANNOT_REPLACE:
     writes_now= false;
+    break;
+  case HA_EXTRA_PREPARE_FOR_RENAME:
+    if (leaves_engine(ha_thd()) && !is_being_made(table->s)) leave_file(ha_thd(), table->s);
     break;
   default:
     break;
@@ -356,9 +364,12 @@ int ha_vinga::use_explicit_value() {
   return value ? engine->value_used(session, share->table, value) : 0;
 }
 
+/* The error of a copy. When it was killed nobody asks what became of its last rows: they are dropped. */
+static int of_copy(THD *thd, int error) { return error && thd_killed(thd) ? HA_ERR_ABORTED_BY_USER : error; }
+
 int ha_vinga::end_bulk_insert() {
   is_bulk= is_portioned= false;
-  int error= ha_thd()->transaction->on ? 0 : engine->commit_copy(session);
+  int error= ha_thd()->transaction->on ? 0 : of_copy(ha_thd(), engine->commit(session));
   if (error == HA_ERR_FOUND_DUPP_KEY) restore_duplicate(session);
   if (!error) error= use_explicit_value();
   /* Whoever copies rows takes the reason from there. */
@@ -387,7 +398,7 @@ int ha_vinga::write_row(const uchar *record) {
   uint8_t when= (now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER) | portions;
   int error= engine->insert(cursor, session, record, when);
   if (error == HA_ERR_FOUND_DUPP_KEY && !now) restore_duplicate(session);
-  return failed(error);
+  return failed(thd->transaction->on ? error : of_copy(thd, error));
 }
 
 int ha_vinga::update_row(const uchar *before, const uchar *after) {

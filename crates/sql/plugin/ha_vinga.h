@@ -40,8 +40,8 @@ class ha_vinga final : public handler {
   int open_share(const char *path);
   int failed(int error);
   int use_explicit_value();
-  bool commits_portions() const;
   int fence(THD *thd);
+  bool commits_portions() const;
   bool is_whole_key(uint index, uint length) const;
   bool is_one_row(uint index, const uchar *key, uint length) const;
   bool is_hash(uint index) const { return is_hash_key(table_share->key_info[index]); }

@@ -38,8 +38,7 @@ static MYSQL_THDVAR_BOOL(use_transactions, PLUGIN_VAR_OPCMDARG,
 bool uses_transactions(THD *thd) { return THDVAR(thd, use_transactions); }
 
 static st_mysql_sys_var *variables[]= {MYSQL_SYSVAR(connectstring), MYSQL_SYSVAR(connection_pool), MYSQL_SYSVAR(spin),
-  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), MYSQL_SYSVAR(use_transactions),
-  nullptr};
+  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), MYSQL_SYSVAR(use_transactions), nullptr};
 
 static vinga_counters counters;
 

@@ -162,8 +162,6 @@ typedef struct vinga_engine {
   int (*statement_flush)(vinga_session *session);
   int (*statement_roll_back)(vinga_session *session);
   int (*commit)(vinga_session *session);
-  /* Of rows that were written in portions. */
-  int (*commit_copy)(vinga_session *session);
   int (*roll_back)(vinga_session *session);
   int (*savepoint)(vinga_session *session, uint32_t *place);
   int (*roll_back_to)(vinga_session *session, uint32_t place);

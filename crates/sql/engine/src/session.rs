@@ -290,15 +290,7 @@ impl Session {
     /// Why one of the changes failed.
     pub fn commit_portion(&mut self) -> Result<()> {
         self.is_portioned = true;
-        if self.portion >= PORTION { self.commit_copy() } else { Ok(()) }
-    }
-
-    /// Commits rows of a copy. What became of them is of no interest if the statement was killed: the copy is dropped.
-    ///
-    /// # Errors
-    /// Why one of the changes failed.
-    pub fn commit_copy(&mut self) -> Result<()> {
-        self.commit().map_err(|failure| if self.is_killed() { Failure::killed() } else { failure })
+        if self.portion >= PORTION { self.commit() } else { Ok(()) }
     }
 
     /// Sends what waits to be sent.

@@ -108,10 +108,6 @@ entries! {
         session.commit()
     }
 
-    fn commit_copy(; session) {
-        session.commit_copy()
-    }
-
     fn roll_back(; session) {
         session.roll_back();
         Ok(())
