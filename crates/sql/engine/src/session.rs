@@ -256,14 +256,19 @@ impl Session {
         Ok(())
     }
 
-    /// Commits what has been collected, if that is much: for copies of whole tables, and bulk loads that are not to be
-    /// one transaction.
+    /// The rest of the statement is committed in portions: for copies of whole tables, and bulk loads that are not to be one
+    /// transaction.
+    pub fn commit_in_portions(&mut self) {
+        self.is_portioned = true;
+    }
+
+    /// A row is complete: commits what has been collected, if the statement is committed in portions and that is one.
     ///
     /// # Errors
     /// Why one of the changes failed.
+    #[inline]
     pub fn commit_portion(&mut self) -> Result<()> {
-        self.is_portioned = true;
-        if self.portion >= PORTION { self.commit() } else { Ok(()) }
+        if self.is_portioned && self.portion >= PORTION { self.commit() } else { Ok(()) }
     }
 
     /// Sends what waits to be sent.
