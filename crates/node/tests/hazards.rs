@@ -14,8 +14,9 @@ use support::{
 use vinga_base::NodeId;
 use vinga_kernel::{Mutation, Tick};
 use vinga_wire::operation::OperationKind::{ReadCommitted, ReadShared};
+use vinga_wire::schema::SchemaChange;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
-use vinga_wire::{Address, BlockNumber, ErrorCode};
+use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber};
 
 /// Three nodes that hold all rows. Rows with their primary at node 2 have the chain 2, 3, 1, all at instance 1.
 fn three(mutation: Option<Mutation>) -> Cluster {
@@ -124,6 +125,16 @@ hazards! {
     /// A coordinator that lags behind in epochs commits what follows a deletion: of a deleted row, a place that was used
     /// again and a read that found nothing there is no row left to ask for its epoch.
     what_follows_a_deletion_is_not_of_an_earlier_epoch breaks EpochIgnoresOperations;
+
+    /// An API node fences a table to copy its rows while another one has changed a row and not committed yet: a copy
+    /// that begins before lacks what was acknowledged.
+    who_copies_behind_a_fence_misses_no_commit breaks SwitchDoesNotWait;
+
+    /// Two transactions lock a row each, at different nodes, and want the other's: neither data manager sees a circle.
+    a_circle_over_two_nodes_is_broken_by_its_youngest breaks DeadlockVictimGoesOn;
+
+    /// A longer circle, which goes through a shared lock and a queue. Those who wait beside it are left alone.
+    a_circle_through_queues_and_shared_locks_is_broken breaks DeadlockVictimGoesOn;
 }
 
 /// The stories themselves. Each ends with nothing left of any transaction.
@@ -522,6 +533,55 @@ mod stories {
         ends_well(c);
     }
 
+    pub fn a_circle_over_two_nodes_is_broken_by_its_youngest(mutation: Option<Mutation>) {
+        let mut c = three_with_two_coordinators(mutation);
+        let [a, b] = [1, 2].map(|node| c.keys_at(node).next().expect("there are keys without end"));
+        c.at_once(&[Op::Insert(row(a, 0)), Op::Insert(row(b, 0))]);
+        let (older, younger) = (c.begin(), c.begin());
+        c.train(older, FLAG_START, 1, &strict(&[Op::Add(a, 1)]));
+        c.train_at(tc(2), younger, FLAG_START, 1, 0, &strict(&[Op::Add(b, 10)]));
+        assert_eq!(c.told(), [open(1), open(1)]);
+        c.train(older, FLAG_COMMIT, 2, &strict(&[Op::Add(b, 1)]));
+        c.train_at(tc(2), younger, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(a, 10)]));
+        assert_eq!(c.told(), [], "both wait");
+        // Long before the time-out of 1200 ms.
+        c.advance(Tick::from_millis(100));
+        assert_eq!(c.told(), [refused(2, ErrorCode::Deadlock, 2), committed(2)]);
+        assert_eq!(c.read(&[a, b], None), [Some(row(a, 1)), Some(row(b, 1))]);
+        ends_well(c);
+    }
+
+    pub fn a_circle_through_queues_and_shared_locks_is_broken(mutation: Option<Mutation>) {
+        let mut c = three_with_two_coordinators(mutation);
+        let keys_of_one: Vec<u64> = c.keys_at(1).take(2).collect();
+        let ([y, _], [x, z]) = (keys::<2>(&c), [keys_of_one[0], keys_of_one[1]]);
+        c.at_once(&[Op::Insert(row(x, 0)), Op::Insert(row(y, 0)), Op::Insert(row(z, 0))]);
+        let [first, second, third, outsider, reader] = std::array::from_fn(|_| c.begin());
+        // x is shared by the first and the reader, y is the second's, z the third's.
+        c.train(first, FLAG_START, 1, &strict(&[Op::Read(ReadShared, x)]));
+        c.train(reader, FLAG_START, 1, &strict(&[Op::Read(ReadShared, x)]));
+        c.train_at(tc(2), second, FLAG_START, 1, 0, &strict(&[Op::Add(y, 1)]));
+        c.train(third, FLAG_START, 1, &strict(&[Op::Add(z, 1)]));
+        c.told();
+        // The first waits for y behind the outsider, the second for z, the third for x: the outsider waits, but holds
+        // nothing that anybody wants.
+        c.train_at(tc(2), outsider, ALL, 1, 0, &strict(&[Op::Add(y, 100)]));
+        c.train(first, FLAG_COMMIT, 2, &strict(&[Op::Add(y, 10)]));
+        c.train_at(tc(2), second, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(z, 10)]));
+        c.advance(Tick::from_millis(100));
+        assert_eq!(c.told(), [], "there is no circle yet");
+        c.train(third, FLAG_COMMIT, 2, &strict(&[Op::Add(x, 10)]));
+        c.advance(Tick::from_millis(100));
+        // The third goes; then the second, the outsider and the first can end one after the other.
+        let told = c.told();
+        assert_eq!(told[0], refused(2, ErrorCode::Deadlock, 2), "{told:?}");
+        assert_eq!(told.len(), 4, "{told:?}");
+        assert_eq!(c.read(&[x, y, z], None), [Some(row(x, 0)), Some(row(y, 111)), Some(row(z, 10))]);
+        c.train(reader, FLAG_COMMIT, 2, &[]);
+        c.told();
+        ends_well(c);
+    }
+
     pub fn what_follows_a_deletion_is_not_of_an_earlier_epoch(mutation: Option<Mutation>) {
         let mut c = three_with_two_coordinators(mutation);
         let [deleted, read, place, other] = keys(&c);
@@ -542,6 +602,29 @@ mod stories {
         c.train_at(tc(2), id, ALL, 1, 0, &[found_nothing]);
         assert_eq!(c.told(), [Told::Row { operation: 1, row: None }, committed(1)]);
         assert!(c.epoch_told() >= epoch, "what was not there in epoch {}", c.epoch_told());
+        ends_well(c);
+    }
+
+    pub fn who_copies_behind_a_fence_misses_no_commit(mutation: Option<Mutation>) {
+        const CHANGED: Told = Told::Other(SignalNumber::SchemaChangeConfirm);
+        let mut c = three(mutation);
+        let [key, other] = keys(&c);
+        c.at_once(&[Op::Insert(row(key, 1))]);
+        let id = c.begin();
+        c.train(id, FLAG_START, 1, &strict(&[Op::Add(key, 1)]));
+        assert_eq!(c.told(), [open(1)]);
+        c.change_schema(SchemaChange::FenceTable { name: "test.t".into(), pinned: None });
+        let mut copied = c.told().contains(&CHANGED).then(|| c.read(&[key], None));
+        // Nobody else begins to change anything, but what is under way comes to its end.
+        assert_eq!(c.at_once(&[Op::Insert(row(other, 1))]), [refused(1, ErrorCode::SchemaBusy, 1)]);
+        c.train(id, FLAG_COMMIT, 2, &[]);
+        c.advance(Tick::from_millis(100));
+        let told = c.told();
+        assert!(told.contains(&committed(2)), "{told:?}");
+        if told.contains(&CHANGED) {
+            copied = Some(c.read(&[key], None));
+        }
+        assert_eq!(copied, Some(vec![Some(row(key, 2))]), "the copy has what was committed");
         ends_well(c);
     }
 

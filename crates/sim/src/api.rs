@@ -77,7 +77,10 @@ fn begins_something(step: &Step) -> bool {
         Step::ScanOpen(scan) => scan.own_before.is_none(),
         Step::Change(_, change) => *change != TableChange::LiftFence,
         Step::Create(_) | Step::Drop(_) | Step::Describe(_) | Step::Lock => true,
-        Step::Unlock | Step::ScanNext | Step::ScanClose | Step::Wait(_) | Step::End => false,
+        Step::Seek { .. } => true,
+        Step::Sought(_) | Step::Unlock | Step::ScanNext | Step::ScanClose | Step::Wait(_) | Step::End => {
+            false
+        }
     }
 }
 
@@ -104,10 +107,8 @@ impl World {
                 random: Rng::with_seed(self.random.u64(..)),
             };
             if api == 0 {
-                let tables = 0..self.shapes.len() as u16;
-                node.add_session(Box::new(Bootstrap {
-                    left: tables.map(TableRef).map(Step::Create).collect(),
-                }));
+                let left = self.named_tables().map(Step::Create).collect();
+                node.add_session(Box::new(Bootstrap { left }));
             }
             self.apis.push(node);
         }
@@ -120,10 +121,9 @@ impl World {
 
     /// Gives an API node the sessions of a new life and lets it begin.
     pub(crate) fn begin_work(&mut self, api: usize) {
-        let tables = 0..self.shapes.len() as u16;
         self.apis[api].sessions.clear();
         self.apis[api].client.forget_sessions();
-        let bootstrap = Bootstrap { left: tables.map(TableRef).map(Step::Describe).collect() };
+        let bootstrap = Bootstrap { left: self.named_tables().map(Step::Describe).collect() };
         self.apis[api].add_session(Box::new(bootstrap));
         for session in 0..self.profile.sessions {
             let workload = (api + session) % self.running.len();
@@ -144,12 +144,18 @@ impl World {
     }
 
     fn begin_last(&mut self, step: fn(TableRef) -> Step) {
+        let left = self.named_tables().map(step).collect();
         let api = &mut self.apis[0];
         api.sessions.clear();
         api.client.forget_sessions();
-        let tables = 0..self.shapes.len() as u16;
-        api.add_session(Box::new(Bootstrap { left: tables.map(TableRef).map(step).collect() }));
+        api.add_session(Box::new(Bootstrap { left }));
         self.wake_api(0, self.now());
+    }
+
+    /// All tables but the hidden ones, which come and go with others.
+    fn named_tables(&self) -> impl Iterator<Item = TableRef> {
+        let tables = self.shapes.iter().zip(0..).filter(|(shape, _)| !shape.holds_places());
+        tables.map(|(_, at)| TableRef(at))
     }
 
     pub(crate) fn wake_api(&mut self, api: usize, at: Time) {

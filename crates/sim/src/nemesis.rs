@@ -4,9 +4,10 @@ use crate::agenda::Time;
 use crate::pipe::PipeId;
 use crate::profile::Fault;
 use crate::thread::ThreadId;
-use crate::topology::PRESIDENT;
+use crate::topology::{API_FIRST, PRESIDENT};
 use crate::world::{Event, Stage, World};
 use fastrand::Rng;
+use vinga_dictionary::Dictionary;
 use vinga_wire::commit::{AbortBody, CommitBody, PrepareHead};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 
@@ -19,6 +20,19 @@ pub struct Nemesis {
     api_deaths_left: u32,
     /// A data node dies at a certain moment of a protocol.
     crash_point: Option<CrashPoint>,
+    /// An API node goes while a schema change is carried out for it.
+    asker_death: Option<AskerDeath>,
+}
+
+/// The API node that has asked for a schema change dies, or loses connections, when so many rounds have begun. The
+/// dictionary hears of it later, in that round or in one of the next.
+#[derive(Clone, Copy, Debug)]
+struct AskerDeath {
+    rounds: u32,
+    /// So many changes still get through.
+    passing: u32,
+    /// The last one that got through, by the number of the change.
+    passed: u64,
 }
 
 /// A moment at which a data node dies: when such a signal leaves a data node for another. (An abort counts when the
@@ -86,7 +100,7 @@ impl Nemesis {
     /// For a seed.
     pub fn new(seed: u64) -> Self {
         let random = Rng::with_seed(seed ^ 0x6e65_6d65);
-        Nemesis { random, until: 0, api_deaths_left: 6, crash_point: None }
+        Nemesis { random, until: 0, api_deaths_left: 6, crash_point: None, asker_death: None }
     }
 }
 
@@ -108,6 +122,58 @@ impl World {
         self.nemesis.until = self.now() + self.profile.fault_time;
         self.plan_strike();
         self.plan_crash();
+        self.plan_asker_death();
+    }
+
+    fn plan_asker_death(&mut self) {
+        let is = |fault| self.profile.faults.contains(&fault);
+        let may_go = is(Fault::KillApi) && self.nemesis.api_deaths_left > 0 || is(Fault::Disconnect);
+        let random = &mut self.nemesis.random;
+        self.nemesis.asker_death =
+            may_go.then(|| AskerDeath { rounds: random.u32(1..=9), passing: random.u32(..3), passed: 0 });
+    }
+
+    /// A thread has run: if the dictionary is there, the API node that waits for a schema change may die now.
+    pub(crate) fn meet_asker_death(&mut self, thread: ThreadId) {
+        let Some(death) = &mut self.nemesis.asker_death else { return };
+        if self.stage != Stage::Running {
+            return;
+        }
+        let dictionary = self.threads[thread.0].executor.host().dictionary();
+        let Some((asker, change, rounds)) = dictionary.and_then(Dictionary::progress) else { return };
+        if rounds < death.rounds || change == death.passed {
+            return;
+        }
+        if death.passing > 0 {
+            death.passing -= 1;
+            death.passed = change;
+            return;
+        }
+        let api = usize::from(asker.0 - API_FIRST);
+        self.nemesis.asker_death = None;
+        let may_die = self.profile.faults.contains(&Fault::KillApi)
+            && self.apis[api].is_alive
+            && self.nemesis.api_deaths_left > 0;
+        if may_die {
+            self.strike_api(api);
+        } else {
+            self.disconnect_api(api);
+        }
+        self.plan_asker_death();
+    }
+
+    /// An API node dies, or leaves, and comes back in a new life.
+    fn strike_api(&mut self, api: usize) {
+        self.nemesis.api_deaths_left -= 1;
+        let pause = if self.nemesis.random.bool() {
+            self.kill_api(api);
+            self.nemesis.random.u64(1_000..self.profile.reconnect_grace * 2)
+        } else {
+            // It comes back at once, or before anybody would have given it up.
+            self.leave_api(api);
+            self.nemesis.random.u64(1_000..self.profile.reconnect_grace)
+        };
+        self.agenda.enter(self.now() + pause, Event::Revive(api));
     }
 
     fn plan_crash(&mut self) {
@@ -181,17 +247,9 @@ impl World {
             Fault::CutLink => self.strike_link(span),
             Fault::Disconnect => self.disconnect_api(api),
             Fault::KillApi => {
+                let api = self.owner_of_something().unwrap_or(api);
                 if self.apis[api].is_alive && self.nemesis.api_deaths_left > 0 {
-                    self.nemesis.api_deaths_left -= 1;
-                    let pause = if self.nemesis.random.bool() {
-                        self.kill_api(api);
-                        self.nemesis.random.u64(1_000..self.profile.reconnect_grace * 2)
-                    } else {
-                        // It comes back at once, or before anybody would have given it up.
-                        self.leave_api(api);
-                        self.nemesis.random.u64(1_000..self.profile.reconnect_grace)
-                    };
-                    self.agenda.enter(self.now() + pause, Event::Revive(api));
+                    self.strike_api(api);
                 }
             }
             // Sometimes longer than it takes to be declared failed.
@@ -210,6 +268,14 @@ impl World {
             | Fault::SplitFrames
             | Fault::FewSockets => unreachable!("these are properties of a run"),
         }
+    }
+
+    /// An API node that has fenced a table, or has the schema lock: every other time that there is one.
+    fn owner_of_something(&mut self) -> Option<usize> {
+        let dictionary = self.threads.iter().find_map(|thread| thread.executor.host().dictionary())?;
+        let fenced_by = dictionary.fences().next().map(|(_, owner)| owner);
+        let owner = fenced_by.or(dictionary.lock_holder())?;
+        self.nemesis.random.bool().then(|| usize::from(owner.0 - API_FIRST))
     }
 
     /// Data nodes that the cluster can do without: no coordinator is on them, and their groups keep another.

@@ -6,6 +6,13 @@
 /// Branches that 500 seeds meet: `vinga sim --seeds A..B --expect-probes` fails if one of them was not.
 pub const EXPECTED: &[&str] = &[
     "abort sent again without a failed replica",
+    "asker has gone while changes end for its fence",
+    "asker has gone while data managers prepare its change",
+    "asker has gone while its change frees what it replaces",
+    "asker has gone while its change is completed",
+    "asker has gone while its change is published",
+    "asker has gone while subscribers are awaited",
+    "asker has gone while transactions end for its change",
     "asker of a schema change has gone",
     "backup refuses what the primary has prepared",
     "commit of a transaction that is not (any more) here",
@@ -13,6 +20,7 @@ pub const EXPECTED: &[&str] = &[
     "connection of an API node with open transactions closed",
     "deadlock: somebody else is the victim",
     "deadlock: the newcomer is the victim",
+    "deadlock over several data managers",
     "driver did not report a closed connection",
     "forwarded prepare shows an earlier commit",
     "fences of an API node are lifted because it has gone",
@@ -49,6 +57,8 @@ pub const EXPECTED: &[&str] = &[
 
 /// Branches that only thousands of seeds meet: they are asked for with `--expect-probes all`.
 pub const RARE: &[&str] = &[
+    "asker has gone while indexes are built for its change",
+    "asker has gone while its change is undone",
     "closing goes on without a failed data node",
     "forwarded prepare undoes an earlier prepare",
     "late report of a broken connection",

@@ -137,6 +137,8 @@ pub enum Load {
     RangeScanning,
     /// [`vinga_workloads::key_value`] with unique indexes.
     Unique,
+    /// [`vinga_workloads::unique_reading`].
+    UniqueReading,
 }
 
 impl Load {
@@ -262,6 +264,9 @@ impl Profile {
         // Chosen by numbers of its own, so that seeds without it go on as they did.
         if Rng::with_seed(seed.wrapping_mul(3)).u8(..5) < 2 {
             loads.push(Load::RangeScanning);
+        }
+        if Rng::with_seed(seed.wrapping_mul(5)).u8(..4) == 0 {
+            loads.push(Load::UniqueReading);
         }
         if loads.is_empty() {
             loads.push(Load::KeyValue);

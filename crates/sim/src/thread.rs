@@ -192,6 +192,7 @@ impl World {
         if let Some(next) = next {
             self.wake_thread(id, next);
         }
+        self.meet_asker_death(id);
     }
 
     /// Gives a thread what has come for it, source after source in any order; returns the fences that were met.

@@ -30,6 +30,7 @@ use vinga_workloads::scanning::{self, Scanning};
 use vinga_workloads::schema_churn::{self, SchemaChurn};
 use vinga_workloads::shape::Shape;
 use vinga_workloads::step::TableRef;
+use vinga_workloads::unique_reading::{self, UniqueReading};
 use vinga_workloads::workload::{Ids, Session, Workload};
 
 /// Something that happens.
@@ -256,6 +257,12 @@ impl World {
                     pause,
                     left_for: self.profile.inactive_timeout * 2,
                     rechecks: !is_on(self.mutation, Mutation::RecheckLeftOut),
+                })),
+                Load::UniqueReading => Box::new(UniqueReading::new(unique_reading::Settings {
+                    kept: (keys / 4).clamp(2, 8),
+                    steps: transactions,
+                    pause,
+                    rechecks: !is_on(self.mutation, Mutation::UniqueRecheckLeftOut),
                 })),
                 Load::SchemaChurn => Box::new(SchemaChurn::new(schema_churn::Settings {
                     rounds: self.random.u32(1..6),

@@ -13,16 +13,15 @@ fn tables_change_under_load() {
 #[cfg(feature = "mutations")]
 #[test]
 fn broken_rules_of_schema_changes_are_noticed() {
-    use vinga_sim::mutations::{Mutation, hunt};
+    use vinga_sim::mutations::{Mutation, SEEDS_MAX, hunt};
     let rules = [
         Mutation::CompleteKeepsOldVersion,
-        Mutation::SwitchDoesNotWait,
         Mutation::EventNotAwaited,
         Mutation::FenceOutlivesOwner,
         Mutation::LockOutlivesOwner,
         Mutation::UndoForgetsPrepared,
     ];
-    let verdicts = rules.map(|rule| hunt(rule, 1, 300));
+    let verdicts = rules.map(|rule| hunt(rule, 1, SEEDS_MAX));
     for verdict in &verdicts {
         println!("{verdict}");
     }

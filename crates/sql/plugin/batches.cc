@@ -1,44 +1,56 @@
-/* Many keys at once: IN lists, and joins that batch the keys of their outer rows, become one request to the data nodes. */
+/* Many keys at once: IN lists, and joins that batch the keys of their outer rows, become one request to the data nodes.
+
+   Whole keys of a unique index are read as a batch of keys, other ranges of an ordered index by one scan with many ranges;
+   more than one request takes go in portions. */
 #include "ha_vinga.h"
 
 /* Keys of one request, at most. */
 static const uint BATCH_MAX= 1024;
+/* In the server's mode: all ranges are keys of single rows. */
+static const uint MODE_KEYS= HA_MRR_IMPLEMENTATION_FLAG1;
 
-ha_rows ha_vinga::multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, void *context, uint count,
-                                              uint *buffer_bytes, uint *mode, Cost_estimate *cost) {
-  /* The same for lists that the optimizer has read already, of which it does not know the length. */
-  uint bytes= *buffer_bytes, default_mode= *mode;
-  ha_rows rows= handler::multi_range_read_info_const(index, seq, context, count, &bytes, &default_mode, cost);
-  if (rows == HA_POS_ERROR) return rows;
-  KEY_MULTI_RANGE range;
-  range_seq_t iterator= seq->init(context, count, *mode);
-  uint keys= 0;
-  while (!seq->next(iterator, &range)) {
-    keys++;
-    if (index != table->s->primary_key || !(range.range_flag & UNIQUE_RANGE) ||
-        !is_whole_key(index, range.start_key.length)) {
-      *mode= default_mode;
-      *buffer_bytes= bytes;
-      return rows;
-    }
-  }
-  *mode&= ~HA_MRR_USE_DEFAULT_IMPL;
-  *buffer_bytes= 0;
+static void set_cost(Cost_estimate *cost, double keys) {
   cost->reset();
   cost->io_count= 1 + keys * 0.1;
   cost->avg_io_cost= 1;
-  return keys;
+}
+
+ha_rows ha_vinga::multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, void *context, uint count,
+                                              uint *buffer_bytes, uint *mode, Cost_estimate *cost) {
+  /* Lists that the optimizer has read already come without their length, so they are counted. */
+  KEY_MULTI_RANGE range;
+  range_seq_t iterator= seq->init(context, count, *mode);
+  uint keys= 0;
+  for (;;) {
+    if (seq->next(iterator, &range)) {
+      *mode= (*mode & ~HA_MRR_USE_DEFAULT_IMPL) | MODE_KEYS;
+      *buffer_bytes= 0;
+      set_cost(cost, keys);
+      return keys;
+    }
+    if (!(range.range_flag & UNIQUE_RANGE) || !is_one_row(index, range.start_key.key, range.start_key.length)) break;
+    keys++;
+  }
+  bool is_single= keys == 0 && seq->next(iterator, &range);
+  ha_rows rows= handler::multi_range_read_info_const(index, seq, context, count, buffer_bytes, mode, cost);
+  if (rows == HA_POS_ERROR || is_hash(index) || is_single) return rows;
+  /* The cost is that of the ranges one by one, so that plans stay as they are known. */
+  *mode&= ~HA_MRR_USE_DEFAULT_IMPL;
+  *buffer_bytes= 0;
+  return rows;
 }
 
 ha_rows ha_vinga::multi_range_read_info(uint index, uint count, uint keys, uint parts, uint *buffer_bytes, uint *mode,
                                         Cost_estimate *cost) {
-  if (index != table->s->primary_key || parts < table->key_info[index].user_defined_key_parts)
+  const KEY &key= table->key_info[index];
+  /* A join by <=> finds many rows by a NULL. */
+  bool are_keys= (key.flags & HA_NOSAME) && !(key.flags & HA_NULL_PART_KEY) && parts == key.user_defined_key_parts;
+  if (!are_keys && is_hash(index))
     return handler::multi_range_read_info(index, count, keys, parts, buffer_bytes, mode, cost);
   *mode&= ~HA_MRR_USE_DEFAULT_IMPL;
+  if (are_keys) *mode|= MODE_KEYS;
   *buffer_bytes= 0;
-  cost->reset();
-  cost->io_count= 1 + keys * 0.1;
-  cost->avg_io_cost= 1;
+  set_cost(cost, keys);
   return 0;
 }
 
@@ -49,12 +61,14 @@ int ha_vinga::multi_range_read_init(RANGE_SEQ_IF *seq, void *context, uint count
   range_iterator= seq->init(context, count, mode);
   range_ids.clear();
   range_at= 0;
-  ranges_are_over= false;
+  ranges_are_keys= (mode & MODE_KEYS) != 0;
+  ranges_wish= (mode & HA_MRR_SORTED) ? VINGA_RANGE_IN_ORDER : 0;
+  ranges_are_over= ranges_are_open= false;
   return 0;
 }
 
 /* Reads the rows of the next keys. */
-int ha_vinga::fill_batch() {
+int ha_vinga::read_keys() {
   engine->batch_clear(cursor);
   range_ids.clear();
   range_at= 0;
@@ -70,26 +84,74 @@ int ha_vinga::fill_batch() {
   return range_ids.empty() ? 0 : engine->batch_run(cursor, session, lock);
 }
 
-int ha_vinga::multi_range_read_next(range_id_t *range) {
-  if (!ranges_are_batched) return handler::multi_range_read_next(range);
+int ha_vinga::next_of_keys(range_id_t *range) {
   for (;;) {
     while (range_at < range_ids.size()) {
       uint at= range_at++;
       int error= engine->batch_row(cursor, session, at, table->record[0]);
       if (error == HA_ERR_KEY_NOT_FOUND) continue;
-      if (error) return failed(error);
+      if (error) return error;
       *range= range_ids[at];
       return 0;
     }
     if (ranges_are_over) return HA_ERR_END_OF_FILE;
-    if (int error= fill_batch()) return failed(error);
+    if (int error= read_keys()) return error;
   }
+}
+
+static int add_range(vinga_cursor *cursor, uint index, const KEY_MULTI_RANGE &range) {
+  const key_range &low= range.start_key, &high= range.end_key;
+  bool has_low= !(range.range_flag & NO_MIN_RANGE), has_high= !(range.range_flag & NO_MAX_RANGE);
+  return engine->batch_add_range(cursor, index,
+    has_low ? low.key : nullptr, has_low ? low.length : 0, has_low && low.flag == HA_READ_AFTER_KEY,
+    has_high ? high.key : nullptr, has_high ? high.length : 0, has_high && high.flag == HA_READ_BEFORE_KEY);
+}
+
+/* Begins the scan of the next ranges. */
+int ha_vinga::open_ranges() {
+  engine->batch_clear(cursor);
+  range_ids.clear();
+  int error= 0;
+  KEY_MULTI_RANGE range;
+  while (!error) {
+    if (ranges.next(range_iterator, &range)) {
+      ranges_are_over= true;
+      break;
+    }
+    error= add_range(cursor, active_index, range);
+    range_ids.push_back(range.ptr);
+  }
+  if (error && error != VINGA_BATCH_FULL) return error;
+  if (range_ids.empty()) return 0;
+  set_condition();
+  ranges_are_open= true;
+  return engine->batch_scan(cursor, session, active_index, ranges_wish, lock);
+}
+
+int ha_vinga::next_of_ranges(range_id_t *range) {
+  for (;;) {
+    if (ranges_are_open) {
+      int error= engine->scan_next(cursor, session, table->record[0]);
+      if (error != HA_ERR_END_OF_FILE) {
+        if (!error) *range= range_ids[engine->scan_range(cursor)];
+        return error;
+      }
+      ranges_are_open= false;
+    }
+    if (ranges_are_over) return HA_ERR_END_OF_FILE;
+    if (int error= open_ranges()) return error;
+  }
+}
+
+int ha_vinga::multi_range_read_next(range_id_t *range) {
+  if (!ranges_are_batched) return handler::multi_range_read_next(range);
+  return failed(ranges_are_keys ? next_of_keys(range) : next_of_ranges(range));
 }
 
 int ha_vinga::multi_range_read_explain_info(uint mode, char *text, size_t size) {
   if (mode & HA_MRR_USE_DEFAULT_IMPL) return handler::multi_range_read_explain_info(mode, text, size);
-  static const char said[]= "Batched keys";
-  size_t length= sizeof said - 1 < size ? sizeof said - 1 : size;
+  const char *said= (mode & MODE_KEYS) ? "Batched keys" : "Batched ranges";
+  size_t length= std::min(strlen(said), size);
   memcpy(text, said, length);
   return int(length);
 }

@@ -2,6 +2,9 @@
    mean the same at the data nodes is left away; the server checks everything again anyway. */
 #include "ha_vinga.h"
 
+/* Longer ones are left to the server: a request has to have room for it. */
+static const size_t CONDITION_BYTES_MAX= 16 * 1024;
+
 namespace {
 
 struct Writer {
@@ -233,17 +236,28 @@ bool condition_program(const COND *condition, const TABLE *table, const std::vec
   return true;
 }
 
-const COND *ha_vinga::cond_push(const COND *cond) {
+/* A program of many constants takes longer to make than rows that are read by their keys, which need none, so it is made
+   when a scan begins. */
+void ha_vinga::set_condition() {
+  if (condition_is_set || !condition) return;
+  condition_is_set= true;
   std::string program;
-  if (!condition_program(cond, table, share->places, &program)) return cond;
-  if (engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(program.data()), program.size())) return cond;
-  condition= program;
-  pushed_cond= cond;   // for EXPLAIN
+  if (!condition_program(condition, table, share->places, &program) || program.size() > CONDITION_BYTES_MAX) return;
+  if (engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(program.data()), program.size())) return;
+  pushed_cond= condition;   // for EXPLAIN
+}
+
+const COND *ha_vinga::cond_push(const COND *cond) {
+  cond_pop();
+  condition= cond;
+  if (ha_thd()->lex->describe) set_condition();
   /* Taken, but the server checks again: what was left away of an AND is its own. */
   return cond;
 }
 
 void ha_vinga::cond_pop() {
-  condition.clear();
+  if (condition_is_set) engine->set_condition(cursor, nullptr, 0);
+  condition= nullptr;
+  condition_is_set= false;
   pushed_cond= nullptr;
 }

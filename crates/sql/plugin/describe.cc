@@ -68,6 +68,8 @@ static bool describe_type(const TABLE *table, const Field *field, vinga_column *
     size_t bytes= cs->strnxfrmlen(out->bytes);
     out->sort_bytes= bytes < KEY_BYTES_MAX - 2 ? bytes : KEY_BYTES_MAX - 2;
     if (out->sort_bytes == 0) out->sort_bytes= 1;
+    /* Room for characters of several bytes is mostly spaces, which need not be stored. */
+    if (out->form == VINGA_CHAR && cs->mbmaxlen > 1 && cs->mbminlen == 1) out->form= VINGA_PADDED;
   }
   return true;
 }
@@ -115,7 +117,7 @@ bool describe(const TABLE *table, Description *out) {
     key.name= text_of(out->texts.back());
     key.is_primary= i == share->primary_key;
     key.is_unique= (info.flags & HA_NOSAME) != 0;
-    key.is_hash= info.algorithm == HA_KEY_ALG_HASH;
+    key.is_hash= is_hash_key(info);
     if (info.algorithm == HA_KEY_ALG_LONG_HASH) {
       out->problem= "key '" + out->texts.back() + "': unique keys over values of any length are not supported";
       return false;

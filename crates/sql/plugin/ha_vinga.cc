@@ -5,7 +5,8 @@ extern "C" int thd_binlog_format(const MYSQL_THD thd);
 
 ulonglong ha_vinga::table_flags() const {
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
-         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ;
+         HA_CAN_DIRECT_UPDATE_AND_DELETE | /* so that their conditions are pushed, too */
+         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS;
 }
 
 ulong ha_vinga::index_flags(uint index, uint, bool) const {
@@ -32,17 +33,35 @@ static uint8_t lock_of(THD *thd, bool is_write, thr_lock_type type) {
   return VINGA_LOCK_NONE;
 }
 
+/* Whether a table is one that ALTER fills, to take the place of another. */
+static bool is_being_made(const TABLE_SHARE *share) { return is_prefix(share->table_name.str, tmp_file_prefix); }
+
+/* Whether a statement makes a table one of another engine: it renames the file of the old one, and nothing else of it. */
+static bool leaves_engine(THD *thd) {
+  const HA_CREATE_INFO &wish= thd->lex->create_info;
+  return thd_sql_command(thd) == SQLCOM_ALTER_TABLE && (wish.used_fields & HA_CREATE_USED_ENGINE) &&
+         wish.db_type != vinga_hton;
+}
+
 int ha_vinga::external_lock(THD *thd, int type) {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
   if (type == F_UNLCK) {
     if (connection->locks) connection->locks--;
+    if (has_file) forget_file(table->s->normalized_path.str);
+    has_file= false;
     return 0;
   }
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
   lock= lock_of(thd, type == F_WRLCK, lock_type);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
+  /* DROP TABLE of a table without a file would wait for ever for LOCK TABLES of the same connection. */
+  bool is_held= thd_sql_command(thd) == SQLCOM_LOCK_TABLES || thd->locked_tables_mode == LTM_LOCK_TABLES;
+  if (type == F_WRLCK && is_held && !is_being_made(table->s)) {
+    has_file= true;
+    leave_file(thd, table->s);
+  }
   return 0;
 }
 
@@ -65,6 +84,9 @@ int ha_vinga::extra(enum ha_extra_function operation) {
   case HA_EXTRA_NO_IGNORE_DUP_KEY: case HA_EXTRA_WRITE_CANNOT_REPLACE:
     writes_now= false;
     break;
+  case HA_EXTRA_PREPARE_FOR_RENAME:
+    if (leaves_engine(ha_thd()) && !is_being_made(table->s)) leave_file(ha_thd(), table->s);
+    break;
   default:
     break;
   }
@@ -75,8 +97,7 @@ int ha_vinga::reset() {
   writes_now= false;
   is_bulk= is_portioned= false;
   greatest_value= 0;
-  condition.clear();
-  pushed_cond= nullptr;
+  cond_pop();
   ranges_are_batched= false;
   if (cursor) engine->cursor_reset(cursor);
   return 0;
@@ -129,7 +150,7 @@ void ha_vinga::print_error(int error, myf flags) {
 
 int ha_vinga::rnd_init(bool scan) {
   if (!scan) return 0;
-  engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(condition.data()), condition.size());
+  set_condition();
   return failed(engine->scan_begin(cursor, session, lock));
 }
 
@@ -147,7 +168,6 @@ int ha_vinga::index_init(uint index, bool sorted) {
   active_index= index;
   is_sorted= sorted;
   is_point= false;
-  engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(condition.data()), condition.size());
   return 0;
 }
 
@@ -158,8 +178,20 @@ int ha_vinga::index_end() {
 
 bool ha_vinga::is_whole_key(uint index, uint length) const { return length == table->key_info[index].key_length; }
 
+/* Whether a key leads to one row at most: a whole unique one without NULL. */
+bool ha_vinga::is_one_row(uint index, const uchar *key, uint length) const {
+  if (!is_whole_key(index, length) || !(table->key_info[index].flags & HA_NOSAME)) return false;
+  const KEY &info= table->key_info[index];
+  for (uint i= 0; i < info.user_defined_key_parts; i++) {
+    if (info.key_part[i].null_bit && *key) return false;
+    key+= info.key_part[i].store_length;
+  }
+  return true;
+}
+
 int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
   is_point= false;
+  set_condition();
   return failed(engine->range_begin(cursor, session, active_index,
     low ? low->key : nullptr, low ? low->length : 0, low && low->flag == HA_READ_AFTER_KEY,
     high ? high->key : nullptr, high ? high->length : 0, high && high->flag == HA_READ_BEFORE_KEY, wish, lock));
@@ -174,7 +206,7 @@ static int as_not_found(int error) { return error == HA_ERR_END_OF_FILE ? HA_ERR
 
 int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) {
   uint length= calculate_key_len(table, active_index, key, parts);
-  if (find == HA_READ_KEY_EXACT && is_primary_key(active_index, length)) {
+  if (find == HA_READ_KEY_EXACT && is_one_row(active_index, key, length)) {
     is_point= true;
     return failed(engine->read_key(cursor, session, active_index, key, length, lock, record));
   }
@@ -220,7 +252,7 @@ int ha_vinga::index_last(uchar *record) {
 }
 
 int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool is_equal, bool sorted) {
-  if (is_equal && low && is_primary_key(active_index, low->length)) {
+  if (is_equal && low && is_one_row(active_index, low->key, low->length)) {
     is_point= true;
     return failed(engine->read_key(cursor, session, active_index, low->key, low->length, lock, table->record[0]));
   }
@@ -303,9 +335,12 @@ int ha_vinga::use_explicit_value() {
 
 int ha_vinga::end_bulk_insert() {
   is_bulk= is_portioned= false;
-  if (!ha_thd()->transaction->on)
-    if (int error= engine->commit(session)) return failed(error);
-  return failed(use_explicit_value());
+  int error= ha_thd()->transaction->on ? 0 : engine->commit(session);
+  if (error == HA_ERR_FOUND_DUPP_KEY) restore_duplicate(session);
+  if (!error) error= use_explicit_value();
+  /* Whoever copies rows takes the reason from there. */
+  if (error) my_errno= error;
+  return failed(error);
 }
 
 int ha_vinga::write_row(const uchar *record) {
@@ -360,6 +395,14 @@ void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
     *first= rest ? from + increment - rest : from;
   } while (*first >= from + got);
   *count= 1;
+}
+
+/* A statement of many rows takes more values the more often it asks. */
+void ha_vinga::release_auto_increment() {
+  ulonglong end= auto_inc_interval_for_cur_row.maximum();
+  if (table->s->next_number_keypart == 0 && ha_thd()->variables.auto_increment_increment <= 1 && next_insert_id &&
+      next_insert_id < end)
+    engine->return_values(share->table, next_insert_id, end - next_insert_id);
 }
 
 int ha_vinga::reset_auto_increment(ulonglong value) {

@@ -20,29 +20,36 @@ class ha_vinga final : public handler {
   bool writes_now= false;            // the server wants to know of each duplicate
   bool is_bulk= false;
   bool is_portioned= false;          // a bulk load that is committed in portions
+  bool has_file= false;              // the server has a file with the definition as long as LOCK TABLES holds
   ulonglong greatest_value= 0;       // explicit auto-increment value of a bulk insert
   uint duplicate_key= MAX_KEY;
   bool is_sorted= false;             // the index is read in its order
-  bool is_point= false;              // the row of a primary key was read; there is no next one
-  /* A batch of ranges, see batches.cc. */
+  bool is_point= false;              // the row of a unique key was read; there is no next one
+  /* A batch of keys or ranges, see batches.cc. */
   RANGE_SEQ_IF ranges;
   range_seq_t range_iterator= nullptr;
   std::vector<range_id_t> range_ids;
   uint range_at= 0;
-  bool ranges_are_batched= false, ranges_are_over= false;
-  std::string condition;
+  uint8_t ranges_wish= 0;
+  bool ranges_are_batched= false, ranges_are_keys= false, ranges_are_open= false, ranges_are_over= false;
+  /* What the data nodes are to check, see conditions.cc. */
+  const COND *condition= nullptr;
+  bool condition_is_set= false;
 
   int open_share(const char *path);
   int failed(int error);
   int use_explicit_value();
   bool commits_portions() const;
   bool is_whole_key(uint index, uint length) const;
-  bool is_primary_key(uint index, uint length) const
-  { return index == table->s->primary_key && is_whole_key(index, length); }
-  bool is_hash(uint index) const { return table_share->key_info[index].algorithm == HA_KEY_ALG_HASH; }
+  bool is_one_row(uint index, const uchar *key, uint length) const;
+  bool is_hash(uint index) const { return is_hash_key(table_share->key_info[index]); }
   int range(const key_range *low, const key_range *high, uint8_t wish);
   int next(uchar *record);
-  int fill_batch();
+  int next_of_keys(range_id_t *range);
+  int next_of_ranges(range_id_t *range);
+  int read_keys();
+  int open_ranges();
+  void set_condition();
 
 public:
   ha_vinga(handlerton *hton, TABLE_SHARE *table_share) : handler(hton, table_share) {}
@@ -122,6 +129,7 @@ public:
   int delete_row(const uchar *record) override;
   void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                           ulonglong *count) override;
+  void release_auto_increment() override;
 
   bool get_error_message(int error, String *text) override;
   void print_error(int error, myf flags) override;

@@ -84,11 +84,16 @@ void make_database(const char *name, size_t length);
 void forget_table_of(THD *thd, const char *db, const char *table);
 /* Removes the server's own file with a definition, if it has one. */
 void forget_file(const char *path_without_extension);
+/* Gives the server such a file, where it does not ask for definitions. */
+void leave_file(THD *thd, TABLE_SHARE *share);
 /* Definitions that the data nodes have. */
 void init_discovery(handlerton *hton);
 /* The name of a table from its path. */
 std::string name_of_path(const char *path);
 int drop_by_path(handlerton *, const char *path);
+
+/* Whether a key is found by whole values only: USING HASH, which only unique keys can do. Others get an ordered index. */
+inline bool is_hash_key(const KEY &key) { return key.algorithm == HA_KEY_ALG_HASH && (key.flags & HA_NOSAME); }
 
 /* A condition of the server in the form that the Rust side takes; false if it has a part that is not supported. */
 bool condition_program(const COND *condition, const TABLE *table, const std::vector<int> &places, std::string *out);

@@ -209,6 +209,16 @@ static int discover_table(handlerton *, THD *thd, TABLE_SHARE *share) {
                                            image.bytes.size());
 }
 
+void leave_file(THD *thd, TABLE_SHARE *share) {
+  Connection *connection= connection_of(thd);
+  std::string name= std::string(share->db.str, share->db.length) + "." +
+                    std::string(share->table_name.str, share->table_name.length);
+  Image image;
+  /* Without the file the statement fails by itself. */
+  if (connection && !engine->discover(connection->session, text_of(name), take_image, &image))
+    share->write_frm_image(reinterpret_cast<const uchar *>(image.bytes.data()), image.bytes.size());
+}
+
 static int take_table_name(void *context, const char *name, size_t length) {
   static_cast<handlerton::discovered_list *>(context)->add_table(name, length);
   return 0;

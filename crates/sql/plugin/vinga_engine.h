@@ -41,6 +41,7 @@ enum vinga_form {
   VINGA_TIME = 7, VINGA_DATETIME = 8, VINGA_TIMESTAMP = 9,   /* scale: digits of the fraction */
   VINGA_YEAR = 10,
   VINGA_CHAR = 11, VINGA_BINARY = 12,
+  VINGA_PADDED = 17,                          /* as VINGA_CHAR; rows have it without the spaces behind it */
   VINGA_VARCHAR = 13, VINGA_VARBINARY = 14,   /* length_bytes before the value */
   VINGA_TEXT = 15, VINGA_BLOB = 16            /* length_bytes, then a pointer to the value */
 };
@@ -92,6 +93,9 @@ enum vinga_lock { VINGA_LOCK_NONE = 0, VINGA_LOCK_SHARED = 1, VINGA_LOCK_EXCLUSI
 
 /* How a range is read: from its end, in order, and whether its first row is likely to be enough. */
 enum vinga_range { VINGA_RANGE_DESCENDING = 1, VINGA_RANGE_IN_ORDER = 2, VINGA_RANGE_SHORT = 4 };
+
+/* What a batch says that takes no more. */
+enum vinga_batch { VINGA_BATCH_FULL = -1 };
 
 /* How a row is written, a sum: at once or with others; and whether what was written is committed in portions. */
 enum vinga_write { VINGA_WRITE_NOW = 0, VINGA_WRITE_LATER = 1, VINGA_WRITE_PORTIONS = 2 };
@@ -181,6 +185,8 @@ typedef struct vinga_engine {
 
   /* Auto-increment. */
   int (*reserve_values)(vinga_session *session, vinga_table *table, uint64_t wanted, uint64_t *first, uint64_t *count);
+  /* Values that were reserved and not used. */
+  void (*return_values)(vinga_table *table, uint64_t first, uint64_t count);
   /* A row with this value was written: later values are greater. */
   int (*value_used)(vinga_session *session, vinga_table *table, uint64_t value);
   int (*set_next_value)(vinga_session *session, vinga_table *table, uint64_t value);
@@ -207,6 +213,12 @@ typedef struct vinga_engine {
   /* Many keys at once: cleared, added to, run; then row by row. */
   void (*batch_clear)(vinga_cursor *cursor);
   int (*batch_add)(vinga_cursor *cursor, uint32_t key, const uint8_t *value, uint32_t bytes);
+  /* Many ranges of a key's ordered index at once: cleared, added to until it is full, scanned; scan_next gives the rows,
+     and scan_range says which of the ranges, from 0, the last one lies in. VINGA_BATCH_FULL: it was added, no more may be. */
+  int (*batch_add_range)(vinga_cursor *cursor, uint32_t key, const uint8_t *low, uint32_t low_bytes,
+                         uint32_t low_is_excluded, const uint8_t *high, uint32_t high_bytes, uint32_t high_is_excluded);
+  int (*batch_scan)(vinga_cursor *cursor, vinga_session *session, uint32_t key, uint8_t wish, uint8_t lock);
+  uint32_t (*scan_range)(const vinga_cursor *cursor);
   int (*batch_run)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
   int (*batch_row)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
 

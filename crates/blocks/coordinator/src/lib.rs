@@ -28,6 +28,7 @@ extern crate std;
 
 mod answers;
 mod clients;
+mod deadlock;
 mod ending;
 mod failure;
 pub mod inspect;
@@ -140,6 +141,8 @@ impl Coordinator {
             Some(SignalNumber::PrepareRefuse) => self.on_prepare_refuse(cx, frame),
             Some(SignalNumber::CommitConfirm) => self.on_commit_confirm(cx, frame),
             Some(SignalNumber::AbortConfirm) => self.on_abort_confirm(cx, frame),
+            Some(SignalNumber::LockProbeOrder) => self.on_lock_probe_order(cx, frame),
+            Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
             Some(SignalNumber::OutcomeRequest) => self.on_outcome_request(cx, frame),
             Some(SignalNumber::OutcomesSeenOrder) => self.on_outcomes_seen_order(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),

@@ -91,6 +91,8 @@ pub struct Special {
     pub errors: Vec<Failure>,
     /// Somebody asks for the outcome (after a reconnect): address and tag.
     pub asked: Option<(Address, u32)>,
+    /// The last probe for deadlocks that was passed on: initiator and number.
+    pub probe: Option<(TransactionId, u32)>,
 }
 
 /// Names a chain of data managers: the nodes and the instance on each.

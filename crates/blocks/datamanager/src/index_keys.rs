@@ -172,6 +172,8 @@ pub struct Versions<'a> {
     order: &'a OrderKey,
     /// The row of which keys are being removed, and the keys of it that are left, from a place on.
     pub removing: Option<(RowId, &'a KeyList, usize)>,
+    /// The byte of the fixed part that decides whether more of a row is looked at, if that is known.
+    pub decisive_byte: Option<usize>,
     key: &'a mut Vec<u8>,
 }
 
@@ -179,13 +181,13 @@ impl<'a> Versions<'a> {
     /// A source of the keys of one index. `key` is where they are made.
     #[inline]
     pub fn new(places: Places<'a>, order: &'a OrderKey, key: &'a mut Vec<u8>) -> Self {
-        Versions { places, order, removing: None, key }
+        Versions { places, order, removing: None, decisive_byte: None, key }
     }
 }
 
 impl KeySource for Versions<'_> {
     fn keys(&mut self, pool: &PagePool, row: RowId, mut each: impl FnMut(&[u8])) {
-        let Versions { places, order, removing, key } = self;
+        let Versions { places, order, removing, key, .. } = self;
         if let Some((_, keys, from)) = removing.filter(|removing| removing.0 == row) {
             return (from..keys.len()).for_each(|at| each(keys.key(at)));
         }
@@ -201,6 +203,9 @@ impl KeySource for Versions<'_> {
 
     #[inline]
     fn prefetch(&self, pool: &PagePool, row: RowId) {
-        self.places.rows.prefetch(pool, row);
+        match self.decisive_byte {
+            Some(byte) => self.places.rows.prefetch_byte(pool, row, byte),
+            None => self.places.rows.prefetch(pool, row),
+        }
     }
 }

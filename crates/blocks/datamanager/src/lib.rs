@@ -30,6 +30,7 @@ mod abort;
 mod chain;
 mod clients;
 mod commit;
+mod deadlock;
 mod failure;
 pub mod index_build;
 mod index_entries;
@@ -51,6 +52,7 @@ mod waiting;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use deadlock::Probes;
 use index_build::IndexWork;
 use index_keys::KeyScratch;
 use index_statistics::StatisticsRequests;
@@ -114,6 +116,7 @@ pub struct DataManager {
     locks: LockTable<Handle>,
     /// Waiting operations in the order in which they began to wait, with the time.
     waiting: VecDeque<(Tick, Handle)>,
+    probes: Probes,
     /// Committed transactions whose API node has not confirmed the outcome, and their epochs.
     markers: BTreeMap<TransactionId, Epoch>,
     scans: Scans,
@@ -209,6 +212,7 @@ impl DataManager {
             rows: Pool::new(operations),
             locks: LockTable::new(operations, operations),
             waiting: VecDeque::new(),
+            probes: Probes::default(),
             markers: BTreeMap::new(),
             scans: Scans::new(settings.scans_max),
             index_work: IndexWork::default(),
@@ -246,6 +250,8 @@ impl DataManager {
             Some(SignalNumber::AbortRequest) => self.on_abort_request(cx, frame),
             Some(SignalNumber::CompleteOrder) => self.on_complete_order(cx, frame),
             Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(frame),
+            Some(SignalNumber::LockProbeOrder) => self.on_lock_probe_order(cx, frame),
+            Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
             Some(SignalNumber::ScanOpenRequest) => self.on_scan_open_request(cx, frame),
             Some(SignalNumber::RangeScanOpenRequest) => self.on_range_scan_open_request(cx, frame),
             Some(SignalNumber::IndexStatisticsRequest) => self.on_index_statistics_request(cx, frame),
@@ -280,6 +286,7 @@ impl DataManager {
     fn check_timeouts(&mut self, cx: &mut Context<'_>) {
         cx.send_after(CHECK_INTERVAL, 0);
         self.check_lock_timeouts(cx);
+        self.send_probes(cx);
         self.check_scan_timeouts(cx);
     }
 

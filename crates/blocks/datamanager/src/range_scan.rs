@@ -255,6 +255,8 @@ impl DataManager {
         let places = Places::of(self, looking.table.fragment(looking.scan.partition));
         let RangeScratch { source, version, entry: key } = scratch;
         let mut source = Versions::new(places, index.order(), source);
+        // Of most rows that a filter looks at nothing more is wanted.
+        source.decisive_byte = looking.scan.filter.as_ref().and_then(Program::first_byte);
         let mut looked_at = 0;
         while let Some(bounds) = ranges.bounds() {
             let mut stopped = None;

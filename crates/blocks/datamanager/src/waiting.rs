@@ -126,6 +126,7 @@ impl DataManager {
         self.operations[handle].state = State::Waiting { request, since: cx.now() };
         self.transactions[self.operations[handle].transaction].waiting += 1;
         self.waiting.push_back((cx.now(), handle));
+        self.probes.note(cx.now(), handle);
         Ok(())
     }
 
@@ -201,7 +202,7 @@ impl DataManager {
     }
 
     /// Refuses an operation that waits for a lock.
-    fn refuse_waiting(&mut self, cx: &mut Context<'_>, handle: Handle, code: ErrorCode) {
+    pub(crate) fn refuse_waiting(&mut self, cx: &mut Context<'_>, handle: Handle, code: ErrorCode) {
         let record = &self.operations[handle];
         let (name, is_local, chain) = (record.name(), record.error_is_local, record.chain);
         let transaction = record.transaction;

@@ -88,12 +88,30 @@ pub struct Change {
 }
 
 impl Change {
+    /// The API node that waits for it, its number, and how many rounds have begun.
+    pub fn progress(&self) -> Option<(NodeId, u64, u32)> {
+        Some((self.asker?.address.node(), self.name.change, self.name.step))
+    }
+
     /// The asking API node has gone: what is not decided is undone.
     pub fn forget_asker(&mut self, cx: &mut Context<'_>, api: NodeId) {
         if self.asker.is_none_or(|asker| asker.address.node() != api) {
             return;
         }
         cx.probe("asker of a schema change has gone");
+        match self.round {
+            Round::Prepare => cx.probe("asker has gone while data managers prepare its change"),
+            Round::Switch => cx.probe("asker has gone while transactions end for its change"),
+            Round::Build => cx.probe("asker has gone while indexes are built for its change"),
+            Round::Fence => cx.probe("asker has gone while changes end for its fence"),
+            Round::Publish => cx.probe("asker has gone while its change is published"),
+            Round::Complete => cx.probe("asker has gone while its change is completed"),
+            Round::Remove => cx.probe("asker has gone while its change frees what it replaces"),
+            Round::Events => cx.probe("asker has gone while subscribers are awaited"),
+            Round::Restore | Round::Forget | Round::Discard => {
+                cx.probe("asker has gone while its change is undone");
+            }
+        }
         self.asker = None;
         if self.round.is_before_decision() && self.refused.is_none() {
             cx.probe("schema change is undone because its asker has gone");

@@ -233,6 +233,11 @@ impl Dictionary {
         self.subscribers.nodes()
     }
 
+    /// The API node whose schema change is under way, the number of the change, and how many of its rounds have begun.
+    pub fn progress(&self) -> Option<(NodeId, u64, u32)> {
+        self.change.as_ref()?.progress()
+    }
+
     /// Whether a schema change is under way.
     pub fn is_changing(&self) -> bool {
         self.change.is_some()

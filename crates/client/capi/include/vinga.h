@@ -88,6 +88,14 @@ typedef struct vinga_scan vinga_scan;
 typedef struct vinga_read_batch vinga_read_batch;
 /** Many operations that commit each by itself. */
 typedef struct vinga_write_batch vinga_write_batch;
+/** What is known about an index. */
+typedef struct vinga_statistics vinga_statistics;
+/** Keeps other clients from changing rows of a table. */
+typedef struct vinga_fence vinga_fence;
+/** The lock that one client of the cluster has at a time. */
+typedef struct vinga_schema_lock vinga_schema_lock;
+/** News of schema changes. */
+typedef struct vinga_schema_events vinga_schema_events;
 
 /* ---- Errors ---- */
 
@@ -219,7 +227,7 @@ typedef struct vinga_write_batch vinga_write_batch;
 #define VINGA_ERROR_BUSY 21003
 /** There is nothing to be continued: no such call was started on this handle. */
 #define VINGA_ERROR_NOT_STARTED 21004
-/** There is no column, row or operation with this index. */
+/** There is nothing with this number: no such column, index, range, row, operation or event. */
 #define VINGA_ERROR_BAD_INDEX 21005
 /** The value is NULL. */
 #define VINGA_ERROR_IS_NULL 21006
@@ -229,9 +237,9 @@ typedef struct vinga_write_batch vinga_write_batch;
 #define VINGA_ERROR_ALREADY_CONNECTED 21008
 /** The handle was closed while the call waited. */
 #define VINGA_ERROR_CANCELLED 21009
-/** The transaction or scan is over. */
+/** The transaction, scan, batch or fence is over. */
 #define VINGA_ERROR_IS_OVER 21010
-/** The row handle holds no row: there is none with that key. */
+/** There is no row: none was found with the key, or none is shown. */
 #define VINGA_ERROR_NOT_FOUND 21011
 /** The row belongs to a scan or batch and can't be changed. */
 #define VINGA_ERROR_READ_ONLY 21012
@@ -267,6 +275,8 @@ VINGA_API int vinga_error_class(const void *handle);
 VINGA_API int vinga_error_is_retryable(const void *handle);
 /** The operation of a transaction that has caused it, -1 if none has. */
 VINGA_API int64_t vinga_error_operation(const void *handle);
+/** The unique index to blame for VINGA_ERROR_DUPLICATE_KEY, by its id (vinga_index); 0 if it is the primary key, or none. */
+VINGA_API unsigned vinga_error_index(const void *handle);
 /** The class of an error number, 0 if there is no such number. */
 VINGA_API int vinga_error_class_of(int number);
 /** 1 if what failed with this number may simply be tried again. */
@@ -325,6 +335,9 @@ VINGA_API unsigned vinga_node_id(const vinga_cluster *cluster);
 /** 1 if nothing is under way on this connection, here or at the data nodes: no call, transaction or scan, nor what was given up
  * and is still to be ended. */
 VINGA_API int vinga_is_at_rest(const vinga_cluster *cluster);
+/** Which life of the cluster this is: another one after a restart in which everything was lost, once the client has connected
+ * again. 0 without a connection. */
+VINGA_API uint64_t vinga_incarnation(const vinga_cluster *cluster);
 
 /* ---- Values ---- */
 
@@ -461,25 +474,121 @@ VINGA_API int vinga_table_column(const vinga_table *table, unsigned column, ving
 /** Number of columns of the primary key. */
 VINGA_API unsigned vinga_table_key_count(const vinga_table *table);
 
+/** What a table is. */
+typedef struct vinga_description {
+    /** Grows with each change of its definition. */
+    uint64_t version;
+    /** The version with which its rows began: it stays when the definition or the name changes, a truncate gives another. */
+    uint64_t birth;
+    /** Its place in the dictionary. */
+    uint32_t id;
+    /** 1 if its rows are neither logged nor checkpointed. */
+    int no_logging;
+    /** 1 if backups may answer committed reads. */
+    int read_backup;
+    /** Number of indexes beside the primary key; they are numbered from 0. */
+    unsigned indexes;
+} vinga_description;
+
+/** What a table is. */
+VINGA_API int vinga_table_describe(const vinga_table *table, vinga_description *out);
+/** The bytes that are kept with its definition; they stay as long as the handle lives. */
+VINGA_API int vinga_table_attachment(const vinga_table *table, const uint8_t **data, size_t *length);
+
+/* Kinds of indexes. A table may have one of each under the same name. */
+
+/** Rows in the order of the columns, for ranges. */
+#define VINGA_INDEX_ORDERED 1
+/** At most one row for each combination of values. Rows with a NULL among them are not in it. */
+#define VINGA_INDEX_UNIQUE 2
+
+/** What an index is. */
+typedef struct vinga_index {
+    /** VINGA_INDEX_* */
+    int kind;
+    /** Names it for ever within its table; never 0. */
+    unsigned id;
+    /** Number of its columns. */
+    unsigned columns;
+} vinga_index;
+
+/** Name of an index, as long as the handle lives; NULL if there is none. */
+VINGA_API const char *vinga_table_index_name(const vinga_table *table, unsigned index);
+/** Number of the index of this kind and name, without regard to case; -1 if there is none. */
+VINGA_API int vinga_table_index_find(const vinga_table *table, int kind, const char *name);
+/** What an index is. */
+VINGA_API int vinga_table_index(const vinga_table *table, unsigned index, vinga_index *out);
+/** Which column stands at a place of an index, from 0, and whether it descends. `is_descending` may be NULL. */
+VINGA_API int vinga_table_index_column(const vinga_table *table, unsigned index, unsigned place, unsigned *column,
+                                       int *is_descending);
+
+/* ---- Definitions: of tables that are to be created or altered ---- */
+
 /** Begins the definition of a table "database.table". */
 VINGA_API int vinga_definition_new(const char *name, vinga_definition **definition);
+/** Begins with the definition of a table, for vinga_table_alter(): what is not said again stays. Its indexes keep their ids. */
+VINGA_API int vinga_definition_of(const vinga_table *table, vinga_definition **definition);
 /** Closes it; tables that were created from it stay. */
 VINGA_API int vinga_definition_close(vinga_definition *definition);
+/** Gives it another name, "database.table". */
+VINGA_API int vinga_definition_set_name(vinga_definition *definition, const char *name);
 /** Adds a column of a type VINGA_TYPE_*. Limits are checked when the table is created. */
 VINGA_API int vinga_definition_column(vinga_definition *definition, const char *name, int type, unsigned size,
                                       unsigned scale, int is_nullable);
+/** Gives a column another name, also where the key and indexes name it. */
+VINGA_API int vinga_definition_rename_column(vinga_definition *definition, const char *name, const char *new_name);
 /** Sets the columns of the primary key, in its order. */
 VINGA_API int vinga_definition_primary_key(vinga_definition *definition, const char *const *columns, size_t count);
+/** Adds an index by which rows are found in the order of these columns, for ranges. `is_descending` has a number for each
+ * column, not 0 if it descends; it may be NULL: then all ascend. */
+VINGA_API int vinga_definition_ordered_index(vinga_definition *definition, const char *name, const char *const *columns,
+                                             const int *is_descending, size_t count);
+/** Adds an index that allows at most one row for each combination of values of these columns, and finds it by them. Rows with
+ * a NULL among them are not in it. */
+VINGA_API int vinga_definition_unique_index(vinga_definition *definition, const char *name, const char *const *columns,
+                                            size_t count);
+/** Takes an index of this kind, VINGA_INDEX_*, out. */
+VINGA_API int vinga_definition_drop_index(vinga_definition *definition, int kind, const char *name);
 /** Its rows are neither logged nor checkpointed: after a restart of the cluster it is empty. */
 VINGA_API int vinga_definition_no_logging(vinga_definition *definition);
 /** Backups may answer committed reads. */
 VINGA_API int vinga_definition_read_backup(vinga_definition *definition);
-/** Creates a table. `table` may be NULL. */
+/** Bytes, at most 60,000, that are kept with the definition for whoever knows what they mean. */
+VINGA_API int vinga_definition_attachment(vinga_definition *definition, const void *data, size_t length);
+
+/* ---- The schema: tables are created, dropped, changed ---- */
+
+/* Each change is carried out whole or not at all, and at once for everybody: who comes with the definition that was gets
+ * VINGA_ERROR_STALE_TABLE. When one returns, every client that watches the schema (vinga_schema_events_new()) has acted on
+ * it. While one is under way, operations on its table may meet VINGA_ERROR_SCHEMA_BUSY; single operations try again by
+ * themselves. Where a call gives a table handle for what the table is now, the place for it may be NULL. */
+
+/** Creates a table, and its database if there is none of that name. */
 VINGA_API int vinga_table_create(vinga_cluster *cluster, const vinga_definition *definition, vinga_table **table);
 /** Non-blocking form of vinga_table_create(): begins. */
 VINGA_API int vinga_table_create_start(int *ret, vinga_cluster *cluster, const vinga_definition *definition, vinga_table **table);
 /** Non-blocking form of vinga_table_create(): continues. */
 VINGA_API int vinga_table_create_cont(int *ret, vinga_cluster *cluster, int ready);
+/** Gives a table another definition with the same columns: other indexes, another attachment, other names. `table` is what it
+ * is thought to be; if it is no longer that, the error is VINGA_ERROR_STALE_TABLE. What needs the rows to be copied, a new
+ * unique index of a table with rows among it, is VINGA_ERROR_NOT_SUPPORTED_YET. */
+VINGA_API int vinga_table_alter(vinga_cluster *cluster, const vinga_table *table, const vinga_definition *definition, vinga_table **altered);
+/** Non-blocking form of vinga_table_alter(): begins. */
+VINGA_API int vinga_table_alter_start(int *ret, vinga_cluster *cluster, const vinga_table *table, const vinga_definition *definition, vinga_table **altered);
+/** Non-blocking form of vinga_table_alter(): continues. */
+VINGA_API int vinga_table_alter_cont(int *ret, vinga_cluster *cluster, int ready);
+/** Gives a table another name, perhaps in another database, which is made if there is none. The rows stay. */
+VINGA_API int vinga_table_rename(vinga_cluster *cluster, const char *name, const char *new_name, vinga_table **renamed);
+/** Non-blocking form of vinga_table_rename(): begins. */
+VINGA_API int vinga_table_rename_start(int *ret, vinga_cluster *cluster, const char *name, const char *new_name, vinga_table **renamed);
+/** Non-blocking form of vinga_table_rename(): continues. */
+VINGA_API int vinga_table_rename_cont(int *ret, vinga_cluster *cluster, int ready);
+/** Removes all rows of a table. It is another table then, with another id and birth. */
+VINGA_API int vinga_table_truncate(vinga_cluster *cluster, const char *name, vinga_table **truncated);
+/** Non-blocking form of vinga_table_truncate(): begins. */
+VINGA_API int vinga_table_truncate_start(int *ret, vinga_cluster *cluster, const char *name, vinga_table **truncated);
+/** Non-blocking form of vinga_table_truncate(): continues. */
+VINGA_API int vinga_table_truncate_cont(int *ret, vinga_cluster *cluster, int ready);
 /** Drops a table with all its rows. */
 VINGA_API int vinga_table_drop(vinga_cluster *cluster, const char *name);
 /** Non-blocking form of vinga_table_drop(): begins. */
@@ -492,6 +601,134 @@ VINGA_API int vinga_table_list(vinga_cluster *cluster, vinga_result **result);
 VINGA_API int vinga_table_list_start(int *ret, vinga_cluster *cluster, vinga_result **result);
 /** Non-blocking form of vinga_table_list(): continues. */
 VINGA_API int vinga_table_list_cont(int *ret, vinga_cluster *cluster, int ready);
+
+/** From now on only this client may change rows of the table, until the fence is lifted or closed, or this client is gone.
+ * Others get VINGA_ERROR_SCHEMA_BUSY; they may read. What others have changed before is committed or rolled back. The fence
+ * stays when the table is renamed or altered, and goes with its rows. */
+VINGA_API int vinga_table_fence(vinga_cluster *cluster, const vinga_table *table, vinga_fence **fence);
+/** Non-blocking form of vinga_table_fence(): begins. */
+VINGA_API int vinga_table_fence_start(int *ret, vinga_cluster *cluster, const vinga_table *table, vinga_fence **fence);
+/** Non-blocking form of vinga_table_fence(): continues. */
+VINGA_API int vinga_table_fence_cont(int *ret, vinga_cluster *cluster, int ready);
+/** Lets everybody change rows again, and waits until the data node knows. */
+VINGA_API int vinga_fence_lift(vinga_fence *fence);
+/** Non-blocking form of vinga_fence_lift(): begins. */
+VINGA_API int vinga_fence_lift_start(int *ret, vinga_fence *fence);
+/** Non-blocking form of vinga_fence_lift(): continues. */
+VINGA_API int vinga_fence_lift_cont(int *ret, vinga_fence *fence, int ready);
+/** Closes a fence, which lifts it if that was not done. Never waits. */
+VINGA_API int vinga_fence_close(vinga_fence *fence);
+
+/* ---- Databases ---- */
+
+/** Creates a database. (Creating a table in a database that is not there creates it, too.) The attachment is bytes that are
+ * kept for whoever knows what they mean. */
+VINGA_API int vinga_database_create(vinga_cluster *cluster, const char *name, const void *attachment, size_t length);
+/** Non-blocking form of vinga_database_create(): begins. */
+VINGA_API int vinga_database_create_start(int *ret, vinga_cluster *cluster, const char *name, const void *attachment, size_t length);
+/** Non-blocking form of vinga_database_create(): continues. */
+VINGA_API int vinga_database_create_cont(int *ret, vinga_cluster *cluster, int ready);
+/** Replaces a database's attachment. */
+VINGA_API int vinga_database_alter(vinga_cluster *cluster, const char *name, const void *attachment, size_t length);
+/** Non-blocking form of vinga_database_alter(): begins. */
+VINGA_API int vinga_database_alter_start(int *ret, vinga_cluster *cluster, const char *name, const void *attachment, size_t length);
+/** Non-blocking form of vinga_database_alter(): continues. */
+VINGA_API int vinga_database_alter_cont(int *ret, vinga_cluster *cluster, int ready);
+/** Drops a database, in which there must be no table. */
+VINGA_API int vinga_database_drop(vinga_cluster *cluster, const char *name);
+/** Non-blocking form of vinga_database_drop(): begins. */
+VINGA_API int vinga_database_drop_start(int *ret, vinga_cluster *cluster, const char *name);
+/** Non-blocking form of vinga_database_drop(): continues. */
+VINGA_API int vinga_database_drop_cont(int *ret, vinga_cluster *cluster, int ready);
+/** A database: one row with its name as it was created (text) and its attachment (bytes). */
+VINGA_API int vinga_database_describe(vinga_cluster *cluster, const char *name, vinga_result **result);
+/** Non-blocking form of vinga_database_describe(): begins. */
+VINGA_API int vinga_database_describe_start(int *ret, vinga_cluster *cluster, const char *name, vinga_result **result);
+/** Non-blocking form of vinga_database_describe(): continues. */
+VINGA_API int vinga_database_describe_cont(int *ret, vinga_cluster *cluster, int ready);
+/** The names of all databases, in order without regard to case: one column of text. */
+VINGA_API int vinga_database_list(vinga_cluster *cluster, vinga_result **result);
+/** Non-blocking form of vinga_database_list(): begins. */
+VINGA_API int vinga_database_list_start(int *ret, vinga_cluster *cluster, vinga_result **result);
+/** Non-blocking form of vinga_database_list(): continues. */
+VINGA_API int vinga_database_list_cont(int *ret, vinga_cluster *cluster, int ready);
+
+/* ---- The schema lock ---- */
+
+/** Waits at most so many milliseconds for the schema lock, which one client of the cluster has at a time. It binds only those
+ * who ask for it. It is let go when it is closed and when this client's connection is lost. `purpose` is for people: the
+ * error of those who wait too long, VINGA_ERROR_SCHEMA_LOCK_TIMEOUT, names who has it and what for. */
+VINGA_API int vinga_schema_lock_take(vinga_cluster *cluster, const char *purpose, unsigned wait_ms, vinga_schema_lock **lock);
+/** Non-blocking form of vinga_schema_lock_take(): begins. */
+VINGA_API int vinga_schema_lock_take_start(int *ret, vinga_cluster *cluster, const char *purpose, unsigned wait_ms, vinga_schema_lock **lock);
+/** Non-blocking form of vinga_schema_lock_take(): continues. */
+VINGA_API int vinga_schema_lock_take_cont(int *ret, vinga_cluster *cluster, int ready);
+/** 1 if it is still held: not when the connection was lost since. */
+VINGA_API int vinga_schema_lock_is_held(const vinga_schema_lock *lock);
+/** Lets it go. Never waits. */
+VINGA_API int vinga_schema_lock_close(vinga_schema_lock *lock);
+
+/* ---- News of schema changes ---- */
+
+/* News come in the order in which the changes were carried out. Who changes the schema waits until all others have confirmed
+ * its event (somebody who does not confirm for ten seconds is not waited for any more until it does). So whoever has these
+ * must read them and confirm each. */
+
+/** No news have come in time. */
+#define VINGA_SCHEMA_NOTHING 0
+/** Nothing that is remembered of tables and databases may be relied on: so the first news say, and those after changes that
+ * may have been missed. If `incarnation` is not that of the last time, all rows are gone, too. */
+#define VINGA_SCHEMA_EVERYTHING 1
+/** A table was created. */
+#define VINGA_SCHEMA_CREATE_TABLE 2
+/** A table is gone. */
+#define VINGA_SCHEMA_DROP_TABLE 3
+/** A table has another name, and perhaps another definition. */
+#define VINGA_SCHEMA_RENAME_TABLE 4
+/** A table has lost all rows; it has another id. */
+#define VINGA_SCHEMA_TRUNCATE_TABLE 5
+/** A table has another definition. */
+#define VINGA_SCHEMA_ALTER_TABLE 6
+/** A database was created. */
+#define VINGA_SCHEMA_CREATE_DATABASE 7
+/** A database has another attachment. */
+#define VINGA_SCHEMA_ALTER_DATABASE 8
+/** A database is gone. */
+#define VINGA_SCHEMA_DROP_DATABASE 9
+
+/** What has changed. */
+typedef struct vinga_schema_event {
+    /** VINGA_SCHEMA_* */
+    int kind;
+    /** Node id of the client that has asked for the change. */
+    unsigned by;
+    /** Names it for vinga_schema_events_confirm(). */
+    uint64_t number;
+    /** Which life of the cluster it is; of VINGA_SCHEMA_EVERYTHING only. */
+    uint64_t incarnation;
+    /** The table's version; 0 for databases. */
+    uint64_t version;
+    /** The table after the change (before it if it was dropped); 0 for databases. */
+    uint32_t table;
+    /** "database.table" or "database", before the change; it stays until the next call with the handle. */
+    const char *name;
+    /** The name after a rename, else "". It stays as long. */
+    const char *new_name;
+} vinga_schema_event;
+
+/** Begins to watch the schema. */
+VINGA_API int vinga_schema_events_new(vinga_cluster *cluster, vinga_schema_events **events);
+/** Waits at most so many milliseconds for the next news, for ever if it is below 0. If none have come, `kind` is
+ * VINGA_SCHEMA_NOTHING. */
+VINGA_API int vinga_schema_events_next(vinga_schema_events *events, int wait_ms, vinga_schema_event *event);
+/** Non-blocking form of vinga_schema_events_next(): begins. */
+VINGA_API int vinga_schema_events_next_start(int *ret, vinga_schema_events *events, int wait_ms, vinga_schema_event *event);
+/** Non-blocking form of vinga_schema_events_next(): continues. */
+VINGA_API int vinga_schema_events_next_cont(int *ret, vinga_schema_events *events, int ready);
+/** These news, and all that were given before them, have been acted on. */
+VINGA_API int vinga_schema_events_confirm(vinga_schema_events *events, uint64_t number);
+/** Ends it. Never waits. */
+VINGA_API int vinga_schema_events_close(vinga_schema_events *events);
 
 /* ---- Results: lists of names, rows of information tables ---- */
 
@@ -614,6 +851,13 @@ VINGA_API int vinga_get(vinga_cluster *cluster, const vinga_table *table, const 
 VINGA_API int vinga_get_start(int *ret, vinga_cluster *cluster, const vinga_table *table, const vinga_value *key, size_t count, vinga_row *row);
 /** Non-blocking form of vinga_get(): continues. */
 VINGA_API int vinga_get_cont(int *ret, vinga_cluster *cluster, int ready);
+/** Reads into `row` the committed row that has these values in the columns of a unique index; vinga_row_is_found() tells whether
+ * there was one. NULL is in no unique index: VINGA_ERROR_BAD_KEY. */
+VINGA_API int vinga_get_by(vinga_cluster *cluster, const vinga_table *table, const char *index, const vinga_value *values, size_t count, vinga_row *row);
+/** Non-blocking form of vinga_get_by(): begins. */
+VINGA_API int vinga_get_by_start(int *ret, vinga_cluster *cluster, const vinga_table *table, const char *index, const vinga_value *values, size_t count, vinga_row *row);
+/** Non-blocking form of vinga_get_by(): continues. */
+VINGA_API int vinga_get_by_cont(int *ret, vinga_cluster *cluster, int ready);
 /** Adds a row; a row with its key must not exist. */
 VINGA_API int vinga_insert(vinga_cluster *cluster, const vinga_row *row);
 /** Non-blocking form of vinga_insert(): begins. */
@@ -643,6 +887,9 @@ VINGA_API int vinga_delete_cont(int *ret, vinga_cluster *cluster, int ready);
 
 /** Begins a batch of reads of a table's rows. */
 VINGA_API int vinga_read_batch_new(vinga_cluster *cluster, const vinga_table *table, vinga_read_batch **batch);
+/** Begins a batch of reads of a table's rows by the values of a unique index, which stand for the keys below. */
+VINGA_API int vinga_read_batch_new_by(vinga_cluster *cluster, const vinga_table *table, const char *index,
+                                      vinga_read_batch **batch);
 /** Closes a batch with the row that it shows. */
 VINGA_API int vinga_read_batch_close(vinga_read_batch *batch);
 /** Empties it for other keys; its memory stays. */
@@ -651,7 +898,8 @@ VINGA_API int vinga_read_batch_clear(vinga_read_batch *batch);
 VINGA_API int vinga_read_batch_add(vinga_read_batch *batch, const vinga_value *key, size_t count);
 /** Number of keys. */
 VINGA_API size_t vinga_read_batch_count(const vinga_read_batch *batch);
-/** Reads all the rows. It succeeds when each key has been answered, well or not. */
+/** Reads all the rows. It succeeds when each key has been answered, well or not; by a unique index, when all have been found
+ * out. */
 VINGA_API int vinga_read_batch_execute(vinga_read_batch *batch);
 /** Non-blocking form of vinga_read_batch_execute(): begins. */
 VINGA_API int vinga_read_batch_execute_start(int *ret, vinga_read_batch *batch);
@@ -743,6 +991,21 @@ VINGA_API int vinga_tx_read(vinga_tx *tx, const vinga_table *table, const vinga_
 VINGA_API int vinga_tx_read_start(int *ret, vinga_tx *tx, const vinga_table *table, const vinga_value *key, size_t count, int lock, vinga_row *row);
 /** Non-blocking form of vinga_tx_read(): continues. */
 VINGA_API int vinga_tx_read_cont(int *ret, vinga_tx *tx, int ready);
+/** As vinga_get_by(), with what this transaction has changed; executes what was defined before. With a lock, VINGA_LOCK_*, the
+ * row is held to the end of the transaction. */
+VINGA_API int vinga_tx_get_by(vinga_tx *tx, const vinga_table *table, const char *index, const vinga_value *values, size_t count, int lock, vinga_row *row);
+/** Non-blocking form of vinga_tx_get_by(): begins. */
+VINGA_API int vinga_tx_get_by_start(int *ret, vinga_tx *tx, const vinga_table *table, const char *index, const vinga_value *values, size_t count, int lock, vinga_row *row);
+/** Non-blocking form of vinga_tx_get_by(): continues. */
+VINGA_API int vinga_tx_get_by_cont(int *ret, vinga_tx *tx, int ready);
+/** As vinga_read_batch_execute(), with what this transaction has changed; executes what was defined before. The rows are got from
+ * the batch. Rows can be locked (VINGA_LOCK_*) of a batch by a unique index; those of other batches are locked by
+ * vinga_tx_define_read(). The batch can't be used or closed while the call waits. */
+VINGA_API int vinga_tx_read_batch(vinga_tx *tx, vinga_read_batch *batch, int lock);
+/** Non-blocking form of vinga_tx_read_batch(): begins. */
+VINGA_API int vinga_tx_read_batch_start(int *ret, vinga_tx *tx, vinga_read_batch *batch, int lock);
+/** Non-blocking form of vinga_tx_read_batch(): continues. */
+VINGA_API int vinga_tx_read_batch_cont(int *ret, vinga_tx *tx, int ready);
 /** Begins a scan that sees what this transaction has changed up to now; executes what was defined before. The rows come from
  * vinga_scan_next(). */
 VINGA_API int vinga_tx_scan(vinga_tx *tx, vinga_scan *request);
@@ -750,6 +1013,21 @@ VINGA_API int vinga_tx_scan(vinga_tx *tx, vinga_scan *request);
 VINGA_API int vinga_tx_scan_start(int *ret, vinga_tx *tx, vinga_scan *request);
 /** Non-blocking form of vinga_tx_scan(): continues. */
 VINGA_API int vinga_tx_scan_cont(int *ret, vinga_tx *tx, int ready);
+/** Begins a scan as vinga_tx_scan(), whose rows are locked when they are given, VINGA_LOCK_SHARED or VINGA_LOCK_EXCLUSIVE: they
+ * are as they were read when they are changed. The rows come from vinga_tx_scan_next(). They are locked a batch at a time, so
+ * some may be locked that are never looked at. Nothing keeps others from adding rows: the same scan done again may find more. */
+VINGA_API int vinga_tx_scan_locked(vinga_tx *tx, vinga_scan *request, int lock);
+/** Non-blocking form of vinga_tx_scan_locked(): begins. */
+VINGA_API int vinga_tx_scan_locked_start(int *ret, vinga_tx *tx, vinga_scan *request, int lock);
+/** Non-blocking form of vinga_tx_scan_locked(): continues. */
+VINGA_API int vinga_tx_scan_locked_cont(int *ret, vinga_tx *tx, int ready);
+/** Shows the next row of a scan that locks its rows, as vinga_scan_next() does. The transaction can be used between the rows. The
+ * scan can't be used or closed while the call waits. */
+VINGA_API int vinga_tx_scan_next(vinga_tx *tx, vinga_scan *scan, vinga_row **row);
+/** Non-blocking form of vinga_tx_scan_next(): begins. */
+VINGA_API int vinga_tx_scan_next_start(int *ret, vinga_tx *tx, vinga_scan *scan, vinga_row **row);
+/** Non-blocking form of vinga_tx_scan_next(): continues. */
+VINGA_API int vinga_tx_scan_next_cont(int *ret, vinga_tx *tx, int ready);
 /** Executes what was defined and commits. When it succeeds, the changes are in the memory of all replicas; when it fails
  * nothing was changed, unless the error is of class VINGA_CLASS_UNKNOWN. `epoch` (may be NULL) is the group of transactions
  * that it becomes durable with, 0 if it did nothing. */
@@ -832,14 +1110,39 @@ VINGA_API int vinga_scan_close(vinga_scan *scan);
 VINGA_API int vinga_scan_filter(vinga_scan *scan, vinga_filter *filter);
 /** Only these columns are read; they keep their numbers. The table handle must be open. */
 VINGA_API int vinga_scan_columns(vinga_scan *scan, const unsigned *columns, size_t count);
+/** Along an ordered index; all of it if no ranges follow. */
+VINGA_API int vinga_scan_index(vinga_scan *scan, const char *index);
+/** One end of a range: values of the first columns of the index. Fewer values than it has columns stand for all keys that
+ * begin with them. */
+typedef struct vinga_bound {
+    const vinga_value *values;
+    /** How many; 0 for no bound. */
+    size_t count;
+    /** 1 if keys that begin with these values are outside of the range, 0 if they are in it. */
+    int is_excluded;
+} vinga_bound;
+/** Keys of an ordered index from `low` to `high`, in its order: where a column descends, `low` has the greater value. */
+typedef struct vinga_range {
+    vinga_bound low;
+    vinga_bound high;
+} vinga_range;
+/** Only rows in these ranges of the index, which was named before; more may follow, 1024 in all. A row in several ranges is given
+ * for each. */
+VINGA_API int vinga_scan_ranges(vinga_scan *scan, const vinga_range *ranges, size_t count);
+/** One more range: all keys that begin with these values. */
+VINGA_API int vinga_scan_prefix(vinga_scan *scan, const vinga_value *values, size_t count);
+/** From the end of the index to its beginning. Ranges keep their order. */
+VINGA_API int vinga_scan_descending(vinga_scan *scan);
+/** Rows come range after range, in the order of the index. Else they come as they arrive. */
+VINGA_API int vinga_scan_in_order(vinga_scan *scan);
 /** At most so many rows. */
 VINGA_API int vinga_scan_limit(vinga_scan *scan, unsigned rows);
 /** How many rows a data node's thread sends at a time, at most 65,535. */
 VINGA_API int vinga_scan_batch_rows(vinga_scan *scan, unsigned rows);
 /** How many partitions are scanned at the same time, at most 65,535. */
 VINGA_API int vinga_scan_parallel(vinga_scan *scan, unsigned partitions);
-/** Shows the next row, in no particular order; NULL at the end. The row lies where it has arrived, and stays until the next
- * call with the scan. The row handle is the same each time. */
+/** Shows the next row, in no particular order unless vinga_scan_in_order() has asked for one; NULL at the end. The row lies
+ * where it has arrived, and stays until the next call with the scan. The row handle is the same each time. */
 VINGA_API int vinga_scan_next(vinga_scan *scan, vinga_row **row);
 /** Non-blocking form of vinga_scan_next(): begins. */
 VINGA_API int vinga_scan_next_start(int *ret, vinga_scan *scan, vinga_row **row);
@@ -848,6 +1151,27 @@ VINGA_API int vinga_scan_next_cont(int *ret, vinga_scan *scan, int ready);
 /** As vinga_scan_next(), but never waits: NULL if all that has arrived was shown. For reading in place all rows of a batch before
  * waiting for the next one. */
 VINGA_API int vinga_scan_next_arrived(vinga_scan *scan, vinga_row **row);
+
+/** In which of the scan's ranges the row was found that is shown, counted from 0. */
+VINGA_API int vinga_scan_row_range(vinga_scan *scan, unsigned *range);
+
+/* ---- Statistics of indexes ---- */
+
+/** Asks what is known about an ordered index, and how many rows are in each of some ranges (none if `count` is 0): estimates, for
+ * whoever chooses between ways to rows. */
+VINGA_API int vinga_table_statistics(vinga_cluster *cluster, const vinga_table *table, const char *index, const vinga_range *ranges, size_t count, vinga_statistics **statistics);
+/** Non-blocking form of vinga_table_statistics(): begins. */
+VINGA_API int vinga_table_statistics_start(int *ret, vinga_cluster *cluster, const vinga_table *table, const char *index, const vinga_range *ranges, size_t count, vinga_statistics **statistics);
+/** Non-blocking form of vinga_table_statistics(): continues. */
+VINGA_API int vinga_table_statistics_cont(int *ret, vinga_cluster *cluster, int ready);
+/** Closes them. */
+VINGA_API int vinga_statistics_close(vinga_statistics *statistics);
+/** Number of entries: rows of the table, and old versions of rows that are being changed. */
+VINGA_API uint64_t vinga_statistics_entries(const vinga_statistics *statistics);
+/** How many different values the first so many columns of the index have together. */
+VINGA_API int vinga_statistics_distinct(const vinga_statistics *statistics, unsigned columns, uint64_t *values);
+/** How many rows are in a range, by its place among those that were asked for, from 0. */
+VINGA_API int vinga_statistics_rows(const vinga_statistics *statistics, size_t range, uint64_t *rows);
 
 #ifdef __cplusplus
 }

@@ -79,6 +79,14 @@ impl<T> Items<T> {
     pub fn get(&self, length: usize) -> Outcome<&[T]> {
         items(self.0, length)
     }
+
+    /// The items, or `None` where NULL says that none are given.
+    ///
+    /// # Errors
+    /// `BadArgument` if there are too many.
+    pub fn get_given(&self, length: usize) -> Outcome<Option<&[T]>> {
+        if self.0.is_null() { Ok(None) } else { self.get(length).map(Some) }
+    }
 }
 
 fn items<'a, T>(data: *const T, length: usize) -> Outcome<&'a [T]> {

@@ -7,7 +7,7 @@
 use crate::border::Out;
 use crate::connection::Waiting;
 use crate::coroutine::{Place, Progress, Resume, Routine, Suspended};
-use crate::failure::{Failure, Misuse, Outcome};
+use crate::failure::{Failure, Misuse, Outcome, guarded};
 use crate::handle::{Entered, Handle, Kind};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,22 +27,24 @@ macro_rules! calls {
         ($handle:ident: $kind:ty $(, $argument:ident: $type:ty)* $(,)?)
         = $body:path $(, at_once $at_once:expr)?;)*) => {$(
         /// See `vinga.h`.
+        #[allow(clippy::too_many_arguments, reason = "C has no tuples")]
         #[unsafe(no_mangle)]
-        pub extern "C" fn $name($handle: Handle<$kind> $(, $argument: $type)*) -> c_int {
+        pub extern "C" fn $name($handle: $crate::handle::Handle<$kind> $(, $argument: $type)*) -> std::ffi::c_int {
             $crate::call::run($handle, |waiting, $handle| $body(waiting, $handle $(, $argument)*))
         }
 
         /// See `vinga.h`.
+        #[allow(clippy::too_many_arguments, reason = "C has no tuples")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $start(
-            ret: Out<c_int>,
-            $handle: Handle<$kind> $(,
+            ret: $crate::border::Out<std::ffi::c_int>,
+            $handle: $crate::handle::Handle<$kind> $(,
             $argument: $type)*
-        ) -> c_int {
+        ) -> std::ffi::c_int {
             $(if $crate::call::at_once(ret, $handle, $at_once) {
                 return 0;
             })?
-            let body = move |waiting: &Waiting<'_>, $handle: &mut $kind| {
+            let body = move |waiting: &$crate::connection::Waiting<'_>, $handle: &mut $kind| {
                 $body(waiting, $handle $(, $argument)*)
             };
             $crate::call::start(ret, $handle, stringify!($name), body)
@@ -50,7 +52,7 @@ macro_rules! calls {
 
         /// See `vinga.h`.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $cont(ret: Out<c_int>, $handle: Handle<$kind>, ready: c_int) -> c_int {
+        pub extern "C" fn $cont(ret: $crate::border::Out<std::ffi::c_int>, $handle: $crate::handle::Handle<$kind>, ready: std::ffi::c_int) -> std::ffi::c_int {
             $crate::call::resume(ret, $handle, stringify!($name), ready)
         }
     )*};
@@ -64,8 +66,8 @@ pub fn run<T: Kind>(handle: Handle<T>, body: impl FnOnce(&Waiting<'_>, &mut T) -
         Err(failure) => return failure.number,
     };
     let waiting = Waiting { place: None, common: entered.common(), handle: entered.handle() };
-    let outcome = catch_unwind(AssertUnwindSafe(|| body(&waiting, entered.value())));
-    entered.leave(outcome.unwrap_or_else(|_| Err(Failure::panicked())))
+    let outcome = guarded(|| body(&waiting, entered.value()));
+    entered.leave(outcome)
 }
 
 /// Looks whether a call has its result at hand. If so, or if it has failed, it has ended.
@@ -82,8 +84,7 @@ pub fn at_once<T: Kind>(
             return true;
         }
     };
-    let looked = catch_unwind(AssertUnwindSafe(|| look(entered.value())));
-    let outcome = match looked.unwrap_or_else(|_| Err(Failure::panicked())) {
+    let outcome = match guarded(|| look(entered.value())) {
         Ok(true) => Ok(()),
         Ok(false) => {
             entered.go();
@@ -167,8 +168,7 @@ fn go_on<T: Kind>(ret: Out<c_int>, entered: Entered<T>, name: &'static str, prog
 
 /// The call waits; the descriptor is made ready for it.
 fn wait<T: Kind>(ret: Out<c_int>, entered: Entered<T>) -> c_int {
-    let attended = catch_unwind(AssertUnwindSafe(|| entered.common().connection()?.attend()));
-    match attended.unwrap_or_else(|_| Err(Failure::panicked())) {
+    match guarded(|| entered.common().connection()?.attend()) {
         Ok(_) => {
             entered.wait();
             WAIT_READ | WAIT_TIMEOUT

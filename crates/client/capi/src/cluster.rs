@@ -4,7 +4,7 @@ use crate::border::{Items, Out, Text};
 use crate::call::calls;
 use crate::connection::{Connection, Waiting};
 use crate::failure::{Failure, Misuse, Outcome};
-use crate::handle::{Handle, Header, Kind};
+use crate::handle::{Handle, Kind};
 use crate::result_set::ResultSet;
 use crate::row::Row;
 use crate::table::Table;
@@ -246,45 +246,9 @@ pub extern "C" fn vinga_is_at_rest(cluster: Handle<Cluster>) -> c_int {
     connection.is_ok_and(|connection| connection.cluster.is_at_rest()).into()
 }
 
-fn last<T>(handle: *const c_void, none: T, look: impl FnOnce(&Failure) -> T) -> T {
-    match crate::handle::common_of(handle.cast::<Header>()) {
-        Some(common) => common.last_error(|failure| failure.map_or(none, look)),
-        None => none,
-    }
-}
-
 /// See `vinga.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn vinga_errno(handle: *const c_void) -> c_int {
-    match crate::handle::common_of(handle.cast::<Header>()) {
-        Some(_) => last(handle, 0, |failure| failure.number),
-        None => Misuse::BadHandle as c_int,
-    }
-}
-
-/// See `vinga.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn vinga_error(handle: *const c_void) -> *const c_char {
-    match crate::handle::common_of(handle.cast::<Header>()) {
-        Some(_) => last(handle, c"".as_ptr(), |failure| failure.message.as_ptr()),
-        None => c"The handle is NULL or closed.".as_ptr(),
-    }
-}
-
-/// See `vinga.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn vinga_error_class(handle: *const c_void) -> c_int {
-    last(handle, 0, |failure| crate::failure::class_number(failure.class))
-}
-
-/// See `vinga.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn vinga_error_is_retryable(handle: *const c_void) -> c_int {
-    last(handle, 0, |failure| failure.is_retryable.into())
-}
-
-/// See `vinga.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn vinga_error_operation(handle: *const c_void) -> i64 {
-    last(handle, -1, |failure| failure.operation.map_or(-1, i64::from))
+pub extern "C" fn vinga_incarnation(cluster: Handle<Cluster>) -> u64 {
+    let connection = cluster.common().and_then(crate::handle::Common::connection);
+    connection.map_or(0, |connection| connection.cluster.incarnation())
 }

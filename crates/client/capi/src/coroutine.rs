@@ -10,11 +10,10 @@
 //! to a thread: what looks at thread-local variables is in functions of its own ([`crate::connection::Connection::poll`])
 //! that have returned before the switch.
 
-use crate::failure::{Failure, Misuse, Outcome};
+use crate::failure::{Failure, Misuse, Outcome, guarded};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Bytes of a stack. The deepest calls of the client use a small part of it, in builds without optimisation, too.
 pub const STACK_BYTES: usize = 256 << 10;
@@ -61,12 +60,10 @@ impl Routine {
     #[inline]
     pub unsafe fn start(call: impl FnOnce(&Place) -> Outcome) -> Outcome<Progress> {
         let stack = take_stack()?;
-        let guarded = |place: &Place, _: Resume| {
-            // A panic must not leave the co-routine: there is C above.
-            catch_unwind(AssertUnwindSafe(|| call(place))).unwrap_or_else(|_| Err(Failure::panicked()))
-        };
+        // A panic must not leave the co-routine: there is C above.
+        let body = |place: &Place, _: Resume| guarded(|| call(place));
         // SAFETY: the promise of this function.
-        let inner = unsafe { Coroutine::with_stack_unchecked(stack, guarded) };
+        let inner = unsafe { Coroutine::with_stack_unchecked(stack, body) };
         Ok(Routine { inner }.resume(Resume::Look))
     }
 

@@ -36,13 +36,13 @@ misuses! {
     BadArgument = 21002, "An argument is NULL or out of its range.";
     Busy = 21003, "A call that was started on this handle has not ended, or another thread is using it.";
     NotStarted = 21004, "There is nothing to be continued: no such call was started on this handle.";
-    BadIndex = 21005, "There is no column, row or operation with this index.";
+    BadIndex = 21005, "There is nothing with this number: no such column, index, range, row, operation or event.";
     IsNull = 21006, "The value is NULL.";
     NotConnected = 21007, "The cluster is not connected.";
     AlreadyConnected = 21008, "The cluster is connected already, or connecting.";
     Cancelled = 21009, "The handle was closed while the call waited.";
-    IsOver = 21010, "The transaction or scan is over.";
-    NotFound = 21011, "The row handle holds no row: there is none with that key.";
+    IsOver = 21010, "The transaction, scan, batch or fence is over.";
+    NotFound = 21011, "There is no row: none was found with the key, or none is shown.";
     ReadOnly = 21012, "The row belongs to a scan or batch and can't be changed.";
     OutOfMemory = 21013, "The system has no memory or descriptors left.";
 }
@@ -61,23 +61,25 @@ pub struct Failure {
     pub is_retryable: bool,
     /// The operation of a transaction that caused it, if one did.
     pub operation: Option<u32>,
+    /// The unique index of the operation's table that is to blame, if one is.
+    pub index: Option<u16>,
     /// A sentence.
     pub message: CString,
 }
 
 impl Failure {
+    #[cold]
+    fn new(number: c_int, class: ErrorClass, is_retryable: bool, message: &str) -> Self {
+        let message = c_text(message);
+        Failure { number, class, is_retryable, operation: None, index: None, message }
+    }
+
     /// A mistake in the use of this interface, with half a sentence that says what exactly was wrong.
     #[cold]
     pub fn misuse(misuse: Misuse, detail: &str) -> Self {
         let sentence = misuse.sentence();
         let message = if detail.is_empty() { sentence.into() } else { format!("{sentence} ({detail})") };
-        Failure {
-            number: misuse as c_int,
-            class: ErrorClass::Usage,
-            is_retryable: false,
-            operation: None,
-            message: c_text(&message),
-        }
+        Failure::new(misuse as c_int, ErrorClass::Usage, false, &message)
     }
 
     /// Something in here has panicked.
@@ -96,12 +98,11 @@ impl From<Misuse> for Failure {
 impl From<Error> for Failure {
     #[cold]
     fn from(error: Error) -> Self {
+        let number = error.code() as c_int;
         Failure {
-            number: error.code() as c_int,
-            class: error.class(),
-            is_retryable: error.is_retryable(),
             operation: error.operation().map(|operation| operation.0),
-            message: c_text(&error.message()),
+            index: error.index(),
+            ..Failure::new(number, error.class(), error.is_retryable(), &error.message())
         }
     }
 }
@@ -118,13 +119,18 @@ impl From<std::io::Error> for Failure {
     }
 }
 
+/// Runs something out of which no panic may come.
+///
+/// # Errors
+/// Its own; `InternalError` for a panic.
+#[inline]
+pub fn guarded<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(Failure::panicked()))
+}
+
 /// The number of what has come of something that has no handle to keep its error.
 pub fn number(run: impl FnOnce() -> Outcome) -> c_int {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(())) => 0,
-        Ok(Err(failure)) => failure.number,
-        Err(_) => Failure::panicked().number,
-    }
+    guarded(run).err().map_or(0, |failure| failure.number)
 }
 
 /// A text for C; a NUL in it, which only data can bring in, is left out.

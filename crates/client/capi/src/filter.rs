@@ -4,7 +4,7 @@
 //! the error until it is used.
 
 use crate::border::Items;
-use crate::failure::{Failure, Misuse, Outcome};
+use crate::failure::{Failure, Misuse, Outcome, guarded};
 use crate::handle::{Handle, Kind};
 use crate::table::Table;
 use crate::value::{CValue, Given, Kept};
@@ -21,9 +21,7 @@ impl Kind for Filter {
 }
 
 fn make(expression: impl FnOnce() -> Outcome<Expression>) -> Handle<Filter> {
-    let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(expression));
-    let expression = made.unwrap_or_else(|_| Err(Failure::panicked()));
-    Handle::create(None, Filter { expression })
+    Handle::create(None, Filter { expression: guarded(expression) })
 }
 
 /// Takes an expression over; its handle is closed.

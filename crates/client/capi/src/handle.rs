@@ -10,12 +10,11 @@
 
 use crate::connection::{CallWaker, Connection};
 use crate::coroutine::Suspended;
-use crate::failure::{Failure, Misuse, Outcome};
+use crate::failure::{Failure, Misuse, Outcome, guarded, number};
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -182,8 +181,8 @@ impl<T: Kind> Handle<T> {
             Ok(entered) => entered,
             Err(failure) => return failure.number,
         };
-        let outcome = catch_unwind(AssertUnwindSafe(|| run(entered.value(), entered.common())));
-        entered.leave(outcome.unwrap_or_else(|_| Err(Failure::panicked())))
+        let outcome = guarded(|| run(entered.value(), entered.common()));
+        entered.leave(outcome)
     }
 
     /// Changes the object if nobody else uses it; what goes wrong is told to the caller alone.
@@ -191,10 +190,17 @@ impl<T: Kind> Handle<T> {
     /// # Errors
     /// `BadHandle`, `Busy`, and those of `change`.
     pub fn change<R>(self, change: impl FnOnce(&mut T) -> Outcome<R>) -> Outcome<R> {
-        let entered = self.enter()?;
-        let outcome = catch_unwind(AssertUnwindSafe(|| change(entered.value())));
-        entered.header.state.store(IDLE, Ordering::Relaxed);
-        outcome.unwrap_or_else(|_| Err(Failure::panicked()))
+        let held = self.hold()?;
+        guarded(|| change(held.value()))
+    }
+
+    /// Takes the object into a call on another handle: nobody else uses or closes it before that has ended.
+    ///
+    /// # Errors
+    /// `BadHandle`, `Busy`.
+    #[inline]
+    pub fn hold(self) -> Outcome<Held<T>> {
+        Ok(Held(self.enter()?))
     }
 
     /// Ends it: a call that waits is given up. NULL is nothing to close.
@@ -246,10 +252,13 @@ fn close(header: *const Header, is_expected: impl FnOnce(&Header) -> bool, is_ow
     if let Some(waker) = waker {
         waker.retire();
     }
-    // SAFETY: it was made by `create`, of this kind, and nothing points to it any more.
-    let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { (common.drop_object)(object) }));
+    let dropped = number(|| {
+        // SAFETY: it was made by `create`, of this kind, and nothing points to it any more.
+        unsafe { (common.drop_object)(object) };
+        Ok(())
+    });
     CLOSED.lock().unwrap_or_else(PoisonError::into_inner).push_back(Place(header));
-    if dropped.is_ok() { 0 } else { Failure::panicked().number }
+    dropped
 }
 
 /// # Safety
@@ -329,6 +338,24 @@ impl<T: Kind> Entered<T> {
         let number = self.common().note(outcome);
         self.header.state.store(IDLE, Ordering::Relaxed);
         number
+    }
+}
+
+/// An object that a call on another handle uses; in use until this is dropped.
+pub struct Held<T: Kind>(Entered<T>);
+
+impl<T: Kind> Held<T> {
+    /// The object.
+    #[inline]
+    pub fn value(&self) -> &mut T {
+        self.0.value()
+    }
+}
+
+impl<T: Kind> Drop for Held<T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.header.state.store(IDLE, Ordering::Relaxed);
     }
 }
 

@@ -8,7 +8,10 @@
 //! | [`call`] | the three forms of a call that may wait |
 //! | [`coroutine`] | calls that are put aside where they would wait |
 //! | [`connection`] | waiting: on this thread, or in somebody else's event loop |
-//! | [`cluster`], [`table`], [`row`], [`value`], [`update`], [`filter`], [`transaction`], [`scan`], [`batch`], [`result_set`] | the functions |
+//! | [`cluster`], [`last_error`], [`table`], [`row`], [`value`], [`result_set`] | connecting, single operations, what is read and written |
+//! | [`update`], [`filter`], [`range`] | what is done to rows, and which rows are meant |
+//! | [`transaction`], [`tx_scan`], [`scan`], [`read_batch`], [`write_batch`], [`unique`], [`statistics`] | many rows |
+//! | [`definition`], [`schema`], [`database`], [`schema_lock`], [`schema_events`] | the schema |
 //!
 //! What a function means, who owns what, and which threads may do what, stands in `include/vinga.h`, not here.
 //!
@@ -22,19 +25,30 @@
 
 #![allow(clippy::not_unsafe_ptr_arg_deref, reason = "pointers are followed in `border` and `handle` only")]
 
-pub mod batch;
 pub mod border;
 pub mod call;
 pub mod cluster;
 pub mod connection;
 pub mod coroutine;
+pub mod database;
+pub mod definition;
 pub mod failure;
 pub mod filter;
 pub mod handle;
+pub mod last_error;
+pub mod range;
+pub mod read_batch;
 pub mod result_set;
 pub mod row;
 pub mod scan;
+pub mod schema;
+pub mod schema_events;
+pub mod schema_lock;
+pub mod statistics;
 pub mod table;
 pub mod transaction;
+pub mod tx_scan;
+pub mod unique;
 pub mod update;
 pub mod value;
+pub mod write_batch;

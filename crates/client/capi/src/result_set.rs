@@ -11,7 +11,29 @@ use vinga::{InfoRows, InfoValue};
 /// A result handle's object.
 pub struct ResultSet {
     columns: Vec<CString>,
-    rows: Vec<Vec<InfoValue>>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// A value in a result.
+pub enum Cell {
+    /// Text.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// A count.
+    Number(u64),
+    /// A fraction.
+    Real(f64),
+}
+
+impl From<InfoValue> for Cell {
+    fn from(value: InfoValue) -> Self {
+        match value {
+            InfoValue::Text(text) => Cell::Text(text),
+            InfoValue::Number(number) => Cell::Number(number),
+            InfoValue::Real(real) => Cell::Real(real),
+        }
+    }
 }
 
 impl Kind for ResultSet {
@@ -21,13 +43,19 @@ impl Kind for ResultSet {
 impl ResultSet {
     /// Rows of an information table.
     pub fn info(info: InfoRows) -> Self {
-        ResultSet { columns: info.columns.iter().map(|name| c_text(name)).collect(), rows: info.rows }
+        let rows = info.rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect());
+        ResultSet { columns: info.columns.iter().map(|name| c_text(name)).collect(), rows: rows.collect() }
     }
 
     /// A list of names under one heading.
     pub fn names(heading: &str, names: Vec<String>) -> Self {
-        let rows = names.into_iter().map(|name| vec![InfoValue::Text(name)]).collect();
+        let rows = names.into_iter().map(|name| vec![Cell::Text(name)]).collect();
         ResultSet { columns: vec![c_text(heading)], rows }
+    }
+
+    /// One row of values, each under its heading.
+    pub fn one<const N: usize>(headings: [&str; N], cells: [Cell; N]) -> Self {
+        ResultSet { columns: headings.map(c_text).into(), rows: vec![cells.into()] }
     }
 }
 
@@ -67,11 +95,10 @@ pub extern "C" fn vinga_result_get(
     number(|| {
         let cell = result.look()?.rows.get(row).and_then(|row| row.get(column as usize));
         value.required()?.put(match cell {
-            Some(InfoValue::Text(text)) => {
-                CValue::new(kind::TEXT, Payload { bytes: Bytes::of(text.as_bytes()) })
-            }
-            Some(InfoValue::Number(number)) => CValue::new(kind::U64, Payload { u64: *number }),
-            Some(InfoValue::Real(real)) => CValue::new(kind::F64, Payload { f64: *real }),
+            Some(Cell::Text(text)) => CValue::new(kind::TEXT, Payload { bytes: Bytes::of(text.as_bytes()) }),
+            Some(Cell::Bytes(bytes)) => CValue::new(kind::BYTES, Payload { bytes: Bytes::of(bytes) }),
+            Some(Cell::Number(number)) => CValue::new(kind::U64, Payload { u64: *number }),
+            Some(Cell::Real(real)) => CValue::new(kind::F64, Payload { f64: *real }),
             None => return Err(Misuse::BadIndex.into()),
         });
         Ok(())

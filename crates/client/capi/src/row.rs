@@ -26,6 +26,18 @@ enum Source {
     Own(Option<Cells>),
     /// Where it has arrived. `None` if there is none at this moment.
     InPlace(Option<RowRef<'static>>),
+    /// Values that a batch keeps.
+    Lent(&'static Cells),
+}
+
+impl Source {
+    /// Whether the row belongs to a scan or batch.
+    fn is_shown(&self) -> bool {
+        match self {
+            Source::Own(_) => false,
+            Source::InPlace(_) | Source::Lent(_) => true,
+        }
+    }
 }
 
 /// The bytes of a row's columns.
@@ -119,7 +131,7 @@ impl Row {
     fn clear(&mut self) {
         let mut cells = match &mut self.source {
             Source::Own(cells) => cells.take().unwrap_or_default(),
-            Source::InPlace(_) => Cells::default(),
+            Source::InPlace(_) | Source::Lent(_) => Cells::default(),
         };
         cells.bytes.clear();
         cells.cells.clear();
@@ -137,7 +149,7 @@ impl Row {
     /// # Errors
     /// `ReadOnly` if it belongs to a scan or batch.
     pub fn take(&mut self, table: &vinga::Table<Cells>, cells: Option<Cells>) -> Outcome {
-        if matches!(self.source, Source::InPlace(_)) {
+        if self.source.is_shown() {
             return Err(Misuse::ReadOnly.into());
         }
         self.table = table.clone();
@@ -159,6 +171,19 @@ impl Row {
         Ok(())
     }
 
+    /// Shows values that a batch keeps.
+    ///
+    /// # Errors
+    /// None; it is what [`Handle::change`] wants.
+    ///
+    /// # Safety
+    /// As of [`Row::show`].
+    pub unsafe fn lend(&mut self, cells: &Cells) -> Outcome {
+        // SAFETY: the promise of this function; the values are given out only for as long as that.
+        self.source = Source::Lent(unsafe { std::mem::transmute::<&Cells, &'static Cells>(cells) });
+        Ok(())
+    }
+
     fn column(&self, column: c_uint) -> Outcome<(ColumnId, ColumnType)> {
         match self.table.definition().columns.get(column as usize) {
             Some(definition) => Ok((ColumnId(column as u16), definition.column_type)),
@@ -170,6 +195,7 @@ impl Row {
     fn bytes(&self, column: ColumnId) -> Outcome<Option<&[u8]>> {
         match &self.source {
             Source::Own(Some(cells)) => cells.cell(column).ok_or_else(|| self.not_selected(column)),
+            Source::Lent(cells) => cells.cell(column).ok_or_else(|| self.not_selected(column)),
             Source::InPlace(Some(row)) => Ok(row.bytes(column)?),
             Source::Own(None) | Source::InPlace(None) => Err(Misuse::NotFound.into()),
         }
@@ -195,10 +221,8 @@ impl Row {
 
     fn set(&mut self, column: c_uint, value: Given<'_>) -> Outcome {
         let (id, column_type) = self.column(column)?;
-        match &mut self.source {
-            Source::InPlace(_) => return Err(Misuse::ReadOnly.into()),
-            Source::Own(None) => self.clear(),
-            Source::Own(Some(_)) => {}
+        if matches!(self.source, Source::Own(None)) {
+            self.clear();
         }
         let Source::Own(Some(cells)) = &mut self.source else { return Err(Misuse::ReadOnly.into()) };
         let start = cells.bytes.len();
@@ -254,12 +278,12 @@ pub extern "C" fn vinga_row_close(row: Handle<Row>) -> c_int {
 /// See `vinga.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn vinga_row_clear(row: Handle<Row>) -> c_int {
-    row.with(|row, _| match row.source {
-        Source::InPlace(_) => Err(Misuse::ReadOnly.into()),
-        Source::Own(_) => {
-            row.clear();
-            Ok(())
+    row.with(|row, _| {
+        if row.source.is_shown() {
+            return Err(Misuse::ReadOnly.into());
         }
+        row.clear();
+        Ok(())
     })
 }
 

@@ -1,17 +1,21 @@
 //! Scans: rows shown one after the other where they have arrived.
+//!
+//! A scan that locks its rows ([`crate::tx_scan`]) shows them where they were locked.
 
-use crate::border::{Items, Out};
+use crate::border::{Items, Out, Text};
 use crate::call::calls;
 use crate::cluster::Cluster;
 use crate::connection::{Connection, Waiting};
-use crate::failure::{Misuse, Outcome};
+use crate::failure::{Failure, Misuse, Outcome};
 use crate::filter::{self, Filter};
 use crate::handle::{Handle, Kind};
+use crate::range::{CRange, Way};
 use crate::row::{Cells, Row};
 use crate::table::Table;
+use crate::value::CValue;
 use std::ffi::{c_int, c_uint};
 use vinga::filter::Expression;
-use vinga::{RowBatch, ScanRequest};
+use vinga::{LockedRows, LockingScan, RowBatch, ScanRequest};
 
 /// A scan handle's object.
 pub struct Scan {
@@ -22,19 +26,34 @@ pub struct Scan {
     limit: Option<u32>,
     batch_rows: Option<u16>,
     parallel: Option<u16>,
+    way: Way,
     state: State,
-    /// Shows a row of `batch`; made with the first.
+    /// Shows a row of `shown`; made with the first.
     view: Handle<Row>,
-    batch: Option<RowBatch<Cells>>,
-    /// Of the next row in the batch.
-    offset: usize,
+    shown: Shown,
 }
 
 enum State {
     New,
     Opening,
     Open(vinga::Scan<Cells>),
+    Locking(Box<LockingScan<Cells>>),
     Over,
+}
+
+/// Rows that have arrived.
+enum Shown {
+    Nothing,
+    /// With the places of the row that is shown and of the next one.
+    Arrived {
+        batch: RowBatch<Cells>,
+        at: usize,
+        next: usize,
+    },
+    Locked {
+        rows: LockedRows<Cells>,
+        next: usize,
+    },
 }
 
 impl Kind for Scan {
@@ -57,7 +76,7 @@ impl Scan {
         if !matches!(self.state, State::New) {
             return Err(Misuse::IsOver.into());
         }
-        let mut request = connection.cluster.scan(&self.rows);
+        let mut request = self.way.apply(connection.cluster.scan(&self.rows));
         if let Some(filter) = &self.filter {
             request = request.filter(filter.clone());
         }
@@ -79,6 +98,45 @@ impl Scan {
         self.state = State::Open(scan);
     }
 
+    /// It was begun, with locks.
+    pub fn opened_locking(&mut self, scan: LockingScan<Cells>) {
+        self.state = State::Locking(Box::new(scan));
+    }
+
+    /// The scan that locks its rows; `None` when it is over.
+    ///
+    /// # Errors
+    /// `BadArgument` if it locks none.
+    pub fn locking(&mut self) -> Outcome<Option<&mut LockingScan<Cells>>> {
+        match &mut self.state {
+            State::Locking(scan) => Ok(Some(scan)),
+            State::Over => Ok(None),
+            State::New | State::Opening | State::Open(_) => {
+                let detail = "the scan was not begun by vinga_tx_scan_locked()";
+                Err(Failure::misuse(Misuse::BadArgument, detail))
+            }
+        }
+    }
+
+    /// Takes over rows that were locked; `None` at the end. Whether there are some.
+    ///
+    /// # Errors
+    /// None but those of handles.
+    pub fn locked(&mut self, rows: Option<LockedRows<Cells>>) -> Outcome<bool> {
+        let Some(rows) = rows else {
+            self.state = State::Over;
+            return Ok(false);
+        };
+        self.view()?;
+        self.shown = Shown::Locked { rows, next: 0 };
+        Ok(true)
+    }
+
+    /// Nothing more comes of it.
+    pub fn end(&mut self) {
+        self.state = State::Over;
+    }
+
     fn option(&mut self, set: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
         if !matches!(self.state, State::New) {
             return Err(Misuse::IsOver.into());
@@ -97,21 +155,35 @@ impl Scan {
     /// The next row that has arrived.
     #[inline]
     fn next_arrived(&mut self) -> Outcome<Option<Handle<Row>>> {
-        let Some(batch) = &self.batch else { return Ok(None) };
-        match batch.ref_at(self.offset)? {
-            Some((row, next)) => {
-                self.offset = next;
-                // SAFETY: `show` is called again, or the view closed, before the batch goes.
-                self.view.change(|view| unsafe { view.show(Some(row)) })?;
-                Ok(Some(self.view))
-            }
-            None => {
-                // SAFETY: there is nothing that would have to stay.
-                self.view.change(|view| unsafe { view.show(None) })?;
-                self.batch = None;
-                Ok(None)
-            }
+        let row = match &mut self.shown {
+            Shown::Nothing => return Ok(None),
+            Shown::Arrived { batch, at, next } => batch.ref_at(*next)?.map(|(row, behind)| {
+                (*at, *next) = (*next, behind);
+                row
+            }),
+            Shown::Locked { rows, next } => rows.ranged_at(*next)?.map(|(_, row)| {
+                *next += 1;
+                row
+            }),
+        };
+        let is_there = row.is_some();
+        // SAFETY: `show` is called again, or the view closed, before the rows go.
+        self.view.change(|view| unsafe { view.show(row) })?;
+        if is_there {
+            return Ok(Some(self.view));
         }
+        self.shown = Shown::Nothing;
+        Ok(None)
+    }
+
+    /// In which range the row that is shown was found.
+    fn range(&self) -> Outcome<u16> {
+        let range = match &self.shown {
+            Shown::Nothing => None,
+            Shown::Arrived { batch, at, .. } => batch.range_at(*at),
+            Shown::Locked { rows, next } => rows.ranged_at(next.saturating_sub(1))?.map(|(range, _)| range),
+        };
+        range.ok_or_else(|| Misuse::NotFound.into())
     }
 }
 
@@ -128,8 +200,11 @@ fn next(waiting: &Waiting<'_>, scan: &mut Scan, row: Out<Handle<Row>>) -> Outcom
 }
 
 /// The next row, if it has arrived. Whether it has.
+///
+/// # Errors
+/// `BadArgument` without a place for it; `InternalError` if a data node sent what is no row.
 #[inline]
-fn next_at_once(scan: &mut Scan, row: Out<Handle<Row>>) -> Outcome<bool> {
+pub fn next_at_once(scan: &mut Scan, row: Out<Handle<Row>>) -> Outcome<bool> {
     let row = row.required()?;
     let Some(next) = scan.next_arrived()? else { return Ok(false) };
     row.put(next);
@@ -152,13 +227,16 @@ fn fetch(waiting: &Waiting<'_>, scan: &mut Scan) -> Outcome<bool> {
     let batch = match &mut scan.state {
         State::Open(open) => waiting.wait_for(&connection, open.next_batch()),
         State::Over => return Ok(false),
+        State::Locking(_) => {
+            let detail = "the scan locks its rows: they come from vinga_tx_scan_next()";
+            return Err(Failure::misuse(Misuse::BadArgument, detail));
+        }
         State::New | State::Opening => return Err(Misuse::Busy.into()),
     };
     match batch {
         Ok(Some(batch)) => {
             scan.view()?;
-            scan.batch = Some(batch);
-            scan.offset = 0;
+            scan.shown = Shown::Arrived { batch, at: 0, next: 0 };
             Ok(true)
         }
         Ok(None) => {
@@ -195,10 +273,10 @@ pub extern "C" fn vinga_scan_new(
             limit: None,
             batch_rows: None,
             parallel: None,
+            way: Way::default(),
             state: State::New,
             view: Handle::null(),
-            batch: None,
-            offset: 0,
+            shown: Shown::Nothing,
         };
         scan.put(Handle::create(Some(connection), new));
         Ok(())
@@ -235,6 +313,55 @@ pub extern "C" fn vinga_scan_columns(scan: Handle<Scan>, columns: Items<c_uint>,
             scan.rows = scan.table.look()?.select(columns.get(count)?)?;
             Ok(())
         })
+    })
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_scan_index(scan: Handle<Scan>, index: Text) -> c_int {
+    scan.with(|scan, _| scan.option(|scan| scan.way.choose(&scan.rows, index.get()?)))
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_scan_ranges(scan: Handle<Scan>, ranges: Items<CRange>, count: usize) -> c_int {
+    scan.with(|scan, _| scan.option(|scan| scan.way.add(&scan.rows, ranges.get(count)?)))
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_scan_prefix(scan: Handle<Scan>, values: Items<CValue>, count: usize) -> c_int {
+    scan.with(|scan, _| scan.option(|scan| scan.way.add_prefix(&scan.rows, values, count)))
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_scan_descending(scan: Handle<Scan>) -> c_int {
+    scan.with(|scan, _| {
+        scan.option(|scan| {
+            scan.way.is_descending = true;
+            Ok(())
+        })
+    })
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_scan_in_order(scan: Handle<Scan>) -> c_int {
+    scan.with(|scan, _| {
+        scan.option(|scan| {
+            scan.way.in_order = true;
+            Ok(())
+        })
+    })
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_scan_row_range(scan: Handle<Scan>, range: Out<c_uint>) -> c_int {
+    scan.with(|scan, _| {
+        range.required()?.put(scan.range()?.into());
+        Ok(())
     })
 }
 

@@ -1,17 +1,17 @@
-//! Tables: looked up, described, created.
+//! Tables: looked up, and what they are.
 
 use crate::border::{Items, Out, Text};
 use crate::call::calls;
 use crate::cluster::Cluster;
 use crate::connection::Waiting;
+use crate::definition::{index_kind, index_kind_number, type_parts};
 use crate::failure::{Failure, Misuse, Outcome, c_text, number};
 use crate::handle::{Handle, Kind};
-use crate::result_set::ResultSet;
 use crate::row::{Cells, no_column};
 use std::ffi::{CString, c_char, c_int, c_uint};
 use std::ptr;
 use std::sync::Arc;
-use vinga::{ColumnId, ColumnType, NewTable};
+use vinga::{ColumnId, Direction, IndexDefinition};
 
 /// A table handle's object. It never changes, so threads share it.
 pub struct Table {
@@ -19,6 +19,7 @@ pub struct Table {
     connection: Arc<crate::connection::Connection>,
     name: CString,
     columns: Vec<CString>,
+    indexes: Vec<CString>,
 }
 
 impl Kind for Table {
@@ -26,10 +27,15 @@ impl Kind for Table {
 }
 
 impl Table {
-    fn create(connection: Arc<crate::connection::Connection>, inner: vinga::Table<Cells>) -> Handle<Table> {
+    /// A handle for a table.
+    pub fn create(
+        connection: Arc<crate::connection::Connection>,
+        inner: vinga::Table<Cells>,
+    ) -> Handle<Table> {
         let name = c_text(inner.name());
         let columns = inner.definition().columns.iter().map(|column| c_text(&column.name)).collect();
-        Handle::create(Some(Arc::clone(&connection)), Table { inner, connection, name, columns })
+        let indexes = inner.definition().indexes.iter().map(|index| c_text(&index.name)).collect();
+        Handle::create(Some(Arc::clone(&connection)), Table { inner, connection, name, columns, indexes })
     }
 
     /// The table of the Rust client.
@@ -53,6 +59,14 @@ impl Table {
         }
     }
 
+    fn index(&self, index: c_uint) -> Outcome<&IndexDefinition> {
+        let indexes = &self.inner.definition().indexes;
+        indexes.get(index as usize).ok_or_else(|| {
+            let (name, count) = (self.inner.name(), indexes.len());
+            Failure::misuse(Misuse::BadIndex, &format!("index {index}; {name} has {count}, counted from 0"))
+        })
+    }
+
     /// The same table, of whose rows only these columns are read.
     ///
     /// # Errors
@@ -73,44 +87,9 @@ fn open(waiting: &Waiting<'_>, _: &mut Cluster, name: Text, table: Out<Handle<Ta
     Ok(())
 }
 
-fn create(
-    waiting: &Waiting<'_>,
-    _: &mut Cluster,
-    definition: Handle<Definition>,
-    table: Out<Handle<Table>>,
-) -> Outcome {
-    let connection = waiting.connection()?;
-    let definition = definition.look()?.table.clone();
-    let made = waiting.wait_for(&connection, connection.cluster.create_table(definition))?;
-    if table.is_wanted() {
-        table.put(Table::create(Arc::clone(&connection), made.rows::<Cells>()?));
-    }
-    Ok(())
-}
-
-fn drop_table(waiting: &Waiting<'_>, _: &mut Cluster, name: Text) -> Outcome {
-    let connection = waiting.connection()?;
-    let name = name.get()?.to_owned();
-    waiting.wait_for(&connection, connection.cluster.drop_table(&name))
-}
-
-fn list(waiting: &Waiting<'_>, _: &mut Cluster, result: Out<Handle<ResultSet>>) -> Outcome {
-    let result = result.required()?;
-    let connection = waiting.connection()?;
-    let names = waiting.wait_for(&connection, connection.cluster.tables())?;
-    result.put(Handle::create(None, ResultSet::names("table", names)));
-    Ok(())
-}
-
 calls! {
     fn vinga_table_open, vinga_table_open_start, vinga_table_open_cont
         (cluster: Cluster, name: Text, table: Out<Handle<Table>>) = open;
-    fn vinga_table_create, vinga_table_create_start, vinga_table_create_cont
-        (cluster: Cluster, definition: Handle<Definition>, table: Out<Handle<Table>>) = create;
-    fn vinga_table_drop, vinga_table_drop_start, vinga_table_drop_cont
-        (cluster: Cluster, name: Text) = drop_table;
-    fn vinga_table_list, vinga_table_list_start, vinga_table_list_cont
-        (cluster: Cluster, result: Out<Handle<ResultSet>>) = list;
 }
 
 /// See `vinga.h`.
@@ -205,54 +184,37 @@ pub extern "C" fn vinga_table_key_count(table: Handle<Table>) -> c_uint {
     table.look().map_or(0, |table| table.inner.definition().primary_key.len() as c_uint)
 }
 
-/// A definition handle's object.
-pub struct Definition {
-    table: NewTable,
-}
-
-impl Kind for Definition {
-    const NUMBER: u8 = 4;
-}
-
-impl Definition {
-    fn change(&mut self, change: impl FnOnce(NewTable) -> NewTable) {
-        let before = std::mem::replace(&mut self.table, NewTable::new(""));
-        self.table = change(before);
-    }
+/// `vinga_description`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CDescription {
+    /// Which definition it is.
+    pub version: u64,
+    /// The version with which its rows began.
+    pub birth: u64,
+    /// Its place in the dictionary.
+    pub id: u32,
+    /// Whether its rows are neither logged nor checkpointed.
+    pub no_logging: c_int,
+    /// Whether backups may answer committed reads.
+    pub read_backup: c_int,
+    /// Number of indexes beside the primary key.
+    pub indexes: c_uint,
 }
 
 /// See `vinga.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn vinga_definition_new(name: Text, definition: Out<Handle<Definition>>) -> c_int {
+pub extern "C" fn vinga_table_describe(table: Handle<Table>, out: Out<CDescription>) -> c_int {
     number(|| {
-        let definition = definition.required()?;
-        definition.put(Handle::create(None, Definition { table: NewTable::new(name.get()?) }));
-        Ok(())
-    })
-}
-
-/// See `vinga.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn vinga_definition_close(definition: Handle<Definition>) -> c_int {
-    definition.close()
-}
-
-/// See `vinga.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn vinga_definition_column(
-    definition: Handle<Definition>,
-    name: Text,
-    kind: c_int,
-    size: c_uint,
-    scale: c_uint,
-    is_nullable: c_int,
-) -> c_int {
-    definition.with(|definition, _| {
-        let column_type = column_type(kind, size, scale)?;
-        let name = name.get()?;
-        definition.change(|table| match is_nullable {
-            0 => table.column(name, column_type),
-            _ => table.nullable_column(name, column_type),
+        let table = table.look()?;
+        let (core, definition) = (table.inner.core(), table.inner.definition());
+        out.required()?.put(CDescription {
+            version: core.version().0,
+            birth: core.birth().0,
+            id: core.id().0,
+            no_logging: definition.no_logging.into(),
+            read_backup: definition.read_backup.into(),
+            indexes: definition.indexes.len() as c_uint,
         });
         Ok(())
     })
@@ -260,102 +222,78 @@ pub extern "C" fn vinga_definition_column(
 
 /// See `vinga.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn vinga_definition_primary_key(
-    definition: Handle<Definition>,
-    columns: Items<Text>,
-    count: usize,
+pub extern "C" fn vinga_table_attachment(
+    table: Handle<Table>,
+    data: Out<*const u8>,
+    length: Out<usize>,
 ) -> c_int {
-    definition.with(|definition, _| {
-        let names: Vec<&str> = columns.get(count)?.iter().map(Text::get).collect::<Outcome<_>>()?;
-        definition.change(|table| table.primary_key(&names));
+    number(|| {
+        let (data, length) = (data.required()?, length.required()?);
+        let attachment = &table.look()?.inner.definition().attachment;
+        data.put(attachment.as_ptr());
+        length.put(attachment.len());
+        Ok(())
+    })
+}
+
+/// `vinga_index`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CIndex {
+    /// `VINGA_INDEX_*`.
+    pub kind: c_int,
+    /// Names it for ever within its table.
+    pub id: c_uint,
+    /// Number of its columns.
+    pub columns: c_uint,
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_table_index_name(table: Handle<Table>, index: c_uint) -> *const c_char {
+    let name = |table: &Table| Some(table.indexes.get(index as usize)?.as_ptr());
+    table.look().ok().and_then(name).unwrap_or(ptr::null())
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_table_index_find(table: Handle<Table>, kind: c_int, name: Text) -> c_int {
+    let find = || {
+        let (kind, name) = (index_kind(kind).ok()?, name.get().ok()?);
+        let indexes = &table.look().ok()?.inner.definition().indexes;
+        indexes.iter().position(|index| index.kind == kind && index.name.eq_ignore_ascii_case(name))
+    };
+    find().map_or(-1, |at| at as c_int)
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_table_index(table: Handle<Table>, index: c_uint, out: Out<CIndex>) -> c_int {
+    number(|| {
+        let index = table.look()?.index(index)?;
+        out.required()?.put(CIndex {
+            kind: index_kind_number(index.kind),
+            id: index.id.into(),
+            columns: index.columns.len() as c_uint,
+        });
         Ok(())
     })
 }
 
 /// See `vinga.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn vinga_definition_no_logging(definition: Handle<Definition>) -> c_int {
-    definition.with(|definition, _| {
-        definition.change(NewTable::no_logging);
+pub extern "C" fn vinga_table_index_column(
+    table: Handle<Table>,
+    index: c_uint,
+    place: c_uint,
+    column: Out<c_uint>,
+    is_descending: Out<c_int>,
+) -> c_int {
+    number(|| {
+        let column = column.required()?;
+        let found = table.look()?.index(index)?.columns.get(place as usize).ok_or(Misuse::BadIndex)?;
+        column.put(found.column.0.into());
+        is_descending.put((found.direction == Direction::Descending).into());
         Ok(())
     })
-}
-
-/// See `vinga.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn vinga_definition_read_backup(definition: Handle<Definition>) -> c_int {
-    definition.with(|definition, _| {
-        definition.change(NewTable::read_backup);
-        Ok(())
-    })
-}
-
-/// Number (`VINGA_TYPE_*`), size and scale of a type.
-fn type_parts(column: ColumnType) -> (c_int, c_uint, c_uint) {
-    let size = |number, size: u16| (number, size.into(), 0);
-    let fraction = |number, digits: u8| (number, 0, digits.into());
-    match column {
-        ColumnType::Integer { bytes, signed: true } => (1, bytes.into(), 0),
-        ColumnType::Integer { bytes, signed: false } => (2, bytes.into(), 0),
-        ColumnType::Float => (3, 0, 0),
-        ColumnType::Double => (4, 0, 0),
-        ColumnType::Decimal { precision, scale } => (5, precision.into(), scale.into()),
-        ColumnType::Bit { bits } => (6, bits.into(), 0),
-        ColumnType::Date => (7, 0, 0),
-        ColumnType::Time { fraction: digits } => fraction(8, digits),
-        ColumnType::DateTime { fraction: digits } => fraction(9, digits),
-        ColumnType::Timestamp { fraction: digits } => fraction(10, digits),
-        ColumnType::Year => (11, 0, 0),
-        ColumnType::Char { bytes } => size(12, bytes),
-        ColumnType::Binary { bytes } => size(13, bytes),
-        ColumnType::VarChar { bytes_max } => size(14, bytes_max),
-        ColumnType::VarBinary { bytes_max } => size(15, bytes_max),
-        ColumnType::Text => (16, 0, 0),
-        ColumnType::Blob => (17, 0, 0),
-    }
-}
-
-/// The type of a number, size and scale; limits are checked with the definition.
-fn column_type(kind: c_int, size: c_uint, scale: c_uint) -> Outcome<ColumnType> {
-    let bad = |detail: &str| Failure::misuse(Misuse::BadArgument, detail);
-    let small = |value: c_uint| u8::try_from(value).map_err(|_| bad("a size or scale is above 255"));
-    let bytes = || u16::try_from(size).map_err(|_| bad("a size is above 65535"));
-    Ok(match kind {
-        1 => ColumnType::Integer { bytes: small(size)?, signed: true },
-        2 => ColumnType::Integer { bytes: small(size)?, signed: false },
-        3 => ColumnType::Float,
-        4 => ColumnType::Double,
-        5 => ColumnType::Decimal { precision: small(size)?, scale: small(scale)? },
-        6 => ColumnType::Bit { bits: small(size)? },
-        7 => ColumnType::Date,
-        8 => ColumnType::Time { fraction: small(scale)? },
-        9 => ColumnType::DateTime { fraction: small(scale)? },
-        10 => ColumnType::Timestamp { fraction: small(scale)? },
-        11 => ColumnType::Year,
-        12 => ColumnType::Char { bytes: bytes()? },
-        13 => ColumnType::Binary { bytes: bytes()? },
-        14 => ColumnType::VarChar { bytes_max: bytes()? },
-        15 => ColumnType::VarBinary { bytes_max: bytes()? },
-        16 => ColumnType::Text,
-        17 => ColumnType::Blob,
-        other => return Err(bad(&format!("there is no column type {other}"))),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn types_go_over_the_border_and_back() {
-        for kind in 1..=17 {
-            let made = column_type(kind, 4, 2).expect("it is one");
-            let (back, size, scale) = type_parts(made);
-            assert_eq!(back, kind);
-            assert_eq!(column_type(back, size, scale).expect("it is one"), made);
-        }
-        for (kind, size, scale) in [(0, 1, 1), (18, 1, 1), (5, 256, 0), (8, 0, 300), (14, 65536, 0)] {
-            assert_eq!(column_type(kind, size, scale).unwrap_err().number, Misuse::BadArgument as c_int);
-        }
-    }
 }

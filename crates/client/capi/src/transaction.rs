@@ -7,7 +7,6 @@ use crate::connection::Waiting;
 use crate::failure::{Failure, Misuse, Outcome};
 use crate::handle::{Handle, Kind};
 use crate::row::{Cells, Row};
-use crate::scan::Scan;
 use crate::table::Table;
 use crate::update::Update;
 use crate::value::{CValue, KeyValues};
@@ -52,11 +51,19 @@ impl Transaction {
     }
 
     /// Something is about to be defined: rows that were read before are gone.
-    fn define(&mut self) -> Outcome<&mut vinga::Transaction> {
+    ///
+    /// # Errors
+    /// `IsOver`.
+    pub fn define(&mut self) -> Outcome<&mut vinga::Transaction> {
         if std::mem::take(&mut self.is_executed) {
             self.readings.clear();
         }
         self.open()
+    }
+
+    /// What was defined was executed.
+    pub fn executed(&mut self) {
+        self.is_executed = true;
     }
 }
 
@@ -143,7 +150,11 @@ pub extern "C" fn vinga_tx_delete(
     })
 }
 
-fn lock_of(lock: c_int) -> Outcome<Lock> {
+/// The lock of a number (`VINGA_LOCK_*`).
+///
+/// # Errors
+/// `BadArgument`.
+pub fn lock_of(lock: c_int) -> Outcome<Lock> {
     match lock {
         0 => Ok(Lock::None),
         1 => Ok(Lock::Shared),
@@ -219,7 +230,7 @@ pub extern "C" fn vinga_tx_rollback_to(tx: Handle<Transaction>, savepoint: u32) 
 fn execute(waiting: &Waiting<'_>, tx: &mut Transaction) -> Outcome {
     let connection = waiting.connection()?;
     let executed = waiting.wait_for(&connection, tx.define()?.execute());
-    tx.is_executed = true;
+    tx.executed();
     executed
 }
 
@@ -241,20 +252,8 @@ fn read(
         Lock::None => waiting.wait_for(&connection, open.read(&table, key)),
         lock => waiting.wait_for(&connection, open.read_locked(&table, key, lock)),
     };
-    tx.is_executed = true;
+    tx.executed();
     row.change(|row| row.take(&table, read?))
-}
-
-fn scan(waiting: &Waiting<'_>, tx: &mut Transaction, scan: Handle<Scan>) -> Outcome {
-    let connection = waiting.connection()?;
-    let request = scan.change(|scan| scan.begin(&connection))?;
-    let begun = waiting.wait_for(&connection, tx.define()?.scan(request));
-    tx.is_executed = true;
-    let begun = begun?;
-    scan.change(|scan| {
-        scan.opened(begun);
-        Ok(())
-    })
 }
 
 fn commit(waiting: &Waiting<'_>, tx: &mut Transaction, epoch: Out<u64>) -> Outcome {
@@ -262,7 +261,7 @@ fn commit(waiting: &Waiting<'_>, tx: &mut Transaction, epoch: Out<u64>) -> Outco
     tx.define()?;
     let committed = waiting.wait_for(&connection, tx.take_open()?.commit())?;
     epoch.put(committed.epoch().0);
-    tx.is_executed = true;
+    tx.executed();
     tx.state = State::Committed(committed);
     Ok(())
 }
@@ -277,7 +276,6 @@ calls! {
     fn vinga_tx_read, vinga_tx_read_start, vinga_tx_read_cont
         (tx: Transaction, table: Handle<Table>, key: Items<CValue>, count: usize, lock: c_int, row: Handle<Row>)
         = read;
-    fn vinga_tx_scan, vinga_tx_scan_start, vinga_tx_scan_cont (tx: Transaction, request: Handle<Scan>) = scan;
     fn vinga_tx_commit, vinga_tx_commit_start, vinga_tx_commit_cont (tx: Transaction, epoch: Out<u64>) = commit;
     fn vinga_tx_rollback, vinga_tx_rollback_start, vinga_tx_rollback_cont (tx: Transaction) = roll_back;
 }

@@ -240,10 +240,10 @@ impl StoreValue for Kept {
     }
 }
 
-/// Values that name a row, in the order of the primary key's columns.
-pub struct KeyValues<'a>(Vec<Given<'a>>);
+/// Values that name a row or a place in an index, in the order of the key's columns.
+pub struct KeyValues<V>(Vec<V>);
 
-impl<'a> KeyValues<'a> {
+impl<'a> KeyValues<Given<'a>> {
     /// Checks the values.
     ///
     /// # Errors
@@ -251,9 +251,26 @@ impl<'a> KeyValues<'a> {
     pub fn new(values: &'a [CValue]) -> Outcome<Self> {
         values.iter().map(CValue::get).collect::<Outcome<Vec<_>>>().map(KeyValues)
     }
+
+    /// The same values, which outlive the call.
+    pub fn keep(self) -> KeyValues<Kept> {
+        KeyValues(self.0.into_iter().map(Kept::from).collect())
+    }
 }
 
-impl Key for KeyValues<'_> {
+impl<V> KeyValues<V> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<V: StoreValue> Key for KeyValues<V> {
     fn write(&self, table: &vinga::TableLayout, out: &mut Vec<u8>) -> vinga::Result<()> {
         let mut writer = KeyWriter::new(table, self.0.len(), out)?;
         self.0.iter().try_for_each(|value| writer.put(value))

@@ -526,12 +526,6 @@ impl Client {
         self.transactions.submit(&mut self.net, transaction.handle, train, end);
     }
 
-    /// What data nodes call a transaction; `None` unless it is open there and no train is under way.
-    pub fn transaction_id(&self, transaction: Token) -> Option<TransactionId> {
-        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
-        self.transactions.within(transaction.handle).ok().flatten()
-    }
-
     /// Takes a train that is over; `None` while it is not. The transaction's token stays until it is cancelled.
     pub fn take_train(&mut self, transaction: Token) -> Option<Train> {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);
@@ -573,7 +567,7 @@ impl Client {
         Ok(Token { kind: TokenKind::Scan, handle })
     }
 
-    /// Takes what a scan has. When it says that it has ended, its token is gone.
+    /// Takes what a scan has. When it says that it has ended, or that these are its last rows, its token is gone.
     pub fn next_rows(&mut self, scan: Token) -> ScanProgress {
         debug_assert_eq!(scan.kind, TokenKind::Scan);
         self.scans.next(&mut self.net, scan.handle)

@@ -38,6 +38,8 @@ use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32};
 pub enum ScanProgress {
     /// Rows.
     Rows(ScanRows),
+    /// Its last rows: it has ended well.
+    Last(ScanRows),
     /// Nothing yet; there will be news.
     Waiting,
     /// It is over: all rows have been taken, or an error ended it.
@@ -220,12 +222,14 @@ impl Scans {
         let form = if scan.spec.ranges.is_some() { Form::Ranged } else { Form::Plain };
         let mut batch = self.spare.pop().unwrap_or_default();
         batch.fill(form, u32::from(answer.count.get()), rows);
-        batch.check()?;
+        let last = batch.check()?;
         let part = &mut scan.parts[at];
         part.refused_since = None;
-        if scan.spec.ranges.is_none() {
+        if flags & SCAN_END != 0 {
+            // Nothing will go on from here.
+        } else if scan.spec.ranges.is_none() {
             part.position = Position::Row(answer.next_row.get());
-        } else if let Some(last) = batch.rows().last() {
+        } else if let Some((last, _)) = last.and_then(|last| batch.row_at(last)) {
             part.position = match scan.wants_keys {
                 true => Position::Behind { range: last.range, row: last.row, key: last.key.to_vec() },
                 false => Position::Lost,
@@ -378,22 +382,48 @@ impl Scans {
         let Some(scan) = self.pool.get_mut(handle) else {
             return ScanProgress::Ended(Err(Error::new(ErrorCode::NoSuchScan)));
         };
-        if let Some((at, rows)) = scan.ready.pop_front() {
-            scan.parts[at].held_bytes -= rows.bytes.len();
-            if scan.ended.is_none() {
-                self.fetch_if_room(net, handle, at);
-            }
-            return ScanProgress::Rows(rows);
-        }
-        if let Some(rows) = self.next_merged(net, handle) {
-            return ScanProgress::Rows(rows);
-        }
-        match self.pool[handle].ended.take() {
-            Some(result) => {
+        let is_merged = scan.merge.is_some();
+        let rows = if is_merged { self.next_merged(net, handle) } else { self.next_ready(net, handle) };
+        let scan = &mut self.pool[handle];
+        let has_more = !scan.ready.is_empty()
+            || scan.merge.as_ref().is_some_and(|merge| scan.rows_left > 0 && !merge.is_over());
+        match (rows, &scan.ended) {
+            (Some(rows), Some(Ok(()))) if !has_more => {
                 self.pool.remove(handle);
-                ScanProgress::Ended(result)
+                ScanProgress::Last(rows)
             }
-            None => ScanProgress::Waiting,
+            (Some(rows), _) => ScanProgress::Rows(rows),
+            (None, None) => ScanProgress::Waiting,
+            (None, Some(_)) => {
+                let scan = self.pool.remove(handle).expect("looked at just before");
+                ScanProgress::Ended(scan.ended.expect("looked at just before"))
+            }
+        }
+    }
+
+    /// What has arrived, of as many partitions as make one batch: their short ones are handed over together.
+    fn next_ready(&mut self, net: &mut Net, handle: Handle) -> Option<ScanRows> {
+        let (at, mut rows) = self.pool[handle].ready.pop_front()?;
+        self.note_taken(net, handle, at, rows.bytes.len());
+        loop {
+            let scan = &mut self.pool[handle];
+            let room = (scan.spec.batch_bytes as usize).saturating_sub(rows.bytes.len());
+            if scan.ready.front().is_none_or(|(_, next)| next.bytes.len() > room) {
+                return Some(rows);
+            }
+            let (at, next) = scan.ready.pop_front().expect("seen just before");
+            self.note_taken(net, handle, at, next.bytes.len());
+            rows.append(&next);
+            self.recycle(next);
+        }
+    }
+
+    /// So many bytes of a partition have been taken.
+    fn note_taken(&mut self, net: &mut Net, handle: Handle, at: usize, bytes: usize) {
+        let scan = &mut self.pool[handle];
+        scan.parts[at].held_bytes -= bytes;
+        if scan.ended.is_none() {
+            self.fetch_if_room(net, handle, at);
         }
     }
 

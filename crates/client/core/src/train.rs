@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::{Epoch, OperationNumber};
 use vinga_wire::ErrorCode;
-use vinga_wire::operation::OperationKind;
+use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, OperationHead, OperationKind};
 use vinga_wire::transaction::OPERATIONS_MAX;
+use zerocopy::FromBytes;
 
 /// How a transaction stands behind a train.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,6 +122,17 @@ impl Train {
         }
         if from.0 < self.first {
             self.rollback_from = Some(self.rollback_from.map_or(from, |before| before.min(from)));
+        }
+    }
+
+    /// Errors of the operations that wait here roll the transaction back, whatever was said when they were appended.
+    pub fn make_strict(&mut self) {
+        let mut begin = 0;
+        for operation in &self.operations {
+            let head = OperationHead::mut_from_prefix(&mut self.bytes[begin..operation.end]);
+            let (head, _) = head.expect("each operation begins with its head");
+            head.flags &= !FLAG_ERROR_IS_LOCAL;
+            begin = operation.end;
         }
     }
 

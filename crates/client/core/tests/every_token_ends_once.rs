@@ -238,6 +238,11 @@ impl Run {
                     self.work.insert(token, Work::Scan { rows });
                     return;
                 }
+                ScanProgress::Last(batch) => {
+                    self.ended += 1;
+                    assert!(rows + batch.iter().count() <= self.fates.len());
+                    return;
+                }
                 ScanProgress::Ended(_) => {
                     self.ended += 1;
                     assert!(rows <= self.fates.len());

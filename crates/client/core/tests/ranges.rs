@@ -76,6 +76,11 @@ fn take(world: &mut World, token: Token, stop: impl Fn(&[u64]) -> bool) -> Resul
                     return Ok(counts);
                 }
             }
+            ScanProgress::Last(batch) => {
+                counts.extend(batch.iter().map(count));
+                world.client.recycle(batch);
+                return Ok(counts);
+            }
             // What waits for time goes on when it passes.
             ScanProgress::Waiting => {
                 if !world.step() {

@@ -271,6 +271,10 @@ fn scan(world: &mut World, token: Token) -> (Vec<Vec<u8>>, Result<(), ErrorCode>
                 rows.extend(batch.iter().map(<[u8]>::to_vec));
                 world.client.recycle(batch);
             }
+            ScanProgress::Last(batch) => {
+                rows.extend(batch.iter().map(<[u8]>::to_vec));
+                return (rows, Ok(()));
+            }
             ScanProgress::Waiting => assert!(world.step(), "it goes on"),
             ScanProgress::Ended(result) => return (rows, result.map_err(|error| error.code())),
         }

@@ -1,77 +1,16 @@
 //! C programs, compiled against the built library and run against a data node: the examples, all features, all mistakes;
 //! and once more under valgrind where there is one.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+mod support;
+
+use std::process::Command;
+use support::{
+    compile, declarations, has_valgrind, header, include, library, name_of, succeed, under_valgrind,
+};
 use vinga_datanode::LocalNode;
 
-/// Folder of the crate with the header.
-fn include() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../capi/include")
-}
-
-/// The program of this name: an example, or one of the tests'.
-fn source(name: &str) -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let own = here.join(format!("tests/c/{name}.c"));
-    if own.exists() { own } else { here.join(format!("../../../examples/c/{name}.c")) }
-}
-
-/// Where the library lies. Cargo does not build it for this test, so it is built here, in the same folder with the same
-/// profile.
-fn library() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let own = std::env::current_exe().expect("the test has a file");
-        let folder = own.ancestors().nth(2).expect("tests lie in deps, in the profile's folder").to_owned();
-        let profile = match folder.file_name().and_then(OsStr::to_str) {
-            Some("debug") | None => "dev",
-            Some(other) => other,
-        };
-        let target = folder.parent().expect("the profile's folder lies in the target folder");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo
-            .args(["build", "--offline", "-p", "libvinga", "--profile", profile, "--target-dir"])
-            .arg(target);
-        cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
-        succeed(&mut cargo);
-        assert!(folder.join("libvinga.so").exists());
-        folder
-    })
-}
-
-fn succeed(command: &mut Command) -> Output {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
-    output
-}
-
-/// Compiles a program; the compiler must not find fault with it.
-fn compile(name: &str) -> PathBuf {
-    let library = library();
-    let program = library.join(format!("c-{name}"));
-    let mut compiler = Command::new("cc");
-    compiler.args([
-        "-std=c99",
-        "-D_POSIX_C_SOURCE=200809L",
-        "-g",
-        "-O1",
-        "-Wall",
-        "-Wextra",
-        "-pedantic",
-        "-Werror",
-    ]);
-    compiler.arg("-I").arg(include()).arg(source(name)).arg("-o").arg(&program);
-    compiler.arg("-L").arg(library).arg("-lvinga").arg(format!("-Wl,-rpath,{}", library.display()));
-    succeed(&mut compiler);
-    program
-}
-
 fn run(name: &str) -> String {
-    let program = compile(name);
+    let program = compile(name, &[]);
     let node = LocalNode::start().expect("a small node can be started");
     let output = succeed(Command::new(program).arg(node.address()));
     String::from_utf8(output.stdout).expect("they print text")
@@ -95,6 +34,44 @@ fn the_event_loop_example() {
 }
 
 #[test]
+fn the_example_with_indexes() {
+    let shown = run("orders");
+    let lines: Vec<&str> = shown.lines().map(str::trim).collect();
+    let newest = ["customer 3, day 696: A696", "customer 3, day 689: A689", "customer 3, day 682: A682"];
+    assert_eq!(lines[1..4], newest, "{shown}");
+    let of_range = |range| lines.iter().filter(|line| line.starts_with(&format!("range {range}:"))).count();
+    assert_eq!((of_range(0), of_range(1)), (3, 2), "{shown}");
+    assert!(lines.contains(&"there is no A7000") && lines.contains(&"100 orders sent"), "{shown}");
+    let changes = lines.iter().skip_while(|line| **line != "changes:");
+    let told: Vec<&str> = changes.filter_map(|line| line.strip_prefix("told: ")).collect();
+    let expected = [
+        "alter table shop.order",
+        "rename table shop.order to shop.old_order",
+        "truncate table shop.old_order",
+        "drop table shop.old_order",
+        "drop database shop",
+    ];
+    assert_eq!(told, expected, "{shown}");
+}
+
+#[test]
+fn the_example_with_indexes_in_an_event_loop() {
+    let shown = run("orders_loop");
+    assert!(shown.contains("customer 3: 100 orders upwards, 100 downwards\nA42 is order 42\n"), "{shown}");
+    assert!(shown.ends_with("told of 6 changes\n"), "{shown}");
+}
+
+#[test]
+fn all_indexes() {
+    assert_eq!(run("indexes"), "all indexes work\n");
+}
+
+#[test]
+fn all_changes_of_the_schema() {
+    assert_eq!(run("schema"), "all changes work\n");
+}
+
+#[test]
 fn all_features() {
     assert_eq!(run("features"), "all features work\n");
 }
@@ -107,17 +84,13 @@ fn all_mistakes() {
 /// Leaks and wrong accesses, on both sides of the border.
 #[test]
 fn nothing_is_leaked_or_touched_wrongly() {
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        eprintln!("there is no valgrind here: not checked");
+    if !has_valgrind() {
         return;
     }
-    for name in ["event_loop", "features", "misuse", "bank"] {
-        let program = compile(name);
+    for name in ["event_loop", "features", "misuse", "bank", "orders", "orders_loop", "indexes", "schema"] {
+        let program = compile(name, &[]);
         let node = LocalNode::start().expect("a small node can be started");
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args(["--leak-check=full", "--show-leak-kinds=definite,indirect", "--error-exitcode=99"]);
-        valgrind.args(["--errors-for-leak-kinds=definite,indirect", "--fair-sched=yes", "--quiet"]);
-        succeed(valgrind.arg(program).arg(node.address()));
+        succeed(under_valgrind(&program).arg(node.address()));
     }
 }
 
@@ -148,13 +121,8 @@ fn the_header_is_clean() {
 /// The library has exactly the functions that the header declares.
 #[test]
 fn the_library_is_what_the_header_says() {
-    let header = std::fs::read_to_string(include().join("vinga.h")).expect("the header is there");
-    let mut declared: Vec<&str> = header
-        .split("VINGA_API ")
-        .skip(1)
-        .filter_map(|declaration| declaration.split('(').next()?.split([' ', '*']).next_back())
-        .filter(|name| name.starts_with("vinga_"))
-        .collect();
+    let declarations = declarations(&header());
+    let mut declared: Vec<&str> = declarations.iter().map(|declaration| name_of(declaration)).collect();
     declared.sort_unstable();
     let symbols =
         succeed(Command::new("nm").args(["-D", "--defined-only"]).arg(library().join("libvinga.so")));

@@ -281,6 +281,20 @@ impl Cluster {
         crate::unique::find(table, index, values, None, Lock::None).await
     }
 
+    /// Reads the committed rows with these keys of a unique index, in their order, all in bytes: keys are those of the
+    /// index's hidden table (the index's columns, as [`vinga_base::row_layout`] encodes keys), rows are images. For engines.
+    ///
+    /// # Errors
+    /// As [`Cluster::get_by`]; `BadProgram` if the table has a selection of columns.
+    pub async fn get_images_by<R>(
+        &self,
+        table: &Table<R>,
+        index: &str,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        crate::unique::find_images(table, index, keys, None, Lock::None).await
+    }
+
     /// Adds a row, in a transaction of its own; a row with its key must not exist.
     ///
     /// # Errors

@@ -53,6 +53,8 @@ pub struct LockingScan<R = Record> {
     check: Option<RangeCheck>,
     filter: Vec<u8>,
     rows_left: u32,
+    /// Keys that the scan has found and that are to be locked next, with their ranges.
+    found: Vec<(u16, Vec<u8>)>,
     /// Rows that were given, by range and primary key.
     given: HashSet<(u16, Vec<u8>)>,
     rows: LockedRows<R>,
@@ -98,6 +100,7 @@ impl<R> LockingScan<R> {
             check,
             filter: spec.filter,
             rows_left: limit,
+            found: Vec::new(),
             given: HashSet::new(),
             next: 0,
             is_over: false,
@@ -122,7 +125,26 @@ impl<R> LockingScan<R> {
         }
         self.rows.clear();
         self.next = 0;
-        while self.rows.is_empty() && !self.is_over {
+        while self.rows.is_empty() && self.find().await? {
+            let keys = std::mem::take(&mut self.found);
+            let mut rest = keys.as_slice();
+            // No more are locked than may still be given.
+            while !rest.is_empty() && self.rows_left > 0 {
+                let (now, later) = rest.split_at(rest.len().min(self.rows_left as usize));
+                self.lock(transaction, now).await?;
+                rest = later;
+            }
+        }
+        Ok(!self.rows.is_empty())
+    }
+
+    /// Waits until it is known whether there are more rows to be locked, and locks none of them; false at the end. Who
+    /// asks this before [`LockingScan::next_batch`] learns of the end without having executed what was defined.
+    ///
+    /// # Errors
+    /// Why the scan ended early.
+    pub async fn find(&mut self) -> Result<bool> {
+        while self.found.is_empty() && !self.is_over {
             let batch = match self.rows_left {
                 0 => None,
                 _ => self.scan.next_batch().await?,
@@ -135,15 +157,9 @@ impl<R> LockingScan<R> {
             let keys = batch.ranged().map(|(range, bytes)| Ok((range, self.key(bytes)?)));
             let mut keys: Vec<(u16, Vec<u8>)> = keys.collect::<Result<_>>()?;
             keys.retain(|met| !self.given.contains(met));
-            let mut rest = keys.as_slice();
-            // No more are locked than may still be given.
-            while !rest.is_empty() && self.rows_left > 0 {
-                let (now, later) = rest.split_at(rest.len().min(self.rows_left as usize));
-                self.lock(transaction, now).await?;
-                rest = later;
-            }
+            self.found = keys;
         }
-        Ok(!self.rows.is_empty())
+        Ok(!self.found.is_empty())
     }
 
     /// The key of a row of the scan.
@@ -261,7 +277,13 @@ impl<R> LockedRows<R> {
 
     /// The bytes of a row, by its place among them: an image, or a selection.
     pub fn bytes(&self, at: usize) -> Option<&[u8]> {
-        Some(&self.bytes[self.places.get(at)?.1.clone()])
+        self.ranged_bytes(at).map(|(_, bytes)| bytes)
+    }
+
+    /// The number of the range of a row and its bytes, by its place among them.
+    pub fn ranged_bytes(&self, at: usize) -> Option<(u16, &[u8])> {
+        let (range, place) = self.places.get(at)?;
+        Some((*range, &self.bytes[place.clone()]))
     }
 
     /// The number of the range of each row, and the row in place.

@@ -233,6 +233,10 @@ impl<R> Scan<R> {
             });
         polled.map(|progress| match progress {
             ScanProgress::Rows(rows) => Ok(Some(rows)),
+            ScanProgress::Last(rows) => {
+                self.token = None;
+                Ok(Some(rows))
+            }
             ScanProgress::Ended(result) => {
                 self.token = None;
                 result.map(|()| None)

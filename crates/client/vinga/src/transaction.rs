@@ -97,6 +97,16 @@ impl Transaction {
         self.is_lenient = is_lenient;
     }
 
+    /// Errors of operations that were defined and have not been executed yet roll the transaction back, also those that
+    /// were defined while it was lenient: for changes that somebody else will execute, who can't answer for them.
+    ///
+    /// # Errors
+    /// If the transaction is over.
+    pub fn make_strict(&mut self) -> Result<()> {
+        open(&mut self.train, &mut self.is_executed)?.make_strict();
+        Ok(())
+    }
+
     /// Defines: add a row; a row with its key must not exist.
     ///
     /// # Errors
@@ -183,12 +193,6 @@ impl Transaction {
 
     pub(crate) fn token(&self) -> Token {
         self.token
-    }
-
-    /// What information tables call it; `None` unless data nodes know it.
-    pub fn name(&self) -> Option<String> {
-        let id = self.handle.engine.look(|client| client.transaction_id(self.token));
-        id.map(|id| format!("{id:?}"))
     }
 
     pub(crate) fn define_operation(&mut self, operation: &OperationSpec<'_>) -> Result<OperationNumber> {
@@ -347,6 +351,20 @@ impl Transaction {
         lock: Lock,
     ) -> Result<Vec<Option<R>>> {
         crate::unique::find(table, index, values, Some(self), lock).await
+    }
+
+    /// As [`crate::Cluster::get_images_by`], within this transaction as [`Transaction::get_many_by`].
+    ///
+    /// # Errors
+    /// As [`Transaction::get_by`].
+    pub async fn get_images_by<R>(
+        &mut self,
+        table: &Table<R>,
+        index: &str,
+        keys: Vec<Vec<u8>>,
+        lock: Lock,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        crate::unique::find_images(table, index, keys, Some(self), lock).await
     }
 
     /// Sends what was defined; the transaction stays open.

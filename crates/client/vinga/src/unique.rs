@@ -142,19 +142,9 @@ struct Search<'a> {
 type Leads = (Vec<usize>, Vec<Vec<u8>>);
 
 impl<'a> Search<'a> {
-    fn new<K: Key>(
-        base: &'a machine::Table,
-        unique: &'a UniqueIndex,
-        values: impl IntoIterator<Item = K>,
-    ) -> Result<Self> {
-        let encode = |values: K| {
-            let mut key = Vec::new();
-            values.write(&unique.hidden, &mut key)?;
-            Ok(key)
-        };
-        let keys: Vec<Vec<u8>> = values.into_iter().map(encode).collect::<Result<_>>()?;
+    fn new(base: &'a machine::Table, unique: &'a UniqueIndex, keys: Vec<Vec<u8>>) -> Self {
         let open: Vec<usize> = (0..keys.len()).collect();
-        Ok(Search { base, unique, rows: vec![None; keys.len()], keys, open })
+        Search { base, unique, rows: vec![None; keys.len()], keys, open }
     }
 
     fn open_keys(&self) -> Vec<&[u8]> {
@@ -341,7 +331,13 @@ pub(crate) async fn find<R: ReadRow, K: Key>(
     lock: Lock,
 ) -> Result<Vec<Option<R>>> {
     let unique = table.unique(index)?;
-    let mut search = Search::new(table.core(), &unique, values)?;
+    let encode = |values: K| {
+        let mut key = Vec::new();
+        values.write(&unique.hidden, &mut key)?;
+        Ok(key)
+    };
+    let keys: Vec<Vec<u8>> = values.into_iter().map(encode).collect::<Result<_>>()?;
+    let mut search = Search::new(table.core(), &unique, keys);
     search.run(transaction, lock).await?;
     let Search { rows, .. } = search;
     let read = |row: Option<Vec<u8>>| {
@@ -349,6 +345,26 @@ pub(crate) async fn find<R: ReadRow, K: Key>(
             .transpose()
     };
     rows.into_iter().map(read).collect()
+}
+
+/// As [`find`], with keys of the hidden table and images of rows.
+pub(crate) async fn find_images<R>(
+    table: &Table<R>,
+    index: &str,
+    keys: Vec<Vec<u8>>,
+    transaction: Option<&mut Transaction>,
+    lock: Lock,
+) -> Result<Vec<Option<Vec<u8>>>> {
+    if table.columns().is_some() {
+        return Err(Error::with_detail(
+            ErrorCode::BadProgram,
+            "images of a table with a selection of columns",
+        ));
+    }
+    let unique = table.unique(index)?;
+    let mut search = Search::new(table.core(), &unique, keys);
+    search.run(transaction, lock).await?;
+    Ok(search.rows)
 }
 
 /// Rows of a train that locks them, with the numbers of the operations.

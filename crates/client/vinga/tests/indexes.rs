@@ -329,3 +329,90 @@ fn statistics_are_near_the_truth() {
     let known = cluster.index_statistics(&table, "by_id", &[]).unwrap();
     assert!((3500..4100).contains(&known.distinct[0]), "{known:?}");
 }
+
+#[test]
+fn rows_are_read_in_bytes_by_keys_of_a_unique_index() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = cluster.create_table(
+        NewTable::new("test.pair")
+            .column("id", INT)
+            .column("code", ColumnType::VarChar { bytes_max: 20 })
+            .column("size", INT)
+            .primary_key(&["id"])
+            .unique_index("both", &["code", "size"]),
+    );
+    let table = table.unwrap();
+    for id in 0..10i32 {
+        let code = format!("c{id}");
+        cluster
+            .insert(&table, &[("id", Value::from(id)), ("code", code.into()), ("size", (7 * id).into())])
+            .unwrap();
+    }
+    let key = |id: i32| [&[2, 0, b'c', b'0' + id as u8][..], &(7 * id).to_le_bytes()].concat();
+    let keys = || vec![key(3), key(8), [&[1, 0, b'c'][..], &[0; 4]].concat()];
+    let ids = |rows: Vec<Option<Vec<u8>>>| -> Vec<Option<i32>> {
+        let id = |row: Vec<u8>| i32::from_le_bytes(row[..4].try_into().unwrap());
+        rows.into_iter().map(|row| row.map(id)).collect()
+    };
+    let plain = cluster.block_on(cluster.as_async().get_images_by(&table, "both", keys()));
+    assert_eq!(ids(plain.unwrap()), [Some(3), Some(8), None]);
+    let mut tx = cluster.as_async().begin().unwrap();
+    tx.delete(&table, 8).unwrap();
+    let locked = cluster.block_on(tx.get_images_by(&table, "both", keys(), Lock::Exclusive));
+    assert_eq!(ids(locked.unwrap()), [Some(3), None, None]);
+    assert_eq!(
+        cluster.update(&table, 3, &Update::new().set("size", 1)).unwrap_err().code(),
+        ErrorCode::LockTimeout
+    );
+    cluster.block_on(tx.roll_back()).unwrap();
+    let bad = cluster.block_on(cluster.as_async().get_images_by(&table, "both", vec![vec![1, 2, 3]]));
+    assert_eq!(bad.unwrap_err().code(), ErrorCode::BadKey);
+}
+
+#[test]
+fn changes_that_became_strict_roll_the_transaction_back() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = items(&cluster, 10);
+    let mut tx = cluster.as_async().begin().unwrap();
+    tx.set_lenient(true);
+    tx.delete(&table, 1).unwrap();
+    let missing = tx.delete(&table, 99).unwrap();
+    tx.make_strict().unwrap();
+    let error = cluster.block_on(tx.execute()).unwrap_err();
+    assert_eq!((error.code(), error.operation()), (ErrorCode::NoSuchRow, Some(missing)));
+    assert_eq!(cluster.block_on(tx.execute()).unwrap_err().code(), ErrorCode::TransactionAborted);
+    assert!(cluster.get(&table, 1).unwrap().is_some());
+    // What was executed before stays as it was defined, and what is defined behind it is lenient again.
+    let mut tx = cluster.as_async().begin().unwrap();
+    tx.set_lenient(true);
+    tx.delete(&table, 99).unwrap();
+    cluster.block_on(tx.execute()).unwrap();
+    tx.make_strict().unwrap();
+    tx.delete(&table, 99).unwrap();
+    tx.delete(&table, 1).unwrap();
+    cluster.block_on(tx.commit()).unwrap();
+    assert!(cluster.get(&table, 1).unwrap().is_none());
+}
+
+#[test]
+fn the_end_of_a_locking_scan_is_found_without_executing() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = items(&cluster, 200);
+    let mut tx = cluster.as_async().begin().unwrap();
+    let request = cluster.as_async().scan(&table).index("by_id").from(199u64).in_order();
+    let mut scan = cluster.block_on(tx.scan_locked(request, Lock::Exclusive)).unwrap();
+    let mut ids = Vec::new();
+    while cluster.block_on(scan.find()).unwrap() {
+        assert!(cluster.block_on(scan.find()).unwrap(), "asked again");
+        let rows = cluster.block_on(scan.next_batch(&mut tx)).unwrap().expect("it was found");
+        ids.extend(rows.iter().map(|row| row.unwrap().id));
+        tx.update(&table, 0, &Update::new().set("kind", 100)).unwrap();
+    }
+    assert_eq!(ids, [199]);
+    let other = cluster.update(&table, 0, &Update::new().set("kind", 50));
+    other.expect("the change of the same row waits to be sent");
+    drop(tx);
+}

@@ -3,12 +3,14 @@
 //! - [`atomic`]: what is seen was written by a transaction that committed, or may have;
 //! - [`linear`]: for each row there is an order of all that was done and seen which fits the answers and the times;
 //! - [`scans`]: a scan meets what is there all the time exactly once, and of its own transaction what it may;
+//! - [`finds`]: a search by unique index gives a row that had the value, and misses none that had it all the time;
 //! - [`epochs`]: no transaction has an older epoch than one that it follows;
 //! - [`waits`]: who waited for a lock until the time-out was in somebody's way.
 
 pub mod actions;
 pub mod atomic;
 pub mod epochs;
+pub mod finds;
 pub mod linear;
 pub mod scans;
 pub mod waits;
@@ -51,6 +53,7 @@ pub fn check(
         summary.actions += list.len();
     }
     scans::check(history, &writers, &actions)?;
+    finds::check(history, &actions)?;
     epochs::check(history, contents, &writers, &proven)?;
     waits::check(history, end, lock_timeout)?;
     Ok(summary)

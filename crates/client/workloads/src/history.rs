@@ -29,9 +29,25 @@ pub struct History {
     pub reads: Vec<KeyRead>,
     /// Scans outside and inside of transactions.
     pub scans: Vec<ScanRecord>,
+    /// Searches by unique index that came to their end.
+    pub finds: Vec<Find>,
     /// Numbers that ascend in the order in which transactions were decided, by [`Transaction::id`], as far as the runner
     /// could look inside. They shorten searches; nothing is proven by them.
     pub decided: BTreeMap<u64, u64>,
+}
+
+impl History {
+    /// Forgets what was done with some tables: hidden ones, whose rows are not written by anybody whom the history knows.
+    pub fn leave_out(&mut self, is_meant: impl Fn(TableRef) -> bool) {
+        self.reads.retain(|read| !is_meant(read.row.table));
+        for transaction in &mut self.transactions {
+            transaction.events.retain(|event| match event {
+                Event::Operation(record) => !is_meant(record.operation.table),
+                Event::OwnRead(read, _) => !is_meant(read.row.table),
+                Event::RollbackTo(_) => true,
+            });
+        }
+    }
 }
 
 /// One transaction.
@@ -128,6 +144,23 @@ pub struct KeyRead {
     pub condition: Option<Condition>,
     /// What was seen.
     pub seen: Option<Value>,
+}
+
+/// One search by the unique index on the count.
+#[derive(Clone, Copy, Debug)]
+pub struct Find {
+    /// The table.
+    pub table: TableRef,
+    /// Its birth.
+    pub version: u64,
+    /// What was looked for.
+    pub count: u64,
+    /// When it began.
+    pub begun: Time,
+    /// When its result was there.
+    pub ended: Time,
+    /// The row that was found, with its key.
+    pub found: Option<(u64, Value)>,
 }
 
 /// One scan.

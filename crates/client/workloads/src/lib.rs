@@ -24,4 +24,5 @@ pub mod scanning;
 pub mod schema_churn;
 pub mod shape;
 pub mod step;
+pub mod unique_reading;
 pub mod workload;

@@ -45,6 +45,8 @@ pub struct Shape {
     layout: RowLayout,
     key_form: KeyForm,
     noted: bool,
+    /// It is a hidden table: a row's key is a count, its value the key of the row that has it.
+    holds_places: bool,
 }
 
 const ID: ColumnId = ColumnId(0);
@@ -99,7 +101,7 @@ impl Shape {
             ..TableDefinition::default()
         };
         let layout = RowLayout::new(&definition);
-        Shape { definition, layout, key_form, noted }
+        Shape { definition, layout, key_form, noted, holds_places: false }
     }
 
     /// The same with unique indexes: on the count, and if it is noted on the note.
@@ -113,6 +115,26 @@ impl Shape {
             kind: IndexKind::Unique,
         }));
         self
+    }
+
+    /// The hidden table of the unique index on the count, of a table whose keys are numbers. It is read only, and comes and
+    /// goes with its table; in a workload's tables it stands behind it.
+    ///
+    /// # Panics
+    /// If there is no such index.
+    #[must_use]
+    pub fn places(&self) -> Self {
+        let is_it =
+            |index: &&IndexDefinition| index.kind == IndexKind::Unique && index.column_ids().eq([COUNT]);
+        let index = self.definition.indexes.iter().find(is_it).expect("there is such an index");
+        let definition = self.definition.unique_table(0, index);
+        let layout = RowLayout::new(&definition);
+        Shape { definition, layout, key_form: KeyForm::Number, noted: false, holds_places: true }
+    }
+
+    /// Whether it is such a table.
+    pub fn holds_places(&self) -> bool {
+        self.holds_places
     }
 
     /// What the table is created as.
@@ -221,6 +243,9 @@ impl Shape {
 
     fn read_values(&self, values: Vec<Option<&[u8]>>) -> Result<(u64, Value), String> {
         let key = self.read_key(values[0])?;
+        if self.holds_places {
+            return Ok((key, Value { value: read_number(values[1])?, count: key }));
+        }
         let value = Value { value: read_number(values[1])?, count: read_number(values[2])? };
         if self.noted && values[3] != note(value.value).as_deref() {
             return Err(format!("row {key} has value {:#x} and the note of another version", value.value));
@@ -285,6 +310,7 @@ impl Shape {
         let expression = match *condition {
             Condition::ValueIs(value) => column(VALUE.0).equal(Constant::Unsigned(value)),
             Condition::CountBelow(count) => column(COUNT.0).less_than(Constant::Unsigned(count)),
+            Condition::CountIs(count) => column(COUNT.0).equal(Constant::Unsigned(count)),
             Condition::CountAtLeast(count) => column(COUNT.0).at_least(Constant::Unsigned(count)),
         };
         let mut filter = Vec::new();

@@ -23,6 +23,15 @@ pub enum Step {
     ScanNext,
     /// Closes the scan. Answered by [`Answer::Done`].
     ScanClose,
+    /// A search by the unique index on the count begins. Answered by [`Answer::Done`].
+    Seek {
+        /// The table.
+        table: TableRef,
+        /// What is looked for.
+        count: u64,
+    },
+    /// The search has found this row, with its key, or nothing. Answered by [`Answer::Done`].
+    Sought(Option<(u64, Value)>),
     /// Creates the table. Answered by [`Answer::Done`] or [`Answer::Failed`].
     Create(TableRef),
     /// Drops the table. Answered by [`Answer::Done`] or [`Answer::Failed`].
@@ -136,6 +145,8 @@ pub enum Condition {
     ValueIs(u64),
     /// The count is below this.
     CountBelow(u64),
+    /// The count is this.
+    CountIs(u64),
     /// The count is this or more.
     CountAtLeast(u64),
 }
@@ -146,6 +157,7 @@ impl Condition {
         match *self {
             Condition::ValueIs(value) => row.value == value,
             Condition::CountBelow(count) => row.count < count,
+            Condition::CountIs(count) => row.count == count,
             Condition::CountAtLeast(count) => row.count >= count,
         }
     }

@@ -49,6 +49,8 @@ mutations! {
     EpochIgnoresOperations = "epoch-ignores-operations";
     /// When an API node fails, its locks stay.
     ApiFailureKeepsLocks = "api-failure-keeps-locks";
+    /// Who is told to end a deadlock goes on waiting.
+    DeadlockVictimGoesOn = "deadlock-victim-goes-on";
     /// A stale table version is accepted.
     StaleVersionAccepted = "stale-version-accepted";
     /// Waiters of a row that ceased to exist are dropped.
@@ -75,6 +77,8 @@ mutations! {
     MergeIgnoresOrder = "merge-ignores-order";
     /// A locking scan takes rows that don't fit its range any more when they are locked.
     RecheckLeftOut = "recheck-left-out";
+    /// A read by unique index does not look whether the base row still has the values.
+    UniqueRecheckLeftOut = "unique-recheck-left-out";
     /// The error of a sub-operation on a unique index counts as success.
     SubErrorIgnored = "sub-error-ignored";
     /// A row whose unique column changes keeps its old place in the index.

@@ -364,7 +364,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::AbortConfirm
         | S::CompleteOrder
         | S::MarkersDropOrder
-        | S::UnlockOrder
+        | S::LockProbeOrder
+        | S::DeadlockOrder
         | S::ScanOpenRequest
         | S::ScanNextRequest
         | S::ScanCloseOrder

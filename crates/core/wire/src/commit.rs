@@ -11,7 +11,6 @@
 //! | `AbortConfirm` | last replica | coordinator | undone on the whole chain |
 //! | `CompleteOrder` | coordinator | every replica | these transactions are committed everywhere: drop their records |
 //! | `MarkersDropOrder` | coordinator | data managers with markers | the API node knows the outcomes of these transactions |
-//! | `UnlockOrder` | coordinator | primary | let go of the lock of one read |
 //!
 //! What starts or undoes travels a chain forwards, what makes final travels it backwards; all are idempotent and
 //! matched by (transaction id, operation number, sub-operation). Each names the coordinator that the transaction belongs to (address
@@ -281,16 +280,6 @@ pub struct AbortBody {
 pub struct TransactionList {
     /// Number of transaction ids.
     pub count: U32,
-}
-
-/// `UnlockOrder`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct UnlockOrder {
-    /// The transaction.
-    pub transaction: U64,
-    /// The read that took the lock.
-    pub operation: U32,
 }
 
 #[cfg(test)]

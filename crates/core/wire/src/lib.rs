@@ -13,6 +13,7 @@ extern crate std;
 pub mod address;
 pub mod cold;
 pub mod commit;
+pub mod deadlock;
 pub mod dictionary;
 pub mod epoch;
 pub mod error;

@@ -91,7 +91,9 @@ signals! {
     AbortConfirm = 66, Node;
     CompleteOrder = 67, Node;
     MarkersDropOrder = 68, Node;
-    UnlockOrder = 69, Node;
+    // deadlock.rs
+    LockProbeOrder = 70, Node;
+    DeadlockOrder = 71, Node;
     // scan.rs
     ScanOpenRequest = 80, Api;
     ScanNextRequest = 81, Api;

@@ -83,7 +83,7 @@ impl Installation {
     }
 
     /// A program of the server, by its path, that is to find the libraries which were unpacked with it.
-    pub(crate) fn command(&self, program: &Path) -> Command {
+    pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         let folders = ["lib", "usr/lib"].map(|folder| fs::read_dir(self.root().join(folder)));
         let folders = folders.into_iter().flatten().flatten().flatten().map(|entry| entry.path());

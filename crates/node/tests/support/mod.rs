@@ -35,12 +35,15 @@ use vinga_wire::handshake::NodeTopology;
 use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
 use vinga_wire::operation::{ALL_COLUMNS, OperationKind};
 use vinga_wire::partition::PartitionMap;
+use vinga_wire::schema::{SchemaChange, SchemaChangeConfirm, SchemaChangeRequest};
 use vinga_wire::transaction::{
     OperationError, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder, TransactionAnswer, TransactionRow,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, U64, cold};
 
 pub const API: Address = Address::new(NodeId(145), BlockNumber::Api, 0);
+/// Another API node, which changes the schema while the first one works.
+pub const OTHER_API: Address = Address::new(NodeId(146), BlockNumber::Api, 0);
 pub const TC: Address = Address::new(NodeId(1), BlockNumber::Coordinator, 0);
 
 /// The coordinator of a node.
@@ -200,7 +203,8 @@ impl Cluster {
             // The second thread hosts nothing, but its driver may serve connections.
             let mut outbox = Outbox::new(routes(&settings, 0), 2, 1 << 20);
             let mut own = vec![];
-            for other in (1..=nodes).filter(|&other| other != node).chain([API.node().0]) {
+            let api_nodes = [OTHER_API.node().0, API.node().0];
+            for other in (1..=nodes).filter(|&other| other != node).chain(api_nodes) {
                 let lane = outbox.open_lane(0);
                 outbox.routes.set_node(NodeId(other), Some(lane));
                 own.push((other, lane));
@@ -241,6 +245,19 @@ impl Cluster {
         assert_ne!(cluster.table, (0, 0), "the table is created");
         cluster.told.clear();
         cluster
+    }
+
+    /// The other API node asks for a schema change, and everything runs to the end.
+    pub fn change_schema(&mut self, change: SchemaChange) {
+        let mut bytes = vec![];
+        let to = Address::new(NodeId(1), BlockNumber::Dictionary, 0);
+        let mut w = FrameWriter::begin(&mut bytes, SignalNumber::SchemaChangeRequest, 1, to, OTHER_API, 0);
+        cold::write(&mut w, &SchemaChangeRequest { request: 1, change });
+        drop(w);
+        let executor = self.executors.get_mut(&1).expect("a live node");
+        executor.begin_turn(self.now);
+        executor.feed(&bytes, Origin::Api(OTHER_API.node())).expect("an API node may send this");
+        self.run();
     }
 
     /// Sends a frame from the API node and lets everything run to the end.
@@ -286,7 +303,7 @@ impl Cluster {
                 return;
             }
             for (to, bytes) in moved {
-                if to == API.node().0 {
+                if [API.node().0, OTHER_API.node().0].contains(&to) {
                     for frame in Frames(&bytes) {
                         if let Some(answer) = self.hear_range(&frame) {
                             self.range_answers.push(answer);

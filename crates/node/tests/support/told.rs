@@ -57,6 +57,12 @@ impl Cluster {
                     table.unique_tables.iter().map(|unique| (unique.table, unique.version)).collect();
                 Told::Other(signal)
             }
+            SignalNumber::SchemaChangeConfirm => {
+                let confirm: SchemaChangeConfirm = cold::read(frame).expect("well-formed");
+                let table = confirm.table.expect("it was a change of a table");
+                self.table = (table.table, table.version);
+                Told::Other(signal)
+            }
             SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse => {
                 let (answer, rest) = frame.head::<TransactionAnswer>().expect("well-formed");
                 let request = answer.request.get();

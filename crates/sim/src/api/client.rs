@@ -17,7 +17,7 @@ use crate::agenda::Time;
 use crate::schema::Changes;
 use connecting::{Link, Phase};
 use outcomes::Seen;
-use reads::ReadCall;
+use reads::{ReadCall, Search};
 use scans::OpenScan;
 use schema_events::Watching;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -94,6 +94,7 @@ enum Call {
 struct SessionState {
     transaction: Option<OpenTransaction>,
     scan: Option<OpenScan>,
+    search: Option<Search>,
     /// The tag of its schema lock.
     lock: Option<u32>,
 }
@@ -218,6 +219,8 @@ impl Client {
             Step::ScanOpen(scan) => self.open_scan(cx, session, scan),
             Step::ScanNext => self.next_batch(cx, session),
             Step::ScanClose => self.close_scan(session),
+            Step::Seek { table, count } => self.begin_search(cx, session, table, count),
+            Step::Sought(found) => self.end_search(cx, session, found),
             Step::Create(table) => self.send_create(cx, session, table),
             Step::Drop(table) => self.send_drop(cx, session, table),
             Step::Describe(table) => self.send_describe(cx, session, table),

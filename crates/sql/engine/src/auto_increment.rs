@@ -74,10 +74,13 @@ impl Counter {
         let mut waits = 0;
         let mut fetches_before = state.fetches;
         loop {
-            if state.next >= state.end
-                && let Some((begin, end)) = state.spare.take()
-            {
-                (state.next, state.end) = (begin, end);
+            match state.spare {
+                // One range for statements that want more than the first has left.
+                Some((begin, end)) if begin == state.end => (state.end, state.spare) = (end, None),
+                Some((begin, end)) if state.next >= state.end => {
+                    (state.next, state.end, state.spare) = (begin, end, None);
+                }
+                Some(_) | None => {}
             }
             if state.next < state.end {
                 let first = state.next;
@@ -110,6 +113,14 @@ impl Counter {
             if session.is_killed() {
                 return Err(Failure::killed());
             }
+        }
+    }
+
+    /// Values that were taken and are not used. They are given to others if nobody has taken any behind them.
+    pub fn give_back(&self, first: u64, count: u64) {
+        let mut state = self.state.lock().expect(NO_PANIC);
+        if state.next == first + count {
+            state.next = first;
         }
     }
 

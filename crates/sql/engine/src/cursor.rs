@@ -6,7 +6,7 @@
 use crate::condition;
 use crate::failure::{Failure, Result, ha};
 use crate::plan::End;
-use crate::session::Session;
+use crate::session::{Session, When};
 use crate::table::OpenTable;
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,6 +17,12 @@ use vinga_fragment::update_program::{Action, Instruction, write as write_program
 
 /// Rows that a data manager sends at a time of a range of which few are wanted, and of others.
 const RANGE_ROWS: (u16, u16) = (4, 256);
+
+/// Ranges of one scan, at most.
+const RANGES_MAX: usize = 1024;
+/// Bytes of the ranges of a batch behind which no other one is added: a request has room for these, the longest range and
+/// a condition.
+const RANGES_BYTES_SOFT: usize = 16 * 1024;
 
 /// How a range is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,10 +51,18 @@ pub struct Cursor {
     hidden_key: u64,
     condition: Option<Expression>,
     scan: Option<OpenScan>,
+    /// In which of the scan's ranges the row lies that was read last.
+    range: u16,
+    /// Ranges of a batch, and their bytes.
+    batch_ranges: Vec<KeyRange>,
+    batch_ranges_bytes: usize,
     /// Keys of a batch, one behind the other.
     batch_keys: Vec<u8>,
     batch_ends: Vec<usize>,
-    batch_is_locked: bool,
+    /// The server's key that they are of.
+    batch_index: usize,
+    /// Rows of the batch are in `rows`, not in `reads`.
+    batch_is_copied: bool,
 }
 
 struct OpenScan {
@@ -86,9 +100,13 @@ impl Cursor {
             hidden_key: 0,
             condition: None,
             scan: None,
+            range: 0,
+            batch_ranges: Vec::new(),
+            batch_ranges_bytes: 0,
             batch_keys: Vec::new(),
             batch_ends: Vec::new(),
-            batch_is_locked: false,
+            batch_index: usize::MAX,
+            batch_is_copied: false,
         }
     }
 
@@ -101,8 +119,7 @@ impl Cursor {
     pub fn reset(&mut self) {
         self.scan = None;
         self.condition = None;
-        self.batch_keys.clear();
-        self.batch_ends.clear();
+        self.clear_batch();
     }
 
     /// Bytes of a position.
@@ -116,17 +133,10 @@ impl Cursor {
 
     /// Reads the row with `self.key`; false if there is none.
     fn read_row(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
-        if lock != Lock::None {
-            return self.read_row_locked(session, lock, record);
+        if lock != Lock::None || session.has_pending() {
+            return self.read_row_in_train(session, lock, record);
         }
-        let table = self.table.table(session)?;
-        let mut batch = match self.reads.take() {
-            Some((slot, mut batch)) if slot == session.slot() => {
-                batch.clear();
-                batch
-            }
-            _ => ReadBatch::new(table),
-        };
+        let mut batch = self.empty_batch(session)?;
         batch.push_encoded(&self.key).map_err(|error| session.node().failure(&error))?;
         let batch = session.read(batch)?;
         let found = match batch.bytes(0) {
@@ -144,7 +154,19 @@ impl Cursor {
         found
     }
 
-    fn read_row_locked(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
+    /// A batch without keys.
+    fn empty_batch(&mut self, session: &mut Session) -> Result<ReadBatch> {
+        match self.reads.take() {
+            Some((slot, mut batch)) if slot == session.slot() => {
+                batch.clear();
+                Ok(batch)
+            }
+            _ => Ok(ReadBatch::new(self.table.table(session)?)),
+        }
+    }
+
+    /// The same, together with changes that wait to be sent.
+    fn read_row_in_train(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
         let number = session.define_locked(&self.table, kind_of(lock), &self.key)?;
         session.execute_reads()?;
         self.rows.clear();
@@ -167,26 +189,61 @@ impl Cursor {
         Ok(())
     }
 
-    /// Reads the row with a primary key in the server's form.
+    /// Reads the row with a whole unique key in the server's form.
     ///
     /// # Errors
     /// Why it was not read.
     pub fn read_key(
         &mut self,
         session: &mut Session,
-        key: &[u8],
+        index: usize,
+        value: &[u8],
         lock: Lock,
         record: &mut [u8],
     ) -> Result<bool> {
         self.key.clear();
-        match self.table.plan.key_of_server(key, &session.node().server, &mut self.key) {
+        match self.table.plan.key_of_server(index, value, &session.node().server, &mut self.key) {
             // A value that could not have been stored is the key of no row.
             Err(failure) if failure.number == ha::INDEX_COLUMN_TOO_LONG => return Ok(false),
             Err(failure) if failure.number == ha::KEY_NOT_FOUND => return Ok(false),
             converted => converted?,
         }
-        let read = self.read_row(session, lock, record);
+        let read = if index == self.table.plan.primary() {
+            self.read_row(session, lock, record)
+        } else {
+            self.read_unique_row(session, index, lock, record)
+        };
         self.learn(read)
+    }
+
+    /// Reads the row with `self.key` of a unique index.
+    fn read_unique_row(
+        &mut self,
+        session: &mut Session,
+        index: usize,
+        lock: Lock,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        let key = self.key.clone();
+        let mut rows = self.unique_rows(session, index, vec![key], lock)?;
+        self.rows = match rows.pop().flatten() {
+            Some(row) => row,
+            None => return Ok(false),
+        };
+        self.show(0..self.rows.len(), record)?;
+        Ok(true)
+    }
+
+    fn unique_rows(
+        &self,
+        session: &mut Session,
+        index: usize,
+        keys: Vec<Vec<u8>>,
+        lock: Lock,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let name = self.table.plan.unique_index(index);
+        let name = name.ok_or_else(|| Failure::new(ha::WRONG_COMMAND, "the key has no unique index"))?;
+        session.read_unique(&self.table, name, keys, lock)
     }
 
     /// Reads the row at a position.
@@ -274,11 +331,21 @@ impl Cursor {
         wish: RangeWish,
         lock: Lock,
     ) -> Result<()> {
-        let server = session.node().server;
-        let KeyRange { from, to } = self.table.plan.range(key, low, high, &server)?;
-        let mut request = self.request(session)?;
+        let range = self.table.plan.range(key, low, high, &session.node().server)?;
+        self.begin_ranges(session, key, &[range], wish, lock)
+    }
+
+    fn begin_ranges(
+        &mut self,
+        session: &mut Session,
+        key: usize,
+        ranges: &[KeyRange],
+        wish: RangeWish,
+        lock: Lock,
+    ) -> Result<()> {
+        let request = self.request(session)?;
         let index = self.table.plan.ordered_index(key).unwrap_or_default();
-        request = request.index(index).range_bytes(&from, to.as_deref().unwrap_or_default());
+        let mut request = ranges.iter().fold(request.index(index), ScanRequest::range);
         request = request.batch_rows(if wish.is_short { RANGE_ROWS.0 } else { RANGE_ROWS.1 });
         if wish.is_descending {
             request = request.descending();
@@ -337,6 +404,7 @@ impl Cursor {
         let seen = match &mut open.source {
             Source::Plain { scan, rows, offset } => loop {
                 if let Some((image, next)) = rows.as_ref().and_then(|rows| rows.row_at(*offset)) {
+                    self.range = rows.as_ref().and_then(|rows| rows.range_at(*offset)).unwrap_or_default();
                     *offset = next;
                     self.table.plan.read_image(image, record)?;
                     if self.table.plan.has_hidden_key() {
@@ -355,8 +423,9 @@ impl Cursor {
                 }
             },
             Source::Locked { scan, rows, next } => loop {
-                if let Some(image) = rows.as_ref().and_then(|rows| rows.bytes(*next)) {
+                if let Some((range, image)) = rows.as_ref().and_then(|rows| rows.ranged_bytes(*next)) {
                     *next += 1;
+                    self.range = range;
                     self.table.plan.read_image(image, record)?;
                     if self.table.plan.has_hidden_key() {
                         self.hidden_key = hidden_key(&self.table, image);
@@ -379,8 +448,13 @@ impl Cursor {
         Ok(false)
     }
 
-    /// Executes reads with locks and keeps their rows.
-    fn take_locked(&mut self, session: &mut Session, numbers: &[vinga::OperationNumber]) -> Result<()> {
+    /// In which of the ranges of [`Cursor::begin_batch_scan`] the row lies that was read last, from 0.
+    pub fn range(&self) -> u16 {
+        self.range
+    }
+
+    /// Executes reads that were defined and keeps their rows.
+    fn take_rows(&mut self, session: &mut Session, numbers: &[vinga::OperationNumber]) -> Result<()> {
         session.execute_reads()?;
         self.rows.clear();
         self.places.clear();
@@ -395,19 +469,51 @@ impl Cursor {
         Ok(())
     }
 
-    /// Begins a batch of keys.
+    /// Begins a batch of keys or ranges.
     pub fn clear_batch(&mut self) {
         self.batch_keys.clear();
         self.batch_ends.clear();
+        self.batch_ranges.clear();
+        self.batch_ranges_bytes = 0;
     }
 
-    /// Adds a primary key in the server's form.
+    /// Adds a range of a key's ordered index. False if there is no room for another one behind it.
+    ///
+    /// # Errors
+    /// If the key has no such index, or a value is too long for it.
+    pub fn add_range_to_batch(&mut self, key: usize, low: End<'_>, high: End<'_>) -> Result<bool> {
+        let range = self.table.plan.range(key, low, high, self.table.server())?;
+        self.batch_ranges_bytes += range.from.len() + range.to.as_ref().map_or(0, Vec::len) + 4;
+        self.batch_ranges.push(range);
+        Ok(self.batch_ranges.len() < RANGES_MAX && self.batch_ranges_bytes < RANGES_BYTES_SOFT)
+    }
+
+    /// Begins to read all ranges of the batch in one scan.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn begin_batch_scan(
+        &mut self,
+        session: &mut Session,
+        key: usize,
+        wish: RangeWish,
+        lock: Lock,
+    ) -> Result<()> {
+        session.node().counters.batches.fetch_add(1, Ordering::Relaxed);
+        let ranges = std::mem::take(&mut self.batch_ranges);
+        let begun = self.begin_ranges(session, key, &ranges, wish, lock);
+        self.batch_ranges = ranges;
+        begun
+    }
+
+    /// Adds a whole unique key in the server's form; all of a batch are of the same one.
     ///
     /// # Errors
     /// If it is none.
-    pub fn add_to_batch(&mut self, server: &crate::server::Server, key: &[u8]) -> Result<()> {
+    pub fn add_to_batch(&mut self, index: usize, value: &[u8]) -> Result<()> {
+        self.batch_index = index;
         let begin = self.batch_keys.len();
-        match self.table.plan.key_of_server(key, server, &mut self.batch_keys) {
+        match self.table.plan.key_of_server(index, value, self.table.server(), &mut self.batch_keys) {
             // The key of no row: an empty one is never sent.
             Err(failure) if matches!(failure.number, ha::INDEX_COLUMN_TOO_LONG | ha::KEY_NOT_FOUND) => {
                 self.batch_keys.truncate(begin);
@@ -434,17 +540,23 @@ impl Cursor {
 
     fn run_batch_inner(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
         session.node().counters.batches.fetch_add(1, Ordering::Relaxed);
-        self.batch_is_locked = lock != Lock::None;
         let count = self.batch_ends.len();
+        let is_unique = self.batch_index != self.table.plan.primary();
+        self.batch_is_copied = is_unique || lock != Lock::None || session.has_pending();
         self.places.clear();
-        if self.batch_is_locked {
-            let mut numbers = Vec::with_capacity(count);
-            for index in 0..count {
-                if !self.batch_key(index).is_empty() {
-                    numbers.push(session.define_locked(&self.table, kind_of(lock), self.batch_key(index))?);
+        if self.batch_is_copied {
+            if is_unique {
+                self.take_unique_rows(session, lock)?;
+            } else {
+                let mut numbers = Vec::with_capacity(count);
+                for index in 0..count {
+                    if !self.batch_key(index).is_empty() {
+                        let key = self.batch_key(index);
+                        numbers.push(session.define_locked(&self.table, kind_of(lock), key)?);
+                    }
                 }
+                self.take_rows(session, &numbers)?;
             }
-            self.take_locked(session, &numbers)?;
             let mut found = std::mem::take(&mut self.places).into_iter();
             for index in 0..count {
                 let place = if self.batch_key(index).is_empty() { None } else { found.next().flatten() };
@@ -452,14 +564,7 @@ impl Cursor {
             }
             return Ok(());
         }
-        let table = self.table.table(session)?;
-        let mut batch = match self.reads.take() {
-            Some((slot, mut batch)) if slot == session.slot() => {
-                batch.clear();
-                batch
-            }
-            _ => ReadBatch::new(table),
-        };
+        let mut batch = self.empty_batch(session)?;
         let mut sent = 0;
         for index in 0..count {
             let key = self.batch_key(index);
@@ -477,13 +582,30 @@ impl Cursor {
         Ok(())
     }
 
+    /// Reads the rows of a batch of keys of a unique index and keeps them.
+    fn take_unique_rows(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
+        let keys =
+            (0..self.batch_ends.len()).map(|index| self.batch_key(index)).filter(|key| !key.is_empty());
+        let keys = keys.map(<[u8]>::to_vec).collect();
+        let rows = self.unique_rows(session, self.batch_index, keys, lock)?;
+        self.rows.clear();
+        for row in rows {
+            let begin = self.rows.len();
+            self.places.push(row.map(|row| {
+                self.rows.extend_from_slice(&row);
+                begin..begin + row.len()
+            }));
+        }
+        Ok(())
+    }
+
     /// Shows a row of the batch; false if there is none with that key.
     ///
     /// # Errors
     /// Why it was not read.
     pub fn batch_row(&mut self, session: &mut Session, index: usize, record: &mut [u8]) -> Result<bool> {
         let Some(place) = self.places.get(index).cloned().flatten() else { return Ok(false) };
-        if self.batch_is_locked {
+        if self.batch_is_copied {
             self.show(place, record)?;
             return Ok(true);
         }
@@ -517,7 +639,8 @@ impl Cursor {
         self.image.clear();
         // SAFETY: as the caller promises.
         unsafe { self.table.plan.write_image(record, hidden, &session.node().server, &mut self.image)? };
-        let changed = session.change(&self.table, OperationKind::Insert, &[], &self.image, now);
+        let when = if now { When::Now } else { When::InStatement };
+        let changed = session.change(&self.table, OperationKind::Insert, &[], &self.image, when);
         self.learn(changed)
     }
 
@@ -540,9 +663,10 @@ impl Cursor {
         let layout = self.table.plan.layout();
         let key = layout.key_of(&self.before);
         if key != layout.key_of(&self.image) {
-            let removed = session.change(&self.table, OperationKind::Delete, &key, &[], false);
-            let changed = removed
-                .and_then(|()| session.change(&self.table, OperationKind::Insert, &[], &self.image, true));
+            let removed = session.change(&self.table, OperationKind::Delete, &key, &[], When::InStatement);
+            let changed = removed.and_then(|()| {
+                session.change(&self.table, OperationKind::Insert, &[], &self.image, When::Now)
+            });
             return self.learn(changed);
         }
         let (fixed_before, variable_before) = layout.split(&self.before);
@@ -569,7 +693,8 @@ impl Cursor {
         self.program.clear();
         write_program(&mut instructions, layout, &mut self.program)
             .map_err(|error| Failure::new(ha::INTERNAL_ERROR, format!("{error}")))?;
-        let changed = session.change(&self.table, OperationKind::Update, &key, &self.program, may_fail);
+        let when = if may_fail { When::Now } else { When::InTransaction };
+        let changed = session.change(&self.table, OperationKind::Update, &key, &self.program, when);
         self.learn(changed)
     }
 
@@ -585,7 +710,10 @@ impl Cursor {
         let server = session.node().server;
         // SAFETY: as the caller promises.
         unsafe { self.key_of_record(record, &server)? };
-        let changed = session.change(&self.table, OperationKind::Delete, &self.key, &[], false);
+        // A reader may hold the entry of a unique index.
+        let may_fail = self.table.plan.has_unique_index();
+        let when = if may_fail { When::InStatement } else { When::InTransaction };
+        let changed = session.change(&self.table, OperationKind::Delete, &self.key, &[], when);
         self.learn(changed)
     }
 }

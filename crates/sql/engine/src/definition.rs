@@ -29,6 +29,8 @@ pub enum Form {
     Varying(u8),
     /// A length of so many bytes and a pointer.
     Long(u8),
+    /// With spaces behind it, which rows do not have.
+    Padded,
 }
 
 /// A column as the server describes it.

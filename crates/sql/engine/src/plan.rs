@@ -46,9 +46,11 @@ struct KeyStep {
 /// One key of the server.
 #[derive(Debug)]
 struct KeyPlan {
+    /// Its indexes have it, too.
+    name: String,
     steps: Vec<KeyStep>,
-    /// The ordered index: its name and how its keys are made. None for hashes.
-    ordered: Option<(String, OrderKey)>,
+    /// How keys of the ordered index are made. None for hashes.
+    ordered: Option<OrderKey>,
     /// The unique index behind it, if it is not the primary key.
     unique: Option<u16>,
     is_unique: bool,
@@ -144,17 +146,15 @@ impl Plan {
                     is_nullable: part.is_nullable,
                     sort_bytes: is_sorted.then(|| sort_room(definition, *id)),
                     form: column.form,
-                    is_variable: matches!(column.form, Form::Varying(_) | Form::Long(_)),
+                    is_variable: matches!(column.form, Form::Varying(_) | Form::Long(_) | Form::Padded),
                 }
             };
             let ordered = match ordered {
-                Some(index) => {
-                    let order = OrderKey::new(layout, &index.columns).ok_or_else(changed)?;
-                    Some((index.name.clone(), order))
-                }
+                Some(index) => Some(OrderKey::new(layout, &index.columns).ok_or_else(changed)?),
                 None => None,
             };
             keys.push(KeyPlan {
+                name: server_key.name.clone(),
                 steps: server_key.parts.iter().zip(&ids).map(step).collect(),
                 ordered,
                 unique: unique.map(|index| index.id),
@@ -205,6 +205,17 @@ impl Plan {
         self.key_bytes_max
     }
 
+    /// The name of the unique index of a key; `None` if it is another key, or the primary one.
+    pub fn unique_index(&self, key: usize) -> Option<&str> {
+        let key = self.keys.get(key)?;
+        key.unique.map(|_| key.name.as_str())
+    }
+
+    /// Whether a change of a row can fail because of other rows, even if nobody else can change that row.
+    pub fn has_unique_index(&self) -> bool {
+        self.keys.iter().any(|key| key.unique.is_some())
+    }
+
     /// Whether all primary keys have the same length.
     pub fn has_fixed_key(&self) -> bool {
         self.layout.key_bytes().is_some()
@@ -235,6 +246,7 @@ impl Plan {
         }
         match step.form {
             Form::Same | Form::Reversed => Ok(Some(&record[step.offset..step.offset + step.bytes])),
+            Form::Padded => Ok(Some(without_padding(&record[step.offset..step.offset + step.bytes]))),
             Form::Varying(length_bytes) => {
                 let (length, begin) = read_length(record, step.offset, length_bytes);
                 if length > step.bytes {
@@ -335,6 +347,7 @@ impl Plan {
                     // Whoever looks at the value in spite of that finds nothing.
                     match step.form {
                         Form::Same | Form::Reversed => {}
+                        Form::Padded => record[step.offset..step.offset + step.bytes].fill(b' '),
                         Form::Varying(bytes) | Form::Long(bytes) => {
                             record[step.offset..step.offset + usize::from(bytes)].fill(0);
                         }
@@ -357,6 +370,11 @@ impl Plan {
                     for (to, from) in place.iter_mut().zip(value.iter().rev()) {
                         *to = *from;
                     }
+                }
+                Form::Padded => {
+                    let (begin, end) = place[..step.bytes].split_at_mut(value.len());
+                    begin.copy_from_slice(value);
+                    end.fill(b' ');
                 }
                 Form::Varying(1) => {
                     place[0] = value.len() as u8;
@@ -394,7 +412,8 @@ impl Plan {
 
     /// The ordered index of a key; `None` if there is none.
     pub fn ordered_index(&self, key: usize) -> Option<&str> {
-        self.keys.get(key)?.ordered.as_ref().map(|(name, _)| name.as_str())
+        let key = self.keys.get(key)?;
+        key.ordered.as_ref().map(|_| key.name.as_str())
     }
 
     /// Ordered indexes: the server's key and the index's name.
@@ -448,7 +467,7 @@ impl Plan {
     pub fn range(&self, key: usize, low: End<'_>, high: End<'_>, server: &Server) -> Result<KeyRange> {
         let none = || Failure::new(ha::WRONG_COMMAND, "the key has no ordered index");
         let plan = self.keys.get(key).ok_or_else(none)?;
-        let (_, order) = plan.ordered.as_ref().ok_or_else(none)?;
+        let order = plan.ordered.as_ref().ok_or_else(none)?;
         let (mut low_bytes, mut high_bytes) = (Vec::new(), Vec::new());
         let lower = match low {
             End::Open => Bound::Unbounded,
@@ -526,7 +545,7 @@ impl Plan {
         if is_null {
             return Ok(true);
         }
-        let value = &value[..length];
+        let value = in_row(step.form, &value[..length]);
         if let Some(room) = step.sort_bytes {
             server.sort_key(self.collations[step.column], value, room, out)?;
         } else {
@@ -552,19 +571,21 @@ impl Plan {
         Ok(())
     }
 
-    /// Appends the primary key that the server gives in its own form.
+    /// Appends the whole unique key that the server gives in its own form: as rows have it if it is the primary key, else
+    /// as the hidden table of the unique index has it.
     ///
     /// # Errors
     /// `WRONG_COMMAND` if it is not a whole key, `KEY_NOT_FOUND` if there can be no such row.
-    pub fn key_of_server(&self, key: &[u8], server: &Server, out: &mut Vec<u8>) -> Result<()> {
-        let short = || Failure::new(ha::WRONG_COMMAND, "only whole primary keys can be looked up");
-        let mut rest = key;
-        for part in &self.key {
+    pub fn key_of_server(&self, key: usize, value: &[u8], server: &Server, out: &mut Vec<u8>) -> Result<()> {
+        let short = || Failure::new(ha::WRONG_COMMAND, "only whole unique keys can be looked up");
+        let plan = self.keys.get(key).filter(|plan| plan.is_unique).ok_or_else(short)?;
+        let mut rest = value;
+        for part in &plan.steps {
             if part.is_nullable {
                 let (is_null, after) = rest.split_first().ok_or_else(short)?;
                 rest = after;
                 if *is_null != 0 {
-                    return Err(Failure::new(ha::KEY_NOT_FOUND, "a primary key is never NULL"));
+                    return Err(Failure::new(ha::KEY_NOT_FOUND, "no unique index has keys with NULL"));
                 }
             }
             let mut length = part.bytes;
@@ -583,6 +604,7 @@ impl Plan {
     }
 
     fn put_key_value(&self, part: &KeyStep, value: &[u8], server: &Server, out: &mut Vec<u8>) -> Result<()> {
+        let value = in_row(part.form, value);
         if let Some(room) = part.sort_bytes {
             let start = out.len();
             out.extend_from_slice(&[0, 0]);
@@ -612,7 +634,9 @@ impl Plan {
                 put_fixed(step.form, value, &mut stored);
                 Some(stored)
             }
-            Form::Varying(_) | Form::Long(_) => (value.len() <= step.bytes).then(|| value.to_vec()),
+            Form::Varying(_) | Form::Long(_) | Form::Padded => {
+                (value.len() <= step.bytes).then(|| in_row(step.form, value).to_vec())
+            }
         }
     }
 }
@@ -622,6 +646,23 @@ fn sort_room(definition: &TableDefinition, id: ColumnId) -> usize {
         vinga_base::schema::Kind::VarBytes(max) => usize::from(max),
         fixed => usize::from(fixed.fixed_bytes().expect("only VarBytes is variable")),
     }
+}
+
+/// What of a value of the server rows have.
+fn in_row(form: Form, value: &[u8]) -> &[u8] {
+    if form == Form::Padded { without_padding(value) } else { value }
+}
+
+/// A value without the spaces behind it: eight at a time, as most of a column may be spaces.
+fn without_padding(value: &[u8]) -> &[u8] {
+    let mut rest = value;
+    while let Some((before, b"        ")) = rest.split_last_chunk::<8>() {
+        rest = before;
+    }
+    while let Some((b' ', before)) = rest.split_last() {
+        rest = before;
+    }
+    rest
 }
 
 fn put_fixed(form: Form, value: &[u8], out: &mut [u8]) {

@@ -33,7 +33,7 @@ pub(crate) fn carry_out<T, F: Future<Output = vinga::Result<T>>>(
     let waiter = Arc::new(Waiter::default());
     node.watch(&waiter);
     let longest = node.wait_max_ms() + CHANGE_MS;
-    match waiter.run(&cluster, longest, change(cluster.clone())) {
+    match waiter.run(&cluster, longest, change(cluster.clone())).output {
         Ok(done) => done.map_err(|error| failure(session, &error)),
         Err(_) => Err(Failure::timed_out(node.connectstring(), longest)),
     }

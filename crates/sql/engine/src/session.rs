@@ -1,8 +1,15 @@
 //! One connection of the server: its transaction, and what it has to write later.
 //!
-//! Changes are *defined* and sent together, when something is read, when the statement ends, or, if the statement stands
-//! alone, with its commit: then a statement that writes is one round trip. An error of a change of a longer transaction is
-//! its own alone; the server undoes the statement then. One of a statement that stands alone rolls it back at once.
+//! Changes are *defined* and sent together: with the next locking read, before another read, when the statement ends, or,
+//! if the statement stands alone, with its commit; then a statement that writes is one round trip. An error of a change of
+//! a longer transaction is its own alone; the server undoes the statement then. One of a statement that stands alone rolls
+//! it back at once.
+//!
+//! *Changes that can wait.* What is done to rows that the transaction has locked, and has no unique index to pass, can only
+//! fail for want of memory or because a node failed. Such changes wait beyond the end of their statement for the next
+//! request or the commit: an `UPDATE` by primary key within a transaction is one round trip, that of its locking read. From
+//! the end of the statement on nobody is left to answer for an error of theirs alone, so then it rolls back the whole
+//! transaction, and is told by the statement that sent them.
 //!
 //! A transaction that is lost (a time-out, a deadlock, a kill, a node's failure) is *doomed*: the server is told to roll
 //! it back as a whole.
@@ -10,15 +17,15 @@
 use crate::failure::{Failure, Result, ha};
 use crate::node::Node;
 use crate::table::OpenTable;
-use crate::waiting::{Stop, Waiter};
+use crate::waiting::{Ended, Stop, Waiter};
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::blocking::Cluster;
 use vinga::{
-    Error, ErrorCode, InfoTable, InfoValue, Lock, LockedRows, LockingScan, OperationKind, OperationNumber,
-    ReadBatch, Record, RowBatch, Scan, ScanRequest, Table, Transaction,
+    Error, ErrorCode, Lock, LockedRows, LockingScan, OperationKind, OperationNumber, ReadBatch, Record,
+    RowBatch, Scan, ScanRequest, Table, Transaction,
 };
 
 /// Changes that wait to be sent, at most.
@@ -28,9 +35,21 @@ const PORTION: usize = 256;
 /// Bytes of rows that wait to be sent, at most.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
 
+/// When a change is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// At once; its error is its own alone.
+    Now,
+    /// Before the statement has ended.
+    InStatement,
+    /// Before the transaction has ended.
+    InTransaction,
+}
+
 /// A change that was defined and not answered yet.
 struct Pending {
     number: OperationNumber,
+    when: When,
     table: Arc<OpenTable>,
     /// Of an insert: where its row is.
     image: Range<usize>,
@@ -123,10 +142,7 @@ impl Session {
 
     /// Remembers a failure; returns its number.
     #[cold]
-    pub fn fail(&mut self, mut failure: Failure) -> i32 {
-        if failure.number == ha::LOCK_WAIT_TIMEOUT && !failure.is_doomed && self.others_wait_for_it() {
-            failure = Failure::deadlock();
-        }
+    pub fn fail(&mut self, failure: Failure) -> i32 {
         if failure.is_doomed {
             self.forget();
         }
@@ -136,16 +152,6 @@ impl Session {
         }
         self.failure = failure;
         number
-    }
-
-    /// Whether another transaction waits for a row that this one holds. When this one has just waited for so long that it
-    /// was given up, each may have waited for the other, on different data managers, which do not see that.
-    fn others_wait_for_it(&mut self) -> bool {
-        let Some(name) = self.transaction.as_ref().and_then(Transaction::name) else { return false };
-        let Some(cluster) = self.cluster.clone() else { return false };
-        let Ok(Ok(locks)) = self.wait(cluster.as_async().info(InfoTable::Locks)) else { return false };
-        let Some(blocker) = locks.columns.iter().position(|column| column == "blocker") else { return false };
-        locks.rows.iter().any(|row| matches!(row.get(blocker), Some(InfoValue::Text(text)) if *text == name))
     }
 
     /// Its connection.
@@ -223,8 +229,7 @@ impl Session {
 
     /// Defines a change.
     ///
-    /// `image` is that of an insert, to be told about if there is a duplicate. With `now` it is sent at once, and its
-    /// error is its own alone.
+    /// The body of an insert is an image, to be told about if there is a duplicate.
     ///
     /// # Errors
     /// Why it, or one before it, failed.
@@ -234,10 +239,10 @@ impl Session {
         kind: OperationKind,
         key: &[u8],
         body: &[u8],
-        now: bool,
+        when: When,
     ) -> Result<()> {
         let handle = table.table(self)?;
-        let is_lenient = now || !self.stands_alone;
+        let is_lenient = when == When::Now || !self.stands_alone;
         let node = Arc::clone(&self.node);
         let transaction = self.transaction()?;
         transaction.set_lenient(is_lenient);
@@ -249,8 +254,9 @@ impl Session {
         if kind == OperationKind::Insert {
             self.images.extend_from_slice(body);
         }
-        self.pending.push(Pending { number, table: Arc::clone(table), image: begin..self.images.len() });
-        if now || self.pending.len() >= PENDING_MAX || self.images.len() >= PENDING_BYTES_MAX {
+        let image = begin..self.images.len();
+        self.pending.push(Pending { number, when, table: Arc::clone(table), image });
+        if when == When::Now || self.pending.len() >= PENDING_MAX || self.images.len() >= PENDING_BYTES_MAX {
             self.flush()?;
         }
         Ok(())
@@ -280,6 +286,28 @@ impl Session {
             return Ok(());
         }
         self.execute()
+    }
+
+    /// Whether something waits to be sent.
+    #[inline]
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// The present statement has ended, its transaction has not: sends what waits to be sent, if that may fail.
+    ///
+    /// # Errors
+    /// Why one of the changes failed.
+    pub fn end_statement(&mut self) -> Result<()> {
+        if self.pending.iter().any(|pending| pending.when != When::InTransaction) {
+            return self.flush();
+        }
+        match &mut self.transaction {
+            Some(transaction) if !self.pending.is_empty() => {
+                transaction.make_strict().map_err(|error| self.node.failure(&error).doomed())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn execute(&mut self) -> Result<()> {
@@ -384,7 +412,47 @@ impl Session {
         }
     }
 
-    /// Defines a read with a lock; [`Session::locked_row`] has the row when [`Session::execute_reads`] has been called.
+    /// Reads rows by keys of a unique index, images in bytes, with what this session has changed. With a lock they are held
+    /// to the end of the transaction.
+    ///
+    /// # Errors
+    /// Why a change before it failed, or nothing could be read.
+    pub fn read_unique(
+        &mut self,
+        table: &Arc<OpenTable>,
+        index: &str,
+        keys: Vec<Vec<u8>>,
+        lock: Lock,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let handle = table.table(self)?;
+        if lock == Lock::None && !(self.has_operations && self.transaction.is_some()) {
+            let cluster = self.cluster()?.clone();
+            let rows = self.wait(cluster.as_async().get_images_by(handle, index, keys))?;
+            return rows.map_err(|error| self.node.failure(&error));
+        }
+        self.flush()?;
+        self.transaction()?.set_lenient(true);
+        self.has_operations = true;
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        let rows = transaction.get_images_by(handle, index, keys, lock);
+        match wait(&self.node, &self.waiter, cluster, rows) {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => Err(self.read_failure(&error)),
+            Err(failure) => Err(failure.doomed()),
+        }
+    }
+
+    /// The failure of a read, which may have cost the transaction.
+    #[cold]
+    fn read_failure(&self, error: &Error) -> Failure {
+        let mut failure = self.node.failure(error);
+        failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock | ErrorCode::TransactionAborted);
+        failure
+    }
+
+    /// Defines a read, perhaps with a lock, that sees what is pending; [`Session::locked_row`] has the row when [`Session::execute_reads`] has been called.
     ///
     /// # Errors
     /// Why it can't be defined.
@@ -412,7 +480,7 @@ impl Session {
         self.execute()
     }
 
-    /// The row of a read with a lock.
+    /// The row of a read that was defined and executed.
     ///
     /// # Errors
     /// Why it was not read.
@@ -470,6 +538,13 @@ impl Session {
     /// # Errors
     /// Why it ended early.
     pub fn next_locked(&mut self, scan: &mut LockingScan) -> Result<Option<LockedRows>> {
+        // At the end of the scan what was changed meanwhile need not be sent yet.
+        match self.wait(scan.find()) {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => return Ok(None),
+            Ok(Err(error)) => return Err(self.read_failure(&error)),
+            Err(failure) => return Err(failure.doomed()),
+        }
         self.flush()?;
         let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
@@ -477,12 +552,7 @@ impl Session {
         transaction.set_lenient(true);
         match wait(&self.node, &self.waiter, cluster, scan.next_batch(transaction)) {
             Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) => {
-                let mut failure = self.node.failure(&error);
-                failure.is_doomed =
-                    matches!(error.code(), ErrorCode::Deadlock | ErrorCode::TransactionAborted);
-                Err(failure)
-            }
+            Ok(Err(error)) => Err(self.read_failure(&error)),
             Err(failure) => Err(failure.doomed()),
         }
     }
@@ -564,9 +634,8 @@ impl Session {
 }
 
 fn wait<F: Future>(node: &Node, waiter: &Waiter, cluster: &Cluster, future: F) -> Result<F::Output> {
-    node.counters.round_trips.fetch_add(1, Ordering::Relaxed);
     let longest = node.wait_max_ms();
-    waiter.run(cluster, longest, future).map_err(|stop| failure_of(node, stop, longest))
+    ended(node, waiter.run(cluster, longest, future), longest)
 }
 
 /// The same, but a kill does not end it.
@@ -576,17 +645,16 @@ fn wait_to_the_end<F: Future>(
     cluster: &Cluster,
     future: F,
 ) -> Result<F::Output> {
-    node.counters.round_trips.fetch_add(1, Ordering::Relaxed);
     let longest = node.wait_max_ms();
-    waiter.run_to_the_end(cluster, longest, future).map_err(|stop| failure_of(node, stop, longest))
+    ended(node, waiter.run_to_the_end(cluster, longest, future), longest)
 }
 
-#[cold]
-fn failure_of(node: &Node, stop: Stop, longest_ms: u64) -> Failure {
-    match stop {
+fn ended<T>(node: &Node, ended: Ended<T>, longest_ms: u64) -> Result<T> {
+    node.counters.round_trips.fetch_add(ended.has_waited.into(), Ordering::Relaxed);
+    ended.output.map_err(|stop| match stop {
         Stop::Killed => Failure::killed(),
         Stop::TimedOut => Failure::timed_out(node.connectstring(), longest_ms),
-    }
+    })
 }
 
 impl Drop for Session {

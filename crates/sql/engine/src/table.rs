@@ -4,11 +4,12 @@ use crate::auto_increment::Counter;
 use crate::definition::{Description, split_attachment};
 use crate::failure::{Failure, Result, ha};
 use crate::plan::{End, Plan};
+use crate::server::Server;
 use crate::session::Session;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use vinga::Table;
+use vinga::{ErrorCode, Table};
 
 /// Rows that a table is assumed to have while nothing better is known.
 const ROWS_ASSUMED: u64 = 1000;
@@ -22,6 +23,7 @@ pub struct OpenTable {
     name: String,
     /// How its rows are converted.
     pub plan: Plan,
+    server: Server,
     /// The table as each connection of the pool knows it.
     tables: Vec<OnceLock<Table>>,
     identity: (u32, u64),
@@ -45,7 +47,8 @@ impl OpenTable {
     /// Opens a table that the server has described.
     ///
     /// # Errors
-    /// `TABLE_DEF_CHANGED` if it is another one by now, or why it can't be read.
+    /// `TABLE_DEF_CHANGED` if it is another one by now, or why it can't be read; `BadTableDefinition` if the data nodes'
+    /// definition is not what would be made of the server's.
     pub fn open(session: &mut Session, description: &Description) -> Result<Arc<Self>> {
         let table = session.describe(&description.name)?;
         let version = split_attachment(&table.definition().attachment).map(|(version, _)| version);
@@ -55,12 +58,18 @@ impl OpenTable {
                 format!("table {} has another definition at the data nodes", description.name),
             ));
         }
-        let plan = Plan::new(description, table.definition(), table.core().layout())?;
+        // It is the very definition that the server has: reading it anew, as the server would for ever, does not help.
+        let plan = Plan::new(description, table.definition(), table.core().layout()).map_err(|_| {
+            let text =
+                format!("table {} was not made by this version of the storage engine", description.name);
+            Failure::new(ErrorCode::BadTableDefinition as i32, text)
+        })?;
         let tables: Vec<OnceLock<Table>> = (0..session.node().pool_size()).map(|_| OnceLock::new()).collect();
         let core = table.core();
         let open = OpenTable {
             name: description.name.clone(),
             plan,
+            server: session.node().server,
             identity: (core.id().0, core.version().0),
             counter: Arc::new(Counter::new(core.birth().0)),
             is_stale: AtomicBool::new(false),
@@ -73,6 +82,11 @@ impl OpenTable {
         let open = Arc::new(open);
         session.node().keep_table(&open);
         Ok(open)
+    }
+
+    /// What the SQL server does for us.
+    pub fn server(&self) -> &Server {
+        &self.server
     }
 
     /// `database.table`.

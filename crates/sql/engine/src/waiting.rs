@@ -22,6 +22,14 @@ pub enum Stop {
     TimedOut,
 }
 
+/// What has come of a wait.
+pub struct Ended<T> {
+    /// What was waited for, or why it was given up.
+    pub output: Result<T, Stop>,
+    /// Whether it was not there at once: the data nodes were asked for it.
+    pub has_waited: bool,
+}
+
 /// How a session waits. Shared with who may end the wait.
 pub struct Waiter {
     began: Instant,
@@ -90,23 +98,17 @@ impl Waiter {
     }
 
     /// Runs a future on this thread, for so long at most.
-    ///
-    /// # Errors
-    /// Why it was given up.
-    pub fn run<F: Future>(&self, cluster: &Cluster, longest_ms: u64, future: F) -> Result<F::Output, Stop> {
+    pub fn run<F: Future>(&self, cluster: &Cluster, longest_ms: u64, future: F) -> Ended<F::Output> {
         self.run_bounded(cluster, longest_ms, future, true)
     }
 
     /// The same, but a kill does not end the wait.
-    ///
-    /// # Errors
-    /// That it took too long.
     pub fn run_to_the_end<F: Future>(
         &self,
         cluster: &Cluster,
         longest_ms: u64,
         future: F,
-    ) -> Result<F::Output, Stop> {
+    ) -> Ended<F::Output> {
         self.run_bounded(cluster, longest_ms, future, false)
     }
 
@@ -116,9 +118,11 @@ impl Waiter {
         longest_ms: u64,
         future: F,
         heeds_kill: bool,
-    ) -> Result<F::Output, Stop> {
+    ) -> Ended<F::Output> {
         let future = pin!(future);
-        cluster.block_on(Bounded { future, waiter: self, longest_ms, heeds_kill, has_waited: false })
+        let mut bounded = Bounded { future, waiter: self, longest_ms, heeds_kill, has_waited: false };
+        let output = cluster.block_on(&mut bounded);
+        Ended { output, has_waited: bounded.has_waited }
     }
 }
 

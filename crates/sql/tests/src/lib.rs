@@ -95,7 +95,8 @@ pub fn packaged(path: &str) -> PathBuf {
     installation().mariadb().join("root").join(path)
 }
 
-fn installation() -> Installation {
+/// The server and the plugin.
+pub fn installation() -> Installation {
     Installation::find().expect("'make sql' was run")
 }
 

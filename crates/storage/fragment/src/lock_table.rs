@@ -20,8 +20,9 @@
 //!
 //! A transaction waits for those that hold the row in a mode that does not go with its request, and for those that wait
 //! ahead of it for such a mode. After each request that has to wait, [`LockTable::find_deadlock`] looks for a circle
-//! through it: [`Deadlock`] says whom to stop. Waits elsewhere (other tables, other nodes) end by the caller's time-outs; whoever gives
-//! up releases its waiting entry.
+//! through it: [`Deadlock`] says whom to stop. For circles through other lock tables the caller
+//! can ask who is in whose way ([`LockTable::for_each_blocker`], [`LockTable::waits_of`]). Whoever gives up
+//! releases its waiting entry.
 //!
 //! All memory is taken at start, lists run through the entries, and a pool that is empty refuses.
 

@@ -227,6 +227,16 @@ impl RowStore {
         }
     }
 
+    /// Starts to load a row's header and what stands at a byte of its fixed part; the row id may be anything.
+    #[inline]
+    pub fn prefetch_byte(&self, pool: &PagePool, row: RowId, byte: usize) {
+        if let Some(page) = self.pages.address(pool, row.page()) {
+            let slot = page.wrapping_add(row.slot() as usize * self.shape.stride);
+            prefetch(slot, 1);
+            prefetch(slot.wrapping_add(self.shape.fixed_at + byte), 1);
+        }
+    }
+
     /// Pages of the fragment: their indices are below this; some below it may be absent.
     #[inline]
     pub fn page_count(&self) -> u32 {
@@ -332,6 +342,7 @@ mod tests {
         for odd in [RowId::new(0, 1), RowId::new(0, 273), RowId::new(1, 0), RowId(u32::MAX)] {
             assert!(!store.is_live(odd) && store.get(&pool, odd).is_none());
             store.prefetch(&pool, odd);
+            store.prefetch_byte(&pool, odd, 107);
         }
         let mut at = |row| store.allocate_at(&mut pool, Purpose::Ordinary, row, header);
         assert_eq!(at(row), Err(PlaceError::Taken));

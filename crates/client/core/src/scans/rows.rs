@@ -101,14 +101,22 @@ impl ScanRows {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Whether the rows are all there; cuts what pads the frame.
-    pub(super) fn check(&mut self) -> Option<()> {
-        let mut end = 0;
+    /// Whether the rows are all there; cuts what pads the frame. Where the last row stands, if there is one.
+    pub(super) fn check(&mut self) -> Option<Option<usize>> {
+        let (mut last, mut end) = (None, 0);
         for _ in 0..self.count {
+            last = Some(end);
             (_, end) = self.row_at(end)?;
         }
         self.bytes.truncate(end);
-        Some(())
+        Some(last)
+    }
+
+    /// Appends other rows of the same scan.
+    pub(super) fn append(&mut self, other: &ScanRows) {
+        debug_assert_eq!(self.form, other.form);
+        self.bytes.extend_from_slice(&other.bytes);
+        self.count += other.count;
     }
 
     /// Keeps only the first rows.

@@ -1,54 +1,11 @@
 /* Every type of column and every kind of operation, blocking and not, with the results looked at. */
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <vinga.h>
-
-#define EXPECT(actual, expected) expect(__LINE__, #actual, (long)(actual), (long)(expected))
-#define GOOD(handle, call) good(__LINE__, handle, call)
+#include "check.h"
 
 static vinga_cluster *cluster;
 
-static void expect(int line, const char *text, long actual, long expected)
-{
-    if (actual != expected) {
-        fprintf(stderr, "line %d: %s is %ld, not %ld\n", line, text, actual, expected);
-        exit(1);
-    }
-}
-
-static void good(int line, const void *handle, int error)
-{
-    if (error != 0) {
-        fprintf(stderr, "line %d: error %d: %s\n", line, error, handle ? vinga_error(handle) : "");
-        exit(1);
-    }
-}
-
 static int ready(void)
 {
-    struct pollfd socket;
-    socket.fd = vinga_get_socket(cluster);
-    socket.events = POLLIN;
-    return poll(&socket, 1, (int)vinga_get_timeout_value_ms(cluster)) > 0 ? VINGA_WAIT_READ : VINGA_WAIT_TIMEOUT;
-}
-
-static vinga_value i64(int64_t number)
-{
-    vinga_value value;
-    value.kind = VINGA_I64;
-    value.as.i64 = number;
-    return value;
-}
-
-static vinga_value text(const char *string)
-{
-    vinga_value value;
-    value.kind = VINGA_TEXT;
-    value.as.bytes.data = string;
-    value.as.bytes.length = strlen(string);
-    return value;
+    return ready_of(cluster);
 }
 
 static const struct {
@@ -453,7 +410,6 @@ static void information(void)
 int main(int argc, char **argv)
 {
     vinga_table *table;
-    int left;
     if (argc < 2)
         return 2;
     GOOD(NULL, vinga_cluster_new(&cluster));
@@ -470,9 +426,7 @@ int main(int argc, char **argv)
     information();
     GOOD(cluster, vinga_table_drop(cluster, "test.types"));
     vinga_table_close(table);
-    for (left = 1000; !vinga_is_at_rest(cluster) && left > 0; left--)
-        poll(NULL, 0, 5);
-    EXPECT(vinga_is_at_rest(cluster), 1);
+    come_to_rest(cluster);
     GOOD(cluster, vinga_cluster_close(cluster));
     puts("all features work");
     return 0;

@@ -10,6 +10,7 @@ use crate::check::actions::{Action, Actions};
 use crate::check::atomic::Writers;
 use crate::check::describe;
 use crate::history::{Event, History, RowName, ScanRecord, Time};
+use crate::shape::Value;
 use crate::step::Range;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -42,7 +43,7 @@ pub fn check(history: &History, writers: &Writers, actions: &Actions<'_>) -> Res
             }
             let count = met.get(&row.key).copied().unwrap_or(0);
             let presence = match &scan.scan.range {
-                Some(range) => presence_in(actions, scan, range, ended),
+                Some(range) => presence_where(actions, scan.opened, ended, |row| range.holds(row)),
                 None => presence(actions, scan, ended),
             };
             let is_wrong = match presence {
@@ -79,19 +80,24 @@ fn check_range(scan: &ScanRecord, range: &Range) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a row was in a range.
-fn presence_in(actions: &[Action<'_>], scan: &ScanRecord, range: &Range, ended: Time) -> Presence {
+/// Whether a row was there and fulfilled a condition, all the time from `begun` to `ended`.
+pub fn presence_where(
+    actions: &[Action<'_>],
+    begun: Time,
+    ended: Time,
+    fulfils: impl Fn(Value) -> bool,
+) -> Presence {
     let changes = || actions.iter().filter(|action| !action.is_sight());
-    if changes().any(|action| action.end >= scan.opened && action.start <= ended) {
+    if changes().any(|action| action.end >= begun && action.start <= ended) {
         return Presence::Unsure;
     }
-    let before = || changes().filter(|action| action.end < scan.opened);
+    let before = || changes().filter(|action| action.end < begun);
     let Some(decisive) = before().max_by_key(|action| action.end) else { return Presence::Never };
     if before().any(|action| !core::ptr::eq(action, decisive) && action.end >= decisive.start) {
         return Presence::Unsure;
     }
     match decisive.apply(None) {
-        Some(Some(row)) if range.holds(row) => Presence::Always,
+        Some(Some(row)) if fulfils(row) => Presence::Always,
         Some(_) => Presence::Never,
         // What it made of the row depends on what there was.
         None if decisive.presence() == Some(false) => Presence::Never,
@@ -101,9 +107,12 @@ fn presence_in(actions: &[Action<'_>], scan: &ScanRecord, range: &Range, ended: 
 
 /// Whether a row was there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Presence {
+pub enum Presence {
+    /// All the time.
     Always,
+    /// At no time.
     Never,
+    /// It came or went meanwhile, or nobody knows.
     Unsure,
 }
 

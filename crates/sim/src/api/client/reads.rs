@@ -1,4 +1,4 @@
-//! Committed reads by key.
+//! Committed reads by key, and what searches consist of them.
 
 use super::{Call, Client, Surroundings};
 use crate::agenda::Time;
@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, Rows};
 use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
-use vinga_workloads::history::{Event, KeyRead, RowName};
+use vinga_workloads::history::{Event, Find, KeyRead, RowName};
 use vinga_workloads::shape::Value;
-use vinga_workloads::step::{Answer, Read};
+use vinga_workloads::step::{Answer, Read, TableRef};
 
 /// A read under way: it may have been sent to several data managers.
 pub struct ReadCall {
@@ -28,7 +28,39 @@ pub struct ReadCall {
     transaction: Option<usize>,
 }
 
+/// A search by unique index that a session has begun: table, birth, count, when.
+pub struct Search {
+    table: TableRef,
+    version: u64,
+    count: u64,
+    begun: Time,
+}
+
 impl Client {
+    pub(super) fn begin_search(
+        &mut self,
+        cx: &Surroundings<'_>,
+        session: usize,
+        table: TableRef,
+        count: u64,
+    ) {
+        let search = Search { table, version: self.birth(table), count, begun: cx.now };
+        self.sessions[session].search = Some(search);
+        self.answers.push_back((session, Answer::Done));
+    }
+
+    pub(super) fn end_search(
+        &mut self,
+        cx: &mut Surroundings<'_>,
+        session: usize,
+        found: Option<(u64, Value)>,
+    ) {
+        if let Some(Search { table, version, count, begun }) = self.sessions[session].search.take() {
+            cx.history.finds.push(Find { table, version, count, begun, ended: cx.now, found });
+        }
+        self.answers.push_back((session, Answer::Done));
+    }
+
     pub(super) fn send_read(&mut self, cx: &mut Surroundings<'_>, session: usize, read: Read) {
         let shape = &cx.shapes[usize::from(read.table.0)];
         let (table, version) = self.table(read.table);

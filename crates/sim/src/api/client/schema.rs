@@ -4,12 +4,15 @@ use super::{Call, Client, LinkKey, Surroundings};
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::schema::{IndexDefinition, IndexKind};
 use vinga_base::{ColumnId, NodeId};
-use vinga_wire::dictionary::{CreateTableRequest, DropTableConfirm, NamedTableRequest, TableConfirm};
+use vinga_wire::dictionary::{
+    CreateTableRequest, DropTableConfirm, NamedTableRequest, TableConfirm, TableRecord,
+};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::schema::{
     SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody, SchemaLockRequest,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
+use vinga_workloads::shape::Shape;
 use vinga_workloads::step::{Answer, TableChange, TableRef};
 
 impl Client {
@@ -163,10 +166,21 @@ impl Client {
                 cx.changes.note(sent, cx.now, table, record.version);
             }
             cx.names.insert(record.birth, table);
+            self.learn_hidden(cx, table, &record);
             self.tables.insert(table, record);
         }
         self.answers.push_back((session, Answer::Done));
         Some(())
+    }
+
+    /// The hidden table that a workload reads, if it reads one: it stands behind its table.
+    fn learn_hidden(&mut self, cx: &Surroundings<'_>, table: TableRef, record: &TableRecord) {
+        let at = TableRef(table.0 + 1);
+        if cx.shapes.get(usize::from(at.0)).is_some_and(Shape::holds_places)
+            && let Some(hidden) = record.hidden().next()
+        {
+            self.tables.insert(at, hidden);
+        }
     }
 
     pub(super) fn on_schema_refuse(&mut self, frame: &Frame<'_>) -> Option<()> {

@@ -3,7 +3,7 @@
 use super::layout::{RecordIn, RecordOut, array, end_of, lock_of};
 use super::{Found, calm, entries};
 use crate::cursor::{Cursor, RangeWish};
-use crate::failure::ha;
+use crate::failure::{Result, ha};
 use crate::node::node;
 use crate::table::OpenTable;
 use std::sync::Arc;
@@ -51,14 +51,52 @@ pub(super) unsafe extern "C" fn batch_clear(cursor: &mut Cursor) {
 
 pub(super) unsafe extern "C" fn batch_add(
     cursor: &mut Cursor,
-    _key: u32,
+    key: u32,
     value: *const u8,
     bytes: u32,
 ) -> i32 {
     // SAFETY: the key is there during the call.
     let value = unsafe { array(value, bytes) };
-    let added = calm(|| Some(cursor.add_to_batch(&node()?.server, value)));
-    added.map_or(ha::INTERNAL_ERROR, |added| added.map_or_else(|failure| failure.number, |()| 0))
+    number_of(calm(|| Some(cursor.add_to_batch(key as usize, value))), |()| 0)
+}
+
+/// `VINGA_BATCH_FULL`
+const BATCH_FULL: i32 = -1;
+
+#[allow(clippy::too_many_arguments, reason = "two ends of a range, as the server has them")]
+pub(super) unsafe extern "C" fn batch_add_range(
+    cursor: &mut Cursor,
+    key: u32,
+    low: *const u8,
+    low_bytes: u32,
+    low_is_excluded: u32,
+    high: *const u8,
+    high_bytes: u32,
+    high_is_excluded: u32,
+) -> i32 {
+    // SAFETY: both ends are there during the call.
+    let (low, high) =
+        unsafe { (end_of(low, low_bytes, low_is_excluded), end_of(high, high_bytes, high_is_excluded)) };
+    let added = calm(|| Some(cursor.add_range_to_batch(key as usize, low, high)));
+    number_of(added, |has_room| if has_room { 0 } else { BATCH_FULL })
+}
+
+/// What a call without a session returns; `None` stands for a panic.
+fn number_of<T>(result: Option<Result<T>>, number: impl FnOnce(T) -> i32) -> i32 {
+    match result {
+        Some(Ok(value)) => number(value),
+        Some(Err(failure)) => failure.number,
+        None => ha::INTERNAL_ERROR,
+    }
+}
+
+pub(super) unsafe extern "C" fn scan_range(cursor: &Cursor) -> u32 {
+    cursor.range().into()
+}
+
+/// A sum of `VINGA_RANGE` numbers.
+fn wish_of(wish: u8) -> RangeWish {
+    RangeWish { is_descending: wish & 1 != 0, in_order: wish & 2 != 0, is_short: wish & 4 != 0 }
 }
 
 /// `VINGA_WRITE_LATER`
@@ -67,11 +105,11 @@ const WRITE_LATER: u8 = 1;
 const WRITE_PORTIONS: u8 = 2;
 
 entries! {
-    fn read_key(cursor: &mut Cursor; session, _key: u32, value: *const u8, bytes: u32, lock: u8, record: RecordOut) {
+    fn read_key(cursor: &mut Cursor; session, key: u32, value: *const u8, bytes: u32, lock: u8, record: RecordOut) {
         let record = record.of(cursor.table());
         // SAFETY: the key is there during the call.
         let value = unsafe { array(value, bytes) };
-        let is_found = cursor.read_key(session, value, lock_of(lock), record)?;
+        let is_found = cursor.read_key(session, key as usize, value, lock_of(lock), record)?;
         Ok(Found { is_found, otherwise: ha::KEY_NOT_FOUND })
     }
 
@@ -98,9 +136,11 @@ entries! {
         let range = unsafe {
             (end_of(low, low_bytes, low_is_excluded), end_of(high, high_bytes, high_is_excluded))
         };
-        let wish =
-            RangeWish { is_descending: wish & 1 != 0, in_order: wish & 2 != 0, is_short: wish & 4 != 0 };
-        cursor.begin_range(session, key as usize, range, wish, lock_of(lock))
+        cursor.begin_range(session, key as usize, range, wish_of(wish), lock_of(lock))
+    }
+
+    fn batch_scan(cursor: &mut Cursor; session, key: u32, wish: u8, lock: u8) {
+        cursor.begin_batch_scan(session, key as usize, wish_of(wish), lock_of(lock))
     }
 
     fn batch_run(cursor: &mut Cursor; session, lock: u8) {

@@ -189,7 +189,7 @@ impl Column {
             10 => ColumnType::Year,
             11 => ColumnType::Char { bytes: bytes as u16 },
             12 => ColumnType::Binary { bytes: bytes as u16 },
-            13 => ColumnType::VarChar { bytes_max: bytes as u16 },
+            13 | 17 => ColumnType::VarChar { bytes_max: bytes as u16 },
             14 => ColumnType::VarBinary { bytes_max: bytes as u16 },
             15 => ColumnType::Text,
             16 => ColumnType::Blob,
@@ -203,6 +203,7 @@ impl Column {
             5 | 6 => Form::Reversed,
             13 | 14 => Form::Varying(self.length_bytes),
             15 | 16 => Form::Long(self.length_bytes),
+            17 => Form::Padded,
             _ => Form::Same,
         };
         Ok(definition::Column {

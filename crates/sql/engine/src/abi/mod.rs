@@ -126,9 +126,9 @@ interface! {
         statement_begin statement_flush statement_roll_back commit roll_back savepoint roll_back_to duplicate;
     definitions: create_table drop_table rename_table truncate_table discover table_names;
     tables: table_open table_close position_bytes statistics rows_per_value rows_in_range
-        reserve_values value_used set_next_value next_value;
+        reserve_values return_values value_used set_next_value next_value;
     cursors: cursor_new cursor_free cursor_reset read_key read_position position set_condition scan_begin scan_next
-        range_begin batch_clear batch_add batch_run batch_row insert update erase;
+        range_begin batch_clear batch_add batch_add_range batch_scan scan_range batch_run batch_row insert update erase;
     information: information status;
 }
 

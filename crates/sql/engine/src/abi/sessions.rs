@@ -96,7 +96,7 @@ pub(super) unsafe extern "C" fn statement_begin(session: &mut Session, stands_al
 
 entries! {
     fn statement_flush(; session) {
-        session.flush()
+        session.end_statement()
     }
 
     fn statement_roll_back(; session) {

@@ -20,6 +20,10 @@ pub(super) unsafe extern "C" fn rows_per_value(table: &OpenTable, key: u32, colu
     calm(|| table.rows_per_value(key as usize, columns as usize)).max(1)
 }
 
+pub(super) unsafe extern "C" fn return_values(table: &OpenTable, first: u64, count: u64) {
+    calm(|| table.counter.give_back(first, count));
+}
+
 #[allow(clippy::too_many_arguments, reason = "two ends of a range, as the server has them")]
 pub(super) unsafe extern "C" fn rows_in_range(
     table: &OpenTable,

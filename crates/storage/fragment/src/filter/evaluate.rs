@@ -6,6 +6,7 @@
 //! yet, and both stop when none are; a word without rows costs one test.
 
 use super::error::ProgramError;
+use super::kernels::Leaf;
 use super::lower::{Node, lower};
 use super::row_block::{RowBlock, VariableSource};
 use super::tree::Expression;
@@ -18,6 +19,8 @@ use vinga_base::row_layout::RowLayout;
 pub struct Program {
     /// The root stands first.
     nodes: Vec<Node>,
+    /// All nodes are ranges under an AND.
+    has_ranges_only: bool,
 }
 
 impl Program {
@@ -27,7 +30,7 @@ impl Program {
     /// What does not fit, and where; [`super::tree`] and the type check have the rules.
     pub fn new(filter: &Expression, layout: &RowLayout) -> Result<Self, ProgramError> {
         let condition = check::check(filter, layout)?;
-        Ok(Program { nodes: lower(condition, layout) })
+        Ok(Program::of(lower(condition, layout)))
     }
 
     /// The same from the bytes of a filter.
@@ -36,8 +39,22 @@ impl Program {
     /// What [`super::codec::decode`] or [`Program::new`] say.
     pub fn read(filter: &[u8], layout: &RowLayout) -> Result<Self, ProgramError> {
         match plain::read(filter, layout) {
-            Some(nodes) => Ok(Program { nodes }),
+            Some(nodes) => Ok(Program::of(nodes)),
             None => Program::new(&codec::decode(filter)?, layout),
+        }
+    }
+
+    fn of(nodes: Vec<Node>) -> Self {
+        let has_ranges_only = matches!(&nodes[0], Node::All { .. })
+            && nodes[1..].iter().all(|node| matches!(node, Node::Leaf(Leaf::Range(_))));
+        Program { nodes, has_ranges_only }
+    }
+
+    /// Where in the fixed part the first test of a row reads, if all tests are of columns there: for who loads rows ahead.
+    pub fn first_byte(&self) -> Option<usize> {
+        match self.nodes.get(1) {
+            Some(Node::Leaf(Leaf::Range(range))) if self.has_ranges_only => Some(range.offset()),
+            _ => None,
         }
     }
 
@@ -59,13 +76,18 @@ impl Program {
 
     /// Whether one row passes.
     pub fn matches(&self, layout: &RowLayout, fixed: &[u8], variable: &[u8]) -> bool {
-        self.matches_at(0, layout, fixed, &OneRow(variable))
+        self.matches_source(layout, fixed, &OneRow(variable))
     }
 
     /// The same for a row whose variable part is only looked for if it is needed: it stands in slot 0 of the source.
     #[inline]
     pub fn matches_source(&self, layout: &RowLayout, fixed: &[u8], variable: &dyn VariableSource) -> bool {
-        self.matches_at(0, layout, fixed, variable)
+        let passes = |node: &Node| matches!(node, Node::Leaf(Leaf::Range(range)) if range.passes(fixed));
+        if self.has_ranges_only {
+            self.nodes[1..].iter().all(passes)
+        } else {
+            self.matches_at(0, layout, fixed, variable)
+        }
     }
 
     /// Whether a node is true for one row. Recursion as in [`Program::passing`].

@@ -80,6 +80,11 @@ impl Range {
         Range { raw, low, high, negated, null: null.filter(|_| zero_passes) }
     }
 
+    /// Where in the fixed part it reads.
+    pub(super) fn offset(&self) -> usize {
+        usize::from(self.raw.offset)
+    }
+
     /// What passes this range and another one of the same column, neither of them negated; `None` if nothing does.
     pub(super) fn intersection(&self, other: &Range) -> Option<Range> {
         let (low, high) = (self.low.max(other.low), self.high.min(other.high));

@@ -11,7 +11,7 @@
 //! for each mode and once for its own beginning: it is linear in the number of entries that it reaches. (The beginning
 //! itself leaves no marks, since it passes over its own transaction's entries, which the others must not.)
 
-use super::{Entry, LockMode, LockTable};
+use super::{Entry, LockMode, LockTable, Locker};
 use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
 
@@ -61,6 +61,35 @@ impl<R: Copy> LockTable<R> {
             at = self.at(at).search.queue;
         }
         None
+    }
+
+    /// Whom a waiting entry waits for directly, as far as others don't: transactions that hold its row, and those
+    /// ahead of it up to the first one that waits for all before it.
+    pub fn for_each_blocker(&self, entry: Handle, mut tell: impl FnMut(TransactionId)) {
+        let Entry { locker, row, previous, granted, .. } = self.entries[entry];
+        if granted {
+            return;
+        }
+        let is_in_the_way =
+            |other: Locker| other.transaction != locker.transaction && other.mode.excludes(locker.mode);
+        let mut at = previous;
+        while at != 0 {
+            let ahead = self.at(at);
+            if is_in_the_way(ahead.locker) {
+                tell(ahead.locker.transaction);
+                if ahead.locker.mode == LockMode::Exclusive {
+                    break;
+                }
+            }
+            at = ahead.previous;
+        }
+        let holders = self.list(self.rows[row].holders).filter(|&holder| is_in_the_way(holder));
+        holders.for_each(|holder| tell(holder.transaction));
+    }
+
+    /// The entries with which a transaction waits.
+    pub fn waits_of(&self, transaction: TransactionId) -> impl Iterator<Item = Handle> {
+        self.waiting_entries(transaction).map(|entry| self.entry_handle(entry))
     }
 
     /// Reaches all whom a waiting entry waits for. True if the transaction where the search began is among them.
