@@ -526,12 +526,6 @@ impl Client {
         self.transactions.submit(&mut self.net, transaction.handle, train, end);
     }
 
-    /// What data nodes call a transaction; `None` unless it is open there and no train is under way.
-    pub fn transaction_id(&self, transaction: Token) -> Option<TransactionId> {
-        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
-        self.transactions.within(transaction.handle).ok().flatten()
-    }
-
     /// Takes a train that is over; `None` while it is not. The transaction's token stays until it is cancelled.
     pub fn take_train(&mut self, transaction: Token) -> Option<Train> {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);

@@ -195,12 +195,6 @@ impl Transaction {
         self.token
     }
 
-    /// What information tables call it; `None` unless data nodes know it.
-    pub fn name(&self) -> Option<String> {
-        let id = self.handle.engine.look(|client| client.transaction_id(self.token));
-        id.map(|id| format!("{id:?}"))
-    }
-
     pub(crate) fn define_operation(&mut self, operation: &OperationSpec<'_>) -> Result<OperationNumber> {
         open(&mut self.train, &mut self.is_executed)?.push(operation)
     }

@@ -85,12 +85,6 @@ impl Failure {
         Failure::new(ha::ABORTED_BY_USER, "the statement was interrupted")
     }
 
-    /// Transactions wait for each other, and this one was rolled back.
-    pub fn deadlock() -> Self {
-        let text = ErrorCode::Deadlock.sentence();
-        Failure { is_temporary: true, ..Failure::new(ha::LOCK_DEADLOCK, text) }.doomed()
-    }
-
     /// Nothing can be reached.
     pub fn outage(connectstring: &str, detail: &str) -> Self {
         let text = format!("no data node answers; asked were {connectstring}{detail}");

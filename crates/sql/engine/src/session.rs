@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::blocking::Cluster;
 use vinga::{
-    Error, ErrorCode, InfoTable, InfoValue, Lock, LockedRows, LockingScan, OperationKind, OperationNumber,
-    ReadBatch, Record, RowBatch, Scan, ScanRequest, Table, Transaction,
+    Error, ErrorCode, Lock, LockedRows, LockingScan, OperationKind, OperationNumber, ReadBatch, Record,
+    RowBatch, Scan, ScanRequest, Table, Transaction,
 };
 
 /// Changes that wait to be sent, at most.
@@ -150,10 +150,7 @@ impl Session {
 
     /// Remembers a failure; returns its number.
     #[cold]
-    pub fn fail(&mut self, mut failure: Failure) -> i32 {
-        if failure.number == ha::LOCK_WAIT_TIMEOUT && !failure.is_doomed && self.others_wait_for_it() {
-            failure = Failure::deadlock();
-        }
+    pub fn fail(&mut self, failure: Failure) -> i32 {
         if failure.is_doomed {
             self.forget();
         }
@@ -163,16 +160,6 @@ impl Session {
         }
         self.failure = failure;
         number
-    }
-
-    /// Whether another transaction waits for a row that this one holds. When this one has just waited for so long that it
-    /// was given up, each may have waited for the other, on different data managers, which do not see that.
-    fn others_wait_for_it(&mut self) -> bool {
-        let Some(name) = self.transaction.as_ref().and_then(Transaction::name) else { return false };
-        let Some(cluster) = self.cluster.clone() else { return false };
-        let Ok(Ok(locks)) = self.wait(cluster.as_async().info(InfoTable::Locks)) else { return false };
-        let Some(blocker) = locks.columns.iter().position(|column| column == "blocker") else { return false };
-        locks.rows.iter().any(|row| matches!(row.get(blocker), Some(InfoValue::Text(text)) if *text == name))
     }
 
     /// Its connection.
@@ -283,14 +270,19 @@ impl Session {
         Ok(())
     }
 
-    /// Commits what has been collected, if that is much: for copies of whole tables, and bulk loads that are not to be
-    /// one transaction.
+    /// The rest of the statement is committed in portions: for copies of whole tables, and bulk loads that are not to be one
+    /// transaction.
+    pub fn commit_in_portions(&mut self) {
+        self.is_portioned = true;
+    }
+
+    /// A row is complete: commits what has been collected, if the statement is committed in portions and that is one.
     ///
     /// # Errors
     /// Why one of the changes failed.
+    #[inline]
     pub fn commit_portion(&mut self) -> Result<()> {
-        self.is_portioned = true;
-        if self.portion >= PORTION { self.commit() } else { Ok(()) }
+        if self.is_portioned && self.portion >= PORTION { self.commit() } else { Ok(()) }
     }
 
     /// Sends what waits to be sent.

@@ -9,7 +9,8 @@ fn used(session: &mut Session) -> Vec<String> {
 
 #[test]
 fn many_rows_fit_a_transaction() {
-    let cluster = TestCluster::start_with(1, &[("DataMemory", "256M")], &[]);
+    let cluster =
+        TestCluster::start_with(1, &[("DataMemory", "256M"), ("MaxNoOfConcurrentOperations", "524288")], &[]);
     let mut s = cluster.connect(0);
     s.query("CREATE TABLE t (id INT PRIMARY KEY, v INT, UNIQUE KEY (v)) ENGINE=VINGA");
     s.query("INSERT INTO t SELECT seq, seq FROM seq_1_to_70000");

@@ -155,15 +155,20 @@ entries! {
 
     fn insert(cursor: &mut Cursor; session, record: RecordIn, when: u8) {
         let record = record.of(cursor.table());
+        if when & WRITE_PORTIONS != 0 {
+            session.commit_in_portions();
+        }
         // SAFETY: long values that the record points to are there during the call.
         unsafe { cursor.insert(session, record, when & WRITE_LATER == 0)? };
-        if when & WRITE_PORTIONS != 0 { session.commit_portion() } else { Ok(()) }
+        session.commit_portion()
     }
 
     fn update(cursor: &mut Cursor; session, before: RecordIn, after: RecordIn) {
         let (before, after) = (before.of(cursor.table()), after.of(cursor.table()));
         // SAFETY: long values that the record points to are there during the call.
-        unsafe { cursor.update(session, before, after) }
+        unsafe { cursor.update(session, before, after)? };
+        // A row that was there is done with its update.
+        session.commit_portion()
     }
 
     fn erase(cursor: &mut Cursor; session, record: RecordIn) {
