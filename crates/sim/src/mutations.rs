@@ -20,7 +20,9 @@ pub const SEEDS_MAX: u64 = 600;
 /// - For `entries-go-at-commit` a backup must be asked; clients of the simulator scan at primaries.
 /// - For `switch-does-not-wait` somebody must look at the rows behind a fence, or data managers must not wait themselves until
 ///   nobody uses what they change; the sessions that fence a table in the simulator don't look.
+/// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_STORIES: &[Mutation] = &[
+    Mutation::DeadlockVictimGoesOn,
     Mutation::SettleShowsPrepared,
     Mutation::ReconnectDoesNotWait,
     Mutation::EntriesGoAtCommit,

@@ -27,6 +27,7 @@ pub const EXPECTED: &[&str] = &[
     "goodbye of an API node that is being closed",
     "goodbye that is not the first",
     "holder of the schema lock has gone",
+    "lock probe comes by a second way",
     "lock wait timed out",
     "newer life ends the grace time of the older",
     "newer life waits for the older to be forgotten",
@@ -101,6 +102,10 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     (
         "queue of schema changes is full",
         "the sessions of a run ask for fewer changes at once than the queue holds",
+    ),
+    (
+        "more long waits than probes",
+        "a run's clients have fewer operations waiting than a data manager sends probes",
     ),
     ("too many information requests at once", "the simulator's clients ask for no information"),
     ("thread did not give its information rows in time", "the simulator's clients ask for no information"),
