@@ -93,8 +93,9 @@ impl<const N: usize> Tree<N> {
 }
 
 impl<const N: usize> Cursor<'_, N> {
-    /// The next entry.
-    #[inline]
+    /// The next entry. Always inlined: an entry that is given back in memory, written in parts and read as a whole, costs
+    /// as much as all the rest.
+    #[inline(always)]
     pub fn next<S: KeySource>(&mut self, source: &mut S) -> Option<Entry> {
         loop {
             while self.low < self.high {
