@@ -262,12 +262,12 @@ impl DataManager {
             let mut stopped = None;
             if let Some(range) = ranges.left(bounds) {
                 let mut cursor = index.tree.cursor(pages, &mut source, range, ranges.direction);
-                while let Some(entry) = cursor.next(&mut source) {
+                while cursor.advance(&mut source) {
                     looked_at += 1;
                     *units = units.saturating_sub(ENTRY_UNITS);
                     let sent = self.send_entry(
                         looking,
-                        &entry,
+                        cursor.current(),
                         ranges.number,
                         progress,
                         answer,
@@ -276,9 +276,10 @@ impl DataManager {
                         key,
                     );
                     let Some(mut sliced) = sent.or((*units == 0).then_some(Sliced::More)) else { continue };
+                    let entry = *cursor.current();
                     // The last entry of all may just have filled the batch: then there is nothing to be asked for.
                     let is_last_range = ranges.number + 1 == ranges.count;
-                    if sliced == Sliced::BatchFull && is_last_range && cursor.next(&mut source).is_none() {
+                    if sliced == Sliced::BatchFull && is_last_range && !cursor.advance(&mut source) {
                         sliced = Sliced::End;
                     }
                     key.clear();

@@ -93,10 +93,22 @@ impl<const N: usize> Tree<N> {
 }
 
 impl<const N: usize> Cursor<'_, N> {
-    /// The next entry. Always inlined: an entry that is given back in memory, written in parts and read as a whole, costs
-    /// as much as all the rest.
-    #[inline(always)]
+    /// The next entry.
+    #[inline]
     pub fn next<S: KeySource>(&mut self, source: &mut S) -> Option<Entry> {
+        if self.advance(source) { self.last } else { None }
+    }
+
+    /// The entry that [`Cursor::advance`] has come to, and nobody has gone on since.
+    #[inline]
+    pub fn current(&self) -> &Entry {
+        self.last.as_ref().expect("it has come to an entry")
+    }
+
+    /// Goes on to the next entry; false if there is none. For whoever needs only a part of most entries: one that is
+    /// given back is written in parts and read as a whole, for which a processor waits until it is all written.
+    #[inline]
+    pub fn advance<S: KeySource>(&mut self, source: &mut S) -> bool {
         loop {
             while self.low < self.high {
                 let leaf = self.leaf.as_ref().expect("places are places of a leaf");
@@ -118,11 +130,11 @@ impl<const N: usize> Cursor<'_, N> {
                 };
                 if self.last.is_none_or(|last| !last.is_same(&entry)) {
                     self.last = Some(entry);
-                    return Some(entry);
+                    return true;
                 }
             }
             if !self.next_leaf(source) {
-                return None;
+                return false;
             }
         }
     }
