@@ -309,6 +309,7 @@ fn main_blocks(settings: &NodeSettings) -> Main {
             coordinators,
             data_managers,
             tables_max: settings.tables_max,
+            partitioning: settings.partitioning(),
             version: TableVersion(settings.table_version),
         }),
     }

@@ -1,8 +1,10 @@
 //! What a data node is: its place in the cluster, its threads, its limits.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::ops::Range;
 use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_dictionary::Partitioning;
 use vinga_distribution::NodePlace;
 use vinga_kernel::{Routes, Tick};
 use vinga_wire::handshake::Topology;
@@ -44,6 +46,8 @@ pub struct NodeSettings {
     pub scans_max: u32,
     /// `MaxNoOfTables`.
     pub tables_max: u32,
+    /// Partitions of a table that does not say how many it wants, on each node (`PartitionsPerNode`).
+    pub partitions_per_node: u16,
     /// The lowest node id that an API node may have.
     pub api_first: NodeId,
     /// `MaxNoOfApiConnections`.
@@ -76,6 +80,16 @@ impl NodeSettings {
     /// All data nodes and who owns which partition, as everybody sees it at the start.
     pub fn topology(&self) -> Topology {
         vinga_distribution::layout(&self.nodes)
+    }
+
+    /// Where rows of new tables are put: the usual table has so many partitions that each node has its share.
+    pub fn partitioning(&self) -> Partitioning {
+        let groups: BTreeSet<u16> = self.nodes.iter().map(|node| node.group).collect();
+        Partitioning {
+            groups: groups.len() as u16,
+            instances: self.instances(BlockNumber::DataManager),
+            usual: self.partitions_per_node.saturating_mul(self.nodes.len() as u16),
+        }
     }
 
     /// All instances of a block, on all data nodes.

@@ -55,9 +55,10 @@ fn single_operations_on_one_node() {
 #[test]
 fn a_transaction_with_one_backup() {
     let mut c = Cluster::new(2);
-    assert_eq!(c.at_once(&[Op::Insert(row(1, 10)), Op::Insert(row(2, 20))]), [committed(1)]);
-    assert_eq!(c.at_once(&[Op::Add(1, -3), Op::Add(2, 3)]), [committed(1)]);
-    assert_eq!(c.read(&[1, 2], None), [Some(row(1, 7)), Some(row(2, 23))]);
+    let other = c.key_elsewhere(1);
+    assert_eq!(c.at_once(&[Op::Insert(row(1, 10)), Op::Insert(row(other, 20))]), [committed(1)]);
+    assert_eq!(c.at_once(&[Op::Add(1, -3), Op::Add(other, 3)]), [committed(1)]);
+    assert_eq!(c.read(&[1, other], None), [Some(row(1, 7)), Some(row(other, 23))]);
     assert_eq!(c.node(1).coordinators()[0].unconfirmed_outcomes(), 2);
     let markers = |c: &Cluster, node| {
         c.node(node).data_managers().iter().map(vinga_datamanager::DataManager::markers).sum::<usize>()
@@ -72,15 +73,16 @@ fn a_transaction_with_one_backup() {
 #[test]
 fn a_chain_of_three_rolls_back() {
     let mut c = Cluster::new(3);
+    let other = c.key_elsewhere(1);
     assert_eq!(c.at_once(&[Op::Insert(row(1, 10))]), [committed(1)]);
     let id = c.begin();
-    c.train(id, FLAG_START, 1, &strict(&[Op::Add(1, 1), Op::Insert(row(2, 2))]));
+    c.train(id, FLAG_START, 1, &strict(&[Op::Add(1, 1), Op::Insert(row(other, 2))]));
     assert_eq!(c.told(), [open(1)]);
-    assert_eq!(c.read(&[1, 2], None), [Some(row(1, 10)), None]);
-    assert_eq!(c.read(&[1, 2], Some((id, 3))), [Some(row(1, 11)), Some(row(2, 2))]);
+    assert_eq!(c.read(&[1, other], None), [Some(row(1, 10)), None]);
+    assert_eq!(c.read(&[1, other], Some((id, 3))), [Some(row(1, 11)), Some(row(other, 2))]);
     c.train(id, FLAG_COMMIT, 3, &strict(&[Op::Insert(row(1, 0))]));
     assert_eq!(c.told(), [refused(3, ErrorCode::DuplicateKey, 3)]);
-    assert_eq!(c.read(&[1, 2], None), [Some(row(1, 10)), None]);
+    assert_eq!(c.read(&[1, other], None), [Some(row(1, 10)), None]);
     c.forget_all_outcomes();
     assert!(c.is_at_rest());
     check_golden("three-replicas-roll-back.txt", &c.story());
@@ -186,11 +188,8 @@ fn waiters_go_on_in_order() {
 fn a_deadlock_is_found_at_once() {
     let mut c = Cluster::new(1);
     // Two keys of the same data manager, so that it sees the whole circle.
-    let keys: Vec<u64> = (1..50)
-        .filter(|key: &u64| vinga_base::hash::KeyHash::of(&key.to_le_bytes()).map_bucket().is_multiple_of(2))
-        .take(2)
-        .collect();
-    let (a, b) = (keys[0], keys[1]);
+    let a = 1;
+    let b = (2..).find(|&key| c.owner_of(key) == c.owner_of(a)).expect("one of many keys");
     c.at_once(&[Op::Insert(row(a, 1)), Op::Insert(row(b, 2))]);
     let (old, young) = (c.begin(), c.begin());
     c.train(old, FLAG_START, 1, &strict(&[Op::Read(ReadExclusive, a)]));

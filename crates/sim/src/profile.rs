@@ -177,6 +177,8 @@ pub struct Profile {
     pub socket_threads: u16,
     /// Data managers of each thread.
     pub instances: u16,
+    /// Partitions of a table on each node.
+    pub partitions_per_node: u16,
     /// Connections between two data nodes.
     pub connections: u16,
     /// API nodes.
@@ -278,11 +280,14 @@ impl Profile {
             pages: small(is(Fault::SmallMemory), random.u32(8..16), 64),
         };
         let turn = if random.bool() { random.u64(1..20) } else { random.u64(20..400) };
+        let instances = random.u16(2..=3);
         Profile {
             groups,
             threads,
             socket_threads: if is(Fault::FewSockets) { 1 } else { threads },
-            instances: random.u16(2..=3),
+            instances,
+            // By numbers of its own, too.
+            partitions_per_node: Rng::with_seed(seed.wrapping_mul(7)).u16(1..=threads * instances),
             connections: random.u16(1..=4),
             apis: random.usize(1..=5),
             sessions: random.usize(1..=7),
@@ -316,12 +321,13 @@ impl fmt::Display for Profile {
             |faults: &BTreeSet<Fault>| faults.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(" ");
         write!(
             f,
-            "{:?}, {} threads ({} with sockets) of {} data managers, {} connections a pair, {} API nodes of {} \
+            "{:?}, {} threads ({} with sockets) of {} data managers, {} partitions a node, {} connections a pair, {} API nodes of {} \
              sessions, loads {:?}, {} transactions, {} keys; faults: {}",
             self.groups,
             self.threads,
             self.socket_threads,
             self.instances,
+            self.partitions_per_node,
             self.connections,
             self.apis,
             self.sessions,

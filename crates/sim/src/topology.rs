@@ -78,6 +78,7 @@ pub fn settings(profile: &Profile, node: u8) -> NodeSettings {
         operations_max: profile.pools.operations,
         scans_max: profile.pools.scans,
         tables_max: 32,
+        partitions_per_node: profile.partitions_per_node,
         api_first: NodeId(API_FIRST),
         api_nodes_max: 32,
         lock_timeout: Tick(profile.lock_timeout),

@@ -86,6 +86,7 @@ static void log_line(int level, const char *text, size_t length) {
 static ha_create_table_option table_options[]= {
   HA_TOPTION_BOOL("NOLOGGING", no_logging, 0),
   HA_TOPTION_BOOL("READ_BACKUP", read_backup, 0),
+  HA_TOPTION_NUMBER("PARTITION_COUNT", partitions, 0, 0, 65535, 1),
   HA_TOPTION_END};
 
 static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *root) {

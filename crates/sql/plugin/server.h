@@ -33,7 +33,7 @@ extern const vinga_engine *engine;
 extern handlerton *vinga_hton;
 
 /* Table options, as CREATE TABLE names them. */
-struct ha_table_option_struct { bool no_logging; bool read_backup; };
+struct ha_table_option_struct { bool no_logging; bool read_backup; ulonglong partitions; };
 
 /* What belongs to a connection. */
 struct Connection {

@@ -90,6 +90,7 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   if (const ha_table_option_struct *options= form->s->option_struct) {
     definition.no_logging= options->no_logging;
     definition.read_backup= options->read_backup;
+    definition.partitions= uint32_t(options->partitions);
   }
   begin_statement(thd, connection->locks == 0);
   auto make= [&] { return engine->create_table(connection->session, &definition); };

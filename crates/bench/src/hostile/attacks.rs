@@ -200,7 +200,7 @@ fn absurd_epochs(site: &Site, _: &mut Noise) -> Result<()> {
 fn never_reads(site: &Site, _: &mut Noise) -> Result<()> {
     let Some(mut raw) = greet(site) else { return Ok(()) };
     let key = 1u64.to_le_bytes();
-    let (_, instance) = raw.place_of(&key);
+    let (_, instance) = raw.place_of(&site.table, &key);
     let mut bytes = Vec::new();
     for request in 0..1000u32 {
         let to = (BlockNumber::DataManager, instance);
@@ -244,7 +244,7 @@ fn ask_all(raw: &mut Raw, count: usize, bytes: &[u8]) -> Result<()> {
 
 fn nonsense_filters(site: &Site, noise: &mut Noise) -> Result<()> {
     let Some(mut raw) = greet(site) else { return Ok(()) };
-    let (partition, instance) = raw.place_of(&1u64.to_le_bytes());
+    let (partition, instance) = raw.place_of(&site.table, &1u64.to_le_bytes());
     let mut bytes = Vec::new();
     for scan in 0..100 {
         let length = noise.next() as usize % 2000;

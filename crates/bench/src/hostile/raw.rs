@@ -4,6 +4,7 @@ use crate::failure::{Context, Failure, Result};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
+use vinga::Table;
 use vinga_base::NodeId;
 use vinga_base::hash::KeyHash;
 use vinga_wire::frame::Frame;
@@ -88,10 +89,10 @@ impl Raw {
         })
     }
 
-    /// The partition of a key, and the data manager that owns it.
-    pub fn place_of(&self, key: &[u8]) -> (u16, u16) {
-        let partition = KeyHash::of(key).map_bucket() as usize % self.partitions.len();
-        (partition as u16, self.partitions[partition].instance)
+    /// The partition of a key of a table, and the data manager that owns it.
+    pub fn place_of(&self, table: &Table, key: &[u8]) -> (u16, u16) {
+        let partition = table.core().partitions().of(KeyHash::of(key)).0;
+        (partition, self.partitions[usize::from(partition)].instance)
     }
 
     /// Sends bytes.

@@ -1,7 +1,6 @@
 //! Which data managers an operation is for.
 
 use alloc::vec::Vec;
-use vinga_base::hash::KeyHash;
 use vinga_base::{NodeId, PartitionId};
 use vinga_wire::commit::Chain;
 use vinga_wire::partition::PartitionMap;
@@ -19,12 +18,11 @@ impl Routing {
         Routing { map, failed: Vec::new() }
     }
 
-    /// Where a key's row is or would be.
+    /// Where a partition is.
     #[inline]
-    pub fn place(&self, hash: KeyHash) -> (PartitionId, Place) {
-        let partition = self.map.partition(hash);
+    pub fn place(&self, partition: PartitionId) -> Place {
         let place = self.map.place(partition);
-        (partition, Place { chain: place.chain, instance: place.instance })
+        Place { chain: place.chain, instance: place.instance }
     }
 
     /// What is left of a chain.

@@ -170,8 +170,8 @@ impl Coordinator {
                 let operation = Operation::take(&mut bytes).expect("it was whole when it came");
                 let kind = operation.kind().expect("it was checked when it came");
                 let hash = KeyHash(operation.head.hash.get());
-                let (_, place) = self.routing.place(hash);
                 let table = self.tables.used(operation.head.table.get());
+                let place = self.routing.place(table.partitions.of(hash));
                 Routed::new(operation, kind, hash, place, table)
             })
             .collect();

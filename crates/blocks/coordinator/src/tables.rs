@@ -9,7 +9,7 @@ use crate::ending::Cause;
 use crate::transaction::Transaction;
 use alloc::vec::Vec;
 use vinga_base::row_layout::RowLayout;
-use vinga_base::{NodeId, TableVersion};
+use vinga_base::{NodeId, TablePartitions, TableVersion};
 use vinga_kernel::{Context, Mutation, Tick};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_wire::operation::OperationKind;
@@ -20,6 +20,8 @@ use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 pub struct Table {
     pub version: TableVersion,
     pub layout: RowLayout,
+    /// Where its rows are.
+    pub partitions: TablePartitions,
     /// About to change.
     is_held: bool,
     /// The only API node that may change rows.
@@ -123,6 +125,7 @@ impl Tables {
         self.tables[at] = Some(Table {
             version: TableVersion(record.version),
             layout: RowLayout::new(&record.definition),
+            partitions: record.partitions.clone(),
             unique_tables: record.unique_tables.iter().map(|unique| unique.table).collect(),
             hidden: record.definition.is_hidden(),
             is_held: false,

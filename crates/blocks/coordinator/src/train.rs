@@ -189,7 +189,7 @@ impl Coordinator {
                 KeyHash::of(operation.key)
             }
         };
-        let (_, place) = self.routing.place(hash);
+        let place = self.routing.place(table.partitions.of(hash));
         Ok(Routed::new(operation, kind, hash, place, table))
     }
 

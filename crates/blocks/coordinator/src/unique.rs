@@ -311,7 +311,9 @@ impl Coordinator {
     /// Sends the sub-operations that may go now. False if the transaction had to be rolled back instead.
     pub(crate) fn send_subs(&mut self, cx: &mut Context<'_>, handle: Handle) -> bool {
         let Some(work) = self.transactions[handle].unique.as_mut() else { return true };
-        let ready = work.take_ready(|(_, hash)| self.routing.place(KeyHash(hash)).1);
+        let (tables, routing) = (&self.tables, &self.routing);
+        let owner = |(table, hash)| routing.place(tables.used(table).partitions.of(KeyHash(hash)));
+        let ready = work.take_ready(owner);
         if ready.is_empty() {
             return true;
         }

@@ -140,7 +140,7 @@ impl DataManager {
         let table_id = operation.head.table.get();
         let table = self.store.tables.get_forwarded(table_id, operation.head.version.get())?;
         let hash = KeyHash(operation.head.hash.get());
-        let partition = self.map.partition(hash);
+        let partition = table.partitions.of(hash);
         assert!(table.has_fragment(partition), "a chain names replicas only");
         let same_key = match kind {
             OperationKind::Insert => {

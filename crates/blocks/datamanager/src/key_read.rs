@@ -89,7 +89,7 @@ impl DataManager {
 
     #[inline]
     pub(crate) fn prefetch_row(&self, pass: Prefetch, table: &Table, hash: KeyHash) {
-        let partition = self.map.partition(hash);
+        let partition = table.partitions.of(hash);
         if table.has_fragment(partition) {
             let fragment = table.fragment(partition);
             match pass {
@@ -191,7 +191,7 @@ impl DataManager {
             let key = take_key(table, keys).ok_or(ErrorCode::BadKey)?;
             self.check_owned(table, key)?;
             let hash = KeyHash::of(key);
-            let partition = self.map.partition(hash);
+            let partition = table.partitions.of(hash);
             if !self.answers_reads_of(table, partition) {
                 return Err(ErrorCode::Moved);
             }
@@ -250,11 +250,8 @@ impl DataManager {
     /// Whether committed reads of a partition may be answered here.
     #[inline]
     pub(crate) fn answers_reads_of(&self, table: &Table, partition: PartitionId) -> bool {
-        let place = self.map.place(partition);
-        let is_ours = place.instance == self.settings.instance;
-        is_ours
-            && (place.chain.primary() == self.settings.node
-                || (table.read_backup && table.has_fragment(partition)))
+        table.has_fragment(partition)
+            && (table.read_backup || self.map.place(partition).chain.primary() == self.settings.node)
     }
 
     /// Whether this data manager is the primary of a partition, and its chain as the map has it.

@@ -89,7 +89,7 @@ impl DataManager {
         let table_id = operation.head.table.get();
         let table = self.store.tables.get(cx, table_id, operation.head.version.get())?;
         let hash = KeyHash(operation.head.hash.get());
-        let partition = self.map.partition(hash);
+        let partition = table.partitions.of(hash);
         if self.owned_chain(partition) != Some(head.chain) {
             return Err(Obstacle::Ordinary);
         }

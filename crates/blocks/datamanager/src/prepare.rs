@@ -234,9 +234,9 @@ impl DataManager {
         let head = operation.head;
         let table_id = head.table.get();
         let hash = KeyHash(head.hash.get());
-        let partition = self.map.partition(hash);
         let kind = self.operations[handle].kind;
-        self.store.tables.get(cx, table_id, head.version.get())?;
+        let table = self.store.tables.get(cx, table_id, head.version.get())?;
+        let partition = table.partitions.of(hash);
         if self.owned_chain(partition) != Some(self.operations[handle].chain) {
             cx.probe("prepare for a chain that is not the present one");
             return Err(ErrorCode::NodeFailure);

@@ -78,10 +78,10 @@ impl DataManager {
         let hidden: Vec<TableRecord> = record.hidden().collect();
         let all = core::iter::once(record).chain(&hidden);
         for made in all.filter(|table| made.contains(&table.table)) {
-            let is_ours = self.map.places().map(|(_, place)| {
+            let is_here = self.map.places().map(|(_, place)| {
                 place.instance == self.settings.instance && place.chain.contains(self.settings.node)
             });
-            self.store.tables.add(made.table, Table::new(made, is_ours));
+            self.store.tables.add(made.table, Table::new(made, is_here));
         }
         if !made.contains(&record.table) {
             let table = self.store.tables.find_mut(record.table).ok_or(ErrorCode::InternalError)?;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use vinga_base::order_key::OrderKey;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{IndexKind, TableDefinition};
-use vinga_base::{PartitionId, TableVersion};
+use vinga_base::{PartitionId, TablePartitions, TableVersion};
 use vinga_fragment::fragment::Fragment;
 use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_kernel::{Context, Mutation};
@@ -29,22 +29,27 @@ pub struct Table {
     /// the chain has checked the version.
     pub birth: TableVersion,
     pub layout: RowLayout,
+    /// Where its rows are.
+    pub partitions: TablePartitions,
     /// Its unique indexes.
     pub unique: UniqueIndexes,
     /// Whether backups answer committed reads.
     pub read_backup: bool,
-    /// By partition; `None` for partitions of others.
+    /// By partition of the cluster; `None` for partitions of others and those in which the table does not lie.
     fragments: Vec<Option<Fragment>>,
     /// Nobody may use it any more: it is dropped.
     pub is_gone: bool,
 }
 
 impl Table {
-    /// A table without rows; `is_ours` says which partitions are here.
-    pub fn new(record: &TableRecord, is_ours: impl Iterator<Item = bool>) -> Self {
+    /// A table without rows; `is_here` says for each of the cluster's partitions whether replicas of it are here.
+    pub fn new(record: &TableRecord, is_here: impl Iterator<Item = bool>) -> Self {
         let layout = RowLayout::new(&record.definition);
-        let fragments =
-            is_ours.map(|ours| ours.then(|| empty_fragment(&record.definition, &layout))).collect();
+        let fragments = (0..).map(PartitionId).zip(is_here).map(|(partition, is_here)| {
+            let is_ours = is_here && record.partitions.contains(partition);
+            is_ours.then(|| empty_fragment(&record.definition, &layout))
+        });
+        let fragments = fragments.collect();
         Table {
             name: record.definition.name.clone(),
             version: TableVersion(record.version),
@@ -52,6 +57,7 @@ impl Table {
             before: TableVersion(0),
             birth: TableVersion(record.birth),
             layout,
+            partitions: record.partitions.clone(),
             unique: UniqueIndexes::of(record),
             read_backup: record.definition.read_backup,
             fragments,

@@ -21,6 +21,7 @@ mod change;
 mod databases;
 mod events;
 mod lock;
+mod partitions;
 mod plan;
 mod requests;
 mod tables;
@@ -28,6 +29,7 @@ mod tables;
 pub use databases::DATABASES_MAX;
 pub use events::EVENT_WAIT_MAX;
 pub use lock::LOCK_QUEUE_MAX;
+pub use partitions::Partitioning;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -53,6 +55,8 @@ pub struct Settings {
     pub data_managers: Vec<Address>,
     /// `MaxNoOfTables`.
     pub tables_max: u32,
+    /// Where rows of new tables are put.
+    pub partitioning: Partitioning,
     /// The version of the first table that is created: [`first_version`] of the node's start, or one above the greatest
     /// version in its files if that is greater.
     pub version: TableVersion,
@@ -103,6 +107,7 @@ pub struct Dictionary {
     coordinators: Vec<Address>,
     data_managers: Vec<Address>,
     tables: Tables,
+    partitioning: Partitioning,
     databases: Databases,
     /// Tables that only one API node may change rows of, and that node.
     fences: BTreeMap<u32, NodeId>,
@@ -123,6 +128,7 @@ impl Dictionary {
             coordinators: settings.coordinators,
             data_managers: settings.data_managers,
             tables: Tables::new(settings.tables_max, settings.version),
+            partitioning: settings.partitioning,
             databases: Databases::default(),
             fences: BTreeMap::new(),
             lock: SchemaLock::default(),

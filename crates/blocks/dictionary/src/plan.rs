@@ -185,7 +185,14 @@ impl Dictionary {
     /// Storage for a table with this definition and for its hidden tables.
     fn plan_storage(&mut self, definition: TableDefinition, plan: &mut Plan) -> Result<TableRecord, Refused> {
         let own = self.take_id(plan)?;
-        let mut record = TableRecord::new(own.table, own.version, definition);
+        let partitions = match self.partitioning.choose(own.table, definition.partitions) {
+            Ok(partitions) => partitions,
+            Err(detail) => {
+                self.tables.release_id(own.table);
+                return refuse(ErrorCode::BadTableDefinition, detail);
+            }
+        };
+        let mut record = TableRecord::new(own.table, own.version, partitions, definition);
         let unique = record.definition.indexes.iter().filter(|index| index.kind == IndexKind::Unique);
         let unique: Vec<u16> = unique.map(|index| index.id).collect();
         for index in unique {
@@ -321,6 +328,11 @@ pub fn check_definition(definition: &TableDefinition) -> Result<(), Refused> {
     }
 }
 
+/// What says how the rows are kept.
+fn options(definition: &TableDefinition) -> (bool, bool, u16) {
+    (definition.no_logging, definition.read_backup, definition.partitions)
+}
+
 fn check_same_columns(before: &TableDefinition, after: &TableDefinition) -> Result<(), Refused> {
     let same_columns = before.columns.len() == after.columns.len()
         && before
@@ -332,7 +344,7 @@ fn check_same_columns(before: &TableDefinition, after: &TableDefinition) -> Resu
         "types of columns, and which there are,"
     } else if before.primary_key != after.primary_key {
         "the primary key"
-    } else if (before.no_logging, before.read_backup) != (after.no_logging, after.read_backup) {
+    } else if options(before) != options(after) {
         "the table's options"
     } else {
         return Ok(());

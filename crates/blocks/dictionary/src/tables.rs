@@ -105,12 +105,13 @@ mod tests {
     use super::*;
     use alloc::vec;
     use alloc::vec::Vec;
+    use vinga_base::TablePartitions;
     use vinga_base::schema::TableDefinition;
 
     fn add(tables: &mut Tables, name: &str) -> Option<VersionedTable> {
         let own = tables.take_id()?;
         let definition = TableDefinition { name: name.into(), ..TableDefinition::default() };
-        tables.insert(TableRecord::new(own.table, own.version, definition));
+        tables.insert(TableRecord::new(own.table, own.version, TablePartitions::first(1), definition));
         Some(own)
     }
 

@@ -488,6 +488,8 @@ typedef struct vinga_description {
     int read_backup;
     /** Number of indexes beside the primary key; they are numbered from 0. */
     unsigned indexes;
+    /** Number of the cluster's partitions in which its rows lie. */
+    unsigned partitions;
 } vinga_description;
 
 /** What a table is. */
@@ -553,6 +555,9 @@ VINGA_API int vinga_definition_drop_index(vinga_definition *definition, int kind
 VINGA_API int vinga_definition_no_logging(vinga_definition *definition);
 /** Backups may answer committed reads. */
 VINGA_API int vinga_definition_read_backup(vinga_definition *definition);
+/** Its rows lie in so many of the cluster's partitions; 0 for the usual number. More let more threads work on it, fewer make
+ * scans of short ranges cheaper. */
+VINGA_API int vinga_definition_partitions(vinga_definition *definition, unsigned count);
 /** Bytes, at most 60,000, that are kept with the definition for whoever knows what they mean. */
 VINGA_API int vinga_definition_attachment(vinga_definition *definition, const void *data, size_t length);
 

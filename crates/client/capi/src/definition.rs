@@ -193,6 +193,17 @@ pub extern "C" fn vinga_definition_read_backup(definition: Handle<Definition>) -
     })
 }
 
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_definition_partitions(definition: Handle<Definition>, count: c_uint) -> c_int {
+    definition.with(|definition, _| {
+        let count = u16::try_from(count)
+            .map_err(|_| Failure::misuse(Misuse::BadArgument, "a table has at most 65535 partitions"))?;
+        definition.change(|table| table.partitions(count));
+        Ok(())
+    })
+}
+
 /// The number of a kind of index (`VINGA_INDEX_*`).
 pub fn index_kind_number(kind: IndexKind) -> c_int {
     match kind {

@@ -200,6 +200,8 @@ pub struct CDescription {
     pub read_backup: c_int,
     /// Number of indexes beside the primary key.
     pub indexes: c_uint,
+    /// Number of partitions in which its rows lie.
+    pub partitions: c_uint,
 }
 
 /// See `vinga.h`.
@@ -215,6 +217,7 @@ pub extern "C" fn vinga_table_describe(table: Handle<Table>, out: Out<CDescripti
             no_logging: definition.no_logging.into(),
             read_backup: definition.read_backup.into(),
             indexes: definition.indexes.len() as c_uint,
+            partitions: core.partitions().len() as c_uint,
         });
         Ok(())
     })

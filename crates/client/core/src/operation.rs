@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use alloc::format;
 use alloc::vec::Vec;
+use vinga_base::PartitionId;
 use vinga_base::hash::KeyHash;
 use vinga_base::row_layout::RowError;
 use vinga_base::{ColumnId, OperationNumber};
@@ -36,11 +37,11 @@ impl<'a> OperationSpec<'a> {
         OperationSpec { table, kind, key, body, columns: None, filter: &[], error_is_local: false }
     }
 
-    /// Checks it and appends it; returns the hash of its key.
+    /// Checks it and appends it; returns the partition of its row.
     ///
     /// # Errors
     /// `BadKey`, `BadRow` or `BadProgram`. What was appended is taken back.
-    pub(crate) fn write(&self, number: OperationNumber, out: &mut Vec<u8>) -> Result<KeyHash> {
+    pub(crate) fn write(&self, number: OperationNumber, out: &mut Vec<u8>) -> Result<PartitionId> {
         let hash = self.hash()?;
         let (Ok(body_bytes), Ok(filter_bytes)) =
             (u16::try_from(self.body.len()), u16::try_from(self.filter.len()))
@@ -76,7 +77,7 @@ impl<'a> OperationSpec<'a> {
             }
         }
         out.extend_from_slice(self.filter);
-        Ok(hash)
+        Ok(self.table.partition_of(hash))
     }
 
     fn hash(&self) -> Result<KeyHash> {

@@ -23,7 +23,7 @@ use crate::time::Micros;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
-use vinga_base::{ColumnId, OperationNumber, TransactionId};
+use vinga_base::{ColumnId, OperationNumber, TablePartitions, TransactionId};
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
@@ -68,7 +68,9 @@ struct ShapeKey {
 struct Shape {
     key: ShapeKey,
     users: u32,
-    /// By partition.
+    /// Where the table's rows are.
+    partitions: TablePartitions,
+    /// By partition of the cluster.
     groups: Vec<Group>,
 }
 
@@ -184,7 +186,8 @@ impl Reads {
             self.shapes[handle].users += 1;
             return Ok(ShapeId { handle, key_bytes });
         }
-        let shape = Shape { key: key.clone(), users: 1, groups: Vec::new() };
+        let partitions = table.partitions().clone();
+        let shape = Shape { key: key.clone(), users: 1, partitions, groups: Vec::new() };
         let handle = self.shapes.insert(shape).map_err(|_| ErrorCode::Overloaded)?;
         self.by_key.insert(key, handle);
         Ok(ShapeId { handle, key_bytes })
@@ -225,17 +228,19 @@ impl Reads {
         self.keys_under_way += count;
         let batch = &mut self.batches[handle];
         let shape_handle = batch.shape().handle;
-        let Shape { key: shape, groups, .. } = &mut self.shapes[shape_handle];
+        let Shape { key: shape, partitions, groups, .. } = &mut self.shapes[shape_handle];
         let groups = if within.is_some() { &mut self.lone_groups } else { groups };
         if groups.len() < net.routes.partitions() {
             groups.resize_with(net.routes.partitions(), Group::default);
         }
         let mut unreachable = Vec::new();
         for (index, key) in batch.wire_keys().enumerate() {
-            let Some((partition, to, data_manager)) = net.routes.owner(batch.hash(index)) else {
+            let partition = partitions.of(batch.hash(index));
+            let Some((to, data_manager)) = net.routes.way(partition) else {
                 unreachable.push(index as u32);
                 continue;
             };
+            let partition = usize::from(partition.0);
             let group = &mut groups[partition];
             group.push(Entry { batch: handle, index: index as u32 }, key, (to, data_manager));
             if within.is_none() {
@@ -363,15 +368,18 @@ impl Reads {
                 continue;
             };
             let index = entry.index as usize;
-            let Some((partition, to, data_manager)) = net.routes.owner(batch.hash(index)) else {
-                self.fail_entries(net, &[entry], ErrorCode::ClusterFailure);
-                continue;
-            };
-            let name = (batch.shape().handle, partition);
-            let Some(Shape { key: shape, groups, .. }) = self.shapes.get_mut(name.0) else {
+            let handle = batch.shape().handle;
+            let Some(Shape { key: shape, partitions, groups, .. }) = self.shapes.get_mut(handle) else {
                 self.fail_entries(net, &[entry], ErrorCode::InternalError);
                 continue;
             };
+            let partition = partitions.of(batch.hash(index));
+            let Some((to, data_manager)) = net.routes.way(partition) else {
+                self.fail_entries(net, &[entry], ErrorCode::ClusterFailure);
+                continue;
+            };
+            let partition = usize::from(partition.0);
+            let name = (handle, partition);
             let key = batch.wire_keys().nth(index).expect("the batch has this key");
             let group = &mut groups[partition];
             group.push(entry, key, (to, data_manager));

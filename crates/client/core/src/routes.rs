@@ -1,10 +1,9 @@
-//! Where operations go: from a key's hash to the connection that leads straight to the owner of the row, and to the
+//! Where operations go: from a partition to the connection that leads straight to the owner of the row, and to the
 //! coordinator beside it.
 
 use crate::link::LinkId;
 use alloc::vec::Vec;
-use vinga_base::NodeId;
-use vinga_base::hash::KeyHash;
+use vinga_base::{NodeId, PartitionId};
 use vinga_wire::handshake::Topology;
 use vinga_wire::partition::PartitionMap;
 use vinga_wire::{Address, BlockNumber};
@@ -102,43 +101,28 @@ impl Routes {
         (!node.connections.is_empty()).then_some(at as u16)
     }
 
-    /// The partition of a key, as an index for [`Routes::partition`]; `None` as long as no topology is known.
+    /// The way to a partition; `None` as long as no topology is known.
     #[inline]
-    pub fn find(&self, hash: KeyHash) -> Option<usize> {
-        Some(usize::from(self.map.as_ref()?.partition(hash).0))
-    }
-
-    /// The way to a partition.
-    #[inline]
-    pub fn partition(&self, index: usize) -> Option<&Route> {
-        self.partitions.get(index)
-    }
-
-    /// Whom to ask for the row of a key: its partition, the connection to its owner, and the owner; `None` while that is
-    /// not connected.
-    #[inline]
-    pub fn owner(&self, hash: KeyHash) -> Option<(usize, LinkId, Address)> {
-        let partition = self.find(hash)?;
-        let (link, data_manager) = self.way(partition)?;
-        Some((partition, link, data_manager))
+    pub fn partition(&self, partition: PartitionId) -> Option<&Route> {
+        self.partitions.get(usize::from(partition.0))
     }
 
     /// The connection to the owner of a partition, and the owner; `None` while that is not connected.
     #[inline]
-    pub fn way(&self, partition: usize) -> Option<(LinkId, Address)> {
+    pub fn way(&self, partition: PartitionId) -> Option<(LinkId, Address)> {
         let route = self.partition(partition)?;
         Some((route.link?, route.data_manager))
     }
 
-    /// Number of partitions.
+    /// Number of the cluster's partitions.
     pub fn partitions(&self) -> usize {
         self.partitions.len()
     }
 
-    /// The coordinator for a transaction whose first key has this hash: beside the key's primary, else in turn.
+    /// The coordinator for a transaction whose first row is in this partition: beside its primary, else in turn.
     #[inline]
-    pub fn coordinator(&mut self, hint: Option<KeyHash>) -> Option<CoordinatorIndex> {
-        let beside = hint.and_then(|hash| self.partition(self.find(hash)?)?.coordinator);
+    pub fn coordinator(&mut self, hint: Option<PartitionId>) -> Option<CoordinatorIndex> {
+        let beside = hint.and_then(|partition| self.partition(partition)?.coordinator);
         beside.or_else(|| {
             self.next = self.next.wrapping_add(1);
             self.reachable.get(self.next % self.reachable.len().max(1)).copied()
@@ -185,12 +169,16 @@ mod tests {
             false,
         );
         routes.rebuild(|node, c| Some(LinkId::new(node.0.into(), c)), |a, _| CoordinatorIndex(a.instance()));
-        let links: Vec<_> = (0..4).map(|p| routes.partition(p).unwrap().link.unwrap().connection()).collect();
+        let links: Vec<_> =
+            (0..4).map(|p| routes.partition(PartitionId(p)).unwrap().link.unwrap().connection()).collect();
         assert_eq!(links, [0, 0, 1, 1]);
-        assert!((0..4).all(|p| routes.partition(p).unwrap().coordinator == Some(CoordinatorIndex(0))));
+        assert!(
+            (0..4)
+                .all(|p| routes.partition(PartitionId(p)).unwrap().coordinator == Some(CoordinatorIndex(0)))
+        );
         assert_eq!(routes.coordinator(None), Some(CoordinatorIndex(0)));
         routes.rebuild(|_, _| None, |_, _| unreachable!("nothing is connected"));
-        assert_eq!(routes.partition(2).unwrap().link, None);
-        assert_eq!(routes.coordinator(Some(KeyHash(7))), None);
+        assert_eq!(routes.partition(PartitionId(2)).unwrap().link, None);
+        assert_eq!(routes.coordinator(Some(PartitionId(7))), None);
     }
 }

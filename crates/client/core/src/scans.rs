@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 use rows::Form;
 use spec::{Opening, Position};
 use vinga_base::pool::{Handle, Pool};
-use vinga_base::{OperationNumber, TransactionId};
+use vinga_base::{OperationNumber, PartitionId, TransactionId};
 use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanNextBody, ScanRefusal};
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32};
 
@@ -59,7 +59,7 @@ enum PartState {
 
 struct Part {
     state: PartState,
-    partition: usize,
+    partition: PartitionId,
     /// Its name on the wire, while it is open.
     wire: u32,
     position: Position,
@@ -126,12 +126,9 @@ impl Scans {
             return Err(Error::new(ErrorCode::ClusterFailure));
         }
         spec.check()?;
-        let partitions = match spec.ranges.as_ref().and_then(|ranges| ranges.hash) {
-            Some(hash) => {
-                let partition = net.routes.find(hash).ok_or(ErrorCode::ClusterFailure)?;
-                partition..partition + 1
-            }
-            None => 0..net.routes.partitions(),
+        let partitions: Vec<PartitionId> = match spec.ranges.as_ref().and_then(|ranges| ranges.hash) {
+            Some(hash) => [table.partition_of(hash)].into(),
+            None => table.partitions().iter().collect(),
         };
         let (transaction, operation) = within.unwrap_or((TransactionId::NONE, OperationNumber(0)));
         let batch_rows = spec.first_rows(partitions.len());
@@ -155,7 +152,7 @@ impl Scans {
             operation,
             wants_keys: spec.ranges.is_some() && (is_merged || may_be_resumed),
             merge: is_merged.then(|| Merge::new(partitions.len(), is_descending)),
-            parts: partitions.map(part).collect(),
+            parts: partitions.into_iter().map(part).collect(),
             open: 0,
             ready: VecDeque::new(),
             rows_left: if spec.limit == 0 { u32::MAX } else { spec.limit },
@@ -471,7 +468,7 @@ impl Scans {
 
     /// All connections to an endpoint are gone.
     pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
-        let is_lost = |net: &Net, partition: usize| {
+        let is_lost = |net: &Net, partition: PartitionId| {
             let link = net.routes.partition(partition).and_then(|route| route.link);
             link.is_some_and(|link| link.endpoint() == endpoint)
         };

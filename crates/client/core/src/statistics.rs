@@ -11,6 +11,7 @@ use crate::scans::spec::REQUEST_BYTES_MAX;
 use crate::settings::STATISTICS_MAX;
 use crate::table::Table;
 use alloc::vec::Vec;
+use vinga_base::PartitionId;
 use vinga_base::pool::{Handle, Pool};
 use vinga_wire::range_scan::{
     IndexStatisticsAnswer, IndexStatisticsHead, IndexStatisticsRefusal, RANGES_MAX,
@@ -75,8 +76,9 @@ impl Statistics {
         if ranges.len() > RANGES_MAX || ranges.bytes().len() > REQUEST_BYTES_MAX {
             return Err(Error::with_detail(ErrorCode::BadProgram, "too many ranges"));
         }
-        let partitions = net.routes.partitions();
-        let asked: Vec<usize> = (0..partitions).step_by(partitions.div_ceil(SAMPLED_MAX).max(1)).collect();
+        let partitions = table.partitions().len();
+        let asked: Vec<PartitionId> =
+            table.partitions().iter().step_by(partitions.div_ceil(SAMPLED_MAX).max(1)).collect();
         let ways: Option<Vec<_>> = asked.iter().map(|&partition| net.routes.way(partition)).collect();
         let ways = ways.filter(|ways| !ways.is_empty()).ok_or(ErrorCode::ClusterFailure)?;
         let waiting = Waiting {
@@ -93,7 +95,7 @@ impl Statistics {
                     request: U32::new(tag(handle)),
                     table: U32::new(table.id().0),
                     index: U16::new(ranges.index),
-                    partition: U16::new(partition as u16),
+                    partition: U16::new(partition.0),
                     ranges: U16::new(ranges.len() as u16),
                     unused: U16::ZERO,
                 })

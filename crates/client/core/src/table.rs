@@ -6,10 +6,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
+use vinga_base::hash::KeyHash;
 use vinga_base::order_key::OrderKey;
 use vinga_base::row_layout::{Place, RowError, RowLayout};
 use vinga_base::schema::{IndexDefinition, IndexKind, Kind, TableDefinition};
-use vinga_base::{ColumnId, TableId, TableVersion};
+use vinga_base::{ColumnId, PartitionId, TableId, TablePartitions, TableVersion};
 use vinga_wire::ErrorCode;
 use vinga_wire::dictionary::TableRecord;
 
@@ -28,6 +29,9 @@ impl Table {
     pub fn new(record: TableRecord) -> Result<Self> {
         let check = record.definition.check();
         check.map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
+        if !record.partitions.is_sound() {
+            return Err(Error::with_detail(ErrorCode::BadTableDefinition, "no partitions, or one twice"));
+        }
         let layout = RowLayout::new(&record.definition);
         Ok(Table { record, layout })
     }
@@ -45,6 +49,18 @@ impl Table {
     /// The version with which its rows began: it stays when the definition or the name changes, a truncate gives another.
     pub fn birth(&self) -> TableVersion {
         TableVersion(self.record.birth)
+    }
+
+    /// The partitions of the cluster in which its rows are.
+    #[inline]
+    pub fn partitions(&self) -> &TablePartitions {
+        &self.record.partitions
+    }
+
+    /// The partition of the row whose primary key has this hash.
+    #[inline]
+    pub(crate) fn partition_of(&self, hash: KeyHash) -> PartitionId {
+        self.record.partitions.of(hash)
     }
 
     /// All that the dictionary has of it.

@@ -5,8 +5,7 @@
 use crate::error::{Error, Result};
 use crate::operation::{OperationSpec, TRAIN_BYTES_MAX};
 use alloc::vec::Vec;
-use vinga_base::hash::KeyHash;
-use vinga_base::{Epoch, OperationNumber};
+use vinga_base::{Epoch, OperationNumber, PartitionId};
 use vinga_wire::ErrorCode;
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, OperationHead, OperationKind};
 use vinga_wire::transaction::OPERATIONS_MAX;
@@ -46,7 +45,7 @@ pub struct Train {
     first: u32,
     bytes: Vec<u8>,
     operations: Vec<Operation>,
-    hint: Option<KeyHash>,
+    hint: Option<PartitionId>,
     rollback_from: Option<OperationNumber>,
     rows: Vec<u8>,
     standing: Option<Result<Standing>>,
@@ -92,12 +91,12 @@ impl Train {
     pub fn push(&mut self, operation: &OperationSpec<'_>) -> Result<OperationNumber> {
         let number = self.next_number();
         let begin = self.bytes.len();
-        let hash = operation.write(number, &mut self.bytes)?;
+        let partition = operation.write(number, &mut self.bytes)?;
         if self.bytes.len() - begin > TRAIN_BYTES_MAX {
             self.bytes.truncate(begin);
             return Err(Error::with_detail(ErrorCode::TooManyOperations, "one operation is too long"));
         }
-        self.hint = self.hint.or(Some(hash));
+        self.hint = self.hint.or(Some(partition));
         self.operations.push(Operation {
             end: self.bytes.len(),
             kind: operation.kind,
@@ -183,7 +182,7 @@ impl Train {
         (operation.index != 0).then_some(operation.index)
     }
 
-    pub(crate) fn hint(&self) -> Option<KeyHash> {
+    pub(crate) fn hint(&self) -> Option<PartitionId> {
         self.hint
     }
 

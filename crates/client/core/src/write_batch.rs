@@ -3,8 +3,7 @@
 use crate::error::Result;
 use crate::operation::OperationSpec;
 use alloc::vec::Vec;
-use vinga_base::OperationNumber;
-use vinga_base::hash::KeyHash;
+use vinga_base::{OperationNumber, PartitionId};
 use vinga_wire::ErrorCode;
 
 /// How one operation ended.
@@ -18,7 +17,7 @@ pub(crate) enum Ending {
 #[derive(Debug)]
 struct Operation {
     end: usize,
-    hash: KeyHash,
+    partition: PartitionId,
 }
 
 /// See the head of this file.
@@ -46,8 +45,8 @@ impl WriteBatch {
     #[inline]
     pub fn push(&mut self, operation: &OperationSpec<'_>) -> Result<()> {
         debug_assert!(operation.kind.is_change(), "only changes are committed by themselves");
-        let hash = operation.write(OperationNumber(1), &mut self.bytes)?;
-        self.operations.push(Operation { end: self.bytes.len(), hash });
+        let partition = operation.write(OperationNumber(1), &mut self.bytes)?;
+        self.operations.push(Operation { end: self.bytes.len(), partition });
         Ok(())
     }
 
@@ -90,12 +89,12 @@ impl WriteBatch {
         self.waiting == 0
     }
 
-    /// The bytes of an operation and the hash of its key.
+    /// The bytes of an operation and the partition of its row.
     #[inline]
-    pub(crate) fn operation(&self, index: usize) -> (&[u8], KeyHash) {
+    pub(crate) fn operation(&self, index: usize) -> (&[u8], PartitionId) {
         let begin = index.checked_sub(1).map_or(0, |before| self.operations[before].end);
-        let Operation { end, hash } = self.operations[index];
-        (&self.bytes[begin..end], hash)
+        let Operation { end, partition } = self.operations[index];
+        (&self.bytes[begin..end], partition)
     }
 
     #[inline]

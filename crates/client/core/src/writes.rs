@@ -48,8 +48,8 @@ impl Writes {
         let handle = self.batches.insert(batch).map_err(|_| ErrorCode::Overloaded)?;
         let batch = &mut self.batches[handle];
         for index in 0..batch.len() {
-            let (operation, hash) = batch.operation(index);
-            let coordinator = net.routes.coordinator(Some(hash));
+            let (operation, partition) = batch.operation(index);
+            let coordinator = net.routes.coordinator(Some(partition));
             let way = coordinator.and_then(|c| Some((c, net.outcomes.get(c).link?)));
             let Some((coordinator, to)) = way else {
                 batch.end(index as u32, Ending::Failed(ErrorCode::ClusterFailure));

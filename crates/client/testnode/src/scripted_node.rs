@@ -731,7 +731,7 @@ impl ScriptedNode {
         let (request, refusal, answer): (u32, SignalNumber, Result<_, (ErrorCode, String)>) = match signal {
             SignalNumber::CreateTableRequest => {
                 let body: CreateTableRequest = cold::read(frame)?;
-                let made = self.store.create(body.definition);
+                let made = self.store.create(body.definition, self.layout.data_managers);
                 let answer = made.map(|table| (SignalNumber::CreateTableConfirm, Some(table)));
                 (body.request, SignalNumber::CreateTableRefuse, answer)
             }

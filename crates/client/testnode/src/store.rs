@@ -1,6 +1,7 @@
 //! Tables and rows: what is committed, and what each open transaction has changed.
 
 use std::collections::BTreeMap;
+use vinga_base::TablePartitions;
 use vinga_base::hash::KeyHash;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::TableDefinition;
@@ -29,14 +30,20 @@ pub struct Store {
 }
 
 impl Store {
-    pub fn create(&mut self, definition: TableDefinition) -> Result<TableRecord, (ErrorCode, String)> {
+    /// Makes a table that lies in the first so many partitions.
+    pub fn create(
+        &mut self,
+        definition: TableDefinition,
+        partitions: u16,
+    ) -> Result<TableRecord, (ErrorCode, String)> {
         definition.check().map_err(|what| (ErrorCode::BadTableDefinition, what))?;
         if self.by_name(&definition.name).is_some() {
             return Err((ErrorCode::TableExists, definition.name));
         }
         self.next_table += 1;
         self.next_version += 1;
-        let record = TableRecord::new(self.next_table, self.next_version, definition);
+        let partitions = TablePartitions::first(partitions);
+        let record = TableRecord::new(self.next_table, self.next_version, partitions, definition);
         let layout = RowLayout::new(&record.definition);
         self.tables.insert(record.table, Table { record: record.clone(), layout, rows: BTreeMap::new() });
         Ok(record)
@@ -187,5 +194,5 @@ pub fn select(table: &Table, image: &[u8], columns: Option<&Vec<u16>>) -> Vec<u8
 
 /// The partition of a key among so many.
 pub fn partition(key: &[u8], partitions: u16) -> u16 {
-    (KeyHash::of(key).map_bucket() % u32::from(partitions)) as u16
+    TablePartitions::first(partitions).of(KeyHash::of(key)).0
 }

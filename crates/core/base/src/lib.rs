@@ -17,5 +17,7 @@ pub mod page_pool;
 pub mod pool;
 pub mod row_layout;
 pub mod schema;
+pub mod table_partitions;
 
 pub use ids::*;
+pub use table_partitions::TablePartitions;

@@ -305,6 +305,9 @@ pub struct TableDefinition {
     pub no_logging: bool,
     /// Whether backups may answer committed reads.
     pub read_backup: bool,
+    /// In how many of the cluster's partitions its rows lie; 0 for the usual number. The hidden tables of its unique
+    /// indexes lie in the same.
+    pub partitions: u16,
     /// Its indexes, in ascending order of their ids.
     pub indexes: Vec<IndexDefinition>,
     /// What a SQL node wants to find again beside the definition; nobody else looks into it.

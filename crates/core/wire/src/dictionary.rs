@@ -12,6 +12,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use vinga_base::TablePartitions;
 use vinga_base::schema::{IndexKind, TableDefinition};
 
 /// A table as it stands in the dictionary.
@@ -25,6 +26,8 @@ pub struct TableRecord {
     pub birth: u64,
     /// The hidden tables of its unique indexes.
     pub unique_tables: Vec<UniqueTable>,
+    /// Where its rows are, and those of the hidden tables.
+    pub partitions: TablePartitions,
     /// What it is.
     pub definition: TableDefinition,
 }
@@ -66,13 +69,13 @@ impl TableRecord {
         self.unique_tables.iter().filter_map(|unique| {
             let index = self.definition.index(unique.index).filter(|i| i.kind == IndexKind::Unique)?;
             let definition = self.definition.unique_table(self.table, index);
-            Some(TableRecord::new(unique.table, unique.version, definition))
+            Some(TableRecord::new(unique.table, unique.version, self.partitions.clone(), definition))
         })
     }
 
     /// A table without rows and unique indexes.
-    pub fn new(table: u32, version: u64, definition: TableDefinition) -> Self {
-        TableRecord { table, version, birth: version, unique_tables: Vec::new(), definition }
+    pub fn new(table: u32, version: u64, partitions: TablePartitions, definition: TableDefinition) -> Self {
+        TableRecord { table, version, birth: version, unique_tables: Vec::new(), partitions, definition }
     }
 }
 

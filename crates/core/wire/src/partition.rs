@@ -1,13 +1,12 @@
-//! Which data managers own a key: table-independent for now, every table is cut into the same partitions.
+//! Which data managers own a partition: each has a chain of replicas. Which partitions a table lies in, and which of them
+//! a key belongs to, its record says (`vinga_base::table_partitions`).
 //!
-//! The hash chooses one of 3,840 buckets, the bucket belongs to a partition, the partition has a chain of replicas. A
-//! client, a coordinator and a data manager each hold a copy of the map and compare its version.
+//! A client, a coordinator and a data manager each hold a copy of the map and compare its version.
 
 use crate::address::{Address, BlockNumber};
 use crate::commit::Chain;
 use crate::handshake::{PartitionPlace, Topology};
 use alloc::vec::Vec;
-use vinga_base::hash::{HASH_MAP_BUCKETS, KeyHash};
 use vinga_base::{NodeId, PartitionId, View};
 
 /// Who owns one partition.
@@ -31,7 +30,6 @@ impl Place {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionMap {
     version: u32,
-    buckets: Vec<u16>,
     places: Vec<Place>,
 }
 
@@ -41,19 +39,12 @@ impl PartitionMap {
     pub fn new(topology: &Topology) -> Self {
         let places: Vec<Place> = topology.partitions.iter().map(place).collect();
         assert!(!places.is_empty(), "a cluster has at least one partition");
-        let buckets = (0..HASH_MAP_BUCKETS).map(|bucket| (bucket % places.len() as u32) as u16).collect();
-        PartitionMap { version: topology.version, buckets, places }
+        PartitionMap { version: topology.version, places }
     }
 
     /// The version of the map.
     pub fn version(&self) -> u32 {
         self.version
-    }
-
-    /// The partition of a key.
-    #[inline]
-    pub fn partition(&self, hash: KeyHash) -> PartitionId {
-        PartitionId(self.buckets[hash.map_bucket() as usize])
     }
 
     /// Who owns a partition.
@@ -105,18 +96,13 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn every_partition_gets_its_share() {
+    fn the_next_replica_becomes_primary() {
         let topology = Topology {
             version: 4,
             partitions: (0..8).map(|instance| PartitionPlace { instance, chain: vec![1, 2] }).collect(),
             ..Topology::default()
         };
         let mut map = PartitionMap::new(&topology);
-        let mut counts = vec![0; 8];
-        for key in 0..80_000u64 {
-            counts[usize::from(map.partition(KeyHash::of(&key.to_le_bytes())).0)] += 1;
-        }
-        assert!(counts.iter().all(|&c| (9_000..11_000).contains(&c)), "{counts:?}");
         map.remove_node(NodeId(1));
         assert_eq!(map.place(PartitionId(3)).primary(), Address::new(NodeId(2), BlockNumber::DataManager, 3));
         assert_eq!(map.version(), 5);

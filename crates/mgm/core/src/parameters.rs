@@ -186,12 +186,14 @@ parameters! {
     /// Transactions that the node's coordinators run at a time; a further one gets a temporary error.
     MaxNoOfConcurrentTransactions: count(32, RECORDS_MAX), Default::Integer(4_096);
 
-    /// Row operations that open transactions hold at a time, those in unique indexes too; a further one gets a
-    /// temporary error. Each takes about half a kilobyte from when it is first needed.
+    /// Row operations that open transactions hold at a time in a table of the usual number of partitions, those in
+    /// unique indexes too; a further one gets a temporary error. Each takes about half a kilobyte from when it is first
+    /// needed. A data manager has room for this number divided by PartitionsPerNode.
     MaxNoOfConcurrentOperations: count(32, RECORDS_MAX),
-        Default::OnePerMemory { bytes: 16 << 10, least: 32_768 };
+        Default::OnePerMemory { bytes: 32 << 10, least: 32_768 };
 
-    /// Scans that are open at a time; a further one gets a temporary error.
+    /// Scans that are open at a time on tables of the usual number of partitions; a further one gets a temporary error. A
+    /// data manager has room for this number divided by PartitionsPerNode.
     MaxNoOfConcurrentScans: count(2, RECORDS_MAX), Default::Integer(256);
 
     /// Clients (API nodes) that may be connected at a time; a further one is refused. Their ids are 145 to 255.
@@ -221,6 +223,10 @@ parameters! {
     /// cluster has been started.
     NoOfFragmentLogParts: Kind::Choice(&[4, 6, 8, 12, 16, 24, 32]),
         Default::Unset("8, or the CPUs or hosting threads rounded up to a power of two if more");
+
+    /// Partitions of a table on each data node, unless the table says how many it wants; at most the number of data
+    /// managers. More let more threads work on one table, fewer make scans of short ranges cheaper.
+    PartitionsPerNode: count(1, 128), Default::Unset("the threads that host data managers");
 
     /// Threads of the node, how many of each kind and on which CPUs; the reference page has the grammar.
     ThreadConfig: text(16_384), Default::Unset("threads from MaxNoOfExecutionThreads, else automatic");
@@ -440,7 +446,7 @@ mod tests {
             Parameters::defaults(&Machine { memory_bytes, cpus, cpus_granted: None })
                 .integer(Parameter::MaxNoOfConcurrentOperations)
         };
-        assert_eq!(default(24 << 30), 1_572_864);
+        assert_eq!(default(24 << 30), 786_432);
         assert_eq!(default(1 << 28), 32_768);
         assert_eq!(default(u64::MAX), RECORDS_MAX);
     }

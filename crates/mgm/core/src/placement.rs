@@ -19,6 +19,8 @@
 //! - *Data managers* are spread in contiguous runs, as evenly as their number allows. Their number is
 //!   `NoOfFragmentLogParts`, else 8, or the CPUs or the hosting threads rounded up to a power of two if those are
 //!   more. It belongs to the cluster for ever; threads may change at any restart.
+//! - *Partitions* of a table are spread over the data managers. On each node it has `PartitionsPerNode`, else one for each
+//!   thread that hosts data managers.
 //! - *Coordinators*: one for each thread that hosts coordinators.
 //! - *Sockets* are owned: one thread reads a connection and one thread writes it. A client has one connection to each
 //!   owner, to [`SOCKET_OWNERS_MAX`] at most: further threads own none. The owner writes its connections too, unless
@@ -49,6 +51,8 @@ pub struct Placement {
     pub threads: Vec<ThreadPlan>,
     /// Data manager instances of the node.
     pub data_managers: u16,
+    /// Partitions of a table on the node, unless the table says how many it wants.
+    pub partitions_per_node: u16,
     /// Coordinator instances of the node.
     pub coordinators: u16,
 }
@@ -116,7 +120,7 @@ impl Placement {
     /// Places all work on the threads of `groups`; remarks on what is odd but allowed go to `notes`.
     ///
     /// # Errors
-    /// More ldm threads than data managers; `nosend=1` without send threads; what [`binding`] finds.
+    /// More ldm threads, or partitions, than data managers; `nosend=1` without send threads; what [`binding`] finds.
     pub fn new(
         mut groups: Vec<ThreadGroup>,
         parameters: &Parameters,
@@ -130,6 +134,7 @@ impl Placement {
         }
         let mut threads = idle_threads(&groups, parameters);
         let data_managers = place_data_managers(&mut threads, parameters, machine, notes)?;
+        let partitions_per_node = partitions_per_node(&threads, data_managers, parameters)?;
         let coordinators = place_coordinators(&mut threads);
         place_singles(&mut threads);
         place_sockets(&mut threads, &groups, parameters, notes)?;
@@ -138,6 +143,7 @@ impl Placement {
         Ok(Placement {
             threads: threads.into_iter().map(|(plan, _)| plan).collect(),
             data_managers,
+            partitions_per_node,
             coordinators,
         })
     }
@@ -242,6 +248,23 @@ fn place_data_managers(
         plan.data_managers = (i * count / threads) as u16..((i + 1) * count / threads) as u16;
     }
     Ok(count as u16)
+}
+
+fn partitions_per_node(
+    threads: &[Grouped<'_>],
+    data_managers: u16,
+    parameters: &Parameters,
+) -> Result<u16, Mistake> {
+    let hosting = threads.iter().filter(|(plan, _)| !plan.data_managers.is_empty()).count();
+    match parameters.optional_integer(Parameter::PartitionsPerNode) {
+        None => Ok(hosting as u16),
+        Some(wanted) if wanted <= data_managers.into() => Ok(wanted as u16),
+        Some(_) => {
+            let problem =
+                format!("more than the node's {data_managers} data managers; allowed: 1 to {data_managers}");
+            Err(parameters.refuse(Parameter::PartitionsPerNode, problem))
+        }
+    }
 }
 
 /// Refuses ldm threads without a data manager and remarks on a spread that could be even.

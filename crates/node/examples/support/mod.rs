@@ -6,7 +6,7 @@ use std::time::Duration;
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::PagePool;
 use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, TableDefinition};
-use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, TransactionId};
+use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, TablePartitions, TransactionId};
 use vinga_distribution::NodePlace;
 use vinga_kernel::{Executor, Origin, Outbox, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting, routes};
@@ -55,6 +55,7 @@ pub fn settings() -> NodeSettings {
         operations_max: 8192,
         scans_max: 64,
         tables_max: 128,
+        partitions_per_node: 8,
         api_first: NodeId(145),
         api_nodes_max: 100,
         lock_timeout: Tick::from_millis(1200),
@@ -69,6 +70,7 @@ pub fn settings() -> NodeSettings {
 pub struct Bench {
     pub executor: Executor<Blocks>,
     pub map: PartitionMap,
+    partitions: TablePartitions,
     api_lane: vinga_kernel::LaneId,
     next_transaction: u64,
 }
@@ -101,6 +103,7 @@ impl Bench {
             indexes,
             ..TableDefinition::default()
         };
+        let partitions = TablePartitions::first(8);
         let mut bytes = vec![];
         let from = Address::new(NODE, BlockNumber::Dictionary, 0);
         for to in settings
@@ -108,7 +111,7 @@ impl Bench {
             .into_iter()
             .chain(settings.all_of(BlockNumber::Coordinator))
         {
-            let record = TableRecord::new(TABLE, VERSION, definition.clone());
+            let record = TableRecord::new(TABLE, VERSION, partitions.clone(), definition.clone());
             let task = match to.block() {
                 Some(BlockNumber::DataManager) => RoundTask::Prepare { record, made: vec![TABLE] },
                 _ => RoundTask::Publish { record: Some(record), gone: vec![] },
@@ -122,7 +125,8 @@ impl Bench {
         executor.outbox().routes.set_node(NodeId(9), None);
         let bytes = redirect(bytes);
         executor.feed(&bytes, Origin::Node).expect("our own frames");
-        Bench { executor, map: PartitionMap::new(&settings.topology()), api_lane, next_transaction: 1 }
+        let map = PartitionMap::new(&settings.topology());
+        Bench { executor, map, partitions, api_lane, next_transaction: 1 }
     }
 
     /// Runs a turn on what an API node has sent; says how many bytes were answered.
@@ -153,7 +157,7 @@ impl Bench {
     pub fn reads(&self, keys: &[u64], out: &mut Vec<u8>) {
         let mut by_owner: [Vec<u64>; 8] = Default::default();
         for &key in keys {
-            let partition = self.map.partition(KeyHash::of(&key.to_le_bytes()));
+            let partition = self.partitions.of(KeyHash::of(&key.to_le_bytes()));
             by_owner[usize::from(self.map.place(partition).instance)].push(key);
         }
         for (instance, keys) in by_owner.iter().enumerate().filter(|(_, keys)| !keys.is_empty()) {

@@ -20,12 +20,11 @@ pub use self::{
 use hold::Held;
 use std::collections::BTreeMap;
 use told::code;
-use vinga_base::hash::KeyHash;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::page_pool::PagePool;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
-use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TransactionId};
+use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TablePartitions, TransactionId};
 use vinga_distribution::NodePlace;
 use vinga_kernel::{Executor, LaneId, Mutation, Origin, Outbox, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting, routes};
@@ -96,6 +95,8 @@ pub struct Cluster {
     lanes: BTreeMap<u8, Vec<(u8, LaneId)>>,
     pub layout: RowLayout,
     table: (u32, u64),
+    /// The partitions of the test table.
+    partitions: TablePartitions,
     /// The hidden tables of the unique indexes.
     hidden: Vec<(u32, u64)>,
     map: PartitionMap,
@@ -191,6 +192,7 @@ impl Cluster {
                 operations_max: 64,
                 scans_max: 4,
                 tables_max: 8,
+                partitions_per_node: 2,
                 api_first: NodeId(145),
                 api_nodes_max: 10,
                 lock_timeout: Tick::from_millis(1200),
@@ -223,6 +225,7 @@ impl Cluster {
             lanes,
             layout,
             table: (0, 0),
+            partitions: TablePartitions::first(1),
             hidden: vec![],
             map,
             now: Tick(0),
@@ -400,7 +403,12 @@ impl Cluster {
 
     /// The data manager that owns a key.
     pub fn owner_of(&self, key: u64) -> Address {
-        self.map.place(self.map.partition(KeyHash::of(&key.to_le_bytes()))).primary()
+        self.map.place(self.partition_of(key)).primary()
+    }
+
+    /// The next key whose row is in another partition.
+    pub fn key_elsewhere(&self, than: u64) -> u64 {
+        (than + 1..).find(|&key| self.partition_of(key) != self.partition_of(than)).expect("one of many keys")
     }
 
     /// Some keys whose rows have their primary at a node, from the first on.

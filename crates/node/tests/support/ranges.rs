@@ -107,7 +107,7 @@ impl Cluster {
 
     /// The partition of a key.
     pub fn partition_of(&self, key: u64) -> PartitionId {
-        self.map.partition(KeyHash::of(&key.to_le_bytes()))
+        self.partitions.of(KeyHash::of(&key.to_le_bytes()))
     }
 
     /// All partitions.

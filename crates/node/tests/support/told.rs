@@ -53,6 +53,7 @@ impl Cluster {
             SignalNumber::CreateTableConfirm => {
                 let TableConfirm { table, .. } = cold::read(frame).expect("well-formed");
                 self.table = (table.table, table.version);
+                self.partitions = table.partitions;
                 self.hidden =
                     table.unique_tables.iter().map(|unique| (unique.table, unique.version)).collect();
                 Told::Other(signal)
@@ -61,6 +62,7 @@ impl Cluster {
                 let confirm: SchemaChangeConfirm = cold::read(frame).expect("well-formed");
                 let table = confirm.table.expect("it was a change of a table");
                 self.table = (table.table, table.version);
+                self.partitions = table.partitions;
                 Told::Other(signal)
             }
             SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse => {

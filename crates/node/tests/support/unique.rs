@@ -65,6 +65,6 @@ impl Cluster {
     /// The data manager that owns a number's place in the unique index on it.
     pub fn owner_of_number(&self, n: i64) -> vinga_wire::Address {
         let hash = vinga_base::hash::KeyHash::of(&n.to_le_bytes());
-        self.map.place(self.map.partition(hash)).primary()
+        self.map.place(self.partitions.of(hash)).primary()
     }
 }

@@ -362,10 +362,10 @@ impl Client {
         self.links.get(&key).is_some_and(|link| link.is_open).then_some(key)
     }
 
-    /// The data manager that answers for a key, and its partition.
-    fn owner(&self, hash: KeyHash) -> Address {
+    /// The data manager that answers for the row of a table whose key has this hash.
+    fn owner(&self, table: TableRef, hash: KeyHash) -> Address {
         let map = self.map.as_ref().expect("the layout is known once connected");
-        map.place(map.partition(hash)).primary()
+        map.place(self.partitions(table).of(hash)).primary()
     }
 
     fn note_epoch(&mut self, epoch: u64) {

@@ -206,11 +206,6 @@ impl Description {
     /// What is not supported, or not allowed.
     pub fn to_definition(&self) -> Result<TableDefinition> {
         let bad = |text: String| Failure::new(ErrorCode::BadTableDefinition as i32, text);
-        if self.partitions != 0 {
-            return Err(Failure::unsupported(
-                "the number of partitions can't be chosen yet: leave PARTITIONS away",
-            ));
-        }
         let mut columns = Vec::new();
         for column in &self.columns {
             columns.push(ColumnDefinition {
@@ -259,6 +254,9 @@ impl Description {
             primary_key,
             no_logging: self.no_logging,
             read_backup: self.read_backup,
+            partitions: u16::try_from(self.partitions).map_err(|_| {
+                bad(format!("{} partitions; a table has at most {}", self.partitions, u16::MAX))
+            })?,
             indexes,
             attachment: self.attachment.clone(),
         };

@@ -272,3 +272,49 @@ fn the_optimizer_knows_where_rows_are_many() {
     assert_eq!(key_of("a BETWEEN 1001 AND 1010 AND b BETWEEN 1 AND 2"), ("a".into(), 10));
     assert_eq!(key_of("a BETWEEN 0 AND 1000 AND b BETWEEN 50 AND 120"), ("b".into(), 20));
 }
+
+#[test]
+fn a_table_lies_in_as_many_partitions_as_it_asks_for() {
+    let cluster = TestCluster::start_with(2, &[("PartitionsPerNode", "2")], &[]);
+    let (mut session, mut other) = (cluster.connect(0), cluster.connect(1));
+    let address = cluster.data_node.as_ref().expect("it runs").address();
+    let native = vinga::blocking::Cluster::connect(address).expect("the data node is there");
+    let partitions = || native.table("test.t").expect("it is there").core().partitions().len();
+    let sum = |session: &mut Session| {
+        session
+            .lines("SELECT COUNT(*), SUM(id), MIN(v), MAX(v) FROM test.t FORCE INDEX (PRIMARY) WHERE id > 0")
+    };
+
+    session.query("CREATE TABLE t (id INT PRIMARY KEY, v INT, UNIQUE (v)) ENGINE=VINGA");
+    session.query("INSERT INTO t SELECT seq, seq * 3 FROM seq_1_to_5000");
+    assert_eq!(partitions(), 2, "the usual number");
+    for count in [1, 3, 8] {
+        session.query(&format!("ALTER TABLE t PARTITION_COUNT={count}"));
+        assert_eq!(partitions(), count);
+        assert_eq!(sum(&mut other), ["5000 12502500 3 15000"]);
+        assert!(
+            other.query("SHOW CREATE TABLE test.t")[0][1].contains(&format!("`PARTITION_COUNT`={count}"))
+        );
+        assert_eq!(other.lines("SELECT id FROM test.t WHERE v = 300"), ["100"]);
+        assert_eq!(
+            other.lines("SELECT id FROM test.t WHERE id IN (7, 70, 700, 7000) ORDER BY id"),
+            ["7", "70", "700"]
+        );
+        assert_eq!(session.error("INSERT INTO t VALUES (6000, 300)").0, 1062);
+    }
+    session.query("TRUNCATE TABLE t");
+    assert_eq!((partitions(), sum(&mut other)), (8, vec!["0 NULL NULL NULL".to_owned()]));
+    session.query("ALTER TABLE t PARTITION_COUNT=DEFAULT");
+    assert_eq!(partitions(), 2);
+
+    let (number, said) = session.error("CREATE TABLE u (id INT PRIMARY KEY) ENGINE=VINGA PARTITION_COUNT=9");
+    assert!(
+        number == 1296 && said.contains("9 partitions; in this cluster a table has 1 to 8"),
+        "{number} {said}"
+    );
+    assert_eq!(
+        session.error("CREATE TABLE u (id INT PRIMARY KEY) ENGINE=VINGA PARTITION_COUNT=70000").0,
+        1912
+    );
+    assert_eq!(session.lines("SHOW TABLES"), ["t"]);
+}

@@ -2,7 +2,7 @@
 
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 use vinga_base::{ColumnId, Incarnation, NodeId};
-use vinga_dictionary::{Dictionary, Settings, first_version};
+use vinga_dictionary::{Dictionary, Partitioning, Settings, first_version};
 use vinga_kernel::testkit::Harness;
 use vinga_wire::dictionary::{CreateTableRequest, ListTablesRequest, NamedTableRequest};
 use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
@@ -34,6 +34,7 @@ pub fn harness_for(tables_max: u32) -> Harness<Dictionary> {
         coordinators: COORDINATORS.to_vec(),
         data_managers: DATA_MANAGERS.to_vec(),
         tables_max,
+        partitioning: Partitioning { groups: 2, instances: 1, usual: 1 },
         version: first_version(1),
     };
     Harness::new(DICTIONARY, 1, Dictionary::new(settings), Dictionary::start, Dictionary::handle)

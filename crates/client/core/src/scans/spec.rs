@@ -6,7 +6,7 @@ use crate::net::Net;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::order_key::KeyRange;
-use vinga_base::{ColumnId, OperationNumber, TransactionId};
+use vinga_base::{ColumnId, OperationNumber, PartitionId, TransactionId};
 use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::range_scan::{
@@ -114,9 +114,11 @@ impl RangeSpec {
 /// Bytes of ranges, filter and selection in one request, at most; a key of a position still fits behind them.
 pub(crate) const REQUEST_BYTES_MAX: usize = FRAME_BYTES_MAX - 16 * 1024;
 
-/// Rows of the first batch of ranges from one partition, at most: what a short range has comes with the first answer, and
-/// not much is sent for nothing where few rows are taken of many.
-const FIRST_ROWS: u16 = 64;
+/// Rows of the first batches of ranges, of all partitions together: what a short range has comes with the first answers,
+/// and not much is sent for nothing where few rows are taken of many.
+const FIRST_ROWS: u16 = 256;
+/// Of each partition at least so many.
+const FIRST_ROWS_EACH: u16 = 64;
 /// Each batch of ranges is so many times as long as the one before, up to what was asked for.
 const GROWTH: u16 = 4;
 
@@ -146,12 +148,14 @@ impl ScanSpec {
         if self.ranges.is_none() {
             return self.batch_rows;
         }
+        let partitions = partitions.max(1) as u32;
         // Twice each partition's share of a limit: with that it is rarely one that has more of the first rows.
         let share = match self.limit {
             0 => u32::MAX,
-            limit => limit.min(2 * limit.div_ceil(partitions.max(1) as u32) + 4),
+            limit => limit.min(2 * limit.div_ceil(partitions) + 4),
         };
-        FIRST_ROWS.min(u16::try_from(share).unwrap_or(u16::MAX)).min(self.batch_rows)
+        let first = (u32::from(FIRST_ROWS) / partitions) as u16;
+        first.max(FIRST_ROWS_EACH).min(u16::try_from(share).unwrap_or(u16::MAX)).min(self.batch_rows)
     }
 
     /// Rows of the batch behind one of so many rows.
@@ -186,7 +190,7 @@ pub(super) struct Opening<'a> {
     pub version: u64,
     pub transaction: TransactionId,
     pub operation: OperationNumber,
-    pub partition: usize,
+    pub partition: PartitionId,
     /// The scan's name on the wire.
     pub wire: u32,
     pub batch_rows: u16,
@@ -225,7 +229,7 @@ impl Opening<'_> {
             }),
             batch_bytes: U32::new(self.spec.batch_bytes),
             limit: U32::new(self.limit),
-            partition: U16::new(self.partition as u16),
+            partition: U16::new(self.partition.0),
             batch_rows: U16::new(self.batch_rows),
             columns: self.columns(),
             filter_bytes: U16::new(self.spec.filter.len() as u16),
@@ -256,7 +260,7 @@ impl Opening<'_> {
             from_range: U16::new(from_range),
             key_bytes: U16::new(key.len() as u16),
             index: U16::new(ranges.index),
-            partition: U16::new(self.partition as u16),
+            partition: U16::new(self.partition.0),
             batch_rows: U16::new(self.batch_rows),
             columns: self.columns(),
             filter_bytes: U16::new(self.spec.filter.len() as u16),

@@ -50,6 +50,7 @@ static vinga_table *create(const char *name)
     GOOD(definition, vinga_definition_primary_key(definition, key, 1));
     GOOD(definition, vinga_definition_no_logging(definition));
     GOOD(definition, vinga_definition_read_backup(definition));
+    GOOD(definition, vinga_definition_partitions(definition, 1));
     GOOD(cluster, vinga_table_create(cluster, definition, NULL));
     vinga_definition_close(definition);
     GOOD(cluster, vinga_table_open(cluster, name, &table));

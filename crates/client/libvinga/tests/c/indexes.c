@@ -57,6 +57,7 @@ static void description(void)
     EXPECT(what.indexes, 4);
     EXPECT(what.no_logging, 0);
     EXPECT(what.read_backup, 0);
+    EXPECT(what.partitions > 0, 1);
     EXPECT(what.id > 0 && what.version > 0 && what.birth > 0, 1);
     at = vinga_table_index_find(table, VINGA_INDEX_ORDERED, "BY_KIND_DOWN");
     EXPECT(at, 1);

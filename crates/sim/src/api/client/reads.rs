@@ -74,7 +74,7 @@ impl Client {
         };
         let mut by_owner: BTreeMap<Address, Vec<usize>> = BTreeMap::new();
         for (at, &key) in read.keys.iter().enumerate() {
-            by_owner.entry(self.owner(shape.key_hash(key))).or_default().push(at);
+            by_owner.entry(self.owner(read.table, shape.key_hash(key))).or_default().push(at);
         }
         if by_owner.keys().any(|&owner| self.link_to(owner).is_none()) {
             self.learn_layout();

@@ -2,7 +2,7 @@
 
 use super::{Client, LinkKey, Surroundings};
 use crate::agenda::Time;
-use vinga_base::PartitionId;
+use vinga_base::{PartitionId, TablePartitions};
 use vinga_client_core::{Merge, ScanRows};
 use vinga_kernel::Mutation;
 use vinga_kernel::mutation::is_on;
@@ -21,7 +21,9 @@ pub struct OpenScan {
     index: usize,
     /// The id and version of the table that it names.
     table: (u32, u64),
-    partition: u16,
+    /// The table's partitions, and which of them is the present one.
+    partitions: TablePartitions,
+    part: usize,
     /// The data manager of the present partition, and the scan's name there; `None` between partitions.
     at: Option<(Address, u32)>,
     /// Since when the present batch is awaited.
@@ -35,6 +37,11 @@ pub struct OpenScan {
 const BATCH_BYTES: u32 = 16 * 1024;
 
 impl OpenScan {
+    /// The present partition.
+    fn partition(&self) -> PartitionId {
+        self.partitions.iter().nth(self.part).expect("a scan ends with its last partition")
+    }
+
     /// Writes down rows and keeps them for the session.
     fn take_rows(&mut self, cx: &mut Surroundings<'_>, rows: &ScanRows, awaited: Time) {
         let shape = &cx.shapes[usize::from(self.scan.table.0)];
@@ -70,12 +77,21 @@ impl Client {
             parts: Vec::new(),
             rows: Vec::new(),
         });
-        let partitions = self.map.as_ref().map_or(0, |map| map.places().len());
+        let partitions = self.partitions(scan.table);
         let merged = scan.range.filter(|range| range.is_merged);
-        let merge = merged.map(|range| Merge::new(partitions, range.is_descending));
+        let merge = merged.map(|range| Merge::new(partitions.len(), range.is_descending));
         let table = self.table(scan.table);
-        let open =
-            OpenScan { scan, index, table, partition: 0, at: None, awaited: None, rows: Vec::new(), merge };
+        let open = OpenScan {
+            scan,
+            index,
+            table,
+            partitions,
+            part: 0,
+            at: None,
+            awaited: None,
+            rows: Vec::new(),
+            merge,
+        };
         self.sessions[session].scan = Some(open);
         self.next_batch(cx, session);
     }
@@ -104,7 +120,7 @@ impl Client {
         let name = self.next_tag();
         let scan = self.sessions[session].scan.as_mut().expect("it is open");
         let map = self.map.as_ref().expect("the layout is known once connected");
-        let owner = map.place(PartitionId(scan.partition)).primary();
+        let owner = map.place(scan.partition()).primary();
         scan.at = Some((owner, name));
         let Some(link) = self.link_to(owner) else {
             self.learn_layout();
@@ -116,8 +132,8 @@ impl Client {
 
     fn send_open(&mut self, cx: &Surroundings<'_>, session: usize, link: LinkKey, owner: Address, name: u32) {
         let state = &self.sessions[session];
-        let OpenScan { scan, table: (table, version), partition, .. } =
-            state.scan.as_ref().expect("it is open");
+        let open = state.scan.as_ref().expect("it is open");
+        let (OpenScan { scan, table: (table, version), .. }, partition) = (open, open.partition());
         let shape = &cx.shapes[usize::from(scan.table.0)];
         let own = scan.own_before.and(state.transaction.as_ref()).map_or(0, |transaction| transaction.id.0);
         let selection = if scan.selects { shape.selection() } else { &[] };
@@ -137,7 +153,7 @@ impl Client {
                 from_range: U16::ZERO,
                 key_bytes: U16::ZERO,
                 index: U16::new(shape.count_index().expect("ranges are of tables with this index")),
-                partition: U16::new(*partition),
+                partition: U16::new(partition.0),
                 batch_rows: U16::new(scan.batch_rows),
                 columns,
                 filter_bytes: U16::new(filter.len() as u16),
@@ -165,7 +181,7 @@ impl Client {
             from_row: U32::ZERO,
             batch_bytes: U32::new(BATCH_BYTES),
             limit: U32::ZERO,
-            partition: U16::new(*partition),
+            partition: U16::new(partition.0),
             batch_rows: U16::new(scan.batch_rows),
             columns,
             filter_bytes: U16::new(filter.len() as u16),
@@ -189,7 +205,6 @@ impl Client {
         let (answer, rest) = frame.head::<ScanAnswer>()?;
         self.note_epoch(answer.epoch.get());
         let Some(session) = self.find_scan(frame.sender(), answer.scan.get()) else { return Some(()) };
-        let partitions = self.map.as_ref()?.places().len() as u16;
         let open = self.sessions[session].scan.as_mut().expect("found just now");
         let Some(awaited) = open.awaited else {
             cx.violations.push("a scan sent rows that nobody asked for".to_string());
@@ -202,7 +217,7 @@ impl Client {
         };
         let is_mutated = is_on(cx.mutation, Mutation::MergeIgnoresOrder);
         match &mut open.merge {
-            Some(merge) if !is_mutated => merge.push(usize::from(open.partition), rows),
+            Some(merge) if !is_mutated => merge.push(open.part, rows),
             Some(_) | None => open.take_rows(cx, &rows, awaited),
         }
         let flags = answer.flags.get();
@@ -212,11 +227,11 @@ impl Client {
         let mut is_last = false;
         if flags & SCAN_END != 0 {
             if let Some(merge) = &mut open.merge {
-                merge.end(usize::from(open.partition));
+                merge.end(open.part);
             }
-            open.partition += 1;
+            open.part += 1;
             open.at = None;
-            is_last = open.partition == partitions;
+            is_last = open.part == open.partitions.len();
         }
         if open.merge.is_some() && !is_last {
             self.next_batch(cx, session);

@@ -1,6 +1,7 @@
 //! Tables: create, drop, describe; and what the client believes of them.
 
 use super::{Call, Client, LinkKey, Surroundings};
+use vinga_base::TablePartitions;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::schema::{IndexDefinition, IndexKind};
 use vinga_base::{ColumnId, NodeId};
@@ -19,6 +20,17 @@ impl Client {
     /// What the client knows of a table: id and version. Nothing (0, 0) is refused as stale.
     pub(super) fn table(&self, table: TableRef) -> (u32, u64) {
         self.tables.get(&table).map_or((0, 0), |record| (record.table, record.version))
+    }
+
+    /// The partitions in which a table's rows are, as the client knows it; of one that it does not know, all of the cluster.
+    pub(super) fn partitions(&self, table: TableRef) -> TablePartitions {
+        self.tables.get(&table).map_or_else(
+            || {
+                let map = self.map.as_ref().expect("the layout is known once connected");
+                TablePartitions::first(map.places().len() as u16)
+            },
+            |record| record.partitions.clone(),
+        )
     }
 
     /// The birth of a table, as the client knows it: it names the rows.

@@ -90,7 +90,7 @@ impl Client {
         let owners = reads
             .map(|operation| {
                 let hash = cx.shapes[usize::from(operation.table.0)].key_hash(operation.key);
-                (operation.number, self.owner(hash).node().0)
+                (operation.number, self.owner(operation.table, hash).node().0)
             })
             .collect();
         let (end, rows) = (train.end, BTreeMap::new());
@@ -113,7 +113,7 @@ impl Client {
             .filter(|&coordinator| self.link_to(coordinator).is_some())
             .collect();
         let beside = train.operations.first().and_then(|first| {
-            let owner = self.owner(cx.shapes[usize::from(first.table.0)].key_hash(first.key));
+            let owner = self.owner(first.table, cx.shapes[usize::from(first.table.0)].key_hash(first.key));
             let link = self.link_to(owner)?;
             all.iter().copied().find(|&coordinator| self.link_to(coordinator) == Some(link))
         });
