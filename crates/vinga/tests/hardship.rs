@@ -174,7 +174,7 @@ fn a_killed_node_leaves_a_report() {
         }
         at("membership: 1 API nodes connected, 0 going");
         at("coordinator 0: 1 of 4096 transactions open (at most 1), 200 committed");
-        at("operations 1 of 4096");
+        at("operations 1 of 16384");
         at("Coordinator/0 TransactionRequest");
         assert!(report.ends_with("end of report\n"), "{report}");
     }

@@ -27,7 +27,7 @@ pub struct ReadBatch {
 enum Keys {
     /// `None` while it is under way, and when it was given up.
     Primary(Option<vinga::ReadBatch<Cells>>),
-    Unique(UniqueKeys),
+    Unique(Box<UniqueKeys>),
 }
 
 impl Kind for ReadBatch {
@@ -201,7 +201,7 @@ pub extern "C" fn vinga_read_batch_new_by(
         let batch = batch.required()?;
         let connection = common.connection()?;
         let table = table.look()?;
-        let keys = Keys::Unique(UniqueKeys::new(table.inner(), index.get()?)?);
+        let keys = Keys::Unique(Box::new(UniqueKeys::new(table.inner(), index.get()?)?));
         batch.put(ReadBatch::create(connection, table, keys)?);
         Ok(())
     })

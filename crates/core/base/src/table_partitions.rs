@@ -76,7 +76,7 @@ mod tests {
         let ids = [7, 0, 3, 12, 5];
         for count in 1..=ids.len() {
             let partitions = TablePartitions::new(ids[..count].iter().copied().map(PartitionId).collect());
-            let mut counts = vec![0; 13];
+            let mut counts = [0; 13];
             for key in 0..40_000u64 {
                 counts[usize::from(partitions.of(KeyHash::of(&key.to_le_bytes())).0)] += 1;
             }

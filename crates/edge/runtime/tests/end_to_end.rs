@@ -9,7 +9,7 @@ use support::{Client, both_ways, greeting, hello, number, settings, start, wait_
 use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::statistics::{Phase, ThreadStatistics};
 use vinga_wire::frame::FRAME_BYTES_MAX;
-use vinga_wire::handshake::HelloRequest;
+use vinga_wire::handshake::{HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 /// The node still serves, and at once.
@@ -325,7 +325,10 @@ fn garbage_is_refused_with_a_reason() {
         assert_eq!(answer(&vec![0xff; 100_000]), ErrorCode::BadHandshake);
         assert_eq!(answer(&greeting(&hello())[..30]), ErrorCode::HandshakeTimeout);
         assert_eq!(answer(b""), ErrorCode::HandshakeTimeout);
-        assert_eq!(answer(&greeting(&HelloRequest { version: 2, ..hello() })), ErrorCode::WrongProtocol);
+        assert_eq!(
+            answer(&greeting(&HelloRequest { version: PROTOCOL_VERSION + 1, ..hello() })),
+            ErrorCode::WrongProtocol
+        );
         assert_eq!(
             answer(&greeting(&HelloRequest { cluster: "x".into(), ..hello() })),
             ErrorCode::WrongCluster

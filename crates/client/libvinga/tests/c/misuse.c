@@ -7,7 +7,7 @@ typedef char its_union_is_at_8[offsetof(vinga_value, as) == 8 ? 1 : -1];
 typedef char date_time_is_16_bytes[sizeof(vinga_date_time) == 16 ? 1 : -1];
 typedef char column_is_20_bytes[sizeof(vinga_column) == 20 ? 1 : -1];
 typedef char bound_is_24_bytes[sizeof(vinga_bound) == 24 && sizeof(vinga_range) == 48 ? 1 : -1];
-typedef char description_is_32_bytes[sizeof(vinga_description) == 32 ? 1 : -1];
+typedef char description_is_40_bytes[sizeof(vinga_description) == 40 ? 1 : -1];
 typedef char index_is_12_bytes[sizeof(vinga_index) == 12 ? 1 : -1];
 typedef char event_is_56_bytes[sizeof(vinga_schema_event) == 56 ? 1 : -1];
 typedef char its_name_is_at_40[offsetof(vinga_schema_event, name) == 40 ? 1 : -1];
