@@ -190,7 +190,7 @@ parameters! {
     /// unique indexes too; a further one gets a temporary error. Each takes about half a kilobyte from when it is first
     /// needed. A data manager has room for this number divided by PartitionsPerNode.
     MaxNoOfConcurrentOperations: count(32, RECORDS_MAX),
-        Default::OnePerMemory { bytes: 32 << 10, least: 32_768 };
+        Default::OnePerMemory { bytes: 24 << 10, least: 32_768 };
 
     /// Scans that are open at a time on tables of the usual number of partitions; a further one gets a temporary error. A
     /// data manager has room for this number divided by PartitionsPerNode.
@@ -446,7 +446,7 @@ mod tests {
             Parameters::defaults(&Machine { memory_bytes, cpus, cpus_granted: None })
                 .integer(Parameter::MaxNoOfConcurrentOperations)
         };
-        assert_eq!(default(24 << 30), 786_432);
+        assert_eq!(default(24 << 30), 1_048_576);
         assert_eq!(default(1 << 28), 32_768);
         assert_eq!(default(u64::MAX), RECORDS_MAX);
     }
