@@ -489,3 +489,26 @@ fn statistics_tell_how_much_is_where() {
     c.forget_all_outcomes();
     assert!(c.is_at_rest());
 }
+
+/// All rows of a table in one partition have one owner, and whoever is asked for another partition of the cluster says so.
+#[test]
+fn a_table_in_one_partition() {
+    let mut c = Cluster::with(&Setup { nodes: 2, unique: true, partitions: 1, ..Setup::default() });
+    assert_eq!(c.partitions(), [PartitionId(0)]);
+    for key in 1..=50 {
+        let new = Row(key, -(key as i64), Some(format!("text {key}")));
+        assert_eq!(c.at_once(&[Op::Insert(new)]), [committed(1)]);
+        assert_eq!(c.owner_of(key), c.owner_of(1));
+    }
+    assert_eq!(c.scan(None, 7).expect("it is there").len(), 50);
+    let in_order = c.ranges(&Ask::all(BY_NUMBER)).expect("it is there");
+    assert!(in_order.iter().map(|row| row.0).eq((1..=50).rev()));
+    assert_eq!(c.check_unique(), 100);
+    let other = PartitionId(1);
+    let everything = Ask::all(BY_NUMBER);
+    assert_eq!(c.try_scan_partition(other), Err(ErrorCode::Moved));
+    assert_eq!(c.ranges_of(other, &everything).map(|found| found.len()), Err(ErrorCode::Moved));
+    assert_eq!(c.statistics(other, BY_NUMBER, &[]).map(|_| ()), Err(ErrorCode::Moved));
+    c.forget_all_outcomes();
+    assert!(c.is_at_rest());
+}

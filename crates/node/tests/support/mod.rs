@@ -71,13 +71,15 @@ pub struct Setup {
     pub read_backup: bool,
     /// Whether the table has a unique index on the number and one on the text.
     pub unique: bool,
+    /// Partitions of the table; 0 for all.
+    pub partitions: u16,
     /// A rule that is broken on purpose; only with the feature `mutations`.
     pub mutation: Option<Mutation>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { nodes: 3, coordinators: 1, read_backup: false, unique: false, mutation: None }
+        Setup { nodes: 3, coordinators: 1, read_backup: false, unique: false, partitions: 0, mutation: None }
     }
 }
 
@@ -140,6 +142,7 @@ fn definition(setup: &Setup) -> TableDefinition {
         ],
         primary_key: vec![ColumnId(0)],
         read_backup: setup.read_backup,
+        partitions: setup.partitions,
         indexes: [
             index(BY_NUMBER, "by number", &[(1, Direction::Ascending)]),
             index(BY_TEXT, "by text", &[(2, Direction::Ascending), (1, Direction::Descending)]),

@@ -110,9 +110,9 @@ impl Cluster {
         self.partitions.of(KeyHash::of(&key.to_le_bytes()))
     }
 
-    /// All partitions.
+    /// All partitions of the table.
     pub fn partitions(&self) -> Vec<PartitionId> {
-        self.map.places().map(|(partition, _)| partition).collect()
+        self.partitions.iter().collect()
     }
 
     /// Calls `meet` with each batch before the next one is asked for.

@@ -75,6 +75,11 @@ impl Cluster {
         self.scan_partition_with(partition, node, viewer, 100, &mut |_, _| ()).expect("it can be scanned")
     }
 
+    /// Scans a partition that may not be the table's.
+    pub fn try_scan_partition(&mut self, partition: PartitionId) -> Result<Vec<Row>, ErrorCode> {
+        self.scan_partition_with(partition, None, None, 100, &mut |_, _| ())
+    }
+
     fn scan_partition_with(
         &mut self,
         partition: PartitionId,
