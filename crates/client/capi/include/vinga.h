@@ -410,7 +410,7 @@ typedef struct vinga_value {
 #define VINGA_TYPE_FLOAT 3
 /** IEEE 754 double. */
 #define VINGA_TYPE_DOUBLE 4
-/** `size` digits in all (1-65), `scale` of them behind the point (0-30). */
+/** `size` digits in all (1-65), `scale` of them behind the point (0-38). */
 #define VINGA_TYPE_DECIMAL 5
 /** `size` bits, 1-64. */
 #define VINGA_TYPE_BIT 6

@@ -27,6 +27,8 @@ pub const ROW_BYTES_MAX: usize = 30_000;
 pub const INDEXES_MAX: usize = 128;
 /// Unique ones among them, at most: what one row's change makes of them is counted in a byte.
 pub const UNIQUE_INDEXES_MAX: usize = 64;
+/// Digits of a decimal behind the point, at most (MariaDB's limit; MySQL's is 30).
+pub const DECIMAL_SCALE_MAX: u8 = 38;
 /// Bytes of [`TableDefinition::attachment`], at most.
 pub const ATTACHMENT_BYTES_MAX: usize = 60_000;
 
@@ -51,7 +53,7 @@ pub enum ColumnType {
     Decimal {
         /// Digits in all, 1–65.
         precision: u8,
-        /// Digits behind the point, 0–30, not above `precision`.
+        /// Digits behind the point, 0 to [`DECIMAL_SCALE_MAX`], not above `precision`.
         scale: u8,
     },
     /// Bit field, stored as an unsigned number.
@@ -184,8 +186,9 @@ impl ColumnType {
             ColumnType::Decimal { precision, scale } => {
                 if !(1..=65).contains(&precision) {
                     Err(format!("a decimal of {precision} digits; 1 to 65 are allowed"))
-                } else if scale > 30 || scale > precision {
-                    Err(format!("{scale} digits behind the point; 0 to {} are allowed", precision.min(30)))
+                } else if scale > DECIMAL_SCALE_MAX.min(precision) {
+                    let most = DECIMAL_SCALE_MAX.min(precision);
+                    Err(format!("{scale} digits behind the point; 0 to {most} are allowed"))
                 } else {
                     Ok(())
                 }
