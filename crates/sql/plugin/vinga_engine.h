@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 1
+#define VINGA_INTERFACE 2
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -158,8 +158,12 @@ typedef struct vinga_engine {
 
   /* Transactions. A statement that stands alone is one by itself; else it can be undone alone. */
   void (*statement_begin)(vinga_session *session, uint8_t stands_alone);
+  /* The present statement has changes of another engine beside it: each of its own is sent at once. */
+  void (*send_at_once)(vinga_session *session);
   /* Sends what was to be written later. */
   int (*statement_flush)(vinga_session *session);
+  /* Sends all that waits to be sent: what the commit can fail of afterwards is only that a node is lost. */
+  int (*prepare)(vinga_session *session);
   int (*statement_roll_back)(vinga_session *session);
   int (*commit)(vinga_session *session);
   int (*roll_back)(vinga_session *session);
