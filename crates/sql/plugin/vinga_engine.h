@@ -123,7 +123,7 @@ typedef int (*vinga_row_taker)(void *context, const vinga_text *values, uint32_t
 
 /* What the Rust side needs of the server. */
 typedef struct vinga_server {
-  /* Writes the sort key of a value; returns its length, or SIZE_MAX if it is longer than `room`. */
+  /* Writes the sort key of a value; returns its length, or SIZE_MAX if it is longer than `room`, which is filled then. */
   size_t (*sort_key)(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room);
   /* Writes a line into the server's log; 0 note, 1 warning, 2 error. */
   void (*log)(int level, const char *text, size_t length);

@@ -39,19 +39,30 @@ impl Server {
     /// If it is longer than `room`.
     pub fn sort_key(&self, collation: Collation, value: &[u8], room: usize, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
+        if self.sort_key_within(collation, value, room, out) {
+            return Ok(());
+        }
+        out.truncate(start);
+        let text = format!("the value's sort key is longer than the {room} bytes that the key has for it");
+        Err(Failure::new(ha::INDEX_COLUMN_TOO_LONG, text))
+    }
+
+    /// Appends the sort key of a value, as much of it as there is room for; whether that is all.
+    pub fn sort_key_within(
+        &self,
+        collation: Collation,
+        value: &[u8],
+        room: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let start = out.len();
         out.resize(start + room, 0);
         // SAFETY: the server writes at most `room` bytes, for which there is room, and reads the value's bytes.
         let length = unsafe {
             (self.sort_key)(collation.0, value.as_ptr(), value.len(), out[start..].as_mut_ptr(), room)
         };
-        if length > room {
-            out.truncate(start);
-            let text =
-                format!("the value's sort key is longer than the {room} bytes that the key has for it");
-            return Err(Failure::new(ha::INDEX_COLUMN_TOO_LONG, text));
-        }
-        out.truncate(start + length);
-        Ok(())
+        out.truncate(start + length.min(room));
+        length <= room
     }
 
     /// Lets the server forget the definition of a table, `database.table`.
