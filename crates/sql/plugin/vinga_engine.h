@@ -129,11 +129,12 @@ typedef struct vinga_server {
   void (*log)(int level, const char *text, size_t length);
   /* Forgets the definition of a table, database.table: it has another one now. From any thread. */
   void (*forget)(const char *name, size_t length);
-  /* Makes a database with these options (its db.opt), if there is none of that name. From any thread. */
+  /* Makes a database with these options (its db.opt), or gives it them. From any thread. */
   void (*make_database)(vinga_text name, vinga_bytes options);
   /* Removes a database, if there is nothing in it. From any thread. */
   void (*remove_database)(vinga_text name);
-  /* Gives name and options of the databases that came since it was called last; none the first time. From one thread. */
+  /* Gives name and options of the databases that came, or got other options, since it was called last; none the first time.
+     From one thread. */
   void (*new_databases)(vinga_row_taker take, void *context);
 } vinga_server;
 
