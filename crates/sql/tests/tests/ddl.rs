@@ -331,7 +331,7 @@ fn a_table_lies_in_as_many_partitions_as_it_asks_for() {
     let cluster = TestCluster::start_with(2, &[("PartitionsPerNode", "2")], &[]);
     let (mut session, mut other) = (cluster.connect(0), cluster.connect(1));
     let address = cluster.data_node.as_ref().expect("it runs").address();
-    let native = vinga::blocking::Cluster::connect(address).expect("the data node is there");
+    let native = Cluster::connect(address).expect("the data node is there");
     let partitions = || native.table("test.t").expect("it is there").core().partitions().len();
     let sum = |session: &mut Session| {
         session
