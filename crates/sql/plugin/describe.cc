@@ -1,8 +1,6 @@
 /* The server's tables, described for the Rust side. */
 #include "server.h"
 
-static const size_t KEY_BYTES_MAX= 3072;
-
 /* Whether the bytes of a column's values compare as its values do. */
 static bool compares_as_bytes(const Field *field, CHARSET_INFO *cs) {
   if (cs == &my_charset_bin) return true;
@@ -64,12 +62,11 @@ static bool describe_type(const TABLE *table, const Field *field, vinga_column *
     return false;
   }
   if (cs && !compares_as_bytes(field, cs)) {
-    out->collation= cs;
-    size_t bytes= cs->strnxfrmlen(out->bytes);
-    out->sort_bytes= bytes < KEY_BYTES_MAX - 2 ? bytes : KEY_BYTES_MAX - 2;
-    if (out->sort_bytes == 0) out->sort_bytes= 1;
+    out->collation= sorter_of(cs, out->form == VINGA_CHAR);
+    out->sort_bytes= sort_key_bytes(out->collation, out->bytes);
     /* Room for characters of several bytes is mostly spaces, which need not be stored. */
-    if (out->form == VINGA_CHAR && cs->mbmaxlen > 1 && cs->mbminlen == 1) out->form= VINGA_PADDED;
+    if (out->form == VINGA_CHAR && cs->mbmaxlen > 1 && cs->mbminlen == 1 && !(cs->state & MY_CS_NOPAD))
+      out->form= VINGA_PADDED;
   }
   return true;
 }
@@ -160,14 +157,4 @@ bool describe(const TABLE *table, Description *out) {
     out->attachment.append(reinterpret_cast<const char *>(share->frm_image->str), share->frm_image->length);
   definition.attachment= {reinterpret_cast<const uint8_t *>(out->attachment.data()), out->attachment.size()};
   return true;
-}
-
-size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room) {
-  CHARSET_INFO *cs= static_cast<CHARSET_INFO *>(collation);
-  /* Where trailing spaces do not count, none are stored. */
-  if (!(cs->state & MY_CS_NOPAD))
-    length= cs->lengthsp(reinterpret_cast<const char *>(value), length);
-  size_t written= cs->strnxfrm(out, room, uint(room), value, length, 0);
-  if (written >= room && cs->strnxfrmlen(length) > room) return SIZE_MAX;
-  return written;
 }

@@ -79,6 +79,10 @@ struct Description {
 };
 /* Describes a table; false, with `problem`, if it has something that is not supported. */
 bool describe(const TABLE *table, Description *out);
+/* How a column with this collation sorts; as long as the server lives. */
+const void *sorter_of(CHARSET_INFO *cs, bool is_char);
+/* Bytes of a sort key, at most. */
+size_t sort_key_bytes(const void *collation, size_t value_bytes);
 size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room);
 
 /* Forgets the definition of a table. From threads of our own. */

@@ -80,11 +80,6 @@ void lift_fences(Connection *connection) {
   engine->lift_fences(connection->session);
 }
 
-void register_transaction(THD *thd) {
-  trans_register_ha(thd, false, vinga_hton, 0);
-  if (in_transaction(thd)) trans_register_ha(thd, true, vinga_hton, 0);
-}
-
 /* A row that was sent with the commit was a duplicate: its table is still open. */
 static bool raise_duplicate(THD *thd, vinga_session *session) {
   for (TABLE *table= thd->open_tables; table; table= table->next) {
@@ -97,16 +92,73 @@ static bool raise_duplicate(THD *thd, vinga_session *session) {
   return false;
 }
 
+static void raise_of_changes(THD *thd, vinga_session *session, int error) {
+  if (error != HA_ERR_FOUND_DUPP_KEY || !raise_duplicate(thd, session)) raise(thd, error);
+  note_failure(thd, error);
+}
+
 static int commit(handlerton *, THD *thd, bool all) {
   Connection *connection= connection_of(thd);
   if (!connection) return 0;
   bool ends= all || !in_transaction(thd);
   int error= ends ? engine->commit(connection->session) : engine->statement_flush(connection->session);
   if (!error) return 0;
-  if (error != HA_ERR_FOUND_DUPP_KEY || !raise_duplicate(thd, connection->session)) raise(thd, error);
-  note_failure(thd, error);
+  raise_of_changes(thd, connection->session, error);
   if (!ends) engine->statement_roll_back(connection->session);
   return error;
+}
+
+/* Whether another engine, or the binary log, has changes in the transaction that is about to be committed. */
+static bool has_company(THD *thd) {
+  const THD_TRANS &whole= thd->transaction->all;
+  for (Ha_trx_info *other= whole.ha_list ? whole.ha_list : thd->transaction->stmt.ha_list; other; other= other->next())
+    if (other->ht()->slot != vinga_hton->slot && other->is_trx_read_write()) return true;
+  return false;
+}
+
+/* What the server asks engines with versions of rows before it lets any of them commit: here it finds out what the commit
+   would fail of, so that a duplicate key rolls back what others have changed, too. Such a prepared state is no promise that
+   outlives this server, for the data nodes roll back what belongs to a client that is gone. So the engine does not offer
+   `prepare` for it: the server would write a log of its own and commit other engines without waiting for their disks. */
+static ulonglong prepare_commit(THD *thd, ulonglong *) {
+  Connection *connection= connection_of(thd);
+  if (!connection || !has_company(thd)) return 0;
+  int error= engine->prepare(connection->session);
+  if (!error) return 0;
+  raise_of_changes(thd, connection->session, error);
+  return ULONGLONG_MAX;
+}
+
+/* The server rolls back and forgets the transaction. */
+static int refuse_xa_prepare(handlerton *, THD *, bool) {
+  my_printf_error(ER_XA_RBROLLBACK, "XA_RBROLLBACK: VINGA does not support XA PREPARE; the transaction was rolled back",
+                  MYF(0));
+  return HA_ERR_UNSUPPORTED;
+}
+
+/* What takes part in transactions of XA in the engine's place: an engine that can't prepare would be passed over with a
+   warning. */
+static handlerton *hton_of_xa() {
+  static handlerton hton= [] {
+    handlerton copy= *vinga_hton;
+    copy.prepare= refuse_xa_prepare;
+    return copy;
+  }();
+  return &hton;
+}
+
+/* Transactions of XA that are committed in one phase are committed as others are. */
+static void never_prepare(THD *thd) { thd->transaction->all.no_2pc= true; }
+
+void register_transaction(THD *thd) {
+  trans_register_ha(thd, false, vinga_hton, 0);
+  if (!in_transaction(thd)) return;
+  if (likely(!thd->transaction->xid_state.is_explicit_XA())) {
+    trans_register_ha(thd, true, vinga_hton, 0);
+    return;
+  }
+  trans_register_ha(thd, true, hton_of_xa(), 0);
+  never_prepare(thd);
 }
 
 static int roll_back(handlerton *, THD *thd, bool all) {
@@ -122,6 +174,8 @@ static int savepoint_set(handlerton *, THD *thd, void *place) {
 }
 
 static int savepoint_roll_back(handlerton *, THD *thd, void *place) {
+  /* The server has counted anew who can prepare. */
+  if (thd->transaction->xid_state.is_explicit_XA()) never_prepare(thd);
   Connection *connection= connection_of(thd);
   return connection ? engine->roll_back_to(connection->session, *static_cast<uint32_t *>(place)) : 0;
 }
@@ -129,6 +183,7 @@ static int savepoint_roll_back(handlerton *, THD *thd, void *place) {
 void init_transactions(handlerton *hton) {
   hton->close_connection= close_connection;
   hton->kill_query= kill_query;
+  hton->prepare_commit_versioned= prepare_commit;
   hton->commit= commit;
   hton->rollback= roll_back;
   hton->savepoint_offset= sizeof(uint32_t);

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 1
+#define VINGA_INTERFACE 2
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -123,17 +123,18 @@ typedef int (*vinga_row_taker)(void *context, const vinga_text *values, uint32_t
 
 /* What the Rust side needs of the server. */
 typedef struct vinga_server {
-  /* Writes the sort key of a value; returns its length, or SIZE_MAX if it is longer than `room`. */
+  /* Writes the sort key of a value; returns its length, or SIZE_MAX if it is longer than `room`, which is filled then. */
   size_t (*sort_key)(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room);
   /* Writes a line into the server's log; 0 note, 1 warning, 2 error. */
   void (*log)(int level, const char *text, size_t length);
   /* Forgets the definition of a table, database.table: it has another one now. From any thread. */
   void (*forget)(const char *name, size_t length);
-  /* Makes a database with these options (its db.opt), if there is none of that name. From any thread. */
+  /* Makes a database with these options (its db.opt), or gives it them. From any thread. */
   void (*make_database)(vinga_text name, vinga_bytes options);
   /* Removes a database, if there is nothing in it. From any thread. */
   void (*remove_database)(vinga_text name);
-  /* Gives name and options of the databases that came since it was called last; none the first time. From one thread. */
+  /* Gives name and options of the databases that came, or got other options, since it was called last; none the first time.
+     From one thread. */
   void (*new_databases)(vinga_row_taker take, void *context);
 } vinga_server;
 
@@ -158,8 +159,12 @@ typedef struct vinga_engine {
 
   /* Transactions. A statement that stands alone is one by itself; else it can be undone alone. */
   void (*statement_begin)(vinga_session *session, uint8_t stands_alone);
+  /* The present statement has changes of another engine beside it: each of its own is sent at once. */
+  void (*send_at_once)(vinga_session *session);
   /* Sends what was to be written later. */
   int (*statement_flush)(vinga_session *session);
+  /* Sends all that waits to be sent: what the commit can fail of afterwards is only that a node is lost. */
+  int (*prepare)(vinga_session *session);
   int (*statement_roll_back)(vinga_session *session);
   int (*commit)(vinga_session *session);
   int (*roll_back)(vinga_session *session);

@@ -241,6 +241,52 @@ impl Connection {
         }
     }
 
+    /// Prepares a statement that gives no rows, runs it once with these texts in the places of its question marks, as
+    /// they are, and forgets it.
+    ///
+    /// # Errors
+    /// The server's error, or the connection is lost.
+    pub fn execute(&mut self, statement: impl AsRef<[u8]>, texts: &[&[u8]]) -> Result<Answer, SqlError> {
+        self.sequence = 0;
+        self.send(&[b"\x16", statement.as_ref()].concat())?;
+        let head = self.receive()?;
+        let mut reader = Reader::of(&head)?;
+        reader.byte()?;
+        let number = reader.integer(4)? as u32;
+        let (columns, parameters) = (reader.integer(2)?, reader.integer(2)?);
+        if columns != 0 || parameters != texts.len() as u64 {
+            return Err(nonsense("a statement of another kind").into());
+        }
+        // The parameters' descriptions, and their end.
+        for _ in 0..=parameters {
+            self.receive()?;
+        }
+        let mut payload = [&[0x17], &number.to_le_bytes()[..], &[0, 1, 0, 0, 0]].concat();
+        // No NULLs; new types follow: strings.
+        payload.extend(vec![0; texts.len().div_ceil(8)]);
+        payload.push(1);
+        payload.extend(texts.iter().flat_map(|_| [0xfd, 0]));
+        for text in texts {
+            payload.push(0xfd);
+            payload.extend_from_slice(&(text.len() as u32).to_le_bytes()[..3]);
+            payload.extend_from_slice(text);
+        }
+        self.sequence = 0;
+        self.send(&payload)?;
+        let head = self.receive()?;
+        let said = Reader::of(&head).and_then(|mut reader| {
+            reader.byte()?;
+            let (affected, last_insert_id) = (reader.length()?, reader.length()?);
+            let _status = reader.integer(2)?;
+            let warnings = reader.integer(2)? as u16;
+            Ok(Answer { affected, last_insert_id, warnings, ..Answer::default() })
+        });
+        self.sequence = 0;
+        // Nobody answers that.
+        self.send(&[&[0x19], &number.to_le_bytes()[..]].concat())?;
+        said
+    }
+
     /// The rows of a statement as strings: [`Connection::query`] and [`Answer::strings`].
     ///
     /// # Errors

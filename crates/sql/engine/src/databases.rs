@@ -1,11 +1,12 @@
-//! Databases that users create here are created at the data nodes: a thread that looks for them, for the server tells
-//! nobody. If the data nodes can't be asked then, the first table in a database does it.
+//! Databases that users create or alter here are created and altered at the data nodes: a thread that looks for them, for
+//! the server tells nobody. If the data nodes can't be asked then, the first table in a new database does it.
 
 use crate::node::Node;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use vinga::ErrorCode;
+use vinga::blocking::Cluster;
 
 /// How often it looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
@@ -22,15 +23,29 @@ pub fn run(node: &Arc<Node>) {
     }
 }
 
+/// Creates a database at the data nodes, or gives it these options. Most have them: another SQL node has told them.
+async fn tell(cluster: &Cluster, name: &str, options: &[u8]) -> vinga::Result<()> {
+    let cluster = cluster.as_async();
+    match cluster.create_database(name, options).await {
+        Err(error) if error.code() == ErrorCode::DatabaseExists => {}
+        created => return created,
+    }
+    if cluster.database(name).await?.attachment == options {
+        return Ok(());
+    }
+    cluster.alter_database(name, options).await
+}
+
 fn share(node: &Arc<Node>, name: &str, options: &[u8]) {
-    // Most are there: they were made because another SQL node has created them.
     let failure = match node.cluster(0, None) {
-        Ok((_, cluster)) => match cluster.block_on(cluster.as_async().create_database(name, options)) {
+        Ok((_, cluster)) => match cluster.block_on(tell(&cluster, name, options)) {
             Ok(()) => return,
-            Err(error) if error.code() == ErrorCode::DatabaseExists => return,
             Err(error) => node.failure(&error),
         },
         Err(failure) => failure,
     };
-    node.server.warn(&format!("other SQL nodes do not learn of database {name} yet: {}", failure.text));
+    node.server.warn(&format!(
+        "other SQL nodes do not learn of database {name}, or its options, yet: {}",
+        failure.text
+    ));
 }

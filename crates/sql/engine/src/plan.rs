@@ -41,6 +41,7 @@ struct KeyStep {
     sort_bytes: Option<usize>,
     form: Form,
     is_variable: bool,
+    is_descending: bool,
 }
 
 /// One key of the server.
@@ -65,6 +66,33 @@ pub enum End<'a> {
     Included(&'a [u8]),
     /// They do not.
     Excluded(&'a [u8]),
+}
+
+/// What a range has of the keys that begin as its end.
+#[derive(Clone, Copy, Debug)]
+enum Belongs {
+    Included,
+    Excluded,
+    /// There is no end.
+    Everything,
+}
+
+impl Belongs {
+    fn bound(self, key: &[u8]) -> Bound<&[u8]> {
+        match self {
+            Belongs::Included => Bound::Included(key),
+            Belongs::Excluded => Bound::Excluded(key),
+            Belongs::Everything => Bound::Unbounded,
+        }
+    }
+}
+
+/// What was taken off a key of the server.
+enum Taken {
+    Null,
+    Whole,
+    /// The beginning of a sort key that is longer than any in the index.
+    Cut,
 }
 
 /// See the head of this file.
@@ -147,6 +175,7 @@ impl Plan {
                     sort_bytes: is_sorted.then(|| sort_room(definition, *id)),
                     form: column.form,
                     is_variable: matches!(column.form, Form::Varying(_) | Form::Long(_) | Form::Padded),
+                    is_descending: part.is_descending,
                 }
             };
             let ordered = match ordered {
@@ -469,63 +498,75 @@ impl Plan {
         let plan = self.keys.get(key).ok_or_else(none)?;
         let order = plan.ordered.as_ref().ok_or_else(none)?;
         let (mut low_bytes, mut high_bytes) = (Vec::new(), Vec::new());
-        let lower = match low {
-            End::Open => Bound::Unbounded,
-            End::Included(bytes) => {
-                self.write_order_key(plan, order, bytes, server, &mut low_bytes)?;
-                Bound::Included(low_bytes.as_slice())
-            }
-            End::Excluded(bytes) => {
-                self.write_order_key(plan, order, bytes, server, &mut low_bytes)?;
-                Bound::Excluded(low_bytes.as_slice())
-            }
-        };
-        let upper = match high {
-            End::Open => Bound::Unbounded,
-            End::Included(bytes) => {
-                self.write_order_key(plan, order, bytes, server, &mut high_bytes)?;
-                Bound::Included(high_bytes.as_slice())
-            }
-            End::Excluded(bytes) => {
-                self.write_order_key(plan, order, bytes, server, &mut high_bytes)?;
-                Bound::Excluded(high_bytes.as_slice())
-            }
-        };
-        Ok(KeyRange::new(lower, upper))
+        let low = self.write_end(plan, order, (low, true), server, &mut low_bytes)?;
+        let high = self.write_end(plan, order, (high, false), server, &mut high_bytes)?;
+        Ok(KeyRange::new(low.bound(&low_bytes), high.bound(&high_bytes)))
     }
 
-    fn write_order_key(
+    /// Writes the key of an end of a range; what keys that begin so are to the range. A value whose sort key is longer than
+    /// any in the index is cut off: what begins with the rest is less than the value.
+    fn write_end(
         &self,
         plan: &KeyPlan,
+        order: &OrderKey,
+        (end, is_low): (End<'_>, bool),
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> Result<Belongs> {
+        let (bytes, belongs) = match end {
+            End::Open => return Ok(Belongs::Everything),
+            End::Included(bytes) => (bytes, Belongs::Included),
+            End::Excluded(bytes) => (bytes, Belongs::Excluded),
+        };
+        Ok(match self.write_order_key(plan, order, bytes, server, out)? {
+            None => belongs,
+            Some(cut) if cut.is_descending == is_low => Belongs::Included,
+            Some(_) => Belongs::Excluded,
+        })
+    }
+
+    /// Writes the key of an ordered index; the column whose value was cut off, which is the last one then.
+    fn write_order_key<'a>(
+        &self,
+        plan: &'a KeyPlan,
         order: &OrderKey,
         key: &[u8],
         server: &Server,
         out: &mut Vec<u8>,
-    ) -> Result<()> {
+    ) -> Result<Option<&'a KeyStep>> {
         let mut values: Vec<Option<Vec<u8>>> = Vec::with_capacity(plan.steps.len());
         let mut rest = key;
+        let mut cut = None;
         for step in &plan.steps {
             if rest.is_empty() {
                 break;
             }
             let mut value = Vec::new();
-            let is_null = self.take_value(step, &mut rest, server, &mut value)?;
-            values.push((!is_null).then_some(value));
+            match self.take_value(step, &mut rest, server, &mut value)? {
+                Taken::Null => values.push(None),
+                Taken::Whole => values.push(Some(value)),
+                Taken::Cut => {
+                    values.push(Some(value));
+                    cut = Some(step);
+                    break;
+                }
+            }
         }
         let slices: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
         order.write_values(&slices, out).map_err(|error| {
             Failure::new(ha::INTERNAL_ERROR, format!("a key does not fit its index: {error:?}"))
-        })
+        })?;
+        Ok(cut)
     }
 
-    /// Takes one column's value off a key of the server, as rows have it; true if it is NULL.
+    /// Takes one column's value off a key of the server, as rows have it.
     fn take_value(
         &self,
         step: &KeyStep,
         rest: &mut &[u8],
         server: &Server,
         out: &mut Vec<u8>,
-    ) -> Result<bool> {
+    ) -> Result<Taken> {
         let short = || Failure::new(ha::INTERNAL_ERROR, "a key ends within a column");
         let mut bytes = *rest;
         let mut is_null = false;
@@ -543,16 +584,16 @@ impl Plan {
         let (value, after) = bytes.split_at_checked(step.bytes).ok_or_else(short)?;
         *rest = after;
         if is_null {
-            return Ok(true);
+            return Ok(Taken::Null);
         }
         let value = in_row(step.form, &value[..length]);
         if let Some(room) = step.sort_bytes {
-            server.sort_key(self.collations[step.column], value, room, out)?;
-        } else {
-            out.resize(value.len(), 0);
-            put_fixed(if step.is_variable { Form::Same } else { step.form }, value, out);
+            let is_whole = server.sort_key_within(self.collations[step.column], value, room, out);
+            return Ok(if is_whole { Taken::Whole } else { Taken::Cut });
         }
-        Ok(false)
+        out.resize(value.len(), 0);
+        put_fixed(if step.is_variable { Form::Same } else { step.form }, value, out);
+        Ok(Taken::Whole)
     }
 
     /// Appends the primary key of a record.
@@ -597,7 +638,12 @@ impl Plan {
             if rest.len() < part.bytes {
                 return Err(short());
             }
-            self.put_key_value(part, &rest[..length], server, out)?;
+            self.put_key_value(part, &rest[..length], server, out).map_err(|failure| {
+                match failure.number {
+                    ha::INDEX_COLUMN_TOO_LONG => Failure::new(ha::KEY_NOT_FOUND, failure.text),
+                    _ => failure,
+                }
+            })?;
             rest = &rest[part.bytes..];
         }
         if rest.is_empty() { Ok(()) } else { Err(short()) }

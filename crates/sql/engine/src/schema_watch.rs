@@ -51,9 +51,9 @@ pub fn run(node: &Arc<Node>) {
 
 fn follow(node: &Arc<Node>, cluster: &Cluster, event: &SchemaEvent) {
     match event.kind {
-        SchemaEventKind::CreateDatabase => make_database(node, cluster, &event.name),
-        // Options that were changed are a matter of each SQL node.
-        SchemaEventKind::AlterDatabase => {}
+        SchemaEventKind::CreateDatabase | SchemaEventKind::AlterDatabase => {
+            make_database(node, cluster, &event.name);
+        }
         SchemaEventKind::DropDatabase => {
             if !node.is_own(event.by) {
                 node.server.remove_database(&event.name);

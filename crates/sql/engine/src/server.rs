@@ -24,11 +24,11 @@ pub struct Server {
     pub log: unsafe extern "C" fn(i32, *const u8, usize),
     /// Forgets the definition of a table.
     pub forget: unsafe extern "C" fn(*const u8, usize),
-    /// Makes a database, if there is none of that name.
+    /// Makes a database, or gives it these options.
     pub make_database: unsafe extern "C" fn(Slice, Slice),
     /// Removes a database, if there is nothing in it.
     pub remove_database: unsafe extern "C" fn(Slice),
-    /// Gives name and options of new databases.
+    /// Gives name and options of new and changed databases.
     pub new_databases: unsafe extern "C" fn(RowTaker, *mut c_void),
 }
 
@@ -39,19 +39,30 @@ impl Server {
     /// If it is longer than `room`.
     pub fn sort_key(&self, collation: Collation, value: &[u8], room: usize, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
+        if self.sort_key_within(collation, value, room, out) {
+            return Ok(());
+        }
+        out.truncate(start);
+        let text = format!("the value's sort key is longer than the {room} bytes that the key has for it");
+        Err(Failure::new(ha::INDEX_COLUMN_TOO_LONG, text))
+    }
+
+    /// Appends the sort key of a value, as much of it as there is room for; whether that is all.
+    pub fn sort_key_within(
+        &self,
+        collation: Collation,
+        value: &[u8],
+        room: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let start = out.len();
         out.resize(start + room, 0);
         // SAFETY: the server writes at most `room` bytes, for which there is room, and reads the value's bytes.
         let length = unsafe {
             (self.sort_key)(collation.0, value.as_ptr(), value.len(), out[start..].as_mut_ptr(), room)
         };
-        if length > room {
-            out.truncate(start);
-            let text =
-                format!("the value's sort key is longer than the {room} bytes that the key has for it");
-            return Err(Failure::new(ha::INDEX_COLUMN_TOO_LONG, text));
-        }
-        out.truncate(start + length);
-        Ok(())
+        out.truncate(start + length.min(room));
+        length <= room
     }
 
     /// Lets the server forget the definition of a table, `database.table`.
@@ -60,7 +71,7 @@ impl Server {
         unsafe { (self.forget)(table.as_ptr(), table.len()) }
     }
 
-    /// Makes a database in the server, if there is none of that name.
+    /// Makes a database in the server, or gives it these options.
     pub fn make_database(&self, name: &str, options: &[u8]) {
         // SAFETY: the server copies both.
         unsafe { (self.make_database)(Slice::of(name.as_bytes()), Slice::of(options)) }
@@ -72,8 +83,8 @@ impl Server {
         unsafe { (self.remove_database)(Slice::of(name.as_bytes())) }
     }
 
-    /// Names and options of the databases that are in the server since this was called last; none the first time. One
-    /// thread calls it.
+    /// Names and options of the databases that are in the server, or have other options, since this was called last; none
+    /// the first time. One thread calls it.
     pub fn new_databases(&self) -> Vec<(String, Vec<u8>)> {
         unsafe extern "C" fn take(context: *mut c_void, row: *const Slice, count: u32) -> i32 {
             // SAFETY: the context is the list below, and the row has so many values.

@@ -76,6 +76,8 @@ pub struct Session {
     stands_alone: bool,
     /// The present statement commits in portions: its reads do not look for its changes.
     is_portioned: bool,
+    /// Changes of the present statement do not wait for its end.
+    is_at_once: bool,
     /// Changes of the present portion.
     portion: usize,
     statement_start: OperationNumber,
@@ -108,6 +110,7 @@ impl Session {
             has_operations: false,
             stands_alone: true,
             is_portioned: false,
+            is_at_once: false,
             portion: 0,
             statement_start: FIRST,
             pending: Vec::new(),
@@ -205,8 +208,14 @@ impl Session {
     pub fn begin_statement(&mut self, stands_alone: bool) {
         self.stands_alone = stands_alone;
         self.is_portioned = false;
+        self.is_at_once = false;
         self.duplicate = None;
         self.statement_start = self.transaction.as_ref().map_or(FIRST, Transaction::next_number);
+    }
+
+    /// No change of the present statement that may fail waits for its end: another engine could not undo it alone then.
+    pub fn send_at_once(&mut self) {
+        self.is_at_once = true;
     }
 
     /// Whether the present statement is a transaction by itself.
@@ -250,6 +259,7 @@ impl Session {
         when: When,
     ) -> Result<()> {
         let handle = table.table(self)?;
+        let when = if self.is_at_once && when == When::InStatement { When::Now } else { when };
         let is_lenient = when == When::Now || !self.stands_alone;
         let node = Arc::clone(&self.node);
         let transaction = self.transaction()?;

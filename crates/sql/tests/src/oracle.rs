@@ -75,6 +75,15 @@ impl Oracle {
         self.sessions.each_mut().map(|session| Said::of(session.query(statement.as_ref())))
     }
 
+    /// Runs a prepared statement with these texts on both; they must say the same. What they say.
+    #[track_caller]
+    pub fn same_with(&mut self, statement: &str, texts: &[&[u8]]) -> Said {
+        let [ours, theirs] =
+            self.sessions.each_mut().map(|session| Said::of(session.execute(statement, texts)));
+        assert_eq!(ours, theirs, "left: Vinga, right: InnoDB; {statement} with {texts:?}");
+        ours
+    }
+
     /// Runs a statement that both must answer in the same way; what they say.
     #[track_caller]
     pub fn same(&mut self, statement: impl AsRef<[u8]>) -> Said {

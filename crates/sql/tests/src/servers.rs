@@ -23,9 +23,25 @@ pub struct Servers {
 impl Servers {
     /// So many SQL nodes before a data node with these parameters; `program` is that of the data node.
     pub fn start(program: &str, sql_nodes: usize, parameters: &[(&str, &str)]) -> Self {
+        Self::start_with(program, sql_nodes, parameters, &[])
+    }
+
+    /// The same with variables of the SQL nodes.
+    pub fn start_with(
+        program: &str,
+        sql_nodes: usize,
+        parameters: &[(&str, &str)],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let data = DataProcess::start(program, parameters);
         let address = data.local_address();
-        let start = |_| ScopedSqlNode::start(&address).unwrap_or_else(|error| panic!("{error}"));
+        let start = |_| {
+            let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+            ScopedSqlNode::start_with(&address, |settings| {
+                settings.variables.extend(variables.iter().map(owned));
+            })
+            .unwrap_or_else(|error| panic!("{error}"))
+        };
         let sql_nodes: Vec<ScopedSqlNode> = (0..sql_nodes).map(start).collect();
         let servers = Servers { sql_nodes, data };
         for node in 0..servers.sql_nodes.len() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use vinga::blocking::Cluster;
 use vinga_sql_tests::{Session, TestCluster};
 
 /// Inserts at a SQL node until it is told to stop; the ids of the rows that were acknowledged, and what was told else.
@@ -160,6 +161,58 @@ fn databases_are_those_of_the_cluster() {
 }
 
 #[test]
+fn options_of_databases_are_those_of_the_cluster() {
+    let mut cluster = TestCluster::start(2);
+    let collation = |session: &mut Session| {
+        session
+            .lines("SELECT default_collation_name FROM information_schema.schemata WHERE schema_name = 'd'")
+    };
+    let (mut session, mut other) = (cluster.connect(0), cluster.connect(1));
+    session.query("CREATE DATABASE d COLLATE utf8mb4_bin COMMENT 'first'");
+    eventually("the database comes", || collation(&mut other) == ["utf8mb4_bin"]);
+    // Altered at one, at the other, and so again.
+    for round in 0..3 {
+        for wanted in ["latin1_swedish_ci", "utf8mb4_unicode_ci"] {
+            session.query(&format!("ALTER DATABASE d COLLATE {wanted} COMMENT 'round {round}'"));
+            eventually("the options come", || collation(&mut other) == [wanted]);
+            assert!(other.lines("SHOW CREATE DATABASE d")[0].contains(&format!("round {round}")));
+            std::mem::swap(&mut session, &mut other);
+        }
+    }
+    // New tables have them, wherever they are made.
+    session.query("ALTER DATABASE d COLLATE latin1_bin");
+    eventually("the options come", || collation(&mut other) == ["latin1_bin"]);
+    other.query("CREATE TABLE d.t (v VARCHAR(10)) ENGINE=VINGA");
+    assert!(session.lines("SHOW CREATE TABLE d.t")[0].contains("COLLATE=latin1_bin"));
+    // Both at once: they agree in the end.
+    for one in ["utf8mb4_bin", "ucs2_bin", "latin1_bin", "utf8mb3_bin"] {
+        session.query(&format!("ALTER DATABASE d COLLATE {one}"));
+        other.query("ALTER DATABASE d COLLATE utf8mb4_general_ci");
+        thread::sleep(Duration::from_millis(500));
+        eventually("they agree", || collation(&mut session) == collation(&mut other));
+    }
+    // A SQL node that was away when they were altered has them when it is back.
+    cluster.sql_nodes[1].stop().expect("it stops");
+    let mut session = cluster.connect(0);
+    session.query("ALTER DATABASE d COLLATE utf8mb4_nopad_bin");
+    let native =
+        Cluster::connect(cluster.data_node.as_ref().expect("it runs").address()).expect("it is there");
+    let is_told = || {
+        String::from_utf8_lossy(&native.database("d").expect("it is there").attachment)
+            .contains("utf8mb4_nopad_bin")
+    };
+    eventually("the data nodes know", is_told);
+    cluster.sql_nodes[1].restart().expect("it starts again");
+    let mut other = cluster.connect(1);
+    eventually("the options come", || collation(&mut other) == ["utf8mb4_nopad_bin"]);
+    // Dropped with all that is in it.
+    session.query("CREATE TABLE d.u (v INT) ENGINE=VINGA");
+    other.query("DROP DATABASE d");
+    assert!(collation(&mut session).is_empty());
+    assert_eq!(native.tables().expect("it is there").iter().filter(|name| name.starts_with("d.")).count(), 0);
+}
+
+#[test]
 fn statements_about_tables_work_on_two_sql_nodes() {
     let cluster = TestCluster::start(2);
     let (mut a, mut b) = (cluster.connect(0), cluster.connect(1));
@@ -278,7 +331,7 @@ fn a_table_lies_in_as_many_partitions_as_it_asks_for() {
     let cluster = TestCluster::start_with(2, &[("PartitionsPerNode", "2")], &[]);
     let (mut session, mut other) = (cluster.connect(0), cluster.connect(1));
     let address = cluster.data_node.as_ref().expect("it runs").address();
-    let native = vinga::blocking::Cluster::connect(address).expect("the data node is there");
+    let native = Cluster::connect(address).expect("the data node is there");
     let partitions = || native.table("test.t").expect("it is there").core().partitions().len();
     let sum = |session: &mut Session| {
         session

@@ -94,9 +94,17 @@ pub(super) unsafe extern "C" fn statement_begin(session: &mut Session, stands_al
     calm(|| session.begin_statement(stands_alone != 0));
 }
 
+pub(super) unsafe extern "C" fn send_at_once(session: &mut Session) {
+    session.send_at_once();
+}
+
 entries! {
     fn statement_flush(; session) {
         session.end_statement()
+    }
+
+    fn prepare(; session) {
+        session.flush()
     }
 
     fn statement_roll_back(; session) {

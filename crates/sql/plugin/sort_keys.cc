@@ -1,0 +1,163 @@
+/* Sort keys: bytes that compare as a collation compares values. What the server makes for sorting (`strnxfrm`) does that only
+   if it is padded to the greatest length of a column; these are as long as the value.
+
+   A collation gives each value a string of *weights* on each of its levels, of one to three bytes each; a later level
+   decides between values that are the same on all before. A sort key has the weights of each level, one level behind the
+   other. Between levels stands a weight 0, which is less than all others, if there are several.
+
+   A collation that pads compares as if endless spaces followed: 'a' is the same as 'a ', but greater than 'a' and a tab. Let P
+   be the weight of a space on a level. The weights of the level are written so:
+
+     - spaces at the end are left away, and one P is written there: it says that only spaces follow;
+     - a P with a greater weight behind it, or behind more P, is written as it is;
+     - a P with a lesser weight behind it is written as P - 1 and a byte 1;
+     - P - 1 itself is written with a byte 0 behind it.
+
+   So where one value ends and the other goes on, P, the end, is before P with more behind it, and that is what goes on with
+   something greater; what goes on with something lesser is before P.
+
+   One that does not pad has its weights as they are. Values of CHAR columns are compared there as if they had as many spaces
+   behind them as the column has room for, so they get these. */
+#include "server.h"
+#include <map>
+#include <mutex>
+
+static const size_t KEY_BYTES_MAX= 3072;
+static const uint WEIGHT_BYTES_MAX= 4;
+
+struct Level {
+  uint flags;
+  /* Bytes of a weight, and that of a space; for collations that pad. */
+  uint bytes;
+  uchar space[WEIGHT_BYTES_MAX];
+  /* P - 1 */
+  uchar below[WEIGHT_BYTES_MAX];
+};
+
+/* A collation as a column uses it. */
+struct Sorter {
+  CHARSET_INFO *cs;
+  bool pads;
+  /* Values have a fixed number of characters. */
+  bool is_filled;
+  /* The bytes of values are their weights. */
+  bool is_plain;
+  std::vector<Level> levels;
+
+  Sorter(CHARSET_INFO *of, bool is_char);
+  size_t weights_of(const Level &level, const uchar *value, size_t length, uchar *out, size_t room) const;
+  bool add_level(const Level &level, const uchar *weights, size_t length, uchar **out, const uchar *end) const;
+};
+
+Sorter::Sorter(CHARSET_INFO *of, bool is_char)
+    : cs(of), pads(!(of->state & MY_CS_NOPAD)), is_filled(is_char && !pads),
+      is_plain((of->state & MY_CS_BINSORT) && of->mbminlen == 1) {
+  uint wanted= cs->levels_for_order;
+  bool is_only= (wanted & (wanted - 1)) == 0;
+  uchar space[16];
+  size_t space_bytes= cs->cset->wc_mb(cs, ' ', space, space + sizeof space);
+  for (uint i= 0; i < MY_STRXFRM_NLEVELS; i++) {
+    if (!is_only && !(wanted & (1U << i))) continue;
+    Level level= {};
+    level.flags= is_only ? 0 : MY_STRXFRM_LEVEL1 << i;
+    level.bytes= weights_of(level, space, space_bytes, level.space, sizeof level.space);
+    memcpy(level.below, level.space, level.bytes);
+    for (uint at= level.bytes; at-- > 0 && level.below[at]-- == 0;) {}
+    levels.push_back(level);
+    if (is_only) break;
+  }
+}
+
+size_t Sorter::weights_of(const Level &level, const uchar *value, size_t length, uchar *out, size_t room) const {
+  if (is_plain) {
+    size_t bytes= length < room ? length : room;
+    memcpy(out, value, bytes);
+    return bytes;
+  }
+  return cs->strnxfrm(out, room, uint(room), value, length, level.flags);
+}
+
+/* Appends the weights of a level in the form above; false if there is not enough room, which is filled then. */
+bool Sorter::add_level(const Level &level, const uchar *weights, size_t length, uchar **out, const uchar *end) const {
+  const uint bytes= level.bytes;
+  uchar *to= *out;
+  auto put= [&](const uchar *weight, uint count) {
+    bool fits= size_t(end - to) >= count;
+    if (!fits) count= uint(end - to);
+    memcpy(to, weight, count);
+    to+= count;
+    return fits;
+  };
+  if (!pads) {
+    if (!put(weights, uint(length))) return false;
+  } else {
+    auto is= [&](size_t at, const uchar *weight) { return memcmp(weights + at, weight, bytes) == 0; };
+    while (length >= bytes && is(length - bytes, level.space)) length-= bytes;
+    size_t at= 0;
+    while (at < length) {
+      uint count= length - at < bytes ? uint(length - at) : bytes;
+      int compared= memcmp(weights + at, level.space, count);
+      if (compared != 0) {
+        if (!put(weights + at, count)) return false;
+        if (compared < 0 && count == bytes && is(at, level.below) && !put(reinterpret_cast<const uchar *>("\0"), 1))
+          return false;
+        at+= count;
+        continue;
+      }
+      size_t run= at;
+      while (run + bytes <= length && is(run, level.space)) run+= bytes;
+      bool is_greater= run >= length || memcmp(weights + run, level.space, length - run < bytes ? length - run : bytes) > 0;
+      for (; at < run; at+= bytes) {
+        if (!put(is_greater ? level.space : level.below, bytes)) return false;
+        if (!is_greater && !put(reinterpret_cast<const uchar *>("\1"), 1)) return false;
+      }
+    }
+    if (!put(level.space, bytes)) return false;
+  }
+  *out= to;
+  return true;
+}
+
+const void *sorter_of(CHARSET_INFO *cs, bool is_char) {
+  static std::mutex lock;
+  static std::map<std::pair<CHARSET_INFO *, bool>, Sorter> sorters;
+  std::lock_guard<std::mutex> guard(lock);
+  return &sorters.try_emplace({cs, is_char}, cs, is_char).first->second;
+}
+
+size_t sort_key_bytes(const void *collation, size_t value_bytes) {
+  const Sorter &sorter= *static_cast<const Sorter *>(collation);
+  size_t weights= sorter.is_plain ? value_bytes : sorter.cs->strnxfrmlen(value_bytes);
+  size_t bytes= weights;
+  for (const Level &level : sorter.levels)
+    bytes+= (sorter.pads ? weights / level.bytes / sorter.levels.size() : 0) + 2 * level.bytes;
+  return bytes < KEY_BYTES_MAX - 2 ? bytes : KEY_BYTES_MAX - 2;
+}
+
+size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room) {
+  const Sorter &sorter= *static_cast<const Sorter *>(collation);
+  CHARSET_INFO *cs= sorter.cs;
+  const char *text= reinterpret_cast<const char *>(value);
+  if (sorter.pads)
+    length= cs->lengthsp(text, length);
+  else if (sorter.is_filled && cs->mbmaxlen > 1) {
+    /* A record has room for as many of the longest characters. */
+    size_t used= cs->charpos(text, text + length, length / cs->mbmaxlen);
+    if (used < length) length= used;
+  }
+  /* There may be more characters than the collation counts on: the shortest ones, each with the most weights. */
+  thread_local std::vector<uchar> weights;
+  size_t needed= (length / cs->mbminlen + 1) * cs->strnxfrmlen(cs->mbmaxlen);
+  if (weights.size() < needed) weights.resize(needed);
+  uchar *to= out, *end= out + room;
+  for (const Level &level : sorter.levels) {
+    if (&level != &sorter.levels.front()) {
+      size_t bytes= size_t(end - to) < level.bytes ? end - to : level.bytes;
+      memset(to, 0, bytes);
+      to+= bytes;
+    }
+    size_t count= sorter.weights_of(level, value, length, weights.data(), weights.size());
+    if (!sorter.add_level(level, weights.data(), count, &to, end)) return SIZE_MAX;
+  }
+  return to - out;
+}

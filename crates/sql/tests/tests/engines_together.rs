@@ -1,0 +1,233 @@
+//! Transactions in which Vinga's tables are not alone: with InnoDB's, with a binary log, and under an XA coordinator.
+
+use std::time::{Duration, Instant};
+use vinga_sql_tests::servers::Servers;
+use vinga_sql_tests::{Session, TestCluster};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
+
+const ROLLED_BACK: u16 = 1402;
+const UNKNOWN_XID: u16 = 1397;
+const DUPLICATE: u16 = 1062;
+
+const TABLES: [&str; 3] = [
+    "CREATE TABLE v (id INT PRIMARY KEY, a INT, UNIQUE KEY (a)) ENGINE=VINGA",
+    "CREATE TABLE i (id INT PRIMARY KEY, a INT, UNIQUE KEY (a)) ENGINE=InnoDB",
+    "INSERT INTO v VALUES (1, 1), (2, 2)",
+];
+
+/// What both tables have: `id a` of Vinga's, then of InnoDB's.
+#[track_caller]
+fn expect(session: &mut Session, ours: &[&str], theirs: &[&str]) {
+    assert_eq!(session.lines("SELECT * FROM v ORDER BY id"), ours, "Vinga");
+    assert_eq!(session.lines("SELECT * FROM i ORDER BY id"), theirs, "InnoDB");
+}
+
+/// Each leaves something at the data nodes that a prepared transaction would have to keep.
+const USES: [&[&str]; 5] = [
+    &["UPDATE v SET a = 100 WHERE id = 1"],
+    &["INSERT INTO v VALUES (3, 3)", "DELETE FROM v WHERE id = 2"],
+    &["SELECT * FROM v WHERE id = 1 FOR UPDATE"],
+    &["INSERT INTO i VALUES (3, 3)", "UPDATE v SET a = 100 WHERE id = 1"],
+    &["UPDATE v SET a = 100 WHERE id = 1", "INSERT INTO i VALUES (3, 3)"],
+];
+
+#[test]
+fn xa_prepare_is_refused_and_leaves_nothing() {
+    for variables in [&[][..], &[("log_bin", "changes"), ("server_id", "7"), ("binlog_format", "ROW")]] {
+        let mut servers = Servers::start_with(PROGRAM, 1, &[], variables);
+        let (mut session, mut other) = (servers.connect(0), servers.connect(0));
+        for statement in TABLES {
+            session.query(statement);
+        }
+        let before = servers.pools();
+        for statements in USES {
+            session.query("XA START 'x'");
+            for statement in statements {
+                session.query(statement);
+            }
+            session.query("XA END 'x'");
+            let (number, sentence) = session.error("XA PREPARE 'x'");
+            assert_eq!(number, ROLLED_BACK, "{sentence}");
+            assert!(sentence.contains("VINGA does not support XA PREPARE"), "{sentence}");
+            // All is as it was, and nobody holds a row: another session changes them at once.
+            expect(&mut other, &["1 1", "2 2"], &[]);
+            other.query("BEGIN");
+            other.query("UPDATE v SET a = a + 10");
+            other.query("ROLLBACK");
+            assert_eq!(session.lines("XA RECOVER"), [""; 0]);
+            for statement in ["XA ROLLBACK 'x'", "XA COMMIT 'x'"] {
+                assert_eq!(session.error(statement).0, UNKNOWN_XID, "{statement}");
+            }
+            // The session goes on, outside of any transaction.
+            session.query("UPDATE v SET a = 1 WHERE id = 1");
+            expect(&mut other, &["1 1", "2 2"], &[]);
+            servers.await_rest(&before);
+        }
+        servers.check_alive();
+    }
+}
+
+#[test]
+fn xa_in_one_phase_and_without_vinga_works() {
+    let servers = Servers::start(PROGRAM, 1, &[]);
+    let mut session = servers.connect(0);
+    for statement in TABLES {
+        session.query(statement);
+    }
+    let before = servers.pools();
+    for (changes, end) in [
+        (&["INSERT INTO v VALUES (3, 3)"][..], "XA COMMIT 'x' ONE PHASE"),
+        (&["INSERT INTO v VALUES (4, 4)", "INSERT INTO i VALUES (4, 4)"], "XA COMMIT 'x' ONE PHASE"),
+        (
+            &["INSERT INTO v VALUES (7, 7)", "SAVEPOINT s", "INSERT INTO i VALUES (7, 7)", "ROLLBACK TO s"],
+            "XA COMMIT 'x' ONE PHASE",
+        ),
+        (&["INSERT INTO v VALUES (5, 5)", "INSERT INTO i VALUES (5, 5)"], "XA ROLLBACK 'x'"),
+        (&["SELECT * FROM v", "INSERT INTO i VALUES (6, 6)"], "XA PREPARE 'x'"),
+    ] {
+        session.query("XA START 'x'");
+        for change in changes {
+            session.query(change);
+        }
+        session.query("XA END 'x'");
+        session.query(end);
+    }
+    // One that is prepared lives on without its session.
+    drop(session);
+    let mut session = servers.connect(0);
+    let began = Instant::now();
+    while let Err(error) = session.try_query("XA COMMIT 'x'") {
+        assert!(error.number() == Some(UNKNOWN_XID) && began.elapsed() < Duration::from_secs(5), "{error}");
+    }
+    expect(&mut session, &["1 1", "2 2", "3 3", "4 4", "7 7"], &["4 4", "6 6"]);
+    servers.await_rest(&before);
+}
+
+/// Commits, rollbacks and failures of transactions with rows of both engines.
+fn use_both(session: &mut Session, other: &mut Session) {
+    for statement in TABLES {
+        session.query(statement);
+    }
+    session.query("BEGIN");
+    session.query("INSERT INTO v VALUES (3, 3)");
+    session.query("INSERT INTO i VALUES (3, 3)");
+    expect(other, &["1 1", "2 2"], &[]);
+    session.query("SAVEPOINT s");
+    session.query("UPDATE v, i SET v.a = 30, i.a = 30 WHERE v.id = i.id");
+    expect(session, &["1 1", "2 2", "3 30"], &["3 30"]);
+    session.query("ROLLBACK TO s");
+    session.query("COMMIT");
+    expect(other, &["1 1", "2 2", "3 3"], &["3 3"]);
+    session.query("BEGIN");
+    session.query("DELETE FROM i");
+    session.query("DELETE FROM v");
+    session.query("ROLLBACK");
+    expect(other, &["1 1", "2 2", "3 3"], &["3 3"]);
+    // Statements that are transactions by themselves, of both engines.
+    session.query("UPDATE v, i SET v.a = 31, i.a = 31 WHERE v.id = i.id");
+    expect(other, &["1 1", "2 2", "3 31"], &["3 31"]);
+    session.query(
+        "CREATE TRIGGER both_ways BEFORE INSERT ON v FOR EACH ROW INSERT INTO i VALUES (NEW.id, NEW.a)",
+    );
+    session.query("INSERT INTO v VALUES (4, 4), (5, 5)");
+    let (ours, theirs) = (["1 1", "2 2", "3 31", "4 4", "5 5"], ["3 31", "4 4", "5 5"]);
+    expect(other, &ours, &theirs);
+    // What only the data nodes find wrong, when they are asked at the end, is undone everywhere.
+    for (statement, key) in [
+        ("INSERT INTO v VALUES (6, 6), (7, 1)", "'1' for key 'a'"),
+        ("INSERT INTO v VALUES (6, 6), (1, 7)", "'1' for key 'PRIMARY'"),
+    ] {
+        let (number, sentence) = session.error(statement);
+        assert_eq!(number, DUPLICATE, "{sentence}");
+        assert!(sentence.contains(key), "{sentence}");
+        expect(other, &ours, &theirs);
+        session.query("BEGIN");
+        session.query("INSERT INTO i VALUES (8, 8)");
+        let (number, sentence) = session.error(statement);
+        assert_eq!(number, DUPLICATE, "{sentence}");
+        session.query("COMMIT");
+        expect(other, &ours, &["3 31", "4 4", "5 5", "8 8"]);
+        session.query("DELETE FROM i WHERE id = 8");
+    }
+    session.query("DROP TRIGGER both_ways");
+}
+
+#[test]
+fn both_engines_commit_or_none() {
+    let cluster = TestCluster::start(1);
+    let (mut session, mut other) = (cluster.connect(0), cluster.connect(0));
+    use_both(&mut session, &mut other);
+}
+
+/// The same with a binary log, in which is what was committed, and nothing else.
+#[test]
+fn with_a_binary_log() {
+    for format in ["ROW", "STATEMENT", "MIXED"] {
+        // InnoDB takes no other for statements.
+        let isolation = if format == "STATEMENT" { "REPEATABLE-READ" } else { "READ-COMMITTED" };
+        let variables = [
+            ("log_bin", "changes"),
+            ("server_id", "7"),
+            ("binlog_format", format),
+            ("transaction_isolation", isolation),
+        ];
+        let cluster = TestCluster::start_with(1, &[], &variables);
+        let (mut session, mut other) = (cluster.connect(0), cluster.connect(0));
+        use_both(&mut session, &mut other);
+        let events = session.query("SHOW BINLOG EVENTS IN 'changes.000001'");
+        let count = |kind: &str| events.iter().filter(|event| event[2] == kind).count();
+        assert!(count("Query") > 0, "{format}: the log is not empty");
+        let logged = |text: &str| events.iter().any(|event| event[5].contains(text));
+        assert!(!logged("VALUES (6, 6)"), "{format}: what failed is not logged");
+        if format == "STATEMENT" {
+            assert!(logged("INSERT INTO v VALUES (4, 4), (5, 5)"), "{events:?}");
+        }
+    }
+}
+
+/// A SQL node that is killed while it commits to both, again and again, starts again, and each engine has whole
+/// transactions.
+#[test]
+fn a_killed_sql_node_starts_again() {
+    let mut servers = Servers::start(PROGRAM, 1, &[]);
+    servers.connect(0).query("CREATE TABLE v (id INT, part INT, PRIMARY KEY (id, part)) ENGINE=VINGA");
+    servers.connect(0).query("CREATE TABLE i (id INT, part INT, PRIMARY KEY (id, part)) ENGINE=InnoDB");
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut told = 0;
+    for round in 0..6 {
+        let mut session = servers.connect(0);
+        let committed = std::thread::scope(|threads| {
+            let worker = threads.spawn(move || {
+                let mut committed = Vec::new();
+                for id in round * 1000.. {
+                    let one = format!("INSERT INTO v VALUES ({id}, 1), ({id}, 2)");
+                    let two = format!("INSERT INTO i VALUES ({id}, 1), ({id}, 2)");
+                    for statement in ["BEGIN", &one, &two, "COMMIT"] {
+                        if session.try_query(statement).is_err() {
+                            return committed;
+                        }
+                    }
+                    committed.push(id);
+                }
+                committed
+            });
+            std::thread::sleep(Duration::from_millis(random.u64(50..150)));
+            servers.sql_nodes[0].kill().expect("it can be killed");
+            worker.join().expect("it does not panic")
+        });
+        told += committed.len();
+        servers.sql_nodes[0].restart().expect("it starts again");
+        let mut session = servers.connect(0);
+        for table in ["v", "i"] {
+            let halves = session.lines(&format!("SELECT id FROM {table} GROUP BY id HAVING COUNT(*) <> 2"));
+            assert_eq!(halves, [""; 0], "{table} has parts of transactions");
+            let ids = session.lines(&format!("SELECT DISTINCT id FROM {table}"));
+            let missing: Vec<_> = committed.iter().filter(|id| !ids.contains(&id.to_string())).collect();
+            assert!(missing.is_empty(), "{missing:?} were committed and are not in {table}");
+        }
+        assert_eq!(session.lines("XA RECOVER"), [""; 0]);
+    }
+    println!("{told} transactions were told to be committed");
+    assert!(told > 0, "nothing was committed");
+}
