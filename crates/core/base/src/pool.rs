@@ -1,6 +1,6 @@
 //! A pool of equal records, addressed by handles that know when they are stale.
 //!
-//! All memory is taken when the pool is made; an empty pool refuses. A handle is an index and a generation: freeing a
+//! A pool has room for so many records and no more; its memory is taken as it is first needed. A handle is an index and a generation: freeing a
 //! record raises the generation of its place, so a handle that outlived its record finds nothing instead of a
 //! stranger. Index 0 is never given out, so a handle's bits are never 0 and 0 can mean "none" in a row header.
 
@@ -44,6 +44,9 @@ struct Slot<T> {
     place: Place<T>,
 }
 
+/// Records for which a pool takes memory at first.
+const FIRST_RECORDS: u32 = 1024;
+
 /// See the head of this file.
 pub struct Pool<T> {
     slots: Vec<Slot<T>>,
@@ -54,11 +57,11 @@ pub struct Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// A pool of at most `capacity` records. Memory is reserved at once, places are opened as they are first needed
-    /// so that an idle pool touches little of it.
+    /// A pool of at most `capacity` records. It takes memory as it is first needed, for twice as many records each time, and
+    /// keeps it.
     pub fn new(capacity: u32) -> Self {
         assert!(capacity < u32::MAX, "a pool's index is 32 bits wide");
-        let mut slots = Vec::with_capacity(capacity as usize + 1);
+        let mut slots = Vec::with_capacity(capacity.min(FIRST_RECORDS) as usize + 1);
         slots.push(Slot { generation: 0, place: Place::Free(0) });
         Pool { slots, free: 0, used: 0, capacity, used_max: 0 }
     }
@@ -66,7 +69,7 @@ impl<T> Pool<T> {
     /// Takes a place, or gives the record back when all are taken.
     ///
     /// # Errors
-    /// `Err(record)`: the pool is empty.
+    /// `Err(record)`: the pool is empty, or the system has no memory for more of it.
     #[inline]
     pub fn insert(&mut self, record: T) -> Result<Handle, T> {
         let index = if self.free != 0 {
@@ -78,7 +81,8 @@ impl<T> Pool<T> {
             self.slots[index as usize].place = Place::Used(record);
             index
         } else {
-            if self.slots.len() as u32 > self.capacity {
+            let is_full = self.slots.len() > self.capacity as usize;
+            if is_full || self.slots.len() == self.slots.capacity() && !self.grow() {
                 return Err(record);
             }
             let index = self.slots.len() as u32;
@@ -88,6 +92,13 @@ impl<T> Pool<T> {
         self.used += 1;
         self.used_max = self.used_max.max(self.used);
         Ok(Handle { index, generation: self.slots[index as usize].generation })
+    }
+
+    /// Makes room for more records; false if there is no memory for them. Large blocks are moved by their addresses, not copied.
+    #[cold]
+    fn grow(&mut self) -> bool {
+        let more = self.slots.len().min(self.capacity as usize + 1 - self.slots.len());
+        self.slots.try_reserve_exact(more).is_ok()
     }
 
     /// Frees a record and returns it; `None` if the handle is stale.
@@ -155,7 +166,7 @@ impl<T> Pool<T> {
         self.capacity
     }
 
-    /// Bytes that the pool has reserved.
+    /// Bytes that the pool has taken.
     pub fn memory_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot<T>>()
     }
@@ -207,6 +218,19 @@ mod tests {
         assert_eq!(Handle::from_bits(second.to_bits()), second);
         assert_eq!(pool.get(Handle::from_bits(u64::MAX)), None);
         assert_eq!(pool.get(Handle::from_bits(0)), None);
+    }
+
+    #[test]
+    fn it_grows_to_its_capacity() {
+        let capacity = 5 * FIRST_RECORDS + 7;
+        let mut pool = Pool::new(capacity);
+        let at_first = pool.memory_bytes();
+        let handles: Vec<Handle> = (0..capacity).map(|record| pool.insert(record).unwrap()).collect();
+        assert_eq!(pool.insert(0), Err(0));
+        assert!(handles.iter().zip(0..).all(|(&handle, record)| pool[handle] == record));
+        assert_eq!(pool.memory_bytes() / at_first, 5);
+        assert_eq!((pool.remove(handles[9]), pool.insert(1).map(Handle::index)), (Some(9), Ok(10)));
+        assert_eq!(pool.insert(0), Err(0));
     }
 
     proptest::proptest! {

@@ -8,9 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Address space that the process may have: `DataMemory` is reserved whole, and so is the room for operations, which
-/// follows the machine's memory.
-const ADDRESS_SPACE: u64 = 5 << 30;
+/// Address space that the process may have: `DataMemory` is reserved whole.
+const ADDRESS_SPACE: u64 = 3 << 30;
 
 /// Ports are sought from here on: below those that the system gives to whoever connects, so that nobody else takes the
 /// port while the node is away.

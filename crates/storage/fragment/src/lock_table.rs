@@ -24,7 +24,7 @@
 //! can ask who is in whose way ([`LockTable::for_each_blocker`], [`LockTable::waits_of`]). Whoever gives up
 //! releases its waiting entry.
 //!
-//! All memory is taken at start, lists run through the entries, and a pool that is empty refuses.
+//! Memory is that of pools, lists run through the entries, and a pool that is empty refuses.
 
 mod deadlock;
 #[cfg(test)]
