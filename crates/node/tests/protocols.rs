@@ -4,7 +4,7 @@
 mod support;
 
 use std::path::Path;
-use support::{ALL, Cluster, Op, Row, Told, committed, open, refused, row, strict};
+use support::{ALL, Cluster, Op, Row, Told, committed, dm, open, refused, row, strict};
 use vinga_base::TransactionId;
 use vinga_kernel::Tick;
 use vinga_wire::ErrorCode;
@@ -314,4 +314,30 @@ fn full_pools_refuse_and_recover() {
         c.forget_all_outcomes();
     }
     assert_eq!(c.at_once(&[Op::Insert(row(2, 2))]), [committed(1)]);
+}
+
+#[test]
+fn what_is_forwarded_twice_is_prepared_once() {
+    for nodes in [2, 3] {
+        let mut c = Cluster::new(nodes);
+        let key = c.keys_at(1).next().expect("each node has some");
+        let primary = c.owner_of(key);
+        let backup = dm(2, primary.instance());
+        c.at_once(&[Op::Insert(row(key, 1))]);
+        let id = c.begin();
+        c.hold(primary, backup);
+        let ops = [Op::Delete(key), Op::Insert(row(key, 10)), Op::Add(key, 1), Op::Add(key, 1)];
+        c.train(id, FLAG_START, 1, &strict(&ops));
+        assert_eq!(c.held(primary, backup), ops.len());
+        c.deliver_copies(primary, backup);
+        assert_eq!(c.told(), [open(1)]);
+        c.release(primary, backup);
+        let records = c.node(2).data_managers()[usize::from(primary.instance())].pools()[0].used;
+        assert_eq!(records as usize, ops.len());
+        c.train(id, FLAG_COMMIT, 5, &[]);
+        assert_eq!(c.told(), [committed(5)]);
+        assert_eq!(c.read(&[key], None), [Some(row(key, 12))]);
+        c.forget_all_outcomes();
+        assert!(c.is_at_rest());
+    }
 }

@@ -53,9 +53,9 @@ impl fmt::Display for Verdict {
 /// Breaks one rule and runs seeds from `from` on, at most `seeds_max`, until one notices.
 pub fn hunt(mutation: Mutation, from: u64, seeds_max: u64) -> Verdict {
     let options = Options { mutation: Some(mutation), ..Options::default() };
-    let noticed = (0..seeds_max).find_map(|count| {
-        let report = run_seed(from + count, &options);
-        report.violation.map(|what| (count + 1, what))
+    let noticed = (from..=u64::MAX).zip(1..=seeds_max).find_map(|(seed, count)| {
+        let report = run_seed(seed, &options);
+        report.violation.map(|what| (count, what))
     });
     Verdict { mutation, noticed }
 }

@@ -125,7 +125,14 @@ int drop_by_path(handlerton *, const char *path) {
   begin_statement(thd, connection->locks == 0);
   int error= carry_out(connection, HA_ERR_NO_SUCH_TABLE,
                        [&] { return engine->drop_table(connection->session, text_of(name)); });
-  if (error && error != HA_ERR_NO_SUCH_TABLE) raise(thd, error);
+  if (error && error != HA_ERR_NO_SUCH_TABLE) {
+    raise(thd, error);
+    return error;
+  }
+  /* CREATE TABLE … SELECT drops what it has just made, if that can't be opened, without forgetting its definition: the
+     name would be taken here for ever. */
+  size_t point= name.find('.');
+  forget_table_of(thd, name.substr(0, point).c_str(), name.substr(point + 1).c_str());
   return error;
 }
 

@@ -1,6 +1,7 @@
 //! `vinga sim`: whole clusters in one thread, from seeds.
 
 use clap::Args;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::Range;
 use std::time::Instant;
 use vinga_kernel::Mutation;
@@ -12,7 +13,7 @@ use vinga_sim::{Options, probes};
 #[derive(Args)]
 pub struct SimArguments {
     /// Run one seed
-    #[arg(long, conflicts_with_all = ["seeds", "forever", "mutations"])]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..u64::MAX), conflicts_with_all = ["seeds", "forever", "mutations"])]
     seed: Option<u64>,
     /// Run the seeds from A up to B
     #[arg(long, value_name = "A..B", value_parser = seed_range, conflicts_with_all = ["forever", "mutations"])]
@@ -21,16 +22,23 @@ pub struct SimArguments {
     #[arg(long, conflicts_with = "mutations")]
     forever: bool,
     /// Print every event
-    #[arg(long, requires = "seed")]
+    #[arg(long, requires = "seed", conflicts_with = "mutations")]
     trace: bool,
     /// Run each seed two times: the histories must be the same
     #[arg(long, conflicts_with = "mutations")]
     twice: bool,
     /// Run so many seeds at the same time
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    jobs: usize,
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, conflicts_with = "mutations")]
+    jobs: NonZeroUsize,
     /// Fail if a rare branch was not met that 500 seeds meet; with 'all', also those that thousands of seeds meet
-    #[arg(long, requires = "seeds", value_name = "WHICH", num_args = 0..=1, default_missing_value = "usual")]
+    #[arg(
+        long,
+        requires = "seeds",
+        conflicts_with = "mutations",
+        value_name = "WHICH",
+        num_args = 0..=1,
+        default_missing_value = "usual"
+    )]
     expect_probes: Option<Expected>,
     /// Break a rule of the protocols on purpose (only in builds with the feature 'mutations'): the run must fail
     #[arg(long, value_name = "NAME", value_parser = mutation)]
@@ -40,10 +48,10 @@ pub struct SimArguments {
     #[arg(long, conflicts_with = "mutation")]
     mutations: bool,
     /// With --mutations: give up after so many seeds; rules that take thousands are hunted then, too
-    #[arg(long, value_name = "N", requires = "mutations")]
-    seeds_max: Option<u64>,
+    #[arg(long, value_name = "N", requires = "mutations", conflicts_with_all = ["seed", "seeds", "forever"])]
+    seeds_max: Option<NonZeroU64>,
     /// With --mutations: begin with this seed
-    #[arg(long, value_name = "SEED", requires = "mutations", default_value_t = 1)]
+    #[arg(long, value_name = "SEED", requires = "mutations", default_value_t = 1, conflicts_with_all = ["seed", "seeds", "forever"])]
     first: u64,
 }
 
@@ -80,7 +88,7 @@ pub fn run(arguments: &SimArguments) -> Result<(), String> {
             .to_owned());
     }
     if arguments.mutations {
-        return hunt(arguments.first, arguments.seeds_max);
+        return hunt(arguments.first, arguments.seeds_max.map(NonZeroU64::get));
     }
     let trace: Option<fn(&str)> = arguments.trace.then_some(|line: &str| println!("{line}"));
     let options = Options { mutation: arguments.mutation, trace, ..Options::default() };
@@ -96,7 +104,7 @@ pub fn run(arguments: &SimArguments) -> Result<(), String> {
     if arguments.forever {
         println!("seeds from {} on", range.start);
     }
-    let plan = Plan { options, jobs: arguments.jobs, twice: arguments.twice, ..Plan::default() };
+    let plan = Plan { options, jobs: arguments.jobs.get(), twice: arguments.twice, ..Plan::default() };
     let begun = Instant::now();
     let mut reported = 0u64;
     let tally = run_seeds(range, &plan, |report| {
@@ -153,6 +161,32 @@ fn fresh_seed() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: SimArguments,
+    }
+
+    #[test]
+    fn what_makes_no_sense_together_is_refused() {
+        let reads = |line: &str| Line::try_parse_from(format!("sim {line}").split(' ')).is_ok();
+        assert!(reads("--mutations --first 7 --seeds-max 20") && reads("--seed 3 --trace"));
+        for line in
+            ["--trace", "--jobs 2", "--twice", "--forever", "--expect-probes", "--seed 3", "--seeds 3..5"]
+        {
+            assert!(!reads(&format!("--mutations {line}")), "--mutations {line}");
+        }
+        for line in [
+            "--seed 18446744073709551615",
+            "--seeds 1..3 --jobs 0",
+            "--mutations --seeds-max 0",
+            "--seed 1 --first 2",
+        ] {
+            assert!(!reads(line), "{line}");
+        }
+    }
 
     #[test]
     fn ranges_are_read() {

@@ -7,6 +7,7 @@
 
 use crate::operation::{Change, OperationName, State};
 use crate::prepare::{Answers, PENDING};
+use crate::tables::Table;
 use crate::unique::IndexChangesPart;
 use crate::{DataManager, rows};
 use vinga_base::hash::KeyHash;
@@ -133,15 +134,15 @@ impl DataManager {
         let id = TransactionId(head.transaction.get());
         let (name, row) = (OperationName::of(operation.head), RowId(operation.head.row.get()));
         let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
-        if let Some(known) = self.find_operation(id, name) {
-            cx.probe("forwarded prepare came twice");
-            return Ok(known);
-        }
         let table_id = operation.head.table.get();
         let table = self.store.tables.get_forwarded(table_id, operation.head.version.get())?;
         let hash = KeyHash(operation.head.hash.get());
         let partition = table.partitions.of(hash);
         assert!(table.has_fragment(partition), "a chain names replicas only");
+        if let Some(known) = self.find_change(table, partition, row, id, name) {
+            cx.probe("forwarded prepare came twice");
+            return Ok(known);
+        }
         let same_key = match kind {
             OperationKind::Insert => {
                 let key = table.layout.key_of(operation.body);
@@ -227,14 +228,7 @@ impl DataManager {
         newcomer: TransactionId,
     ) {
         let table = self.store.tables.current(table);
-        if !table.fragment(partition).rows().is_live(row) {
-            return;
-        }
-        let reference = self.store.reference(table, partition, row);
-        if reference == 0 {
-            return;
-        }
-        let state = self.row_state_at(reference);
+        let Some(state) = self.state_of(table, partition, row) else { return };
         while let Some(newest) = self.rows.get(state).and_then(|r| r.newest_change) {
             let record = &self.operations[newest];
             if self.transactions[record.transaction].id == newcomer {
@@ -258,16 +252,39 @@ impl DataManager {
         }
     }
 
-    /// The record of one operation.
-    pub(crate) fn find_operation(&self, id: TransactionId, name: OperationName) -> Option<Handle> {
-        let mut next = self.transactions[self.find_transaction(id)?].operations;
+    /// The change that an operation has made of a row already. Not the transaction's operations are gone through, of which
+    /// there may be many, but the row's changes, which come in the order of their names.
+    fn find_change(
+        &self,
+        table: &Table,
+        partition: PartitionId,
+        row: RowId,
+        id: TransactionId,
+        name: OperationName,
+    ) -> Option<Handle> {
+        let mut next = self.rows[self.state_of(table, partition, row)?].newest_change;
         while let Some(at) = next {
-            if self.operations[at].name() == name {
+            let record = &self.operations[at];
+            if record.name() < name || self.transactions[record.transaction].id != id {
+                return None;
+            }
+            if record.name() == name {
                 return Some(at);
             }
-            next = self.operations[at].next;
+            next = record.older_change;
         }
         None
+    }
+
+    /// The state record of a row, which need not be there.
+    fn state_of(&self, table: &Table, partition: PartitionId, row: RowId) -> Option<Handle> {
+        if !table.fragment(partition).rows().is_live(row) {
+            return None;
+        }
+        match self.store.reference(table, partition, row) {
+            0 => None,
+            reference => Some(self.row_state_at(reference)),
+        }
     }
 
     /// Sends the gathered answers of one transaction and empties them.

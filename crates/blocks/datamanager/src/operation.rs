@@ -43,8 +43,8 @@ pub enum State {
     },
 }
 
-/// What an operation is called within its transaction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What an operation is called within its transaction; in this order they are carried out on a row.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct OperationName {
     pub number: u32,
     pub sub: u8,

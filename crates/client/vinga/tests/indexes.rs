@@ -4,6 +4,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::sync::atomic::{AtomicU64, Ordering};
 use support::{eventually, left_behind, start_node};
 use vinga::blocking::{Cluster, Transaction};
 use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value};
@@ -278,36 +279,47 @@ fn rows_are_found_by_unique_values() {
     eventually("no lock is left", || left_behind(&cluster).is_empty());
 }
 
+/// Two rows exchange a code for ever, so exactly one has it at every moment; which, and since which exchange, is written
+/// into the row. A search that begins when an exchange is committed and ends before another has begun has one answer only.
 #[test]
 fn reads_by_unique_values_never_mix_two_states() {
+    const TURNS: u64 = 400;
     let node = start_node();
     let cluster = Cluster::connect(node.address()).unwrap();
     let table = items(&cluster, 2);
-    let end = std::sync::atomic::AtomicBool::new(false);
+    let (begun, committed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let update = |code: String, turn: u64| Update::new().set("code", code).set("kind", turn as i32);
+    cluster.update(&table, 0u64, &update("c0000".into(), 0)).unwrap();
+    let check = |found: Option<Item>, before: u64| {
+        let row = found.expect("some row has it at every moment");
+        assert_eq!(row.code, "c0000");
+        let turn = row.kind as u64;
+        assert_eq!(row.id, turn % 2, "the row that has it since that turn");
+        let newest = begun.load(Ordering::SeqCst);
+        assert!((before..=newest).contains(&turn), "{turn} is not of {before}..={newest}");
+    };
     std::thread::scope(|scope| {
-        // Two rows exchange a code for ever: there is always exactly one with it.
         scope.spawn(|| {
-            for turn in 0..400u64 {
-                let (from, to) = (turn % 2, 1 - turn % 2);
-                cluster
-                    .run(|tx| {
-                        tx.update(&table, from, &Update::new().set("code", format!("free{turn}")))?;
-                        tx.update(&table, to, &Update::new().set("code", "c0000")).map(|_| ())
-                    })
-                    .unwrap();
+            for turn in 1..=TURNS {
+                let (from, to) = (1 - turn % 2, turn % 2);
+                begun.store(turn, Ordering::SeqCst);
+                let exchange = |tx: &mut Transaction| {
+                    tx.update(&table, from, &update(format!("free{turn}"), turn))?;
+                    tx.update(&table, to, &update("c0000".into(), turn)).map(|_| ())
+                };
+                cluster.run(exchange).unwrap();
+                committed.store(turn, Ordering::SeqCst);
             }
-            end.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         for lock in [Lock::None, Lock::Shared] {
-            let (cluster, table, end) = (&cluster, &table, &end);
+            let (cluster, table, committed, check) = (&cluster, &table, &committed, &check);
             scope.spawn(move || {
-                while !end.load(std::sync::atomic::Ordering::Relaxed) {
-                    let found = cluster.run(|tx| tx.get_by(table, "code", "c0000", lock)).unwrap();
-                    if let Some(row) = found {
-                        assert_eq!(row.code, "c0000");
-                    }
-                    let found = cluster.get_by(table, "code", "c0000").unwrap();
-                    assert!(found.is_none_or(|row| row.code == "c0000"));
+                let mut before = 0;
+                while before < TURNS {
+                    before = committed.load(Ordering::SeqCst);
+                    check(cluster.run(|tx| tx.get_by(table, "code", "c0000", lock)).unwrap(), before);
+                    let before = committed.load(Ordering::SeqCst);
+                    check(cluster.get_by(table, "code", "c0000").unwrap(), before);
                 }
             });
         }

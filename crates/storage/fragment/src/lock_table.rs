@@ -296,8 +296,10 @@ impl<R: Copy> LockTable<R> {
             return Place::Holders;
         }
         let is_own = |holder: Locker| holder.transaction == locker.transaction;
-        let holds = self.list(lock.holders).any(is_own);
-        if holds && (locker.mode == LockMode::Shared || self.list(lock.holders).all(is_own)) {
+        // If one holder is exclusive the others are of its transaction: there may be many, one for each operation.
+        let asked = if all_shared { usize::MAX } else { 1 };
+        let holds = self.list(lock.holders).take(asked).any(is_own);
+        if holds && (locker.mode == LockMode::Shared || self.list(lock.holders).take(asked).all(is_own)) {
             return Place::Holders;
         }
         match self.last_waiting(row, locker.transaction) {
