@@ -1,0 +1,183 @@
+//! Batches: many keys, or many ranges, with one request.
+
+use super::{Cursor, RANGES_BYTES_SOFT, RANGES_MAX, RangeWish, hidden_key, kind_of};
+use crate::failure::{Result, ha};
+use crate::plan::End;
+use crate::session::Session;
+use std::sync::atomic::Ordering;
+use vinga::Lock;
+
+impl Cursor {
+    /// Executes reads that were defined and keeps their rows.
+    fn take_rows(&mut self, session: &mut Session, numbers: &[vinga::OperationNumber]) -> Result<()> {
+        session.execute_reads()?;
+        self.rows.clear();
+        self.places.clear();
+        for number in numbers {
+            let begin = self.rows.len();
+            let place = session.locked_row(*number)?.map(|image| {
+                self.rows.extend_from_slice(image);
+                begin..begin + image.len()
+            });
+            self.places.push(place);
+        }
+        Ok(())
+    }
+
+    /// Begins a batch of keys or ranges.
+    pub fn clear_batch(&mut self) {
+        self.batch_keys.clear();
+        self.batch_ends.clear();
+        self.batch_ranges.clear();
+        self.batch_ranges_bytes = 0;
+    }
+
+    /// Adds a range of a key's ordered index. False if there is no room for another one behind it.
+    ///
+    /// # Errors
+    /// If the key has no such index, or a value is too long for it.
+    pub fn add_range_to_batch(&mut self, key: usize, low: End<'_>, high: End<'_>) -> Result<bool> {
+        let range = self.table.plan.range(key, low, high, self.table.server())?;
+        self.batch_ranges_bytes += range.from.len() + range.to.as_ref().map_or(0, Vec::len) + 4;
+        self.batch_ranges.push(range);
+        Ok(self.batch_ranges.len() < RANGES_MAX && self.batch_ranges_bytes < RANGES_BYTES_SOFT)
+    }
+
+    /// Begins to read all ranges of the batch in one scan.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn begin_batch_scan(
+        &mut self,
+        session: &mut Session,
+        key: usize,
+        wish: RangeWish,
+        lock: Lock,
+    ) -> Result<()> {
+        session.node().counters.batches.fetch_add(1, Ordering::Relaxed);
+        let ranges = std::mem::take(&mut self.batch_ranges);
+        let begun = self.begin_ranges(session, key, &ranges, wish, lock);
+        self.batch_ranges = ranges;
+        begun
+    }
+
+    /// Adds a whole unique key in the server's form; all of a batch are of the same one.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn add_to_batch(&mut self, index: usize, value: &[u8]) -> Result<()> {
+        self.batch_index = index;
+        let begin = self.batch_keys.len();
+        match self.table.plan.key_of_server(index, value, self.table.server(), &mut self.batch_keys) {
+            // The key of no row: an empty one is never sent.
+            Err(failure) if matches!(failure.number, ha::INDEX_COLUMN_TOO_LONG | ha::KEY_NOT_FOUND) => {
+                self.batch_keys.truncate(begin);
+            }
+            converted => converted?,
+        }
+        self.batch_ends.push(self.batch_keys.len());
+        Ok(())
+    }
+
+    fn batch_key(&self, index: usize) -> &[u8] {
+        let begin = index.checked_sub(1).map_or(0, |before| self.batch_ends[before]);
+        &self.batch_keys[begin..self.batch_ends[index]]
+    }
+
+    /// Reads all rows of the batch in one round trip.
+    ///
+    /// # Errors
+    /// Why nothing was read.
+    pub fn run_batch(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
+        let run = self.run_batch_inner(session, lock);
+        self.learn(run)
+    }
+
+    fn run_batch_inner(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
+        session.node().counters.batches.fetch_add(1, Ordering::Relaxed);
+        let count = self.batch_ends.len();
+        let is_unique = self.batch_index != self.table.plan.primary();
+        self.batch_is_copied = is_unique || lock != Lock::None || session.has_pending();
+        self.places.clear();
+        if self.batch_is_copied {
+            if is_unique {
+                self.take_unique_rows(session, lock)?;
+            } else {
+                let mut numbers = Vec::with_capacity(count);
+                for index in 0..count {
+                    if !self.batch_key(index).is_empty() {
+                        let key = self.batch_key(index);
+                        numbers.push(session.define_locked(&self.table, kind_of(lock), key)?);
+                    }
+                }
+                self.take_rows(session, &numbers)?;
+            }
+            let mut found = std::mem::take(&mut self.places).into_iter();
+            for index in 0..count {
+                let place = if self.batch_key(index).is_empty() { None } else { found.next().flatten() };
+                self.places.push(place);
+            }
+            return Ok(());
+        }
+        let mut batch = self.empty_batch(session)?;
+        let mut sent = 0;
+        for index in 0..count {
+            let key = self.batch_key(index);
+            if key.is_empty() {
+                self.places.push(None);
+                continue;
+            }
+            batch.push_encoded(key).map_err(|error| session.node().failure(&error))?;
+            // Which of the batch it is.
+            self.places.push(Some(sent..sent));
+            sent += 1;
+        }
+        let batch = if sent == 0 { batch } else { session.read(batch)? };
+        self.reads = Some((session.slot(), batch));
+        Ok(())
+    }
+
+    /// Reads the rows of a batch of keys of a unique index and keeps them.
+    fn take_unique_rows(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
+        let keys =
+            (0..self.batch_ends.len()).map(|index| self.batch_key(index)).filter(|key| !key.is_empty());
+        let keys = keys.map(<[u8]>::to_vec).collect();
+        let rows = self.unique_rows(session, self.batch_index, keys, lock)?;
+        self.rows.clear();
+        for row in rows {
+            let begin = self.rows.len();
+            self.places.push(row.map(|row| {
+                self.rows.extend_from_slice(&row);
+                begin..begin + row.len()
+            }));
+        }
+        Ok(())
+    }
+
+    /// Shows a row of the batch; false if there is none with that key.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn batch_row(&mut self, session: &mut Session, index: usize, record: &mut [u8]) -> Result<bool> {
+        let Some(place) = self.places.get(index).cloned().flatten() else { return Ok(false) };
+        if self.batch_is_copied {
+            self.show(place, record)?;
+            return Ok(true);
+        }
+        let Some((_, reads)) = &self.reads else { return Ok(false) };
+        match reads.bytes(place.start) {
+            Ok(Some(image)) => {
+                self.table.plan.read_image(image, record)?;
+                if self.table.plan.has_hidden_key() {
+                    self.hidden_key = hidden_key(&self.table, image);
+                }
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(error) => {
+                let failure = session.node().failure(&error);
+                self.learn(Err(failure))
+            }
+        }
+    }
+}

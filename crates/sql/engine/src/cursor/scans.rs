@@ -1,0 +1,164 @@
+//! Scans: of all rows, of a range of an index, of many.
+
+use super::{Cursor, OpenScan, RANGE_ROWS, RangeWish, Source, hidden_key};
+use crate::condition;
+use crate::failure::{Failure, Result, ha};
+use crate::plan::End;
+use crate::session::Session;
+use std::sync::atomic::Ordering;
+use vinga::{KeyRange, Lock, ScanRequest};
+
+impl Cursor {
+    /// Sets the condition that the data nodes check in scans; false if they can't.
+    pub fn set_condition(&mut self, program: &[u8]) -> bool {
+        self.condition = None;
+        if program.is_empty() {
+            return true;
+        }
+        self.condition = condition::decode(program, &self.table.plan);
+        self.condition.is_some()
+    }
+
+    /// Begins to read all rows.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn begin_scan(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
+        let request = self.request(session)?;
+        self.begin(session, request, lock, self.condition.is_none())
+    }
+
+    /// Begins to read a range of an ordered index.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn begin_range(
+        &mut self,
+        session: &mut Session,
+        key: usize,
+        (low, high): (End<'_>, End<'_>),
+        wish: RangeWish,
+        lock: Lock,
+    ) -> Result<()> {
+        let range = self.table.plan.range(key, low, high, &session.node().server)?;
+        self.begin_ranges(session, key, &[range], wish, lock)
+    }
+
+    pub(super) fn begin_ranges(
+        &mut self,
+        session: &mut Session,
+        key: usize,
+        ranges: &[KeyRange],
+        wish: RangeWish,
+        lock: Lock,
+    ) -> Result<()> {
+        let request = self.request(session)?;
+        let index = self.table.plan.ordered_index(key).unwrap_or_default();
+        let mut request = ranges.iter().fold(request.index(index), ScanRequest::range);
+        request = request.batch_rows(if wish.is_short { RANGE_ROWS.0 } else { RANGE_ROWS.1 });
+        if wish.is_descending {
+            request = request.descending();
+        }
+        if wish.in_order {
+            request = request.in_order();
+        }
+        self.begin(session, request, lock, false)
+    }
+
+    fn request(&mut self, session: &mut Session) -> Result<ScanRequest> {
+        self.scan = None;
+        let table = self.table.table(session);
+        let table = self.learn(table)?;
+        let mut request = session.cluster()?.as_async().scan(table);
+        if let Some(condition) = &self.condition {
+            session.node().counters.conditions.fetch_add(1, Ordering::Relaxed);
+            request = request.filter(condition.clone());
+        }
+        Ok(request)
+    }
+
+    fn begin(
+        &mut self,
+        session: &mut Session,
+        request: ScanRequest,
+        lock: Lock,
+        is_whole: bool,
+    ) -> Result<()> {
+        let begun = if lock == Lock::None {
+            session.scan(request).map(|scan| Source::Plain { scan, rows: None, offset: 0 })
+        } else {
+            let begun = session.scan_locked(request, lock);
+            begun.map(|scan| Source::Locked { scan: Box::new(scan), rows: None, next: 0 })
+        };
+        let source = self.learn(begun)?;
+        self.scan = Some(OpenScan { source, is_whole, seen: 0 });
+        Ok(())
+    }
+
+    /// Reads the next row of a scan; false at the end.
+    ///
+    /// # Errors
+    /// Why it ended early.
+    #[inline]
+    pub fn next(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
+        let Some(mut open) = self.scan.take() else {
+            return Err(Failure::new(ha::INTERNAL_ERROR, "there is no open scan"));
+        };
+        let next = self.next_of(&mut open, session, record);
+        self.scan = Some(open);
+        self.learn(next)
+    }
+
+    fn next_of(&mut self, open: &mut OpenScan, session: &mut Session, record: &mut [u8]) -> Result<bool> {
+        let seen = match &mut open.source {
+            Source::Plain { scan, rows, offset } => loop {
+                if let Some((image, next)) = rows.as_ref().and_then(|rows| rows.row_at(*offset)) {
+                    self.range = rows.as_ref().and_then(|rows| rows.range_at(*offset)).unwrap_or_default();
+                    *offset = next;
+                    self.table.plan.read_image(image, record)?;
+                    if self.table.plan.has_hidden_key() {
+                        self.hidden_key = hidden_key(&self.table, image);
+                    }
+                    return Ok(true);
+                }
+                match session.next_rows(scan)? {
+                    Some(more) => {
+                        open.seen += more.len() as u64;
+                        session.node().counters.scanned_rows.fetch_add(more.len() as u64, Ordering::Relaxed);
+                        *rows = Some(more);
+                        *offset = 0;
+                    }
+                    None => break open.seen,
+                }
+            },
+            Source::Locked { scan, rows, next } => loop {
+                if let Some((range, image)) = rows.as_ref().and_then(|rows| rows.ranged_bytes(*next)) {
+                    *next += 1;
+                    self.range = range;
+                    self.table.plan.read_image(image, record)?;
+                    if self.table.plan.has_hidden_key() {
+                        self.hidden_key = hidden_key(&self.table, image);
+                    }
+                    return Ok(true);
+                }
+                match session.next_locked(scan)? {
+                    Some(more) => {
+                        open.seen += more.len() as u64;
+                        *rows = Some(more);
+                        *next = 0;
+                    }
+                    None => break open.seen,
+                }
+            },
+        };
+        if open.is_whole {
+            self.table.set_rows(seen);
+        }
+        Ok(false)
+    }
+
+    /// In which of the ranges of [`Cursor::begin_batch_scan`] the row lies that was read last, from 0.
+    pub fn range(&self) -> u16 {
+        self.range
+    }
+}

@@ -1,0 +1,208 @@
+//! Records of the server to rows of the data nodes, and back.
+
+use super::{Plan, Source, Step};
+use crate::definition::Form;
+use crate::failure::{Failure, Result, ha};
+use crate::server::Server;
+use vinga_base::row_layout::Place;
+use vinga_base::schema::ROW_BYTES_MAX;
+
+impl Plan {
+    /// The value of a column in a record; `None` if it is NULL.
+    ///
+    /// # Safety
+    /// `record` is a record of this table, whose pointers point to values.
+    pub(super) unsafe fn value<'a>(&self, step: &Step, record: &'a [u8]) -> Result<Option<&'a [u8]>> {
+        if step.null.1 != 0 && record[step.null.0] & step.null.1 != 0 {
+            return Ok(None);
+        }
+        match step.form {
+            Form::Same | Form::Reversed => Ok(Some(&record[step.offset..step.offset + step.bytes])),
+            Form::Padded => Ok(Some(without_padding(&record[step.offset..step.offset + step.bytes]))),
+            Form::Varying(length_bytes) => {
+                let (length, begin) = read_length(record, step.offset, length_bytes);
+                if length > step.bytes {
+                    return Err(Failure::new(ha::INTERNAL_ERROR, "a value is longer than its column"));
+                }
+                Ok(Some(&record[begin..begin + length]))
+            }
+            Form::Long(length_bytes) => {
+                let (length, begin) = read_length(record, step.offset, length_bytes);
+                if length == 0 {
+                    return Ok(Some(&[]));
+                }
+                let pointer = usize::from_ne_bytes(record[begin..begin + 8].try_into().expect("eight bytes"));
+                // SAFETY: the server keeps the value alive as long as the record, as the caller promises.
+                Ok(Some(unsafe { std::slice::from_raw_parts(pointer as *const u8, length) }))
+            }
+        }
+    }
+
+    /// Appends the row of a record. `hidden_key` is its primary key if it has none of its own.
+    ///
+    /// # Safety
+    /// `record` is a record of this table, whose pointers point to values.
+    ///
+    /// # Errors
+    /// If it is too long, or a sort key is.
+    pub unsafe fn write_image(
+        &self,
+        record: &[u8],
+        hidden_key: u64,
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let start = out.len();
+        out.resize(start + self.layout.fixed_bytes(), 0);
+        for step in &self.steps {
+            // SAFETY: as the caller promises.
+            let value = unsafe { self.value(step, record)? };
+            let Some(value) = value else {
+                self.layout.set_null(&mut out[start..], &step.layout, true);
+                continue;
+            };
+            if let Place::Fixed { offset, bytes } = step.layout.place {
+                let at = start + usize::from(offset);
+                put_fixed(step.form, value, &mut out[at..at + usize::from(bytes)]);
+            }
+        }
+        if let Some(offset) = self.hidden_key {
+            out[start + offset..start + offset + 8].copy_from_slice(&hidden_key.to_le_bytes());
+        }
+        if !self.variable.is_empty() {
+            let ends = out.len();
+            out.resize(ends + 2 * self.variable.len(), 0);
+            let begin = out.len();
+            for (place, source) in self.variable.iter().enumerate() {
+                match *source {
+                    Source::Column(column) => {
+                        // SAFETY: as the caller promises.
+                        if let Some(value) = unsafe { self.value(&self.steps[column], record)? } {
+                            if out.len() + value.len() - start > ROW_BYTES_MAX {
+                                return Err(row_too_long());
+                            }
+                            out.extend_from_slice(value);
+                        }
+                    }
+                    Source::SortKey { column, bytes } => {
+                        // SAFETY: as the caller promises.
+                        match unsafe { self.value(&self.steps[column], record)? } {
+                            Some(value) => server.sort_key(self.collations[column], value, bytes, out)?,
+                            None => {
+                                let id = self.layout.variable()[place];
+                                let layout = &self.layout.columns()[usize::from(id.0)];
+                                self.layout.set_null(&mut out[start..], layout, true);
+                            }
+                        }
+                    }
+                }
+                let end = (out.len() - begin) as u16;
+                out[ends + 2 * place..ends + 2 * place + 2].copy_from_slice(&end.to_le_bytes());
+            }
+        }
+        if out.len() - start > ROW_BYTES_MAX { Err(row_too_long()) } else { Ok(()) }
+    }
+
+    /// Puts a row into a record. Long values stay where they are: the record points to them.
+    ///
+    /// # Errors
+    /// If a value is longer than its column, which no data node sends.
+    pub fn read_image(&self, image: &[u8], record: &mut [u8]) -> Result<()> {
+        if image.len() < self.layout.fixed_bytes() {
+            return Err(Failure::new(ha::INTERNAL_ERROR, "a data node sent what is no row of the table"));
+        }
+        let (fixed, variable) = self.layout.split(image);
+        for step in &self.steps {
+            if step.null.1 != 0 {
+                if self.layout.is_null(fixed, &step.layout) {
+                    record[step.null.0] |= step.null.1;
+                    // Whoever looks at the value in spite of that finds nothing.
+                    match step.form {
+                        Form::Same | Form::Reversed => {}
+                        Form::Padded => record[step.offset..step.offset + step.bytes].fill(b' '),
+                        Form::Varying(bytes) | Form::Long(bytes) => {
+                            record[step.offset..step.offset + usize::from(bytes)].fill(0);
+                        }
+                    }
+                    continue;
+                }
+                record[step.null.0] &= !step.null.1;
+            }
+            let value = self.layout.bytes(fixed, variable, &step.layout);
+            if value.len() > step.bytes && !matches!(step.form, Form::Long(_)) {
+                return Err(Failure::new(
+                    ha::INTERNAL_ERROR,
+                    "a data node sent a value that is longer than its column",
+                ));
+            }
+            let place = &mut record[step.offset..];
+            match step.form {
+                Form::Same => place[..value.len()].copy_from_slice(value),
+                Form::Reversed => {
+                    for (to, from) in place.iter_mut().zip(value.iter().rev()) {
+                        *to = *from;
+                    }
+                }
+                Form::Padded => {
+                    let (begin, end) = place[..step.bytes].split_at_mut(value.len());
+                    begin.copy_from_slice(value);
+                    end.fill(b' ');
+                }
+                Form::Varying(1) => {
+                    place[0] = value.len() as u8;
+                    place[1..=value.len()].copy_from_slice(value);
+                }
+                Form::Varying(_) => {
+                    place[..2].copy_from_slice(&(value.len() as u16).to_le_bytes());
+                    place[2..2 + value.len()].copy_from_slice(value);
+                }
+                Form::Long(length_bytes) => {
+                    let bytes = usize::from(length_bytes);
+                    place[..bytes].copy_from_slice(&(value.len() as u32).to_le_bytes()[..bytes]);
+                    place[bytes..bytes + 8].copy_from_slice(&(value.as_ptr() as usize).to_ne_bytes());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What of a value of the server rows have.
+pub(super) fn in_row(form: Form, value: &[u8]) -> &[u8] {
+    if form == Form::Padded { without_padding(value) } else { value }
+}
+
+/// A value without the spaces behind it: eight at a time, as most of a column may be spaces.
+fn without_padding(value: &[u8]) -> &[u8] {
+    let mut rest = value;
+    while let Some((before, b"        ")) = rest.split_last_chunk::<8>() {
+        rest = before;
+    }
+    while let Some((b' ', before)) = rest.split_last() {
+        rest = before;
+    }
+    rest
+}
+
+/// Puts a value of fixed size into a row, or a key.
+pub(super) fn put_fixed(form: Form, value: &[u8], out: &mut [u8]) {
+    if form == Form::Reversed {
+        for (to, from) in out.iter_mut().zip(value.iter().rev()) {
+            *to = *from;
+        }
+    } else {
+        out.copy_from_slice(value);
+    }
+}
+
+/// A length of 1 to 4 bytes, and where what follows it begins.
+fn read_length(record: &[u8], offset: usize, length_bytes: u8) -> (usize, usize) {
+    let mut wide = [0; 4];
+    let count = usize::from(length_bytes);
+    wide[..count].copy_from_slice(&record[offset..offset + count]);
+    (u32::from_le_bytes(wide) as usize, offset + count)
+}
+
+fn row_too_long() -> Failure {
+    Failure::new(ha::ROW_TOO_BIG, format!("the row is longer than {ROW_BYTES_MAX} bytes"))
+}

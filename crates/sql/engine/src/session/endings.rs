@@ -1,0 +1,88 @@
+//! Ends of transactions and statements.
+
+use super::{FIRST, Session, ended};
+use crate::failure::{Failure, Result};
+use crate::node::Node;
+use crate::waiting::Waiter;
+use std::future::Future;
+use vinga::blocking::Cluster;
+use vinga::{Error, ErrorCode, OperationNumber, Transaction};
+
+impl Session {
+    /// Commits, with what waits to be sent. A kill does not end this: whoever asks for a commit has to know what became
+    /// of it.
+    ///
+    /// # Errors
+    /// Why it was rolled back, or that this is not known.
+    pub fn commit(&mut self) -> Result<()> {
+        let (Some(transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
+            return Ok(());
+        };
+        let committed = wait_to_the_end(&self.node, &self.waiter, cluster, transaction.commit());
+        let result = match committed {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => {
+                let failure = self.lost(&error);
+                let is_undone = error.code() != ErrorCode::UnknownOutcome;
+                return Err(if is_undone && self.is_killed() { Failure::killed().doomed() } else { failure });
+            }
+            Err(stop) => {
+                let unknown = Error::with_detail(ErrorCode::UnknownOutcome, stop.text);
+                Err(self.node.failure(&unknown).doomed())
+            }
+        };
+        self.forget();
+        result
+    }
+
+    /// Rolls back. What goes wrong with that is of no interest: the data nodes will.
+    pub fn roll_back(&mut self) {
+        if let Some(transaction) = self.transaction.take()
+            && self.has_operations
+        {
+            let _ = self.wait(transaction.roll_back());
+        }
+        self.forget();
+    }
+
+    /// Undoes the present statement.
+    pub fn roll_back_statement(&mut self) {
+        if self.stands_alone {
+            self.roll_back();
+        } else {
+            self.roll_back_to(self.statement_start);
+        }
+    }
+
+    /// A place that can be gone back to.
+    ///
+    /// # Errors
+    /// Why a change before it failed.
+    pub fn savepoint(&mut self) -> Result<OperationNumber> {
+        self.flush()?;
+        Ok(self.transaction.as_ref().map_or(FIRST, Transaction::next_number))
+    }
+
+    /// Undoes all that was done since a place.
+    pub fn roll_back_to(&mut self, place: OperationNumber) {
+        if let Some(transaction) = &mut self.transaction {
+            // Those that were not sent are dropped there.
+            let undone = transaction.undo_to(place);
+            self.pending.retain(|pending| pending.number < place);
+            if undone.is_err() {
+                self.forget();
+            }
+        }
+    }
+}
+
+/// The same, but a kill does not end it.
+fn wait_to_the_end<F: Future>(
+    node: &Node,
+    waiter: &Waiter,
+    cluster: &Cluster,
+    future: F,
+) -> Result<F::Output> {
+    let longest = node.wait_max_ms();
+    ended(node, waiter.run_to_the_end(cluster, longest, future), longest)
+}

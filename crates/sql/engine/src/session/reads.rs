@@ -1,0 +1,202 @@
+//! What a session reads: by keys, by scans, with locks and without.
+
+use super::{Session, wait};
+use crate::failure::{Failure, Result};
+use crate::table::OpenTable;
+use std::sync::Arc;
+use vinga::{
+    Error, ErrorCode, Lock, LockedRows, LockingScan, OperationKind, OperationNumber, ReadBatch, Record,
+    RowBatch, Scan, ScanRequest,
+};
+
+impl Session {
+    /// Whether reads have to look for changes of the transaction.
+    fn reads_within(&self) -> bool {
+        self.has_operations && !self.is_portioned && self.transaction.is_some()
+    }
+
+    /// Reads rows without locks, with what this session has changed. Errors of single keys are in the batch.
+    ///
+    /// # Errors
+    /// Why a change before it failed, or nothing could be read.
+    #[inline]
+    pub fn read(&mut self, batch: ReadBatch<Record>) -> Result<ReadBatch<Record>> {
+        if self.reads_within() {
+            return self.read_within(batch);
+        }
+        let node = Arc::clone(&self.node);
+        let cluster = self.cluster()?;
+        let ticket = if batch.len() == 1 {
+            cluster.as_async().start_gathered_reads(batch)
+        } else {
+            cluster.start_reads(batch)
+        };
+        self.wait(ticket.map_err(|error| node.failure(&error))?)
+    }
+
+    fn read_within(&mut self, batch: ReadBatch<Record>) -> Result<ReadBatch<Record>> {
+        self.flush()?;
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        match wait(&self.node, &self.waiter, cluster, transaction.read_keys(batch)) {
+            Ok(Ok(batch)) => Ok(batch),
+            Ok(Err(error)) => Err(self.lost(&error)),
+            Err(failure) => Err(failure.doomed()),
+        }
+    }
+
+    /// Reads rows by keys of a unique index, images in bytes, with what this session has changed. With a lock they are held
+    /// to the end of the transaction.
+    ///
+    /// # Errors
+    /// Why a change before it failed, or nothing could be read.
+    pub fn read_unique(
+        &mut self,
+        table: &Arc<OpenTable>,
+        index: &str,
+        keys: Vec<Vec<u8>>,
+        lock: Lock,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let handle = table.table(self)?;
+        if lock == Lock::None && !(self.has_operations && self.transaction.is_some()) {
+            let cluster = self.cluster()?.clone();
+            let rows = self.wait(cluster.as_async().get_images_by(handle, index, keys))?;
+            return rows.map_err(|error| self.node.failure(&error));
+        }
+        self.flush()?;
+        self.transaction()?.set_lenient(true);
+        self.has_operations = true;
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        let rows = transaction.get_images_by(handle, index, keys, lock);
+        match wait(&self.node, &self.waiter, cluster, rows) {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => Err(self.read_failure(&error)),
+            Err(failure) => Err(failure.doomed()),
+        }
+    }
+
+    /// The failure of a read, which may have cost the transaction.
+    #[cold]
+    fn read_failure(&self, error: &Error) -> Failure {
+        let mut failure = self.node.failure(error);
+        failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock | ErrorCode::TransactionAborted);
+        failure
+    }
+
+    /// Defines a read, perhaps with a lock, that sees what is pending; [`Session::locked_row`] has the row when [`Session::execute_reads`] has been called.
+    ///
+    /// # Errors
+    /// Why it can't be defined.
+    pub fn define_locked(
+        &mut self,
+        table: &Arc<OpenTable>,
+        kind: OperationKind,
+        key: &[u8],
+    ) -> Result<OperationNumber> {
+        let handle = table.table(self)?;
+        let node = Arc::clone(&self.node);
+        let transaction = self.transaction()?;
+        transaction.set_lenient(true);
+        let number =
+            transaction.define_encoded(handle, kind, key, &[]).map_err(|error| node.failure(&error))?;
+        self.has_operations = true;
+        Ok(number)
+    }
+
+    /// Sends what was defined, reads too.
+    ///
+    /// # Errors
+    /// Why a change failed, or everything.
+    pub fn execute_reads(&mut self) -> Result<()> {
+        self.execute()
+    }
+
+    /// The row of a read that was defined and executed.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn locked_row(&self, number: OperationNumber) -> Result<Option<&[u8]>> {
+        let Some(transaction) = &self.transaction else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        transaction.row_bytes(number).map_err(|error| {
+            let mut failure = self.node.failure(&error);
+            failure.is_doomed = error.code() == ErrorCode::Deadlock;
+            failure
+        })
+    }
+
+    /// Begins a scan, with what this session has changed.
+    ///
+    /// # Errors
+    /// Why it can't begin.
+    pub fn scan(&mut self, request: ScanRequest) -> Result<Scan> {
+        self.cluster()?;
+        let begun = if self.reads_within() {
+            self.flush()?;
+            let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+                return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+            };
+            match wait(&self.node, &self.waiter, cluster, transaction.scan(request)) {
+                Ok(begun) => begun,
+                Err(failure) => return Err(failure.doomed()),
+            }
+        } else {
+            request.rows()
+        };
+        begun.map_err(|error| self.node.failure(&error))
+    }
+
+    /// Begins a scan whose rows are locked.
+    ///
+    /// # Errors
+    /// Why it can't begin.
+    pub fn scan_locked(&mut self, request: ScanRequest, lock: Lock) -> Result<LockingScan> {
+        self.flush()?;
+        self.transaction()?.set_lenient(true);
+        self.has_operations = true;
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        match wait(&self.node, &self.waiter, cluster, transaction.scan_locked(request, lock)) {
+            Ok(begun) => begun.map_err(|error| self.node.failure(&error)),
+            Err(failure) => Err(failure.doomed()),
+        }
+    }
+
+    /// The next rows of a scan that locks them.
+    ///
+    /// # Errors
+    /// Why it ended early.
+    pub fn next_locked(&mut self, scan: &mut LockingScan) -> Result<Option<LockedRows>> {
+        // At the end of the scan what was changed meanwhile need not be sent yet.
+        match self.wait(scan.find()) {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => return Ok(None),
+            Ok(Err(error)) => return Err(self.read_failure(&error)),
+            Err(failure) => return Err(failure.doomed()),
+        }
+        self.flush()?;
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        transaction.set_lenient(true);
+        match wait(&self.node, &self.waiter, cluster, scan.next_batch(transaction)) {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => Err(self.read_failure(&error)),
+            Err(failure) => Err(failure.doomed()),
+        }
+    }
+
+    /// The next rows of a scan.
+    ///
+    /// # Errors
+    /// Why it ended early.
+    pub fn next_rows(&mut self, scan: &mut Scan) -> Result<Option<RowBatch>> {
+        let rows = self.wait(scan.next_batch())?;
+        rows.map_err(|error| self.node.failure(&error))
+    }
+}
