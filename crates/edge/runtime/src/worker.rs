@@ -28,7 +28,7 @@ use crate::sockets::{NODE_IDS, Sockets};
 use crate::spinning::Spinning;
 use crate::statistics::{Phase, ThreadStatistics};
 use crate::switchboard::{Desk, Mail, Switchboard};
-use crate::yielding::{LONG_NANOS, Yielding};
+use crate::yielding::Yielding;
 use std::io;
 use std::sync::Arc;
 use vinga_kernel::{Executor, Host, LaneId};
@@ -246,14 +246,8 @@ impl<H: Host> Worker<H> {
         if now >= wake_at {
             return now;
         }
-        if self.sockets.has_locals() {
-            now = self.let_others_run(now, wake_at);
-            if self.sockets.has_news() {
-                return self.look_at_times(now);
-            }
-            if now >= wake_at {
-                return now;
-            }
+        if self.sockets.has_locals() && (self.sockets.has_news() || self.finds_after_yield()) {
+            return self.look_at_times(now);
         }
         if !self.desk().doorbell.begin_sleep() {
             return self.look(now);
@@ -290,23 +284,14 @@ impl<H: Host> Worker<H> {
         now
     }
 
-    /// Lets others run, if that pays, until there is something to do; says what time it is then.
-    fn let_others_run(&mut self, begin: u64, until: u64) -> u64 {
-        let mut now = begin;
-        if self.sockets.has_news() {
-            return now;
+    /// Lets others run, if that pays; says whether a client has put something into shared memory then.
+    fn finds_after_yield(&mut self) -> bool {
+        if !self.yielding.pays(self.executor.handled()) {
+            return false;
         }
-        for _ in 0..self.yielding.yields(self.executor.handled()) {
-            self.statistics.waits.add(1);
-            std::thread::yield_now();
-            let before = now;
-            now = self.clock.nanos();
-            let is_over = now >= until || now - before >= LONG_NANOS;
-            if is_over || self.sockets.has_news() || self.desk().doorbell.has_rung() {
-                break;
-            }
-        }
-        now
+        self.statistics.waits.add(1);
+        std::thread::yield_now();
+        self.sockets.has_news()
     }
 
     /// Whether a socket may have something to report.

@@ -5,15 +5,7 @@
 //! has anything to do, or the others are strangers, a yield gives a time slice away for nothing, whereas whoever sleeps
 //! is woken at once. So the thread measures how much its turns behind a yield found, yields while that is at least
 //! [`WORTHWHILE`] on average, and otherwise tries once in [`TRIED_EVERY`] times.
-//!
-//! Where it pays, a yield that found nothing is followed by others: the clients may be busy on another CPU, and what it
-//! costs them to wake this thread is more than the wake-up (`engine/local.rs` of the client says why). Only a stranger keeps
-//! the CPU for [`LONG_NANOS`]; then the thread sleeps at once.
 
-/// Yields of one rest: where nobody else wants the CPU they take some ten microseconds.
-const YIELDS_MAX: u32 = 50;
-/// A yield that takes longer was one to a stranger: about the shortest time slice that Linux gives.
-pub(crate) const LONG_NANOS: u64 = 1_000_000;
 /// Signals in a turn behind a yield from which on it pays, in [`ONE`]s.
 const WORTHWHILE: u64 = 3 * ONE / 2;
 const ONE: u64 = 1 << 8;
@@ -36,20 +28,19 @@ pub(crate) struct Yielding {
 }
 
 impl Yielding {
-    /// To be called at each rest, with the number of signals that the thread has handled so far: how often to yield at most.
-    pub fn yields(&mut self, handled: u64) -> u32 {
+    /// To be called at each rest, with the number of signals that the thread has handled so far: whether to yield.
+    pub fn pays(&mut self, handled: u64) -> bool {
         if let Some(before) = self.handled_before.take() {
             let found = (handled - before).min(SIGNALS_MAX) * ONE;
             self.found = self.found - (self.found >> WEIGHT_SHIFT) + (found >> WEIGHT_SHIFT);
         }
         self.skipped += 1;
-        let yields =
-            if self.found >= WORTHWHILE { YIELDS_MAX } else { u32::from(self.skipped >= TRIED_EVERY) };
-        if yields > 0 {
+        let pays = self.found >= WORTHWHILE || self.skipped >= TRIED_EVERY;
+        if pays {
             self.skipped = 0;
             self.handled_before = Some(handled);
         }
-        yields
+        pays
     }
 }
 
@@ -61,19 +52,19 @@ mod tests {
     fn yields_while_requests_gather_meanwhile() {
         let mut yielding = Yielding::default();
         let mut handled = 0;
-        let mut yields = |signals: u64, rests: u32| -> u32 {
-            (0..rests)
-                .map(|_| {
-                    let yields = yielding.yields(handled);
+        let mut rests = |signals: u64, count: u32| {
+            (0..count)
+                .filter(|_| {
+                    let yields = yielding.pays(handled);
                     handled += signals;
                     yields
                 })
-                .sum()
+                .count()
         };
-        assert!(yields(1, 640) <= 10, "one request at a time: one yield when it is tried");
-        yields(12, 64 * 8);
-        assert_eq!(yields(12, 100), 100 * YIELDS_MAX, "many");
-        yields(1, 60);
-        assert!(yields(1, 640) <= 10, "one at a time again");
+        assert!(rests(1, 640) <= 10, "one request at a time");
+        rests(12, 64 * 8);
+        assert_eq!(rests(12, 100), 100, "many");
+        rests(1, 60);
+        assert!(rests(1, 640) <= 10, "one at a time again");
     }
 }
