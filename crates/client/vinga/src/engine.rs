@@ -130,9 +130,6 @@ const BUSY_SLEEP: Micros = Micros(1000);
 const LONGEST_SLEEP: Micros = Micros::from_millis(250);
 /// How long data nodes that are just being greeted may take to answer, so that goodbye can be said to them.
 const LEAVING_MAX: Micros = Micros::from_millis(1000);
-/// How often a thread that waits for the lock lets others run before it sleeps: whoever holds it is about to let it go, but
-/// may have lost its CPU.
-const LOCK_YIELDS_MAX: u32 = 20;
 /// Empty buffers that are kept.
 const BUFFERS_MAX: usize = 16;
 /// Bytes of a buffer that is kept.
@@ -360,25 +357,8 @@ impl Engine {
         }
     }
 
-    /// Who has to wait for the lock lets others run first, where nobody is to be woken ([`local`]).
     #[inline]
     fn lock(&self) -> MutexGuard<'_, State> {
-        match self.state.try_lock() {
-            Ok(state) => state,
-            Err(_) => self.lock_when_free(),
-        }
-    }
-
-    #[cold]
-    fn lock_when_free(&self) -> MutexGuard<'_, State> {
-        if self.has_shared.load(Ordering::Relaxed) {
-            for _ in 0..LOCK_YIELDS_MAX {
-                thread::yield_now();
-                if let Ok(state) = self.state.try_lock() {
-                    return state;
-                }
-            }
-        }
         self.state.lock().expect(NO_PANIC)
     }
 

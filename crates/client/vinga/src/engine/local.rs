@@ -4,17 +4,11 @@
 //! *Whoever waits looks.* A thread that waits for its operation looks into the memory of all connections, again and
 //! again, and between two looks lets others run that want its CPU: the data node, and threads that will find its answer
 //! for it. Whoever finds answers takes them in for everybody. So under load threads take turns, and hardly anybody is
-//! ever woken. After some looks in vain ([`LOOKS_MAX`], [`LOOKS_ALONE_MAX`]) a thread waits as for any other connection:
-//! one sleeps in poll, the others are parked. If somebody kept the CPU for long between two looks ([`TURN_LONG`]), that was
-//! nobody of ours, and a thread that sleeps would have been given the CPU as soon as its answer was there; so such a wait
-//! counts as one in which looking did not pay. Whether it pays is measured, and it is left alone while it mostly does not.
-//!
-//! *That nobody is woken* matters for more than the wake-ups themselves. A thread of a server answers its own client again
-//! and again, and while these two wake nobody else, Linux brings them together on one CPU; then no statement needs an
-//! interrupt from one CPU to the other, which in a virtual machine costs several microseconds. But Linux counts how often a
-//! thread wakes another one than the time before, and leaves those that do this often, and whom they wake, where they are;
-//! a few times a second are enough. So where many look they look for longer than the saved wake-ups would justify, and
-//! [`Engine::lock`] lets others run before it sleeps.
+//! ever woken. After some looks in vain a thread waits as for any other connection: one sleeps in poll, the others are
+//! parked. How many looks depends on what happens between them: where nobody else wants the CPU they cost next to
+//! nothing and cover the time that the data node takes to wake up and answer ([`LOOKS_MAX`]); but each time that others
+//! did run may have cost a time slice ([`TURNS_MAX`]), and whoever sleeps is given the CPU at once when it is woken.
+//! Whether looking pays at all is measured, and left alone while it mostly does not.
 //!
 //! *Sleep.* The last one who stops looking tells the data nodes that they have to wake us from now on. They do that by a
 //! byte on the socket, which ends the sleep of the reader.
@@ -29,16 +23,14 @@ use vinga_local::ClientLink;
 use vinga_local::pipe::{INPUT, ROOM, Scribbled};
 use vinga_wire::frame::FRAME_BYTES_MAX;
 
-/// Looks in vain before a thread sleeps where others often look too. They take a tenth of a millisecond of a CPU that
-/// nobody else wants.
-const LOOKS_MAX: u32 = 200;
+/// Looks in vain before a thread sleeps.
+const LOOKS_MAX: u32 = 50;
 
-/// The same where one thread mostly looks alone: they cover the time that the data node takes to wake up and answer.
-const LOOKS_ALONE_MAX: u32 = 50;
+/// How often others may have run between looks in vain before a thread sleeps.
+const TURNS_MAX: u32 = 3;
 
-/// A yield that takes longer was one to somebody who computes: threads of ours wait or sleep again sooner. It is about the
-/// shortest time slice that Linux gives.
-const TURN_LONG: Duration = Duration::from_millis(1);
+/// A yield that takes longer is one in which others ran.
+const TURN_MIN: Duration = Duration::from_micros(3);
 
 /// Room for what is read in one go.
 const BUFFER_BYTES: usize = 2 * FRAME_BYTES_MAX;
@@ -55,15 +47,13 @@ pub struct Shared {
 pub struct Luck {
     /// Share of the waits that ended while their thread looked, of [`Luck::ALWAYS`].
     share: u32,
-    /// Share of the waits that began while others looked, of [`Luck::ALWAYS`].
-    company: u32,
     /// Waits without a look since the last one with.
     skipped: u32,
 }
 
 impl Default for Luck {
     fn default() -> Self {
-        Luck { share: Luck::ALWAYS, company: 0, skipped: 0 }
+        Luck { share: Luck::ALWAYS, skipped: 0 }
     }
 }
 
@@ -87,18 +77,8 @@ impl Luck {
     }
 
     fn note(&mut self, was_lucky: bool) {
-        self.share = Luck::averaged(self.share, was_lucky);
-    }
-
-    /// Notes whether others look; whether that is often so.
-    fn note_company(&mut self, has_company: bool) -> bool {
-        self.company = Luck::averaged(self.company, has_company);
-        self.company >= Luck::WORTHWHILE
-    }
-
-    fn averaged(share: u32, newest: bool) -> u32 {
-        let newest = if newest { Luck::ALWAYS } else { 0 };
-        share - (share >> Luck::WEIGHT_SHIFT) + (newest >> Luck::WEIGHT_SHIFT)
+        let newest = if was_lucky { Luck::ALWAYS } else { 0 };
+        self.share = self.share - (self.share >> Luck::WEIGHT_SHIFT) + (newest >> Luck::WEIGHT_SHIFT);
     }
 }
 
@@ -116,9 +96,7 @@ impl Engine {
         if state.lookers == 1 {
             state.end_local_sleep();
         }
-        let has_company = state.lookers > 1;
-        let looks_max = if state.luck.note_company(has_company) { LOOKS_MAX } else { LOOKS_ALONE_MAX };
-        let (mut looks, mut was_long, mut before) = (0, false, Instant::now());
+        let (mut looks, mut turns, mut before) = (0, 0, Instant::now());
         let is_done = loop {
             if state.has_local_input() {
                 self.take_in(state);
@@ -128,22 +106,22 @@ impl Engine {
             if done() {
                 break true;
             }
-            if looks >= looks_max || was_long {
+            if looks >= LOOKS_MAX || turns >= TURNS_MAX {
                 break false;
             }
             thread::yield_now();
-            let now = Instant::now();
-            was_long = now - before >= TURN_LONG;
             if done() {
                 break true;
             }
+            let now = Instant::now();
             looks += 1;
+            turns += u32::from(now - before >= TURN_MIN);
             before = now;
             state = self.lock();
         };
         state = self.lock();
         state.lookers -= 1;
-        state.luck.note(is_done && !was_long);
+        state.luck.note(is_done);
         if state.lookers > 0 || state.begin_local_sleep() {
             return is_done;
         }
@@ -303,15 +281,5 @@ mod tests {
             luck.note(true);
         }
         assert!(luck.is_good() && luck.is_good());
-    }
-
-    #[test]
-    fn company_is_what_is_often_so() {
-        let mut luck = Luck::default();
-        assert!(!luck.note_company(true), "once is not often");
-        assert!((0..10).any(|_| luck.note_company(true)));
-        assert!((0..100).all(|wait| luck.note_company(wait % 2 == 0)), "alone at times");
-        assert!(!(0..100).all(|_| luck.note_company(false)));
-        assert!(!luck.note_company(false), "alone for long");
     }
 }
