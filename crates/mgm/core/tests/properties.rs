@@ -340,3 +340,18 @@ fn flags_override_the_file_and_the_node_overrides_its_default() {
     assert_eq!(configuration.text(Parameter::HostName), Some("x"));
     assert_eq!(configuration.origin(Parameter::DataDir).to_string(), "f line 8");
 }
+
+#[test]
+fn partitions_are_as_many_as_hosting_threads_unless_told() {
+    let partitions = |flags: &[(&str, &str)], cpus| {
+        Configuration::new(None, flags, &machine(cpus))
+            .map(|configuration| configuration.placement.partitions_per_node)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(partitions(&[], 2), Ok(1));
+    assert_eq!(partitions(&[], 8), Ok(6));
+    assert_eq!(partitions(&[("ThreadConfig", "ldm={count=4},tc,main")], 8), Ok(4));
+    assert_eq!(partitions(&[("PartitionsPerNode", "8")], 2), Ok(8));
+    let refused = partitions(&[("PartitionsPerNode", "9")], 2).expect_err("there are 8 data managers");
+    assert!(refused.contains("PartitionsPerNode") && refused.contains("1 to 8"), "{refused}");
+}

@@ -141,10 +141,7 @@ impl Cursor {
         let batch = session.read(batch)?;
         let found = match batch.bytes(0) {
             Ok(Some(image)) => {
-                self.table.plan.read_image(image, record)?;
-                if self.table.plan.has_hidden_key() {
-                    self.hidden_key = hidden_key(&self.table, image);
-                }
+                put_row(&self.table, &mut self.hidden_key, image, record)?;
                 Ok(true)
             }
             Ok(None) => Ok(false),
@@ -181,12 +178,7 @@ impl Cursor {
 
     /// Puts one of `self.rows` into the record.
     fn show(&mut self, place: Range<usize>, record: &mut [u8]) -> Result<()> {
-        let image = &self.rows[place];
-        self.table.plan.read_image(image, record)?;
-        if self.table.plan.has_hidden_key() {
-            self.hidden_key = hidden_key(&self.table, image);
-        }
-        Ok(())
+        put_row(&self.table, &mut self.hidden_key, &self.rows[place], record)
     }
 
     /// Reads the row with a whole unique key in the server's form.
@@ -307,6 +299,16 @@ fn position_key<'a>(table: &OpenTable, position: &'a [u8]) -> &'a [u8] {
     }
     let length = usize::from(u16::from_le_bytes([position[0], position[1]]));
     &position[2..2 + length.min(position.len() - 2)]
+}
+
+/// Puts a row into a record, and keeps its primary key if the table has none of its own.
+#[inline]
+fn put_row(table: &OpenTable, kept_key: &mut u64, image: &[u8], record: &mut [u8]) -> Result<()> {
+    table.plan.read_image(image, record)?;
+    if table.plan.has_hidden_key() {
+        *kept_key = hidden_key(table, image);
+    }
+    Ok(())
 }
 
 fn hidden_key(table: &OpenTable, image: &[u8]) -> u64 {

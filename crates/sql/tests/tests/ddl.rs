@@ -328,7 +328,8 @@ fn the_optimizer_knows_where_rows_are_many() {
 
 #[test]
 fn a_table_lies_in_as_many_partitions_as_it_asks_for() {
-    let cluster = TestCluster::start_with(2, &[("PartitionsPerNode", "2")], &[]);
+    let cluster =
+        TestCluster::start_with(2, &[("NoOfFragmentLogParts", "8"), ("PartitionsPerNode", "2")], &[]);
     let (mut session, mut other) = (cluster.connect(0), cluster.connect(1));
     let address = cluster.data_node.as_ref().expect("it runs").address();
     let native = Cluster::connect(address).expect("the data node is there");

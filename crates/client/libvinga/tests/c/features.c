@@ -41,6 +41,7 @@ static vinga_table *create(const char *name)
 {
     static const char *const key[] = {"id"};
     vinga_definition *definition;
+    vinga_description what;
     vinga_table *table;
     unsigned at;
     GOOD(NULL, vinga_definition_new(name, &definition));
@@ -54,6 +55,8 @@ static vinga_table *create(const char *name)
     GOOD(cluster, vinga_table_create(cluster, definition, NULL));
     vinga_definition_close(definition);
     GOOD(cluster, vinga_table_open(cluster, name, &table));
+    GOOD(NULL, vinga_table_describe(table, &what));
+    EXPECT(what.partitions, 1);
     return table;
 }
 

@@ -1,6 +1,6 @@
 //! Batches: many keys, or many ranges, with one request.
 
-use super::{Cursor, RANGES_BYTES_SOFT, RANGES_MAX, RangeWish, hidden_key, kind_of};
+use super::{Cursor, RANGES_BYTES_SOFT, RANGES_MAX, RangeWish, kind_of, put_row};
 use crate::failure::{Result, ha};
 use crate::plan::End;
 use crate::session::Session;
@@ -167,10 +167,7 @@ impl Cursor {
         let Some((_, reads)) = &self.reads else { return Ok(false) };
         match reads.bytes(place.start) {
             Ok(Some(image)) => {
-                self.table.plan.read_image(image, record)?;
-                if self.table.plan.has_hidden_key() {
-                    self.hidden_key = hidden_key(&self.table, image);
-                }
+                put_row(&self.table, &mut self.hidden_key, image, record)?;
                 Ok(true)
             }
             Ok(None) => Ok(false),

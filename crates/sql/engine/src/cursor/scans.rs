@@ -1,6 +1,6 @@
 //! Scans: of all rows, of a range of an index, of many.
 
-use super::{Cursor, OpenScan, RANGE_ROWS, RangeWish, Source, hidden_key};
+use super::{Cursor, OpenScan, RANGE_ROWS, RangeWish, Source, put_row};
 use crate::condition;
 use crate::failure::{Failure, Result, ha};
 use crate::plan::End;
@@ -115,10 +115,7 @@ impl Cursor {
                 if let Some((image, next)) = rows.as_ref().and_then(|rows| rows.row_at(*offset)) {
                     self.range = rows.as_ref().and_then(|rows| rows.range_at(*offset)).unwrap_or_default();
                     *offset = next;
-                    self.table.plan.read_image(image, record)?;
-                    if self.table.plan.has_hidden_key() {
-                        self.hidden_key = hidden_key(&self.table, image);
-                    }
+                    put_row(&self.table, &mut self.hidden_key, image, record)?;
                     return Ok(true);
                 }
                 match session.next_rows(scan)? {
@@ -135,10 +132,7 @@ impl Cursor {
                 if let Some((range, image)) = rows.as_ref().and_then(|rows| rows.ranged_bytes(*next)) {
                     *next += 1;
                     self.range = range;
-                    self.table.plan.read_image(image, record)?;
-                    if self.table.plan.has_hidden_key() {
-                        self.hidden_key = hidden_key(&self.table, image);
-                    }
+                    put_row(&self.table, &mut self.hidden_key, image, record)?;
                     return Ok(true);
                 }
                 match session.next_locked(scan)? {
