@@ -278,6 +278,29 @@ fn threads_are_bound_to_their_cpus() {
     );
 }
 
+/// Clients come and go while others work: each is answered from its first request on, whichever threads it passes.
+#[test]
+fn clients_that_come_at_the_same_time_are_answered() {
+    let node = Node::start(&["MaxNoOfExecutionThreads=12"]);
+    let cluster = Cluster::connect(&node.address).expect("the node admits us");
+    table(&cluster);
+    let comers: Vec<_> = (0..8u64)
+        .map(|number| {
+            let address = node.address.clone();
+            thread::spawn(move || {
+                for turn in 0..60 {
+                    let cluster = Cluster::connect(&address).expect("the node admits us");
+                    let table = cluster.table("test.t").expect("it is there");
+                    let id = number * 1000 + turn;
+                    cluster.insert(&table, &row(id, 1)).expect("nobody else has it");
+                    assert_eq!(cluster.get(&table, id), Ok(Some(row(id, 1))));
+                }
+            })
+        })
+        .collect();
+    comers.into_iter().for_each(|comer| comer.join().expect("all answers are right"));
+}
+
 #[test]
 fn workers_with_send_threads_serve() {
     check(

@@ -82,6 +82,12 @@ impl Doorbell {
         self.word.load(Ordering::Relaxed) != 0
     }
 
+    /// For the owner: whether mail has come since the last call of [`Doorbell::take`].
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & MAIL != 0
+    }
+
     /// For the owner: from now on a ring raises the alarm. False if somebody has rung already: it must not sleep.
     pub fn begin_sleep(&self) -> bool {
         self.word.compare_exchange(0, ASLEEP, Ordering::AcqRel, Ordering::Relaxed).is_ok()

@@ -2,6 +2,12 @@
 //!
 //! A ring is made when its sender first has something to send; the receiving end goes to the other thread by its
 //! mailbox. What does not fit stays in the lane to that thread, and the thread that empties the ring rings back.
+//!
+//! *Mail goes first.* Mail may say what a frame needs, such as the way to the API node that sent it. Whoever sends such a
+//! frame has learnt of the API node after that mail was posted; but a thread reads its mail at the beginning of a turn,
+//! and may find the frame later in the same turn, in a ring that it empties for another reason. So it looks again behind
+//! each look into a ring: a frame that was seen in a ring makes the mail seen that was posted before it was sent. If
+//! there is mail, what lies in the rings waits for the next turn, which comes at once.
 
 use crate::lane_progress::{LANE_BYTES, LaneProgress};
 use crate::parker::{thread_bit, threads_of};
@@ -49,7 +55,7 @@ impl Rings {
         self.left != 0
     }
 
-    /// Handles what the threads have sent for which `word` stands, and what was left over.
+    /// Handles what the threads have sent for which `word` stands, and what was left over; stops when mail has come.
     pub fn drain<H: Host>(
         &mut self,
         word: u64,
@@ -57,21 +63,22 @@ impl Rings {
         switchboard: &Switchboard,
         statistics: &ThreadStatistics,
     ) {
+        let doorbell = &switchboard.threads[usize::from(self.own)].doorbell;
         let word = word | std::mem::take(&mut self.left);
         for from in threads_of(word, self.incoming.len() as u16) {
             let Some(consumer) = &mut self.incoming[usize::from(from)] else { continue };
             let mut is_empty = false;
             for _ in 0..RUNS_MAX {
-                let taken = consumer.take(|frames| {
-                    let handled = executor.feed(frames, Origin::Node);
-                    assert!(handled == Ok(frames.len()), "a thread of this node sends whole frames");
-                });
-                if taken.producer_waits {
-                    switchboard.wake(from, self.own, statistics);
-                }
-                is_empty = taken.bytes == 0;
-                if is_empty {
+                let frames = consumer.peek();
+                let bytes = frames.len();
+                is_empty = bytes == 0;
+                if is_empty || doorbell.has_mail() {
                     break;
+                }
+                let handled = executor.feed(frames, Origin::Node);
+                assert!(handled == Ok(bytes), "a thread of this node sends whole frames");
+                if consumer.release(bytes) {
+                    switchboard.wake(from, self.own, statistics);
                 }
             }
             if !is_empty {
@@ -113,5 +120,101 @@ impl Rings {
             }
         }
         left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Limits, NodeSettings, ThreadPlan};
+    use std::sync::Arc;
+    use vinga_base::{Incarnation, NodeId};
+    use vinga_kernel::{Context, Prefetch, Routes, Tick};
+    use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber};
+
+    const NODE: NodeId = NodeId(1);
+    const API: NodeId = NodeId(147);
+    const OWN: u16 = 0;
+    const OTHER: u16 = 1;
+
+    /// Answers each request.
+    #[derive(Default)]
+    struct Echo {
+        answers: usize,
+    }
+
+    impl Host for Echo {
+        fn start(&mut self, _: &mut Context<'_>) {}
+
+        fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
+
+        fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+            self.answers += 1;
+            drop(cx.frame(SignalNumber::OutcomeConfirm, frame.sender()));
+        }
+
+        fn slice(&mut self, _: &mut Context<'_>) -> bool {
+            false
+        }
+    }
+
+    fn settings() -> NodeSettings {
+        NodeSettings {
+            node: NODE,
+            incarnation: Incarnation(1),
+            cluster_incarnation: 1,
+            cluster: String::new(),
+            listen: ([127, 0, 0, 1], 0).into(),
+            listen_locally: None,
+            threads: vec![ThreadPlan { owns_sockets: true, ..ThreadPlan::default() }; 2],
+            helpers: ThreadPlan::default(),
+            instances: vec![(BlockNumber::Coordinator, OWN)],
+            seed: 1,
+            limits: Limits::default(),
+            peers: Arc::default(),
+        }
+    }
+
+    /// An API node is admitted while a thread is in its turn, and its request comes in a ring that the thread empties in
+    /// that turn: the request waits until the thread knows the way back.
+    #[test]
+    fn a_frame_waits_for_mail_that_was_posted_before_it_was_sent() {
+        let settings = settings();
+        let statistics: Arc<[_]> = (0..2).map(|_| Arc::<ThreadStatistics>::default()).collect();
+        let switchboard = Switchboard::new(&settings, OWN, statistics.clone()).unwrap();
+        let mut routes = Routes::new(NODE, OWN);
+        routes.add_instance(BlockNumber::Coordinator, OWN);
+        let mut executor = Executor::new(NODE, Echo::default(), Outbox::new(routes, 2, 1000), 1, Tick(0));
+        let (mut producer, consumer) = ring(RING_BYTES);
+        let mut rings = Rings::new(OWN, 2);
+        rings.connect(OTHER, consumer);
+        let desk = &switchboard.threads[usize::from(OWN)];
+        let mut request = Vec::new();
+        FrameWriter::begin(
+            &mut request,
+            SignalNumber::OutcomeRequest,
+            0,
+            Address::new(NODE, BlockNumber::Coordinator, 0),
+            Address::new(API, BlockNumber::Api, 0),
+            0,
+        );
+
+        desk.doorbell.ring(thread_bit(OTHER));
+        let word = desk.doorbell.take();
+        desk.post(Mail::Route { api: API, thread: OTHER });
+        producer.push(&request);
+        rings.drain(word, &mut executor, &switchboard, &statistics[0]);
+        assert_eq!(executor.host().answers, 0, "nobody knows yet where the answer goes");
+        assert!(rings.has_left());
+
+        desk.doorbell.take();
+        for mail in desk.collect() {
+            let Mail::Route { api, thread } = mail else { panic!("another kind of mail") };
+            executor.outbox().routes.set_node(api, Some(LaneId::thread(thread)));
+        }
+        rings.drain(0, &mut executor, &switchboard, &statistics[0]);
+        assert_eq!(executor.host().answers, 1);
+        assert!(!executor.outbox().lane(LaneId::thread(OTHER)).is_empty(), "the answer is on its way");
+        assert!(!rings.has_left());
     }
 }

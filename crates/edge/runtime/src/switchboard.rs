@@ -1,8 +1,8 @@
 //! What the threads of a node share: doorbells, mailboxes, and who is connected.
 //!
 //! Frames between threads go by rings ([`crate::rings`]). What is rare and no frame goes by mailboxes: a list behind a
-//! lock for each thread, emptied at the beginning of a turn, before the rings are. So a thread that finds a frame in a
-//! ring has read all mail that was posted before the frame was sent.
+//! lock for each thread, emptied at the beginning of a turn, before the rings are. A thread handles no frame of a ring
+//! before it has read all mail that was posted before the frame was sent ([`crate::rings`]).
 
 use crate::api_nodes::{Admission, ApiNodes, Joined};
 use crate::listener::ListenerMail;

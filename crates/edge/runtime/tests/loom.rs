@@ -7,7 +7,7 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use vinga_runtime::parker::{Doorbell, thread_bit};
+use vinga_runtime::parker::{Doorbell, MAIL, thread_bit};
 use vinga_runtime::ring::{Consumer, Producer, ring};
 
 /// A frame of `length` bytes: only the length matters to a ring; the rest tells frames apart.
@@ -172,5 +172,37 @@ fn two_producers_one_sleeper() {
                 sleep(&bell);
             }
         }
+    });
+}
+
+/// Mail is posted to two threads, and the one that has read it sends a frame to the other, which empties the ring for any
+/// reason: whenever it finds the frame there, it knows of the mail.
+#[test]
+fn mail_is_seen_before_a_frame_that_was_sent_after_it() {
+    model(|| {
+        let bells = Arc::new((Doorbell::new().unwrap(), Doorbell::new().unwrap()));
+        let (mut producer, mut consumer) = ring(32);
+        let posting = {
+            let bells = bells.clone();
+            thread::spawn(move || {
+                bells.0.ring(MAIL);
+                bells.1.ring(MAIL);
+            })
+        };
+        let sending = {
+            let bells = bells.clone();
+            thread::spawn(move || {
+                if bells.1.take() & MAIL != 0 {
+                    producer.push(&frame(8, 1));
+                    bells.0.ring(thread_bit(1));
+                }
+            })
+        };
+        let has_read = bells.0.take() & MAIL != 0;
+        if !consumer.peek().is_empty() {
+            assert!(has_read || bells.0.has_mail(), "the frame came without the mail");
+        }
+        posting.join().unwrap();
+        sending.join().unwrap();
     });
 }
