@@ -73,6 +73,7 @@ impl SqlServer {
         let sysbench = installation.program("sysbench");
         let mut settings = Settings::new(&folder, data_nodes, installation);
         settings.address_space_max = Some(ADDRESS_SPACE_MAX);
+        settings.ends_with_starter = true;
         settings.variables = VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         settings.variables.extend_from_slice(variables);
         let node = SqlNode::start(settings).context(|| "cannot start a SQL node".into())?;

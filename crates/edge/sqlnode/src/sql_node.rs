@@ -7,7 +7,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use vinga_runtime::node_folder::NodeFolder;
 
@@ -44,6 +44,8 @@ pub struct Settings {
     pub variables: Vec<(String, String)>,
     /// The most address space that the server may have, in bytes; it needs one gigabyte and a half.
     pub address_space_max: Option<u64>,
+    /// Whether the kernel ends the server when the thread ends that starts it, whatever ends that.
+    pub ends_with_starter: bool,
     /// How long the server may take until it answers. A start after a crash repairs tables of other engines, too.
     pub patience: Duration,
 }
@@ -62,6 +64,7 @@ impl Settings {
             data_nodes: data_nodes.into(),
             variables: Vec::new(),
             address_space_max: None,
+            ends_with_starter: false,
             patience: START_PATIENCE,
         }
     }
@@ -286,7 +289,7 @@ fn launch(settings: &Settings, folder: &NodeFolder, lock: &File, port: u16) -> R
     fs::write(&configuration, my_cnf::text(settings, place, port)).map_err(failed())?;
     let log_bytes = folder.log_bytes();
     let log = File::options().create(true).append(true).open(folder.log()).map_err(failed())?;
-    let mut command = settings.installation.command(&settings.installation.server());
+    let mut command = server_command(settings);
     command.arg(format!("--defaults-file={}", configuration.display()));
     command.stdin(Stdio::null()).stdout(lock.try_clone().map_err(failed())?).stderr(log);
     // Its own process group: what is typed at this terminal is not meant for the server.
@@ -304,6 +307,17 @@ fn launch(settings: &Settings, folder: &NodeFolder, lock: &File, port: u16) -> R
             Err(error)
         }
     }
+}
+
+fn server_command(settings: &Settings) -> Command {
+    let installation = &settings.installation;
+    if !settings.ends_with_starter {
+        return installation.command(&installation.server());
+    }
+    // It replaces itself by the server, so the process id is the server's own.
+    let mut command = installation.command(Path::new("setpriv"));
+    command.args(["--pdeathsig", "KILL", "--"]).arg(installation.server());
+    command
 }
 
 /// Writes down which process it is, and bounds its memory.
@@ -349,7 +363,6 @@ fn wait(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
 
     #[test]
     fn a_process_that_does_not_stop_is_killed() {

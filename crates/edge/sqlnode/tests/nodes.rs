@@ -156,6 +156,24 @@ fn a_stale_process_id_is_harmless() {
 }
 
 #[test]
+fn a_node_ends_with_the_thread_that_started_it_if_that_is_wanted() {
+    let folder = Folder::new("starter");
+    let mut settings = folder.settings();
+    settings.ends_with_starter = true;
+    let place = settings.folder.clone();
+    let mut node = std::thread::spawn(move || {
+        let node = SqlNode::start(settings).expect("it starts");
+        assert!(running(&place).expect("the folder can be read").is_some());
+        node
+    })
+    .join()
+    .expect("it does not panic");
+    while node.is_alive() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_a_sentence() {
     let folder = Folder::new("refused");
     let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
