@@ -33,6 +33,7 @@ pub mod latency;
 pub mod load;
 pub mod lookup;
 pub mod machine;
+pub mod machine_use;
 pub mod memory;
 pub mod meter;
 pub mod node;

@@ -276,13 +276,24 @@ fn measure(servers: &mut Servers, options: &SqlOptions, progress: &mut Progress)
 
 fn line(pair: &Pair) -> String {
     let Pair { figure, threads, ours, theirs, .. } = pair;
+    let (one, other) = (&ours.machine, &theirs.machine);
     format!(
-        "{figure} with {threads} threads: {:.0} against {:.0} transactions/s ({:.2}), p95 {:.2} against {:.2} ms",
+        "{figure} with {threads} threads: {:.0} against {:.0} transactions/s ({:.2}), p95 {:.2} against {:.2} ms; \
+         each {:.1} + {:.1} us in programs and kernel against {:.1} + {:.1}, {:.1} switches against {:.1}, \
+         {:.2} interrupts against {:.2}",
         ours.transactions,
         theirs.transactions,
         ours.transactions / theirs.transactions,
         ours.p95_ms,
-        theirs.p95_ms
+        theirs.p95_ms,
+        one.programs_us,
+        one.kernel_us,
+        other.programs_us,
+        other.kernel_us,
+        one.switches,
+        other.switches,
+        one.interrupts,
+        other.interrupts,
     )
 }
 

@@ -5,6 +5,7 @@
 //! measurement.
 
 use crate::failure::{Context, Failure, Result};
+use crate::machine_use::{MachineCounters, MachineUse};
 use crate::process::Program;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -66,6 +67,9 @@ pub struct Outcome {
     pub p95_ms: f64,
     /// The longest.
     pub max_ms: f64,
+    /// What a transaction cost the machine.
+    #[serde(default)]
+    pub machine: MachineUse,
 }
 
 impl Load {
@@ -124,8 +128,14 @@ impl Sysbench {
     /// # Errors
     /// A statement fails, or the output is not understood.
     pub fn run(&self, load: &Load, time: Duration) -> Result<Outcome> {
+        let before = MachineCounters::now();
         let text = self.start(load, "run", time)?;
-        parse(&text).ok_or_else(|| Failure::new(format!("cannot understand what sysbench prints:\n{text}")))
+        let after = MachineCounters::now();
+        let mut outcome = parse(&text)
+            .ok_or_else(|| Failure::new(format!("cannot understand what sysbench prints:\n{text}")))?;
+        let transactions = outcome.transactions * time.as_secs_f64();
+        outcome.machine = after.since(&before, transactions);
+        Ok(outcome)
     }
 
     fn start(&self, load: &Load, command: &str, time: Duration) -> Result<String> {
@@ -171,6 +181,7 @@ fn parse(text: &str) -> Option<Outcome> {
         mean_ms: first("avg:")?,
         p95_ms: first("95th percentile:")?,
         max_ms: first("max:")?,
+        machine: MachineUse::default(),
     })
 }
 
@@ -215,6 +226,7 @@ Latency (ms):
             mean_ms: 0.25,
             p95_ms: 0.51,
             max_ms: 20.22,
+            machine: MachineUse::default(),
         };
         assert_eq!(outcome, expected);
         assert_eq!(parse("FATAL: nothing works"), None);
