@@ -61,7 +61,7 @@ static bool leaves_engine(THD *thd) {
 
 /* Whether a statement of a longer transaction changes tables of another engine, too. That engine ends its part of the
    statement before this one is asked whether all went well, and could undo no more than the whole transaction then. */
-static bool has_company(THD *thd) {
+static bool changes_others(THD *thd) {
   if (!in_transaction(thd)) return false;
   for (TABLE *other= thd->open_tables; other; other= other->next)
     if (other->file->ht != vinga_hton && other->reginfo.lock_type >= TL_FIRST_WRITE && other->file->has_transactions())
@@ -83,7 +83,7 @@ int ha_vinga::external_lock(THD *thd, int type) {
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
   lock= lock_of(thd, type == F_WRLCK, lock_type);
-  if (type == F_WRLCK && unlikely(has_company(thd))) engine->send_at_once(session);
+  if (type == F_WRLCK && unlikely(changes_others(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   if (unlikely(copies(thd, lock_type))) {
     if (int error= fence(thd)) {
@@ -107,7 +107,7 @@ int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
   connection->statement= thd->query_id;
   session= connection->session;
   lock= lock_of(thd, type >= TL_FIRST_WRITE, type);
-  if (type >= TL_FIRST_WRITE && unlikely(has_company(thd))) engine->send_at_once(session);
+  if (type >= TL_FIRST_WRITE && unlikely(changes_others(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   return copies(thd, type) ? fence(thd) : 0;
 }

@@ -109,7 +109,7 @@ static int commit(handlerton *, THD *thd, bool all) {
 }
 
 /* Whether another engine, or the binary log, has changes in the transaction that is about to be committed. */
-static bool has_company(THD *thd) {
+static bool others_commit(THD *thd) {
   const THD_TRANS &whole= thd->transaction->all;
   for (Ha_trx_info *other= whole.ha_list ? whole.ha_list : thd->transaction->stmt.ha_list; other; other= other->next())
     if (other->ht()->slot != vinga_hton->slot && other->is_trx_read_write()) return true;
@@ -122,7 +122,7 @@ static bool has_company(THD *thd) {
    `prepare` for it: the server would write a log of its own and commit other engines without waiting for their disks. */
 static ulonglong prepare_commit(THD *thd, ulonglong *) {
   Connection *connection= connection_of(thd);
-  if (!connection || !has_company(thd)) return 0;
+  if (!connection || !others_commit(thd)) return 0;
   int error= engine->prepare(connection->session);
   if (!error) return 0;
   raise_of_changes(thd, connection->session, error);

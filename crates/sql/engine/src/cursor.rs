@@ -127,10 +127,6 @@ impl Cursor {
         table.plan.key_bytes_max() + if table.plan.has_fixed_key() { 0 } else { 2 }
     }
 
-    fn learn<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|failure| self.table.learn(failure))
-    }
-
     /// Reads the row with `self.key`; false if there is none.
     fn read_row(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
         if lock != Lock::None || session.has_pending() {
@@ -200,12 +196,11 @@ impl Cursor {
             Err(failure) if failure.number == ha::KEY_NOT_FOUND => return Ok(false),
             converted => converted?,
         }
-        let read = if index == self.table.plan.primary() {
+        if index == self.table.plan.primary() {
             self.read_row(session, lock, record)
         } else {
             self.read_unique_row(session, index, lock, record)
-        };
-        self.learn(read)
+        }
     }
 
     /// Reads the row with `self.key` of a unique index.
@@ -251,8 +246,7 @@ impl Cursor {
     ) -> Result<bool> {
         self.key.clear();
         self.key.extend_from_slice(position_key(&self.table, position));
-        let read = self.read_row(session, lock, record);
-        self.learn(read)
+        self.read_row(session, lock, record)
     }
 
     /// Writes the position of a record.

@@ -27,8 +27,7 @@ impl Fences {
 /// That it has another definition by now, that others change it, or that the data nodes can't be asked.
 pub fn fence(session: &mut Session, table: &OpenTable) -> Result<()> {
     let handle = table.table(session)?.clone();
-    let made = carry_out(session, |cluster| async move { cluster.as_async().fence_table(&handle).await });
-    let fence = made.inspect_err(|failure| table.learn(failure))?;
+    let fence = carry_out(session, |cluster| async move { cluster.as_async().fence_table(&handle).await })?;
     session.fences().0.push((table.name().to_owned(), fence));
     Ok(())
 }

@@ -262,7 +262,7 @@ impl Node {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// A table was opened: it is told when its definition becomes old.
+    /// A table was opened: the server is told to forget it when its definition becomes old.
     pub fn keep_table(&self, table: &Arc<OpenTable>) {
         let mut tables = self.tables.lock().expect(NO_PANIC);
         tables.retain(|table| table.strong_count() > 0);
@@ -274,7 +274,6 @@ impl Node {
         let open: Vec<Arc<OpenTable>> =
             self.tables.lock().expect(NO_PANIC).iter().filter_map(Weak::upgrade).collect();
         for table in open.iter().filter(|table| which(table.name())) {
-            table.mark_stale();
             self.server.forget(table.name());
         }
     }

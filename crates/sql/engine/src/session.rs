@@ -359,14 +359,12 @@ impl Session {
     #[cold]
     fn failed(&mut self, number: OperationNumber, error: &Error) -> Failure {
         let mut failure = self.node.failure(error);
-        if let Some(pending) = self.pending.iter().find(|pending| pending.number == number) {
-            if error.code() == ErrorCode::DuplicateKey {
-                let image = self.images[pending.image.clone()].to_vec();
-                let plan = &pending.table.plan;
-                let key = error.index().and_then(|index| plan.key_of_index(index)).unwrap_or(plan.primary());
-                self.duplicate = Some(Duplicate { table: pending.table.name().into(), key, image });
-            }
-            pending.table.learn(&failure);
+        let pending = self.pending.iter().find(|pending| pending.number == number);
+        if let Some(pending) = pending.filter(|_| error.code() == ErrorCode::DuplicateKey) {
+            let image = self.images[pending.image.clone()].to_vec();
+            let plan = &pending.table.plan;
+            let key = error.index().and_then(|index| plan.key_of_index(index)).unwrap_or(plan.primary());
+            self.duplicate = Some(Duplicate { table: pending.table.name().into(), key, image });
         }
         failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock);
         failure
@@ -379,11 +377,6 @@ impl Session {
             Some(number) => self.failed(number, error),
             None => self.node.failure(error),
         };
-        if failure.number == ha::TABLE_DEF_CHANGED {
-            for pending in &self.pending {
-                pending.table.learn(&failure);
-            }
-        }
         self.forget();
         failure.doomed()
     }

@@ -7,7 +7,7 @@ use crate::plan::{End, Plan};
 use crate::server::Server;
 use crate::session::Session;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use vinga::{ErrorCode, Table};
@@ -32,7 +32,6 @@ pub struct OpenTable {
     /// The table as each connection of the pool knows it.
     tables: Vec<OnceLock<Table>>,
     identity: (u32, u64),
-    is_stale: AtomicBool,
     /// Its auto-increment values, or those of its hidden primary key.
     pub counter: Arc<Counter>,
     rows: AtomicU64,
@@ -81,7 +80,6 @@ impl OpenTable {
             server: session.node().server,
             identity: (core.id().0, core.version().0),
             counter: Arc::new(Counter::new(core.birth().0)),
-            is_stale: AtomicBool::new(false),
             rows: AtomicU64::new(ROWS_ASSUMED),
             statistics: Mutex::default(),
             counted: Mutex::default(),
@@ -116,31 +114,12 @@ impl OpenTable {
         }
         let table = session.describe(&self.name)?;
         if (table.core().id().0, table.core().version().0) != self.identity {
-            self.mark_stale();
             return Err(Failure::new(
                 ha::TABLE_DEF_CHANGED,
                 format!("table {} has another definition at the data nodes", self.name),
             ));
         }
         Ok(place.get_or_init(|| table))
-    }
-
-    /// Remembers that the definition is old, if this failure says so.
-    #[cold]
-    pub fn learn(&self, failure: &Failure) {
-        if failure.number == ha::TABLE_DEF_CHANGED {
-            self.mark_stale();
-        }
-    }
-
-    /// Its definition is old.
-    pub fn mark_stale(&self) {
-        self.is_stale.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the definition was found to be old.
-    pub fn is_stale(&self) -> bool {
-        self.is_stale.load(Ordering::Relaxed)
     }
 
     /// Rows, as far as is known, and bytes of each.

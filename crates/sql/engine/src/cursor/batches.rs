@@ -89,11 +89,6 @@ impl Cursor {
     /// # Errors
     /// Why nothing was read.
     pub fn run_batch(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
-        let run = self.run_batch_inner(session, lock);
-        self.learn(run)
-    }
-
-    fn run_batch_inner(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
         session.node().counters.batches.fetch_add(1, Ordering::Relaxed);
         let count = self.batch_ends.len();
         let is_unique = self.batch_index != self.table.plan.primary();
@@ -171,10 +166,7 @@ impl Cursor {
                 Ok(true)
             }
             Ok(None) => Ok(false),
-            Err(error) => {
-                let failure = session.node().failure(&error);
-                self.learn(Err(failure))
-            }
+            Err(error) => Err(session.node().failure(&error)),
         }
     }
 }

@@ -22,8 +22,7 @@ impl Cursor {
         // SAFETY: as the caller promises.
         unsafe { self.table.plan.write_image(record, hidden, &session.node().server, &mut self.image)? };
         let when = if now { When::Now } else { When::InStatement };
-        let changed = session.change(&self.table, OperationKind::Insert, &[], &self.image, when);
-        self.learn(changed)
+        session.change(&self.table, OperationKind::Insert, &[], &self.image, when)
     }
 
     /// Replaces a row that was read with a lock.
@@ -45,11 +44,8 @@ impl Cursor {
         let layout = self.table.plan.layout();
         let key = layout.key_of(&self.before);
         if key != layout.key_of(&self.image) {
-            let removed = session.change(&self.table, OperationKind::Delete, &key, &[], When::InStatement);
-            let changed = removed.and_then(|()| {
-                session.change(&self.table, OperationKind::Insert, &[], &self.image, When::Now)
-            });
-            return self.learn(changed);
+            session.change(&self.table, OperationKind::Delete, &key, &[], When::InStatement)?;
+            return session.change(&self.table, OperationKind::Insert, &[], &self.image, When::Now);
         }
         let (fixed_before, variable_before) = layout.split(&self.before);
         let (fixed, variable) = layout.split(&self.image);
@@ -76,8 +72,7 @@ impl Cursor {
         write_program(&mut instructions, layout, &mut self.program)
             .map_err(|error| Failure::new(ha::INTERNAL_ERROR, format!("{error}")))?;
         let when = if may_fail { When::Now } else { When::InTransaction };
-        let changed = session.change(&self.table, OperationKind::Update, &key, &self.program, when);
-        self.learn(changed)
+        session.change(&self.table, OperationKind::Update, &key, &self.program, when)
     }
 
     /// Removes a row that was read with a lock.
@@ -95,7 +90,6 @@ impl Cursor {
         // A reader may hold the entry of a unique index.
         let may_fail = self.table.plan.has_unique_index();
         let when = if may_fail { When::InStatement } else { When::InTransaction };
-        let changed = session.change(&self.table, OperationKind::Delete, &self.key, &[], when);
-        self.learn(changed)
+        session.change(&self.table, OperationKind::Delete, &self.key, &[], when)
     }
 }

@@ -67,8 +67,7 @@ impl Cursor {
 
     fn request(&mut self, session: &mut Session) -> Result<ScanRequest> {
         self.scan = None;
-        let table = self.table.table(session);
-        let table = self.learn(table)?;
+        let table = self.table.table(session)?;
         let mut request = session.cluster()?.as_async().scan(table);
         if let Some(condition) = &self.condition {
             session.node().counters.conditions.fetch_add(1, Ordering::Relaxed);
@@ -84,13 +83,11 @@ impl Cursor {
         lock: Lock,
         is_whole: bool,
     ) -> Result<()> {
-        let begun = if lock == Lock::None {
-            session.scan(request).map(|scan| Source::Plain { scan, rows: None, offset: 0 })
+        let source = if lock == Lock::None {
+            Source::Plain { scan: session.scan(request)?, rows: None, offset: 0 }
         } else {
-            let begun = session.scan_locked(request, lock);
-            begun.map(|scan| Source::Locked { scan: Box::new(scan), rows: None, next: 0 })
+            Source::Locked { scan: Box::new(session.scan_locked(request, lock)?), rows: None, next: 0 }
         };
-        let source = self.learn(begun)?;
         self.scan = Some(OpenScan { source, is_whole, seen: 0 });
         Ok(())
     }
@@ -106,7 +103,7 @@ impl Cursor {
         };
         let next = self.next_of(&mut open, session, record);
         self.scan = Some(open);
-        self.learn(next)
+        next
     }
 
     fn next_of(&mut self, open: &mut OpenScan, session: &mut Session, record: &mut [u8]) -> Result<bool> {
