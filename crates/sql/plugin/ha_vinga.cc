@@ -225,17 +225,38 @@ bool ha_vinga::is_one_row(uint index, const uchar *key, uint length) const {
   return true;
 }
 
+/* Bytes of an end of a range, up to the end of its last column: where the server jumps from value to value of an index it
+   may say less, though all of the value is there. */
+static uint whole_length(const KEY &key, const key_range *end) {
+  uint length= 0;
+  for (uint i= 0; end && length < end->length; i++) length+= key.key_part[i].store_length;
+  return length;
+}
+
 int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
+  const KEY &key= table->key_info[active_index];
   is_point= false;
+  exact_key.clear();
   set_condition();
   return failed(engine->range_begin(cursor, session, active_index,
-    low ? low->key : nullptr, low ? low->length : 0, low && low->flag == HA_READ_AFTER_KEY,
-    high ? high->key : nullptr, high ? high->length : 0, high && high->flag == HA_READ_BEFORE_KEY, wish, lock));
+    low ? low->key : nullptr, whole_length(key, low), low && low->flag == HA_READ_AFTER_KEY,
+    high ? high->key : nullptr, whole_length(key, high), high && high->flag == HA_READ_BEFORE_KEY, wish, lock));
 }
 
 int ha_vinga::next(uchar *record) {
   if (is_point) return HA_ERR_END_OF_FILE;
   return failed(engine->scan_next(cursor, session, record));
+}
+
+/* After the rows of one key come those of the keys behind it. */
+int ha_vinga::index_next(uchar *record) {
+  int error= next(record);
+  if (error != HA_ERR_END_OF_FILE || exact_key.empty()) return error;
+  std::vector<uchar> key;
+  key.swap(exact_key);
+  key_range low= {key.data(), (uint) key.size(), 0, HA_READ_AFTER_KEY};
+  error= range(&low, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT);
+  return error ? error : next(record);
 }
 
 static int as_not_found(int error) { return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error; }
@@ -244,6 +265,8 @@ int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts
   uint length= calculate_key_len(table, active_index, key, parts);
   if (find == HA_READ_KEY_EXACT && is_one_row(active_index, key, length)) {
     is_point= true;
+    if (is_hash(active_index)) exact_key.clear();
+    else exact_key.assign(key, key + length);
     return failed(engine->read_key(cursor, session, active_index, key, length, lock, record));
   }
   key_range end= {key, length, parts, HA_READ_KEY_EXACT};
@@ -253,6 +276,7 @@ int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts
   switch (find) {
   case HA_READ_KEY_EXACT: case HA_READ_PREFIX:
     error= range(&end, &end, ascending);
+    exact_key.assign(key, key + length);
     break;
   case HA_READ_KEY_OR_NEXT:
     error= range(&end, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT);
@@ -288,8 +312,13 @@ int ha_vinga::index_last(uchar *record) {
 }
 
 int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool is_equal, bool sorted) {
+  /* The server compares rows of a range with its end itself where it jumps from value to value. */
+  eq_range= is_equal;
+  set_end_range(high);
+  range_key_part= table->key_info[active_index].key_part;
   if (is_equal && low && is_one_row(active_index, low->key, low->length)) {
     is_point= true;
+    exact_key.clear();
     return failed(engine->read_key(cursor, session, active_index, low->key, low->length, lock, table->record[0]));
   }
   int error= range(low, high, sorted ? VINGA_RANGE_IN_ORDER : 0);

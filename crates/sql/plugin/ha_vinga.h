@@ -26,6 +26,7 @@ class ha_vinga final : public handler {
   uint duplicate_key= MAX_KEY;
   bool is_sorted= false;             // the index is read in its order
   bool is_point= false;              // the row of a unique key was read; there is no next one
+  std::vector<uchar> exact_key;      // whose rows are read; the index goes on behind them. Empty if there is no such key
   /* A batch of keys or ranges, see batches.cc. */
   RANGE_SEQ_IF ranges;
   range_seq_t range_iterator= nullptr;
@@ -103,7 +104,7 @@ public:
   int index_init(uint index, bool sorted) override;
   int index_end() override;
   int index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) override;
-  int index_next(uchar *record) override { return next(record); }
+  int index_next(uchar *record) override;
   int index_prev(uchar *record) override { return next(record); }
   int index_next_same(uchar *record, const uchar *, uint) override { return next(record); }
   int index_first(uchar *record) override;

@@ -158,7 +158,8 @@ impl Session {
             self.forget();
         }
         let number = failure.number;
-        if failure.is_temporary || failure.number > SERVER_NUMBER_MAX {
+        let is_ours = failure.number > SERVER_NUMBER_MAX || number == ha::INTERNAL_ERROR;
+        if failure.is_temporary || is_ours {
             self.node.note_failure(&failure);
         }
         self.failure = failure;
