@@ -19,6 +19,7 @@ mod reads;
 
 use crate::failure::{Failure, Result, ha};
 use crate::fences::Fences;
+use crate::holding_off::HoldingOff;
 use crate::node::Node;
 use crate::table::OpenTable;
 use crate::waiting::{Ended, Stop, Waiter};
@@ -86,6 +87,7 @@ pub struct Session {
     failure: Failure,
     duplicate: Option<Duplicate>,
     fences: Fences,
+    holding_off: HoldingOff,
 }
 
 /// Greater numbers of failures are Vinga's own, see `vinga_engine.h`.
@@ -118,6 +120,7 @@ impl Session {
             failure: Failure::new(0, ""),
             duplicate: None,
             fences: Fences::default(),
+            holding_off: HoldingOff::default(),
         }
     }
 
@@ -153,9 +156,15 @@ impl Session {
 
     /// Remembers a failure; returns its number.
     #[cold]
-    pub fn fail(&mut self, failure: Failure) -> i32 {
+    pub fn fail(&mut self, mut failure: Failure) -> i32 {
         if failure.is_doomed {
             self.forget();
+        }
+        if failure.number == ErrorCode::SchemaBusy as i32 {
+            self.waiter.pause(self.holding_off.once_more());
+            if self.is_killed() {
+                failure = Failure { is_doomed: failure.is_doomed, ..Failure::killed() };
+            }
         }
         let number = failure.number;
         if failure.is_temporary || failure.number > SERVER_NUMBER_MAX {
