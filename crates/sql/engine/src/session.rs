@@ -368,12 +368,15 @@ impl Session {
     #[cold]
     fn failed(&mut self, number: OperationNumber, error: &Error) -> Failure {
         let mut failure = self.node.failure(error);
-        let pending = self.pending.iter().find(|pending| pending.number == number);
-        if let Some(pending) = pending.filter(|_| error.code() == ErrorCode::DuplicateKey) {
-            let image = self.images[pending.image.clone()].to_vec();
-            let plan = &pending.table.plan;
-            let key = error.index().and_then(|index| plan.key_of_index(index)).unwrap_or(plan.primary());
-            self.duplicate = Some(Duplicate { table: pending.table.name().into(), key, image });
+        if let Some(pending) = self.pending.iter().find(|pending| pending.number == number) {
+            let name = pending.table.name();
+            failure.table = name.split_once('.').map_or(name, |(_, table)| table).to_owned();
+            if error.code() == ErrorCode::DuplicateKey {
+                let image = self.images[pending.image.clone()].to_vec();
+                let plan = &pending.table.plan;
+                let key = error.index().and_then(|index| plan.key_of_index(index)).unwrap_or(plan.primary());
+                self.duplicate = Some(Duplicate { table: name.into(), key, image });
+            }
         }
         failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock);
         failure
