@@ -238,6 +238,56 @@ fn an_unlocked_read_lets_others_go_on() {
 }
 
 #[test]
+fn a_train_that_waits_is_given_up() {
+    const ROLLED_BACK: Told = Told::Confirm { request: 1, outcome: 2, errors: vec![] };
+    for nodes in [1, 3] {
+        let mut c = Cluster::new(nodes);
+        c.at_once(&[Op::Insert(row(1, 1)), Op::Insert(row(2, 2))]);
+        let (holder, waiter, behind, last) = (c.begin(), c.begin(), c.begin(), c.begin());
+        c.train(holder, FLAG_START, 11, &strict(&[Op::Read(ReadShared, 1)]));
+        c.train(waiter, FLAG_START, 1, &strict(&[Op::Add(2, 10), Op::Add(1, 10)]));
+        c.train(behind, ALL, 21, &strict(&[Op::Add(2, 100)]));
+        c.train(last, FLAG_START, 31, &strict(&[Op::Read(ReadShared, 1)]));
+        let told = c.told();
+        assert_eq!(told.last(), Some(&open(11)), "the others wait: {told:?}");
+        // It gives way to who waits for its row, and to who waits behind it in the queue; one answer is all.
+        c.train(waiter, FLAG_ROLLBACK, 1, &[]);
+        let told = c.told();
+        for expected in [ROLLED_BACK, committed(21), open(31)] {
+            assert_eq!(told.iter().filter(|&one| *one == expected).count(), 1, "{expected:?} in {told:?}");
+        }
+        c.train(holder, FLAG_COMMIT, 12, &[]);
+        c.train(last, FLAG_COMMIT, 32, &[]);
+        assert_eq!(c.told(), [committed(12), committed(32)]);
+        let numbers: Vec<i64> =
+            c.read(&[1, 2], None).into_iter().map(|row| row.expect("it is there").1).collect();
+        assert_eq!(numbers, [1, 102]);
+        c.forget_all_outcomes();
+        assert!(c.is_at_rest());
+    }
+}
+
+/// What comes too late to give a train up: the answer to it, or to both, says what became of the transaction.
+#[test]
+fn what_comes_too_late_to_give_a_train_up_is_answered_or_passed_over() {
+    let mut c = Cluster::new(1);
+    c.at_once(&[Op::Insert(row(1, 1))]);
+    let (holder, waiter) = (c.begin(), c.begin());
+    c.train(holder, FLAG_START, 1, &strict(&[Op::Read(ReadExclusive, 1)]));
+    c.train(waiter, ALL, 11, &strict(&[Op::Add(1, 10)]));
+    c.told();
+    // The data manager was allowed to commit it: nobody else decides.
+    c.train(waiter, FLAG_ROLLBACK, 11, &[]);
+    assert_eq!(c.told(), []);
+    c.train(holder, FLAG_ROLLBACK, 1, &[]);
+    assert_eq!(c.told(), [Told::Confirm { request: 1, outcome: 2, errors: vec![] }, committed(11)]);
+    // Over already.
+    c.train(waiter, FLAG_ROLLBACK, 11, &[]);
+    assert_eq!(c.told(), [refused(11, ErrorCode::TransactionAborted, 0)]);
+    assert!(c.is_at_rest());
+}
+
+#[test]
 fn outcomes_are_kept_until_they_are_confirmed() {
     let mut c = Cluster::new(1);
     let id = c.begin();

@@ -395,6 +395,13 @@ impl World {
         self.begin_work(api);
     }
 
+    /// The sessions of an API node give up the trains that they have under way.
+    pub(crate) fn give_up_trains(&mut self, api: usize) {
+        self.note(|| format!("API node {api} gives up its trains"));
+        self.apis[api].client.give_up_trains();
+        self.pump(api);
+    }
+
     /// Breaks the connections of an API node, or one of them.
     pub(crate) fn disconnect_api(&mut self, api: usize) {
         let connections: Vec<usize> = self.apis[api].links.values().copied().collect();

@@ -228,6 +228,9 @@ impl World {
             return;
         }
         self.plan_strike();
+        if self.profile.faults.contains(&Fault::GiveUp) {
+            self.strike_trains();
+        }
         let kind = STRIKES[self.nemesis.random.usize(..STRIKES.len())];
         let api = self.nemesis.random.usize(..self.apis.len());
         let thread = ThreadId(self.nemesis.random.usize(..self.threads.len()));
@@ -266,7 +269,17 @@ impl World {
             | Fault::SmallMemory
             | Fault::Congestion
             | Fault::SplitFrames
-            | Fault::FewSockets => unreachable!("these are properties of a run"),
+            | Fault::FewSockets
+            | Fault::GiveUp => unreachable!("these are properties of a run"),
+        }
+    }
+
+    /// Everybody gives up what is under way.
+    fn strike_trains(&mut self) {
+        for api in 0..self.apis.len() {
+            if self.apis[api].is_alive && self.apis[api].stalled_until <= self.now() {
+                self.give_up_trains(api);
+            }
         }
     }
 

@@ -50,6 +50,8 @@ pub const EXPECTED: &[&str] = &[
     "several operations committed with their prepare",
     "subscriber did not confirm a schema event in time",
     "table described while it changes",
+    "train given up by its API node",
+    "train given up too late",
     "train refused because a data manager is congested",
     "transactions are rolled back for a schema change",
     "waiter of a vanished row runs again",

@@ -65,11 +65,13 @@ pub enum Fault {
     SplitFrames,
     /// Some threads own no sockets: frames of API nodes hop.
     FewSockets,
+    /// Sessions of an API node give up the trains that they have under way.
+    GiveUp,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 17] = [
+    pub const ALL: [Fault; 18] = [
         Fault::KillNode,
         Fault::CrashPoint,
         Fault::StallThread,
@@ -87,6 +89,7 @@ impl Fault {
         Fault::Congestion,
         Fault::SplitFrames,
         Fault::FewSockets,
+        Fault::GiveUp,
     ];
 
     /// Its name on the command line.
@@ -109,6 +112,7 @@ impl Fault {
             Fault::Congestion => "congestion",
             Fault::SplitFrames => "split-frames",
             Fault::FewSockets => "few-sockets",
+            Fault::GiveUp => "give-up",
         }
     }
 
@@ -235,6 +239,8 @@ impl Profile {
             .filter(|fault| match fault {
                 // Each seed meets few of the many moments that there are.
                 Fault::CrashPoint => random.u8(..4) < 2,
+                // By numbers of its own, so that seeds without it go on as they did.
+                Fault::GiveUp => Rng::with_seed(seed.wrapping_mul(11)).u8(..4) == 0,
                 _ => random.u8(..4) == 0,
             })
             .collect();

@@ -32,10 +32,12 @@ void raise_killed(THD *thd) {
 void raise(THD *thd, int error) {
   Connection *connection= connection_of(thd);
   uint8_t temporary= 0, doomed= 0;
-  std::string text= "the storage engine was not started";
+  std::string text= "the storage engine was not started", table= "VINGA";
   if (connection) {
     vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
     text.assign(said.bytes, said.length);
+    vinga_text about= engine->session_error_table(connection->session);
+    if (about.length) table.assign(about.bytes, about.length);
   }
   switch (error) {
   case HA_ERR_ABORTED_BY_USER: raise_killed(thd); break;
@@ -43,7 +45,7 @@ void raise(THD *thd, int error) {
   case HA_ERR_NO_SUCH_TABLE: case HA_ERR_TABLE_DEF_CHANGED: my_error(ER_TABLE_DEF_CHANGED, MYF(0)); break;
   case HA_ERR_LOCK_WAIT_TIMEOUT: my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0)); break;
   case HA_ERR_LOCK_DEADLOCK: my_error(ER_LOCK_DEADLOCK, MYF(0)); break;
-  case HA_ERR_RECORD_FILE_FULL: my_error(ER_RECORD_FILE_FULL, MYF(0), "VINGA"); break;
+  case HA_ERR_RECORD_FILE_FULL: my_error(ER_RECORD_FILE_FULL, MYF(0), table.c_str()); break;
   case HA_ERR_TO_BIG_ROW: my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L); break;
   default: my_error(temporary ? ER_GET_TEMPORARY_ERRMSG : ER_GET_ERRMSG, MYF(0), error, text.c_str(), "VINGA");
   }

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 2
+#define VINGA_INTERFACE 3
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -156,6 +156,8 @@ typedef struct vinga_engine {
   /* The sentence of the last failure; `temporary` says whether trying again may help, `doomed` whether the whole
      transaction was rolled back. The text lives until the session's next call. */
   vinga_text (*session_error)(const vinga_session *session, uint8_t *temporary, uint8_t *doomed);
+  /* The table that it is about, without its database; empty if that is not known. The text lives as long. */
+  vinga_text (*session_error_table)(const vinga_session *session);
 
   /* Transactions. A statement that stands alone is one by itself; else it can be undone alone. */
   void (*statement_begin)(vinga_session *session, uint8_t stands_alone);

@@ -42,6 +42,10 @@ impl Coordinator {
         self.statistics.trains += 1;
         self.statistics.operations += u64::from(head.count.get());
         self.confirm_outcomes(cx, id.owner(), head.outcomes_seen.get());
+        let flags = head.flags.get();
+        if flags & FLAG_ROLLBACK != 0 && self.give_up_train(cx, id) {
+            return Some(());
+        }
         let handle = match self.open(cx, id, api, head) {
             Ok(handle) => handle,
             Err(code) => {
@@ -54,7 +58,6 @@ impl Coordinator {
         transaction.epoch = transaction.epoch.max(Epoch(epoch_seen));
         transaction.rows = 0;
         transaction.clear_errors();
-        let flags = head.flags.get();
         if flags & FLAG_ROLLBACK != 0 {
             self.roll_back(cx, handle, Cause::asked());
             return Some(());
@@ -92,6 +95,25 @@ impl Coordinator {
             }
         }
         Some(())
+    }
+
+    /// A rollback is asked for: gives up the train of that transaction that is under way, if one is. Who asked is told
+    /// what became of the transaction by the answer to that train. It is too late if the commit is decided, or a data
+    /// manager may have decided it. (What rolls back already is as good as gone.)
+    fn give_up_train(&mut self, cx: &mut Context<'_>, id: TransactionId) -> bool {
+        let Some(handle) = self.find(id) else { return false };
+        match self.transactions[handle].state {
+            State::Open { .. } | State::RollingBack { .. } => false,
+            State::Preparing { last: false, .. } => {
+                cx.probe("train given up by its API node");
+                self.roll_back(cx, handle, Cause::asked());
+                true
+            }
+            State::Preparing { last: true, .. } | State::Committing { .. } => {
+                cx.probe("train given up too late");
+                true
+            }
+        }
     }
 
     /// The record of the train's transaction: a new one, or the one that is open.

@@ -12,7 +12,8 @@
 //! before is answered. Rows come from the data managers, on other connections than the coordinator's confirm, so before
 //! or after it: the confirm says how many there are.
 //!
-//! A transaction that its owner abandons is rolled back: at once, or when the train under way is answered.
+//! A transaction that its owner abandons is rolled back at once. A train under way is given up with that, so that what it
+//! waits for does not keep the locks, unless it is a commit: that is left to the data nodes.
 
 use crate::error::{Error, Result};
 use crate::net::{Net, TokenKind};
@@ -54,6 +55,17 @@ struct Busy {
     /// What the confirm of the share said, once it has come: how the transaction stands and how many rows there are.
     confirmed: Option<(Standing, u16)>,
     rows: u16,
+}
+
+impl Busy {
+    /// Whether the end of the transaction was asked for.
+    fn is_ending(&self) -> bool {
+        match self.end {
+            TrainEnd::Open => false,
+            TrainEnd::Commit => self.sent == self.train.len(),
+            TrainEnd::RollBack => true,
+        }
+    }
 }
 
 enum State {
@@ -220,17 +232,25 @@ impl Transactions {
                 self.remove(handle);
             }
             State::Open => {
-                transaction.is_abandoned = true;
-                self.abandoned += 1;
+                self.note_abandoned(handle);
                 self.roll_back(net, handle);
             }
-            State::Busy(_) => {
-                transaction.is_abandoned = true;
-                self.abandoned += 1;
+            State::Busy(ref busy) => {
+                let is_ending = busy.is_ending();
+                self.note_abandoned(handle);
+                if !is_ending {
+                    self.roll_back(net, handle);
+                }
             }
         }
     }
 
+    fn note_abandoned(&mut self, handle: Handle) {
+        self.pool[handle].is_abandoned = true;
+        self.abandoned += 1;
+    }
+
+    /// Asks for it, behind a train under way, if one is.
     fn roll_back(&mut self, net: &mut Net, handle: Handle) {
         self.pool[handle].state = State::Busy(Busy {
             train: Train::default(),
@@ -285,6 +305,8 @@ impl Transactions {
         let transaction = &mut self.pool[handle];
         net.outcomes.note(transaction.coordinator, answer.outcome_number.get());
         match (&mut transaction.state, outcome) {
+            // The answer to a train that was given up, just too late.
+            (State::Busy(Busy { end: TrainEnd::RollBack, .. }), Outcome::Open) => {}
             (State::Busy(busy), Outcome::Open | Outcome::Committed) => {
                 let standing = match outcome {
                     Outcome::Open => Standing::Open,
@@ -357,7 +379,7 @@ impl Transactions {
         if busy.rows < rows {
             return;
         }
-        if standing == Standing::Open && !transaction.is_abandoned && busy.sent < busy.train.len() {
+        if standing == Standing::Open && busy.sent < busy.train.len() {
             return self.send_share(net, handle, 0);
         }
         let State::Busy(busy) = core::mem::replace(&mut transaction.state, State::Fresh) else {
@@ -378,7 +400,7 @@ impl Transactions {
             }
             match core::mem::replace(&mut transaction.state, State::Ended(ErrorCode::ConnectionLost)) {
                 State::Busy(busy) => {
-                    let may_have_committed = busy.end == TrainEnd::Commit && busy.sent == busy.train.len();
+                    let may_have_committed = busy.end == TrainEnd::Commit && busy.is_ending();
                     match busy.confirmed {
                         Some((standing @ Standing::Committed(_), _)) => {
                             self.finish(net, handle, busy.train, Ok(standing));

@@ -10,7 +10,10 @@
 //! | `OutcomesSeenOrder` | API node | coordinator | outcomes up to a number are known, forget them |
 //!
 //! A transaction begins with a train that has [`FLAG_START`] and ends with [`FLAG_COMMIT`] or [`FLAG_ROLLBACK`]; a train
-//! may be all of it. There is one train of a transaction under way at a time. Every commit is numbered per API node and
+//! may be all of it. There is one train of a transaction under way at a time, but one with [`FLAG_ROLLBACK`] may come
+//! behind it: if nothing is decided yet the train under way is given up, with its waits for locks, and the transaction
+//! rolled back. It has the tag of that train, whose one answer is that to both. If the train was answered just before, or
+//! has failed, the other is answered too. Every commit is numbered per API node and
 //! coordinator; the API node tells with each later train, or when idle with `OutcomesSeenOrder`, up to which number it
 //! has seen them all. What was not confirmed can be asked for; what is not found then was rolled back.
 //!

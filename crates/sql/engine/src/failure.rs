@@ -57,6 +57,8 @@ pub struct Failure {
     pub is_temporary: bool,
     /// Whether the whole transaction was rolled back.
     pub is_doomed: bool,
+    /// The table that it is about, without its database; empty if that is not known.
+    pub table: String,
 }
 
 /// What most functions return.
@@ -65,7 +67,7 @@ pub type Result<T> = std::result::Result<T, Failure>;
 impl Failure {
     /// One of the server's own errors.
     pub fn new(number: i32, text: impl Into<String>) -> Self {
-        Failure { number, text: text.into(), is_temporary: false, is_doomed: false }
+        Failure { number, text: text.into(), is_temporary: false, is_doomed: false, table: String::new() }
     }
 
     /// What is not there yet.
@@ -121,6 +123,7 @@ impl Failure {
             text: format!("{}{advice}{nodes}", error.message()),
             is_temporary,
             is_doomed: false,
+            table: String::new(),
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | [`definition`] | the server's description of a table to the data nodes' |
 //! | [`schema`] | tables as a whole: made, dropped, found |
 //! | [`fences`] | tables that are copied, which others may not change meanwhile |
+//! | [`holding_off`] | pauses of those who meet a change of a table's definition |
 //! | [`plan`] | records and keys of the server to rows and keys, and back |
 //! | [`condition`] | conditions that the data nodes check |
 //! | [`auto_increment`] | values of auto-increment columns |
@@ -29,6 +30,7 @@ pub mod databases;
 pub mod definition;
 pub mod failure;
 pub mod fences;
+pub mod holding_off;
 pub mod node;
 pub mod plan;
 pub mod schema;

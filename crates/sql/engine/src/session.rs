@@ -19,6 +19,7 @@ mod reads;
 
 use crate::failure::{Failure, Result, ha};
 use crate::fences::Fences;
+use crate::holding_off::HoldingOff;
 use crate::node::Node;
 use crate::table::OpenTable;
 use crate::waiting::{Ended, Stop, Waiter};
@@ -86,6 +87,7 @@ pub struct Session {
     failure: Failure,
     duplicate: Option<Duplicate>,
     fences: Fences,
+    holding_off: HoldingOff,
 }
 
 /// Greater numbers of failures are Vinga's own, see `vinga_engine.h`.
@@ -118,6 +120,7 @@ impl Session {
             failure: Failure::new(0, ""),
             duplicate: None,
             fences: Fences::default(),
+            holding_off: HoldingOff::default(),
         }
     }
 
@@ -153,9 +156,15 @@ impl Session {
 
     /// Remembers a failure; returns its number.
     #[cold]
-    pub fn fail(&mut self, failure: Failure) -> i32 {
+    pub fn fail(&mut self, mut failure: Failure) -> i32 {
         if failure.is_doomed {
             self.forget();
+        }
+        if failure.number == ErrorCode::SchemaBusy as i32 {
+            self.waiter.pause(self.holding_off.once_more());
+            if self.is_killed() {
+                failure = Failure { is_doomed: failure.is_doomed, ..Failure::killed() };
+            }
         }
         let number = failure.number;
         let is_ours = failure.number > SERVER_NUMBER_MAX || number == ha::INTERNAL_ERROR;
@@ -360,12 +369,15 @@ impl Session {
     #[cold]
     fn failed(&mut self, number: OperationNumber, error: &Error) -> Failure {
         let mut failure = self.node.failure(error);
-        let pending = self.pending.iter().find(|pending| pending.number == number);
-        if let Some(pending) = pending.filter(|_| error.code() == ErrorCode::DuplicateKey) {
-            let image = self.images[pending.image.clone()].to_vec();
-            let plan = &pending.table.plan;
-            let key = error.index().and_then(|index| plan.key_of_index(index)).unwrap_or(plan.primary());
-            self.duplicate = Some(Duplicate { table: pending.table.name().into(), key, image });
+        if let Some(pending) = self.pending.iter().find(|pending| pending.number == number) {
+            let name = pending.table.name();
+            failure.table = name.split_once('.').map_or(name, |(_, table)| table).to_owned();
+            if error.code() == ErrorCode::DuplicateKey {
+                let image = self.images[pending.image.clone()].to_vec();
+                let plan = &pending.table.plan;
+                let key = error.index().and_then(|index| plan.key_of_index(index)).unwrap_or(plan.primary());
+                self.duplicate = Some(Duplicate { table: name.into(), key, image });
+            }
         }
         failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock);
         failure

@@ -7,10 +7,11 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 
 /// Why a wait ended early.
@@ -97,6 +98,21 @@ impl Waiter {
         }
     }
 
+    /// Lets some time pass, unless the session is killed.
+    pub fn pause(&self, time: Duration) {
+        let until = Instant::now() + time;
+        *self.waker.lock().expect(NO_PANIC) = Some(Waker::from(Arc::new(Sleeper(thread::current()))));
+        // Who killed it just before may have found no waker.
+        while !self.is_killed.load(Ordering::SeqCst) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            thread::park_timeout(left);
+        }
+        *self.waker.lock().expect(NO_PANIC) = None;
+    }
+
     /// Runs a future on this thread, for so long at most.
     pub fn run<F: Future>(&self, cluster: &Cluster, longest_ms: u64, future: F) -> Ended<F::Output> {
         self.run_bounded(cluster, longest_ms, future, true)
@@ -123,6 +139,15 @@ impl Waiter {
         let mut bounded = Bounded { future, waiter: self, longest_ms, heeds_kill, has_waited: false };
         let output = cluster.block_on(&mut bounded);
         Ended { output, has_waited: bounded.has_waited }
+    }
+}
+
+/// A thread that pauses.
+struct Sleeper(Thread);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
@@ -171,5 +196,29 @@ impl<F: Future> Drop for Bounded<'_, F> {
             self.waiter.due_ms.store(0, Ordering::Relaxed);
             *self.waiter.waker.lock().expect(NO_PANIC) = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_lasts_until_its_time_or_a_kill() {
+        let waiter = Waiter::default();
+        let began = Instant::now();
+        waiter.pause(Duration::from_millis(20));
+        assert!(began.elapsed() >= Duration::from_millis(20));
+        // These would last for years.
+        const YEARS: Duration = Duration::from_secs(1 << 28);
+        thread::scope(|scope| {
+            let pausing = scope.spawn(|| waiter.pause(YEARS));
+            thread::sleep(Duration::from_millis(20));
+            waiter.kill();
+            pausing.join().expect("it ends");
+        });
+        waiter.pause(YEARS);
+        waiter.revive();
+        waiter.pause(Duration::from_millis(1));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 use vinga_sql_tests::{Session, TestCluster};
 
@@ -108,6 +108,37 @@ fn an_alter_that_fails_or_is_killed_lets_others_write_again() {
     session.query("ALTER TABLE u ENGINE=VINGA");
     other.query("UPDATE test.u SET v = 11 WHERE id = 8");
     assert_eq!(session.lines("SELECT * FROM u WHERE id = 8"), ["8 11 5"]);
+}
+
+/// Another client has fenced the table: who writes to it and tries again at once is told so ever more slowly.
+#[test]
+fn who_meets_a_fence_again_and_again_is_held_off() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    fill(&mut session, "t", 10);
+    let other = Cluster::connect(cluster.data_node.as_ref().expect("it runs").address()).expect("it answers");
+    let table = other.table("test.t").expect("it is there");
+    let writes = [
+        "INSERT INTO t VALUES (11, 1)",
+        "UPDATE t SET v = 0 WHERE id = 1",
+        "REPLACE INTO t VALUES (2, 3), (12, 1)",
+        "DELETE FROM t WHERE id = 3",
+    ];
+    for _ in 0..2 {
+        let fence = other.fence_table(&table).expect("nobody else fences it");
+        let began = Instant::now();
+        for statement in writes.iter().cycle().take(12) {
+            assert_eq!(session.error(statement).0, 1297, "{statement}");
+        }
+        // Pauses of 1, 2, 4, 8, 16 and then 20 ms.
+        let (elapsed, least) = (began.elapsed(), Duration::from_millis(31 + 7 * 20));
+        assert!(elapsed >= least, "{elapsed:?}");
+        assert_eq!(session.lines("SELECT COUNT(*), SUM(v) FROM t"), ["10 55"], "reads go on");
+        fence.lift().expect("the data node answers");
+        session.query("UPDATE t SET v = v WHERE id = 1");
+        session.query("INSERT INTO t VALUES (100, 1)");
+        session.query("DELETE FROM t WHERE id = 100");
+    }
 }
 
 /// Waits for what comes a moment later.

@@ -13,6 +13,16 @@ fn expect_rest(session: &mut Session) {
     }
 }
 
+/// No place in the queue of a lock is taken, soon.
+fn expect_nobody_waits(session: &mut Session) {
+    let until = Instant::now() + Duration::from_secs(5);
+    while session.lines("SELECT COUNT(*) FROM information_schema.VINGA_LOCKS WHERE STATE = 'waits'") != ["0"]
+    {
+        assert!(Instant::now() < until, "somebody waits still");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 struct Scene {
     cluster: TestCluster,
     killer: Session,
@@ -72,6 +82,50 @@ fn killed_statements_say_so_and_leave_nothing() {
     let slow = format!("SET STATEMENT max_statement_time = 0.3 FOR {LONG_SCAN}");
     assert_eq!(scene.killer.error(&slow).0, 1969);
     assert_eq!(scene.killer.lines("SELECT COUNT(*), SUM(v) FROM t"), ["5000 12502500"]);
+    expect_rest(&mut scene.killer);
+}
+
+/// A statement that waits for a lock is killed, and with it its transaction: whoever waits for that one's locks has them at
+/// once, long before the wait would have ended by itself, and its place in the queue is free.
+#[test]
+fn who_is_killed_while_it_waits_for_a_lock_lets_its_locks_go_at_once() {
+    // A lock is waited for longer than a statement may take.
+    let cluster = TestCluster::start_with(
+        1,
+        &[("TransactionDeadlockDetectionTimeout", "60000")],
+        &[("vinga_wait_max", "30000")],
+    );
+    let mut killer = cluster.connect(0);
+    killer.query("CREATE TABLE t (id INT PRIMARY KEY, v INT, u INT, KEY (v), UNIQUE KEY (u)) ENGINE=VINGA");
+    killer.query("INSERT INTO t SELECT seq, seq, seq FROM seq_1_to_100");
+    let mut scene = Scene { cluster, killer };
+    let mut holder = scene.cluster.connect(0);
+    holder.query("BEGIN");
+    holder.query("UPDATE t SET v = 0 WHERE id = 1");
+    let waits = [
+        "UPDATE t SET v = 5 WHERE id = 1",
+        "SELECT * FROM t WHERE u = 1 FOR UPDATE",
+        "UPDATE t SET v = v + 1 WHERE v < 10",
+        "DELETE FROM t WHERE id IN (2, 1, 3)",
+    ];
+    for how in ["KILL QUERY", "KILL CONNECTION"] {
+        for statement in waits {
+            let before =
+                ["BEGIN", "UPDATE t SET v = 50 WHERE id = 50", "INSERT INTO t VALUES (1000, 1000, 1000)"];
+            let number = scene.kill(how, &before, statement);
+            let is_expected = match how {
+                "KILL QUERY" => number == 1317,
+                _ => matches!(number, 1927 | 2013 | 0),
+            };
+            assert!(is_expected, "{how}, {statement}: {number}");
+            scene.killer.query("UPDATE t SET v = 51 WHERE id = 50");
+            scene.killer.query("INSERT INTO t VALUES (1000, 0, 1000)");
+            scene.killer.query("DELETE FROM t WHERE id = 1000");
+            expect_nobody_waits(&mut scene.killer);
+        }
+    }
+    holder.query("COMMIT");
+    assert_eq!(scene.killer.lines("SELECT COUNT(*), SUM(u), SUM(v) FROM t"), ["100 5050 5050"]);
     expect_rest(&mut scene.killer);
 }
 

@@ -233,6 +233,7 @@ fn full_data_memory() {
         assert!(rows < 100_000, "nothing fills it");
     };
     assert_eq!(number, FULL, "{sentence}");
+    assert!(sentence.contains("'t'"), "{sentence}");
     println!("{rows} rows; {sentence}");
     assert!(rows > 2000, "{rows} rows are few for 16 MB");
     let count = |session: &mut Session| session.lines("SELECT COUNT(*), SUM(a) FROM t");
@@ -253,6 +254,7 @@ fn full_data_memory() {
     for statement in refused {
         let (number, sentence) = session.error(statement);
         assert_eq!(number, FULL, "{statement}: {sentence}");
+        assert!(!sentence.contains("VINGA"), "{statement}: {sentence}");
         assert_eq!(count(&mut session), expected, "{statement}");
     }
     // With some room the transaction whose statement was refused goes on.

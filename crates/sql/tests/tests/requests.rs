@@ -109,6 +109,7 @@ fn a_change_that_fails_later_costs_the_transaction() {
     });
     let error = full.expect("100 MB don't fit into 64");
     assert_eq!(error.number(), Some(1114), "{error}");
+    assert!(error.to_string().contains("'big'"), "{error}");
     assert_eq!(s.lines("SELECT @@in_transaction"), ["0"], "it was rolled back as a whole");
     s.query("COMMIT");
     assert_eq!(s.lines("SELECT COUNT(*), MAX(LENGTH(b)) FROM big"), ["5000 5"]);

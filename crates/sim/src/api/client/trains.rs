@@ -1,5 +1,6 @@
 //! Transactions.
 
+use super::connecting::Phase;
 use super::{Call, Client, Surroundings};
 use std::collections::BTreeMap;
 use vinga_base::{Epoch, NodeId, TransactionId};
@@ -41,6 +42,14 @@ struct UnderWay {
     versions: BTreeMap<u32, u64>,
     rows: BTreeMap<u32, Option<Value>>,
     answer: Option<(TransactionAnswer, LoneErrors)>,
+    /// It was given up: the transaction is to be rolled back, if it is not too late.
+    is_given_up: bool,
+}
+
+impl UnderWay {
+    fn is_committed(&self) -> bool {
+        self.answer.as_ref().is_some_and(|(answer, _)| answer.outcome == Outcome::Committed as u8)
+    }
 }
 
 impl Client {
@@ -79,11 +88,7 @@ impl Client {
             flags: U16::new(flags),
             count: U16::new(train.operations.len() as u16),
         };
-        let link = self.link_to(coordinator).expect("while the client is up it reaches all coordinators");
-        self.frame(link, SignalNumber::TransactionRequest, coordinator, tag)
-            .expect("the link is open")
-            .put(&head)
-            .bytes(&bytes);
+        self.put_train(coordinator, &head, &bytes);
         let operations = self.record_train(cx, index, &train);
         self.calls.insert(tag, Call::Train);
         let reads = train.operations.iter().filter(|operation| operation.kind.is_read());
@@ -95,8 +100,48 @@ impl Client {
             .collect();
         let (end, rows) = (train.end, BTreeMap::new());
         let versions = train.operations.iter().map(|o| (o.number, self.table(o.table).1)).collect();
-        let under_way = UnderWay { tag, end, operations, owners, versions, rows, answer: None };
+        let under_way =
+            UnderWay { tag, end, operations, owners, versions, rows, answer: None, is_given_up: false };
         self.sessions[session].transaction.as_mut().expect("it is open").train = Some(under_way);
+    }
+
+    fn put_train(&mut self, coordinator: Address, head: &TransactionHead, operations: &[u8]) {
+        let link = self.link_to(coordinator).expect("while the client is up it reaches all coordinators");
+        self.frame(link, SignalNumber::TransactionRequest, coordinator, head.request.get())
+            .expect("the link is open")
+            .put(head)
+            .bytes(operations);
+    }
+
+    /// Asks that all transactions with a train under way be rolled back at once.
+    pub fn give_up_trains(&mut self) {
+        if !matches!(self.phase, Phase::Up) {
+            return;
+        }
+        for session in 0..self.sessions.len() {
+            let Some(transaction) = &mut self.sessions[session].transaction else { continue };
+            let (id, coordinator) = (transaction.id, transaction.coordinator);
+            let Some(under_way) = transaction.train.as_mut().filter(|_| !transaction.is_in_doubt) else {
+                continue;
+            };
+            // A train that is committed only lacks its rows.
+            if under_way.end == End::Rollback || under_way.is_given_up || under_way.is_committed() {
+                continue;
+            }
+            under_way.is_given_up = true;
+            under_way.answer = None;
+            let tag = under_way.tag;
+            let head = TransactionHead {
+                transaction: U64::new(id.0),
+                epoch_seen: U64::new(self.epoch_seen),
+                request: U32::new(tag),
+                outcomes_seen: U32::new(self.seen_for_train(coordinator)),
+                rollback_from: U32::ZERO,
+                flags: U16::new(FLAG_ROLLBACK),
+                count: U16::ZERO,
+            };
+            self.put_train(coordinator, &head, &[]);
+        }
     }
 
     /// Mostly one beside the owner of the first row, sometimes any other.
@@ -255,6 +300,10 @@ impl Client {
         match &mut transaction.train {
             // The answer to the question is on its way as well.
             Some(_) if transaction.is_in_doubt => {}
+            // The answer to a train that was given up, just too late.
+            Some(under_way) if under_way.is_given_up && answer.outcome == Outcome::Open as u8 => {}
+            // The answer to giving it up, just too late; it still lacks rows.
+            Some(under_way) if under_way.is_committed() => {}
             Some(under_way) if under_way.tag == answer.request.get() => {
                 under_way.answer = Some((*answer, errors));
                 self.finish_train(cx, session);
@@ -293,7 +342,7 @@ impl Client {
         let is_expected = match fate {
             Fate::Open => under_way.end == End::Stay,
             Fate::Committed(_) => under_way.end == End::Commit,
-            Fate::RolledBack { error: None, .. } => under_way.end == End::Rollback,
+            Fate::RolledBack { error: None, .. } => under_way.end == End::Rollback || under_way.is_given_up,
             Fate::RolledBack { error: Some(_), .. } => true,
             Fate::Unknown => false,
         };

@@ -26,7 +26,7 @@ use crate::failure::{Failure, Result, ha};
 use crate::session::Session;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const INTERFACE: u32 = 2;
+const INTERFACE: u32 = 3;
 
 /// What an entry returns if it does not fail.
 trait Outcome {
@@ -124,7 +124,7 @@ macro_rules! interface {
 
 interface! {
     sessions: start stop set_auto_increment_prefetch set_wait_max_ms counters
-        session_new session_free session_kill session_revive session_error
+        session_new session_free session_kill session_revive session_error session_error_table
         statement_begin send_at_once statement_flush prepare statement_roll_back commit roll_back savepoint roll_back_to duplicate;
     definitions: create_table drop_database drop_table rename_table truncate_table fence_table lift_fences discover table_names;
     tables: table_open table_close position_bytes statistics rows_per_value rows_in_range

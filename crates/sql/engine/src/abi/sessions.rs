@@ -90,6 +90,10 @@ pub(super) unsafe extern "C" fn session_error(
     Slice::of(failure.text.as_bytes())
 }
 
+pub(super) unsafe extern "C" fn session_error_table(session: &Session) -> Slice {
+    Slice::of(session.failure().table.as_bytes())
+}
+
 pub(super) unsafe extern "C" fn statement_begin(session: &mut Session, stands_alone: u8) {
     calm(|| session.begin_statement(stands_alone != 0));
 }

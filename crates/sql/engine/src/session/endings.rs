@@ -20,7 +20,10 @@ impl Session {
         };
         let committed = wait_to_the_end(&self.node, &self.waiter, cluster, transaction.commit());
         let result = match committed {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(_)) => {
+                self.holding_off.end();
+                Ok(())
+            }
             Ok(Err(error)) => {
                 let failure = self.lost(&error);
                 let is_undone = error.code() != ErrorCode::UnknownOutcome;
