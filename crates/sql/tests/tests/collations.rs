@@ -155,11 +155,11 @@ impl Comparison<'_> {
             "SELECT COUNT(DISTINCT s) FROM t",
             "SELECT id FROM t WHERE s = (SELECT MIN(s) FROM t) ORDER BY id",
             "SELECT id FROM t WHERE s = (SELECT MAX(s) FROM t) ORDER BY id",
-            "SELECT a.id, b.id FROM t a JOIN t b FORCE INDEX (k) ON a.s = b.s ORDER BY 1, 2",
-            "SELECT t.id, u.id FROM t JOIN u FORCE INDEX (PRIMARY) ON t.s = u.s ORDER BY 1, 2",
-            "SELECT t.id, u.id FROM t JOIN u FORCE INDEX (x) ON t.s = u.x ORDER BY 1, 2",
-            "SELECT t.id, two.id FROM t JOIN two FORCE INDEX (k) ON t.s = two.a AND t.id < two.id ORDER BY 1, 2",
-            "SELECT id FROM t WHERE s IN (SELECT s FROM u WHERE id < 20) ORDER BY id",
+            "SELECT a.id, b.id FROM t a STRAIGHT_JOIN t b FORCE INDEX (k) ON a.s = b.s ORDER BY 1, 2",
+            "SELECT t.id, u.id FROM t STRAIGHT_JOIN u FORCE INDEX (PRIMARY) ON t.s = u.s ORDER BY 1, 2",
+            "SELECT t.id, u.id FROM t STRAIGHT_JOIN u FORCE INDEX (x) ON t.s = u.x ORDER BY 1, 2",
+            "SELECT t.id, two.id FROM t STRAIGHT_JOIN two FORCE INDEX (k) ON t.s = two.a AND t.id < two.id ORDER BY 1, 2",
+            "SELECT id FROM t WHERE s IN (SELECT s FROM u FORCE INDEX (PRIMARY) WHERE id < 20) ORDER BY id",
         ] {
             self.same(statement);
         }
@@ -260,7 +260,11 @@ fn run(name: &str, seed: u64, choose: impl FnOnce(Vec<Collation>, &mut fastrand:
     let cluster = TestCluster::start_with(1, &[], &[("innodb_flush_log_at_trx_commit", "0")]);
     let mut oracle = Oracle::new(|| {
         let mut connection = cluster.sql_nodes[0].connect().expect("the SQL node answers");
-        connection.query("SET NAMES utf8mb4, sql_mode = ''").expect("every server has both");
+        // Which tables come first, and with which index, is said where it matters, so that both engines go the same way. What
+        // the server remembers of subqueries depends on the order in which rows come: it takes 'ß' for 'ss' in CHAR.
+        connection
+            .query("SET NAMES utf8mb4, sql_mode = '', optimizer_switch = 'semijoin=off,materialization=off,subquery_cache=off'")
+            .expect("every server has these");
         connection
     });
     let mut random = fastrand::Rng::with_seed(seed);
