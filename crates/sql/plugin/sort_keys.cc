@@ -16,8 +16,14 @@
    So where one value ends and the other goes on, P, the end, is before P with more behind it, and that is what goes on with
    something greater; what goes on with something lesser is before P.
 
-   One that does not pad has its weights as they are. Values of CHAR columns are compared there as if they had as many spaces
-   behind them as the column has room for, so they get these. */
+   One that does not pad has the weights of its first level as they are; on later levels it pads as well. Values of CHAR
+   columns are compared there as if they had as many spaces behind them as the column has room for, and without padding on
+   every level, so they get these.
+
+   Three collations of old are compared otherwise than they are sorted, and keys are as they are compared:
+     - big5_chinese_ci by the codes of characters, not by their strokes;
+     - tis620_thai_ci with the tone marks moved behind everything, spaces included; without padding only up to a byte 0;
+     - latin2_czech_cs and cp1250_czech_cs in passes with marks of their own between them. */
 #include "server.h"
 #include <map>
 #include <mutex>
@@ -27,7 +33,8 @@ static const uint WEIGHT_BYTES_MAX= 4;
 
 struct Level {
   uint flags;
-  /* Bytes of a weight, and that of a space; for collations that pad. */
+  bool pads;
+  /* Bytes of a weight, and that of a space; if it pads. */
   uint bytes;
   uchar space[WEIGHT_BYTES_MAX];
   /* P - 1 */
@@ -37,21 +44,31 @@ struct Level {
 /* A collation as a column uses it. */
 struct Sorter {
   CHARSET_INFO *cs;
+  /* On all levels. */
   bool pads;
   /* Values have a fixed number of characters. */
   bool is_filled;
   /* The bytes of values are their weights. */
   bool is_plain;
+  bool is_big5, is_thai, is_czech;
   std::vector<Level> levels;
 
   Sorter(CHARSET_INFO *of, bool is_char);
   size_t weights_of(const Level &level, const uchar *value, size_t length, uchar *out, size_t room) const;
+  size_t big5_weights_of(const uchar *value, size_t length, uchar *out, size_t room) const;
+  size_t room_for_weights(size_t length) const;
   bool add_level(const Level &level, const uchar *weights, size_t length, uchar **out, const uchar *end) const;
 };
 
+static bool is_named(CHARSET_INFO *cs, const char *name) { return strcmp(cs->coll_name.str, name) == 0; }
+
 Sorter::Sorter(CHARSET_INFO *of, bool is_char)
     : cs(of), pads(!(of->state & MY_CS_NOPAD)), is_filled(is_char && !pads),
-      is_plain((of->state & MY_CS_BINSORT) && of->mbminlen == 1) {
+      is_plain((of->state & MY_CS_BINSORT) && of->mbminlen == 1),
+      is_big5(is_named(of, "big5_chinese_ci") || is_named(of, "big5_chinese_nopad_ci")),
+      is_thai(is_named(of, "tis620_thai_ci") || is_named(of, "tis620_thai_nopad_ci")),
+      is_czech(is_named(of, "latin2_czech_cs") || is_named(of, "cp1250_czech_cs")) {
+  if (is_czech) return;
   uint wanted= cs->levels_for_order;
   bool is_only= (wanted & (wanted - 1)) == 0;
   uchar space[16];
@@ -60,6 +77,7 @@ Sorter::Sorter(CHARSET_INFO *of, bool is_char)
     if (!is_only && !(wanted & (1U << i))) continue;
     Level level= {};
     level.flags= is_only ? 0 : MY_STRXFRM_LEVEL1 << i;
+    level.pads= pads || (i > 0 && !is_filled);
     level.bytes= weights_of(level, space, space_bytes, level.space, sizeof level.space);
     memcpy(level.below, level.space, level.bytes);
     for (uint at= level.bytes; at-- > 0 && level.below[at]-- == 0;) {}
@@ -74,7 +92,31 @@ size_t Sorter::weights_of(const Level &level, const uchar *value, size_t length,
     memcpy(out, value, bytes);
     return bytes;
   }
-  return cs->strnxfrm(out, room, uint(room), value, length, level.flags);
+  if (is_big5) return big5_weights_of(value, length, out, room);
+  size_t bytes= cs->strnxfrm(out, room, uint(room), value, length, level.flags);
+  return is_thai && !pads ? strnlen(reinterpret_cast<const char *>(out), bytes) : bytes;
+}
+
+size_t Sorter::big5_weights_of(const uchar *value, size_t length, uchar *out, size_t room) const {
+  const uchar *end= value + length;
+  size_t bytes= 0;
+  while (value < end) {
+    int count= cs->charlen(value, end);
+    if (count < 1) count= 1;
+    if (bytes + count > room) break;
+    if (count == 1)
+      out[bytes]= cs->sort_order[*value];
+    else
+      memcpy(out + bytes, value, count);
+    bytes+= count;
+    value+= count;
+  }
+  return bytes;
+}
+
+/* There may be more characters than the collation counts on: the shortest ones, each with the most weights. */
+size_t Sorter::room_for_weights(size_t length) const {
+  return (length / cs->mbminlen + 1) * cs->strnxfrmlen(cs->mbmaxlen);
 }
 
 /* Appends the weights of a level in the form above; false if there is not enough room, which is filled then. */
@@ -88,7 +130,7 @@ bool Sorter::add_level(const Level &level, const uchar *weights, size_t length, 
     to+= count;
     return fits;
   };
-  if (!pads) {
+  if (!level.pads) {
     if (!put(weights, uint(length))) return false;
   } else {
     auto is= [&](size_t at, const uchar *weight) { return memcmp(weights + at, weight, bytes) == 0; };
@@ -128,9 +170,9 @@ const void *sorter_of(CHARSET_INFO *cs, bool is_char) {
 size_t sort_key_bytes(const void *collation, size_t value_bytes) {
   const Sorter &sorter= *static_cast<const Sorter *>(collation);
   size_t weights= sorter.is_plain ? value_bytes : sorter.cs->strnxfrmlen(value_bytes);
-  size_t bytes= weights;
+  size_t bytes= sorter.is_czech ? sorter.room_for_weights(value_bytes) : weights;
   for (const Level &level : sorter.levels)
-    bytes+= (sorter.pads ? weights / level.bytes / sorter.levels.size() : 0) + 2 * level.bytes;
+    bytes+= (level.pads ? weights / level.bytes / sorter.levels.size() : 0) + 2 * level.bytes;
   return bytes < KEY_BYTES_MAX - 2 ? bytes : KEY_BYTES_MAX - 2;
 }
 
@@ -138,17 +180,21 @@ size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint
   const Sorter &sorter= *static_cast<const Sorter *>(collation);
   CHARSET_INFO *cs= sorter.cs;
   const char *text= reinterpret_cast<const char *>(value);
-  if (sorter.pads)
+  if (sorter.pads && !sorter.is_thai)
     length= cs->lengthsp(text, length);
   else if (sorter.is_filled && cs->mbmaxlen > 1) {
     /* A record has room for as many of the longest characters. */
     size_t used= cs->charpos(text, text + length, length / cs->mbmaxlen);
     if (used < length) length= used;
   }
-  /* There may be more characters than the collation counts on: the shortest ones, each with the most weights. */
   thread_local std::vector<uchar> weights;
-  size_t needed= (length / cs->mbminlen + 1) * cs->strnxfrmlen(cs->mbmaxlen);
+  size_t needed= sorter.room_for_weights(length);
   if (weights.size() < needed) weights.resize(needed);
+  if (sorter.is_czech) {
+    size_t count= cs->strnxfrm(weights.data(), weights.size(), uint(weights.size()), value, length, 0);
+    memcpy(out, weights.data(), count < room ? count : room);
+    return count <= room ? count : SIZE_MAX;
+  }
   uchar *to= out, *end= out + room;
   for (const Level &level : sorter.levels) {
     if (&level != &sorter.levels.front()) {
