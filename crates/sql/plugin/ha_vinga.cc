@@ -450,6 +450,11 @@ int ha_vinga::delete_row(const uchar *record) { return failed(engine->erase(curs
 
 void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                                   ulonglong *count) {
+  /* A row of the same statement may have been given a greater value. */
+  if ((reserve_error= failed(use_explicit_value()))) {
+    *first= ULONGLONG_MAX;
+    return;
+  }
   if (increment <= 1) {
     uint64_t from= 0, got= 0;
     if ((reserve_error= failed(engine->reserve_values(session, share->table, wanted, &from, &got)))) {

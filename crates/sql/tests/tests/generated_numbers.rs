@@ -1,0 +1,58 @@
+//! Numbers that `AUTO_INCREMENT` gives, within one session and after one another: with values that statements give
+//! themselves between them, rows are those that InnoDB has.
+
+use vinga_sql_tests::TestCluster;
+use vinga_sql_tests::oracle::Oracle;
+
+/// Statements of random values.
+const STATEMENTS: u32 = 300;
+
+fn oracle(cluster: &TestCluster) -> Oracle {
+    Oracle::new(|| cluster.sql_nodes[0].connect().expect("a SQL node answers"))
+}
+
+#[test]
+fn given_and_generated_values_in_one_statement() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    for rows in [
+        "(2,2),(NULL,3)",
+        "(10,2),(NULL,3)",
+        "(NULL,2),(10,3),(NULL,4)",
+        "(NULL,2),(NULL,3),(3,4),(NULL,5)",
+        "(5,2),(7,3),(NULL,4),(6,5)",
+        "(NULL,2),(20,3),(NULL,4),(40,5),(NULL,6)",
+        "(0,2),(9,3),(0,4)",
+    ] {
+        oracle.good("CREATE OR REPLACE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, v INT)");
+        oracle.good("INSERT INTO a (v) VALUES (1)");
+        oracle.same(format!("INSERT INTO a (id, v) VALUES {rows}"));
+        oracle.good("SELECT * FROM a ORDER BY id");
+        oracle.same_but_numbers(format!("INSERT IGNORE INTO a (id, v) VALUES {rows}"));
+        oracle.good("SELECT v FROM a ORDER BY v");
+    }
+}
+
+/// What comes next after any number of statements is more than all before, and no statement meets its own values.
+#[test]
+fn random_statements_never_meet_a_value_of_their_own() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    session.query("CREATE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, v INT)");
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut greatest = 0;
+    for statement in 0..STATEMENTS {
+        let rows: Vec<String> = (0..random.u32(1..12))
+            .map(|_| match random.u8(..3) {
+                0 => {
+                    greatest += random.u32(1..9) + 20;
+                    format!("({greatest}, {statement})")
+                }
+                _ => format!("(NULL, {statement})"),
+            })
+            .collect();
+        session.query(&format!("INSERT INTO a (id, v) VALUES {}", rows.join(", ")));
+        let max = session.lines("SELECT MAX(id) FROM a");
+        greatest = greatest.max(max[0].parse().expect("a number"));
+    }
+}
