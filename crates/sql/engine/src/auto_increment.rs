@@ -40,6 +40,8 @@ struct State {
     spare: Option<(u64, u64)>,
     /// The counter in the data nodes is at least this.
     known: u64,
+    /// Behind all values that statements have given: a range that was on its way then is used from here on.
+    floor: u64,
     /// Size of the next range.
     size: u64,
     is_fetching: bool,
@@ -141,7 +143,7 @@ impl Counter {
             Ok((begin, end)) => {
                 state.failure = None;
                 // An explicit value may have overtaken it.
-                let begin = begin.max(self.first);
+                let begin = begin.max(self.first).max(state.floor).min(end);
                 state.known = state.known.max(end);
                 if state.next < state.end {
                     state.spare = Some((begin, end));
@@ -165,6 +167,7 @@ impl Counter {
         let next = value + 1;
         {
             let mut state = self.state.lock().expect(NO_PANIC);
+            state.floor = state.floor.max(next);
             if state.next <= value && value < state.end {
                 state.next = next;
             } else if value >= state.end {

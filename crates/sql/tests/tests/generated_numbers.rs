@@ -5,7 +5,7 @@ use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::oracle::Oracle;
 
 /// Statements of random values.
-const STATEMENTS: u32 = 300;
+const STATEMENTS: u32 = 2_000;
 
 fn oracle(cluster: &TestCluster) -> Oracle {
     Oracle::new(|| cluster.sql_nodes[0].connect().expect("a SQL node answers"))
