@@ -212,6 +212,8 @@ void ha_vinga::print_error(int error, myf flags) {
     raise_killed(ha_thd());
     return;
   }
+  /* What is not supported has been said. */
+  if (error == HA_ERR_UNSUPPORTED && ha_thd()->is_error()) return;
   if (error == HA_ERR_TO_BIG_ROW) {
     my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L);
     return;

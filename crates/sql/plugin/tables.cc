@@ -63,6 +63,38 @@ template <class Step> static int carry_out(Connection *connection, int done, Ste
   return error == done ? 0 : error;
 }
 
+/* How many bytes the values of the key that is too long may have: in the data nodes two stand before each value of variable
+   length. What is allowed for sort keys is made to fit. */
+static int key_bytes_allowed(const Description &description) {
+  static const int MOST= 3072;
+  for (const auto &parts : description.parts) {
+    int values= 0, lengths= 0;
+    for (const vinga_key_part &part : parts) {
+      const vinga_column &column= description.columns[part.column];
+      bool has_sort_key= column.sort_bytes != 0;
+      if (!has_sort_key) values+= column.bytes;
+      if (has_sort_key || column.form == VINGA_VARBINARY || column.form == VINGA_PADDED) lengths+= 2;
+    }
+    if (values + lengths > MOST) return MOST - lengths;
+  }
+  return MOST;
+}
+
+/* The server makes keys over whole values of those over their beginnings, without a word. What was asked for is only in the
+   statement as it was parsed. */
+static void note_whole_keys(THD *thd, TABLE *form) {
+  List_iterator<Key> keys(thd->lex->alter_info.key_list);
+  while (Key *key= keys++) {
+    List_iterator<Key_part_spec> parts(key->columns);
+    while (Key_part_spec *part= parts++) {
+      const Field *field= part->length ? find_field_in_table_sef(form, part->field_name.str) : nullptr;
+      if (!field || part->length >= field->char_length()) continue;
+      push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, ER_NOT_SUPPORTED_YET,
+                          "VINGA: a key is over the whole of column '%s', not over its beginning", part->field_name.str);
+    }
+  }
+}
+
 int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   THD *thd= ha_thd();
   Connection *connection= connection_of(thd);
@@ -105,7 +137,10 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   auto make= [&] { return engine->create_table(connection->session, &definition); };
   /* Of another name nobody knows who has made it. */
   int error= is_passing(target) ? carry_out(connection, HA_ERR_TABLE_EXIST, make) : make();
-  if (!error) return 0;
+  if (!error) {
+    note_whole_keys(thd, form);
+    return 0;
+  }
   uint8_t temporary, doomed;
   vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
   std::string text(said.bytes, said.length);
@@ -116,7 +151,7 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   else if (text.find("columns; 512 are allowed") != std::string::npos || text.find("a table has 1 to 512") != std::string::npos)
     my_error(ER_TOO_MANY_FIELDS, MYF(0));
   else if (text.find("3072 are allowed") != std::string::npos)
-    my_error(ER_TOO_LONG_KEY, MYF(0), 3072);
+    my_error(ER_TOO_LONG_KEY, MYF(0), key_bytes_allowed(description));
   else if (text.find("greatest size of") != std::string::npos)
     my_printf_error(ER_TOO_BIG_FIELDLENGTH, "%s", MYF(0), text.c_str());
   else if (error == 20022)
