@@ -109,3 +109,44 @@ fn deny_all(session: &mut Session) {
         assert_eq!(session.error(statement).0, DENIED, "{statement}");
     }
 }
+
+#[test]
+fn letter_case_counts_in_names_of_tables_and_databases() {
+    let cluster = TestCluster::start(2);
+    let mut oracle = oracle(&cluster);
+    oracle.good("CREATE TABLE T9 (a INT)");
+    oracle.good("INSERT INTO T9 VALUES (1)");
+    for statement in
+        ["SELECT * FROM t9", "INSERT INTO t9 VALUES (2)", "DROP TABLE t9", "RENAME TABLE t9 TO t8"]
+    {
+        assert_ne!(oracle.same(statement).number(), 0, "{statement}");
+    }
+    oracle.good("CREATE TABLE t9 (b INT)");
+    oracle.good("INSERT INTO t9 VALUES (3), (4)");
+    for statement in ["SELECT * FROM T9", "SELECT b FROM t9 ORDER BY b", "SHOW TABLES"] {
+        oracle.good(statement);
+    }
+    oracle.good("RENAME TABLE t9 TO t8, T9 TO t9, t8 TO T9");
+    oracle.good("SELECT a FROM t9");
+    // One copies rows for it, the other does not, and says so.
+    let altered = oracle.ask("ALTER TABLE T9 ADD COLUMN c INT DEFAULT 5");
+    assert_eq!(altered.map(|said| said.number()), [0, 0]);
+    oracle.good("SELECT b, c FROM T9 ORDER BY b");
+    oracle.good("DROP TABLE t9");
+    oracle.good("RENAME TABLE T9 TO t9");
+    assert_ne!(oracle.same("SELECT * FROM T9").number(), 0);
+    oracle.good("SELECT b, c FROM t9 ORDER BY b");
+
+    let (mut session, mut other) = (cluster.connect(0), cluster.connect(1));
+    session.query("CREATE DATABASE zz");
+    session.query("CREATE DATABASE ZZ");
+    session.query("CREATE TABLE zz.t (a INT)");
+    session.query("CREATE TABLE ZZ.t (b INT)");
+    session.query("INSERT INTO ZZ.t VALUES (7)");
+    assert_eq!(other.lines("SELECT b FROM ZZ.t"), ["7"]);
+    session.query("DROP DATABASE ZZ");
+    assert_eq!(session.lines("SHOW WARNINGS"), [""; 0]);
+    assert_eq!(other.lines("SHOW DATABASES LIKE 'zz'"), ["zz"]);
+    assert!(other.lines("SELECT a FROM zz.t").is_empty());
+    assert_eq!(tables(&cluster), ["tables_of_v.t9", "zz.t"]);
+}
