@@ -27,7 +27,10 @@ struct Options {
 static std::mutex known_lock;
 static std::map<std::string, Options> known;
 
+bool is_engine_database(const char *name) { return !my_strcasecmp(system_charset_info, name, "vinga"); }
+
 bool is_own_database(const char *name) {
+  if (is_engine_database(name)) return true;
   static const char *const own[]= {"mysql", "performance_schema", "information_schema", "sys"};
   for (const char *database : own)
     if (!my_strcasecmp(system_charset_info, name, database)) return true;
@@ -40,6 +43,8 @@ static std::string folder_of(const std::string &name) {
   size_t length= build_table_filename(path, sizeof path - 1, name.c_str(), "", "", 0);
   return std::string(path, length);
 }
+
+bool has_database(const std::string &name) { return ::access(folder_of(name).c_str(), F_OK) == 0; }
 
 static std::string contents_of(const std::string &path) {
   std::string contents;

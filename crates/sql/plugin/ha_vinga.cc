@@ -1,5 +1,6 @@
 /* The handler's reads and writes. */
 #include "ha_vinga.h"
+#include "set_var.h"
 #include "sql_select.h"
 
 extern "C" int thd_binlog_format(const MYSQL_THD thd);
@@ -32,6 +33,44 @@ static uint8_t lock_of(THD *thd, bool is_write, thr_lock_type type) {
     if (isolation == ISO_REPEATABLE_READ || isolation == ISO_SERIALIZABLE) return VINGA_LOCK_SHARED;
   }
   return VINGA_LOCK_NONE;
+}
+
+static bool is_variable(set_var_base *assignment, const char *name) {
+  auto *variable= dynamic_cast<set_var *>(assignment);
+  return variable && !strcmp(variable->var->name.str, name);
+}
+
+/* Whether a query says for how long it wants to wait for locks, by NOWAIT or WAIT n: the parser makes two variables of the
+   statement of that. Statements about tables may say it, too; there it is the server's wait for the definition. */
+static bool bounds_waits(THD *thd) {
+  switch (thd_sql_command(thd)) {
+  case SQLCOM_SELECT: case SQLCOM_INSERT_SELECT: case SQLCOM_REPLACE_SELECT: case SQLCOM_CREATE_TABLE: break;
+  default: return false;
+  }
+  bool of_server= false, of_engine= false;
+  List_iterator_fast<set_var_base> assignments(thd->lex->stmt_var_list);
+  while (set_var_base *assignment= assignments++) {
+    of_server|= is_variable(assignment, "lock_wait_timeout");
+    of_engine|= is_variable(assignment, "innodb_lock_wait_timeout");
+  }
+  return of_server && of_engine;
+}
+
+/* Whether a query, or the one that uses the view in which the table is, wants to leave out rows that others have locked. The
+   server makes a usual lock of that for an engine that does not say that it can. */
+static bool skips_locked(TABLE_LIST *use) {
+  auto wants= [](const TABLE_LIST *of) { return of->select_lex && of->select_lex->skip_locked; };
+  return use && (wants(use) || wants(use->top_table()));
+}
+
+/* Refuses what would be another answer if it were not heeded. A wait can't be cut short by this side: its request stays at
+   the data nodes, and the whole transaction would have to go with it. */
+static int refuse_waits(THD *thd, const TABLE *table, thr_lock_type type) {
+  if (skips_locked(table->pos_in_table_list)) return unsupported("SKIP LOCKED");
+  bool locks_rows= type == TL_READ_WITH_SHARED_LOCKS || type == TL_WRITE;
+  if (locks_rows && unlikely(!thd->lex->stmt_var_list.is_empty()) && bounds_waits(thd))
+    return unsupported("NOWAIT and WAIT n; locks are waited for as long as TransactionDeadlockDetectionTimeout says");
+  return 0;
 }
 
 /* Whether a statement reads the rows of a table to put them into another that takes its place. */
@@ -80,6 +119,7 @@ int ha_vinga::external_lock(THD *thd, int type) {
     has_file= false;
     return 0;
   }
+  if (int error= refuse_waits(thd, table, lock_type)) return error;
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
   lock= lock_of(thd, type == F_WRLCK, lock_type);
@@ -103,6 +143,7 @@ int ha_vinga::external_lock(THD *thd, int type) {
 int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
+  if (int error= refuse_waits(thd, table, type)) return error;
   begin_statement(thd, connection->statement != thd->query_id);
   connection->statement= thd->query_id;
   session= connection->session;
@@ -171,6 +212,8 @@ void ha_vinga::print_error(int error, myf flags) {
     raise_killed(ha_thd());
     return;
   }
+  /* What is not supported has been said. */
+  if (error == HA_ERR_UNSUPPORTED && ha_thd()->is_error()) return;
   if (error == HA_ERR_TO_BIG_ROW) {
     my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L);
     return;

@@ -1,5 +1,6 @@
 /* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS, _COUNTERS, _NODES, _TRANSACTIONS and _LOCKS: what the data nodes tell of themselves. */
 #include "ha_vinga.h"
+#include "sql_acl.h"
 #include "sql_i_s.h"
 #include "tztime.h"
 #include "information.h"
@@ -82,6 +83,8 @@ int take_row(void *context, const vinga_text *values, uint32_t count) {
 }
 
 int fill(THD *thd, TABLE_LIST *tables, uint32_t which) {
+  /* It tells what others do. */
+  if (check_global_access(thd, PROCESS_ACL)) return 1;
   Connection *connection= connection_of(thd);
   if (!connection) return 0;
   begin_statement(thd, connection->locks == 0 && !in_transaction(thd));

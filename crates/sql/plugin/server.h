@@ -93,7 +93,11 @@ void remove_database(vinga_text name);
 void new_databases(vinga_row_taker take, void *context);
 /* The options of a database, as its file has them. */
 std::string database_options(const std::string &name);
-/* Whether a database is the server's own: there are no tables of data nodes in it. */
+/* Whether a database is there for the server. */
+bool has_database(const std::string &name);
+/* Whether a database is the engine's own, in which it keeps what statements must not touch. */
+bool is_engine_database(const char *name);
+/* Whether a database is the server's or the engine's own: there are no tables of data nodes in it that users see. */
 bool is_own_database(const char *name);
 /* Whether the data nodes may know it: names with a point are not possible there. */
 inline bool is_shared_database(const std::string &name)
@@ -106,6 +110,8 @@ void forget_file(const char *path_without_extension);
 void leave_file(THD *thd, TABLE_SHARE *share);
 /* Definitions that the data nodes have. */
 void init_discovery(handlerton *hton);
+/* Raises that something is not supported; returns the number that says so. */
+int unsupported(const char *what);
 /* The name of a table from its path. */
 std::string name_of_path(const char *path);
 int drop_by_path(handlerton *, const char *path);

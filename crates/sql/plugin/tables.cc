@@ -1,7 +1,9 @@
 /* Definitions: creating, dropping and discovering tables. No file of the server knows of them. */
 #include "ha_vinga.h"
 
-std::string name_of_path(const char *path) {
+struct Parts { std::string database, table; };
+
+static Parts parts_of_path(const char *path) {
   /* ./database/table, each in the form of a file's name. */
   std::string text(path);
   size_t slash= text.find_last_of('/');
@@ -16,13 +18,31 @@ std::string name_of_path(const char *path) {
   /* Names of the server's own passing tables are no names of files in disguise. */
   static const char disguise[]= "#mysql50#";
   if (decoded_table.compare(0, sizeof disguise - 1, disguise) == 0) decoded_table.erase(0, sizeof disguise - 1);
-  return name + "." + decoded_table;
+  return {name, decoded_table};
 }
 
-static std::string database_of(const std::string &name) { return name.substr(0, name.find('.')); }
+std::string name_of_path(const char *path) {
+  Parts parts= parts_of_path(path);
+  return parts.database + "." + parts.table;
+}
 
-static void unsupported(const char *what) {
+int unsupported(const char *what) {
   my_printf_error(ER_NOT_SUPPORTED_YET, "VINGA does not support this yet: %s", MYF(0), what);
+  return HA_ERR_UNSUPPORTED;
+}
+
+/* To statements the engine's own database is one in which nobody may do anything. */
+static int deny_engine_database(THD *thd) {
+  my_error(ER_DBACCESS_DENIED_ERROR, MYF(0), thd->security_ctx->priv_user, thd->security_ctx->priv_host, "vinga");
+  return HA_ERR_UNSUPPORTED;
+}
+
+/* Raises why there can be no tables of data nodes in a database; 0 if there can be. */
+static int refuse_database(THD *thd, const std::string &database) {
+  if (is_engine_database(database.c_str())) return deny_engine_database(thd);
+  if (is_own_database(database.c_str())) return unsupported("tables in the server's own databases");
+  if (!is_shared_database(database)) return unsupported("names of databases can't have a point in them");
+  return 0;
 }
 
 /* Whether it is one of the names that the server gives to tables while ALTER is at work. */
@@ -43,48 +63,69 @@ template <class Step> static int carry_out(Connection *connection, int done, Ste
   return error == done ? 0 : error;
 }
 
+/* How many bytes the values of the key that is too long may have: in the data nodes two stand before each value of variable
+   length. What is allowed for sort keys is made to fit. */
+static int key_bytes_allowed(const Description &description) {
+  static const int MOST= 3072;
+  for (const auto &parts : description.parts) {
+    int values= 0, lengths= 0;
+    for (const vinga_key_part &part : parts) {
+      const vinga_column &column= description.columns[part.column];
+      bool has_sort_key= column.sort_bytes != 0;
+      if (!has_sort_key) values+= column.bytes;
+      if (has_sort_key || column.form == VINGA_VARBINARY || column.form == VINGA_PADDED) lengths+= 2;
+    }
+    if (values + lengths > MOST) return MOST - lengths;
+  }
+  return MOST;
+}
+
+/* The server makes keys over whole values of those over their beginnings, without a word. What was asked for is only in the
+   statement as it was parsed. */
+static void note_whole_keys(THD *thd, TABLE *form) {
+  List_iterator<Key> keys(thd->lex->alter_info.key_list);
+  while (Key *key= keys++) {
+    List_iterator<Key_part_spec> parts(key->columns);
+    while (Key_part_spec *part= parts++) {
+      const Field *field= part->length ? find_field_in_table_sef(form, part->field_name.str) : nullptr;
+      if (!field || part->length >= field->char_length()) continue;
+      push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, ER_NOT_SUPPORTED_YET,
+                          "VINGA: a key is over the whole of column '%s', not over its beginning", part->field_name.str);
+    }
+  }
+}
+
 int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   THD *thd= ha_thd();
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
-  if (info->tmp_table()) {
-    unsupported("temporary tables");
-    return HA_ERR_UNSUPPORTED;
-  }
+  if (info->tmp_table()) return unsupported("temporary tables");
   if (info->data_file_name || info->index_file_name) {
     my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "VINGA", "DATA DIRECTORY, INDEX DIRECTORY");
     return HA_ERR_UNSUPPORTED;
   }
-  if (info->sequence) {
-    unsupported("sequences");
-    return HA_ERR_UNSUPPORTED;
-  }
+  if (info->sequence) return unsupported("sequences");
   if (info->alter_info) {
     List_iterator<Key> keys(info->alter_info->key_list);
     while (Key *key= keys++) {
-      if (key->type == Key::FOREIGN_KEY) {
-        unsupported("foreign keys");
-        return HA_ERR_UNSUPPORTED;
-      }
+      if (key->type == Key::FOREIGN_KEY) return unsupported("foreign keys");
     }
   }
   if (form->s->fields > 512) {
     my_error(ER_TOO_MANY_FIELDS, MYF(0));
     return HA_ERR_TOO_MANY_FIELDS;
   }
+  std::string target= name_of_path(name), database= parts_of_path(name).database;
+  if (int error= refuse_database(thd, database)) return error;
+  if (!has_database(database)) {
+    my_error(ER_BAD_DB_ERROR, MYF(0), database.c_str());
+    return HA_ERR_UNSUPPORTED;
+  }
   Description description;
-  if (!describe(form, &description)) {
-    unsupported(description.problem.c_str());
-    return HA_ERR_UNSUPPORTED;
-  }
+  if (!describe(form, &description)) return unsupported(description.problem.c_str());
   vinga_definition &definition= description.definition;
-  std::string target= name_of_path(name);
   definition.name= text_of(target);
-  std::string database= database_of(target), database_options_= database_options(database);
-  if (!is_shared_database(database)) {
-    unsupported("tables in the server's own databases");
-    return HA_ERR_UNSUPPORTED;
-  }
+  std::string database_options_= database_options(database);
   definition.database_options= {reinterpret_cast<const uint8_t *>(database_options_.data()), database_options_.size()};
   definition.auto_increment= info->auto_increment_value;
   if (const ha_table_option_struct *options= form->s->option_struct) {
@@ -96,7 +137,10 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   auto make= [&] { return engine->create_table(connection->session, &definition); };
   /* Of another name nobody knows who has made it. */
   int error= is_passing(target) ? carry_out(connection, HA_ERR_TABLE_EXIST, make) : make();
-  if (!error) return 0;
+  if (!error) {
+    note_whole_keys(thd, form);
+    return 0;
+  }
   uint8_t temporary, doomed;
   vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
   std::string text(said.bytes, said.length);
@@ -107,7 +151,7 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   else if (text.find("columns; 512 are allowed") != std::string::npos || text.find("a table has 1 to 512") != std::string::npos)
     my_error(ER_TOO_MANY_FIELDS, MYF(0));
   else if (text.find("3072 are allowed") != std::string::npos)
-    my_error(ER_TOO_LONG_KEY, MYF(0), 3072);
+    my_error(ER_TOO_LONG_KEY, MYF(0), key_bytes_allowed(description));
   else if (text.find("greatest size of") != std::string::npos)
     my_printf_error(ER_TOO_BIG_FIELDLENGTH, "%s", MYF(0), text.c_str());
   else if (error == 20022)
@@ -122,6 +166,7 @@ int drop_by_path(handlerton *, const char *path) {
   Connection *connection= thd ? connection_of(thd) : nullptr;
   if (!connection) return HA_ERR_NO_SUCH_TABLE;
   std::string name= name_of_path(path);
+  if (is_engine_database(parts_of_path(path).database.c_str())) return deny_engine_database(thd);
   begin_statement(thd, connection->locks == 0);
   int error= carry_out(connection, HA_ERR_NO_SUCH_TABLE,
                        [&] { return engine->drop_table(connection->session, text_of(name)); });
@@ -141,7 +186,10 @@ int ha_vinga::delete_table(const char *name) { return drop_by_path(vinga_hton, n
 int ha_vinga::rename_table(const char *from, const char *to) {
   Connection *connection= connection_of(ha_thd());
   if (!connection) return HA_ERR_NO_CONNECTION;
-  std::string old_name= name_of_path(from), new_name= name_of_path(to);
+  std::string old_name= name_of_path(from), new_name= name_of_path(to), database= parts_of_path(to).database;
+  if (int error= refuse_database(ha_thd(), database)) return error;
+  /* The server says that it can't be renamed, as with its own engines. */
+  if (!has_database(database)) return HA_ERR_GENERIC;
   int error= carry_out(connection, HA_ERR_NO_SUCH_TABLE, [&] {
     return engine->rename_table(connection->session, text_of(old_name), text_of(new_name));
   });
@@ -239,6 +287,10 @@ static int take_image(void *context, const char *bytes, size_t length) {
 }
 
 static int discover_table(handlerton *, THD *thd, TABLE_SHARE *share) {
+  if (is_engine_database(share->db.str)) {
+    deny_engine_database(thd);
+    return HA_ERR_NO_CONNECTION;
+  }
   /* The server looks for some of its own tables when it starts, whether they are there or not. */
   Connection *connection= is_own_database(share->db.str) ? nullptr : connection_of(thd);
   if (!connection) return HA_ERR_NO_SUCH_TABLE;
@@ -288,6 +340,10 @@ static int discover_table_names(handlerton *, LEX_CSTRING *db, MY_DIR *, handler
 
 static int discover_table_existence(handlerton *, const char *db, const char *table_name) {
   THD *thd= current_thd;
+  if (thd && is_engine_database(db)) {
+    deny_engine_database(thd);
+    return 0;
+  }
   Connection *connection= thd && !is_own_database(db) ? connection_of(thd) : nullptr;
   if (!connection) return 0;
   std::string name= std::string(db) + "." + table_name;

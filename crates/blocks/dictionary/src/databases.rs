@@ -10,14 +10,14 @@ pub const DATABASES_MAX: usize = 16_384;
 /// See the head of this file.
 #[derive(Default)]
 pub struct Databases {
-    /// By name without regard to case.
+    /// By name.
     by_name: BTreeMap<String, Database>,
 }
 
 impl Databases {
     /// The database of a name.
     pub fn find(&self, name: &str) -> Option<&Database> {
-        self.by_name.get(&name.to_lowercase())
+        self.by_name.get(name)
     }
 
     /// How many there are.
@@ -27,23 +27,23 @@ impl Databases {
 
     /// Adds or replaces one.
     pub fn put(&mut self, database: Database) {
-        self.by_name.insert(database.name.to_lowercase(), database);
+        self.by_name.insert(database.name.clone(), database);
     }
 
     /// Takes one out.
     pub fn remove(&mut self, name: &str) {
-        self.by_name.remove(&name.to_lowercase());
+        self.by_name.remove(name);
     }
 
-    /// All, in order without regard to case.
+    /// All, in order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Database> {
         self.by_name.values()
     }
 
-    /// Those behind a name in small letters.
-    pub fn iter_after(&self, after: &str) -> impl Iterator<Item = (&String, &Database)> {
+    /// Those behind a name.
+    pub fn iter_after(&self, after: &str) -> impl Iterator<Item = &Database> {
         use core::ops::Bound::{Excluded, Unbounded};
-        self.by_name.range::<str, _>((Excluded(after), Unbounded))
+        self.by_name.range::<str, _>((Excluded(after), Unbounded)).map(|(_, database)| database)
     }
 }
 

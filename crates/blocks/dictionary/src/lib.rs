@@ -219,7 +219,7 @@ impl Dictionary {
         self.tables.iter()
     }
 
-    /// The databases, in order without regard to case.
+    /// The databases, in order of their names.
     pub fn databases(&self) -> impl Iterator<Item = &Database> {
         self.databases.iter()
     }

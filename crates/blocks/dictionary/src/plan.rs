@@ -76,9 +76,8 @@ impl Plan {
 
     /// Whether a name belongs to the table, before or after.
     pub fn concerns(&self, name: &str) -> bool {
-        let name = name.to_lowercase();
         let records = [&self.before, &self.after].into_iter().flatten();
-        records.into_iter().any(|record| record.definition.name.to_lowercase() == name)
+        records.into_iter().any(|record| record.definition.name == name)
     }
 }
 

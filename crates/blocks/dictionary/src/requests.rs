@@ -150,7 +150,7 @@ impl Dictionary {
         }
         let mut answer = ListDatabasesConfirm { request, names: Vec::new(), more: false };
         let mut bytes = 0;
-        for (_, database) in self.databases.iter_after(&after) {
+        for database in self.databases.iter_after(&after) {
             bytes += LIST_ENTRY_BYTES + database.name.len();
             if bytes > LIST_BYTES_MAX {
                 answer.more = true;

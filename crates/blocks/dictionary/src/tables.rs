@@ -11,7 +11,7 @@ use vinga_wire::dictionary::{TableRecord, VersionedTable};
 /// See the head of this file.
 pub struct Tables {
     records: BTreeMap<u32, TableRecord>,
-    /// By name without regard to case.
+    /// By name.
     ids: BTreeMap<String, u32>,
     /// Ids that are in use: by tables that may be used, are being made or being freed, and by hidden ones.
     used: BTreeSet<u32>,
@@ -38,12 +38,12 @@ impl Tables {
 
     /// The table of a name.
     pub fn find(&self, name: &str) -> Option<&TableRecord> {
-        self.records.get(self.ids.get(&name.to_lowercase())?)
+        self.records.get(self.ids.get(name)?)
     }
 
     /// The name of some table in a database.
     pub fn any_in(&self, database: &str) -> Option<&str> {
-        let first = format!("{}.", database.to_lowercase());
+        let first = format!("{database}.");
         let (name, id) = self.ids.range(first.clone()..).next()?;
         name.starts_with(&first).then(|| self.records[id].definition.name.as_str())
     }
@@ -74,14 +74,14 @@ impl Tables {
 
     /// Adds a table whose name is free.
     pub fn insert(&mut self, record: TableRecord) {
-        let name = self.ids.insert(record.definition.name.to_lowercase(), record.table);
+        let name = self.ids.insert(record.definition.name.clone(), record.table);
         let table = self.records.insert(record.table, record);
         assert!(name.is_none() && table.is_none(), "one schema change at a time");
     }
 
     /// Takes the table of a name out; its id stays in use.
     pub fn remove(&mut self, name: &str) -> Option<TableRecord> {
-        let id = self.ids.remove(&name.to_lowercase())?;
+        let id = self.ids.remove(name)?;
         Some(self.records.remove(&id).expect("a name leads to a table"))
     }
 
@@ -121,8 +121,9 @@ mod tests {
         add(&mut tables, "d.A");
         add(&mut tables, "d.b");
         assert_eq!(add(&mut tables, "d.c"), None);
-        assert_eq!(tables.find("D.a").map(|t| (t.table, t.version)), Some((1, 100)));
-        assert_eq!(tables.remove("d.a").map(|t| t.table), Some(1));
+        assert_eq!(tables.find("d.A").map(|t| (t.table, t.version)), Some((1, 100)));
+        assert!(tables.find("d.a").is_none() && tables.remove("D.A").is_none());
+        assert_eq!(tables.remove("d.A").map(|t| t.table), Some(1));
         assert!(tables.find("d.A").is_none() && tables.take_id().is_none());
         tables.release_id(1);
         assert_eq!(add(&mut tables, "d.a"), Some(VersionedTable { table: 1, version: 102 }));
@@ -138,7 +139,7 @@ mod tests {
         for name in ["d1.x", "D.Table", "da.x"] {
             add(&mut tables, name);
         }
-        let found: Vec<_> = ["d", "D1", "e", ""].into_iter().map(|name| tables.any_in(name)).collect();
-        assert_eq!(found, vec![Some("D.Table"), Some("d1.x"), None, None]);
+        let found: Vec<_> = ["D", "d1", "d", "D1", ""].into_iter().map(|name| tables.any_in(name)).collect();
+        assert_eq!(found, vec![Some("D.Table"), Some("d1.x"), None, None, None]);
     }
 }

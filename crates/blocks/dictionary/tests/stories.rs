@@ -115,24 +115,25 @@ fn create_and_drop() {
     h.heading("create: data managers first, then coordinators, then the API node is told");
     create(&mut h, api(150), 1, "test.Items");
     asked.end_all(&mut h);
-    h.heading("describe, without regard to case; list");
-    named(&mut h, api(150), SignalNumber::DescribeTableRequest, 2, "TEST.items");
+    h.heading("describe: letter case counts; list");
+    named(&mut h, api(150), SignalNumber::DescribeTableRequest, 2, "test.Items");
+    named(&mut h, api(150), SignalNumber::DescribeTableRequest, 2, "test.items");
     list(&mut h, api(150), 3, 0);
     h.heading("a second table of that name is refused");
-    create(&mut h, api(151), 4, "test.ITEMS");
+    create(&mut h, api(151), 4, "test.Items");
     h.heading("drop: coordinators let go of it; until then there is a way back, and it can be seen");
-    named(&mut h, api(150), SignalNumber::DropTableRequest, 5, "test.items");
-    named(&mut h, api(150), SignalNumber::DescribeTableRequest, 6, "test.items");
+    named(&mut h, api(150), SignalNumber::DropTableRequest, 5, "test.Items");
+    named(&mut h, api(150), SignalNumber::DescribeTableRequest, 6, "test.Items");
     h.heading("a create of the same name waits for that");
-    create(&mut h, api(151), 7, "test.items");
+    create(&mut h, api(151), 7, "test.Items");
     asked.end_round(&mut h);
     h.heading("it is decided: who describes it is told to come again");
-    named(&mut h, api(150), SignalNumber::DescribeTableRequest, 6, "test.items");
+    named(&mut h, api(150), SignalNumber::DescribeTableRequest, 6, "test.Items");
     h.heading("the id is used again with another version");
     asked.end_all(&mut h);
     h.heading("what is not there can't be dropped");
     named(&mut h, api(150), SignalNumber::DropTableRequest, 8, "test.other");
-    assert_eq!(names(&h), [(1, V + 1, "test.items")]);
+    assert_eq!(names(&h), [(1, V + 1, "test.Items")]);
     check("create_and_drop.txt", &h);
 }
 
@@ -235,14 +236,14 @@ fn rename_and_alter() {
     h.heading("data managers accept both versions, coordinators let go of the old one");
     asked.end_round(&mut h);
     h.heading("it is decided: neither name can be described until the old version is refused everywhere");
-    for name in ["test.t", "other.t"] {
+    for name in ["test.t", "other.T"] {
         named(&mut h, api(151), SignalNumber::DescribeTableRequest, 3, name);
     }
     asked.end_all(&mut h);
-    named(&mut h, api(151), SignalNumber::DescribeTableRequest, 4, "other.t");
+    named(&mut h, api(151), SignalNumber::DescribeTableRequest, 4, "other.T");
     h.heading("what the asker thinks of it is no longer true");
     let pinned = Some(VersionedTable { table: 1, version: V });
-    let (name, new_name) = ("other.t".into(), "test.t".into());
+    let (name, new_name) = ("other.T".into(), "test.t".into());
     change(&mut h, api(150), 5, SchemaChange::RenameTable { name, new_name, pinned });
     h.heading("an index is added: data managers fill it when nobody writes");
     let definition = TableDefinition { name: "other.T".into(), ..indexed_definition() };
@@ -361,7 +362,7 @@ fn events_are_awaited() {
     change(&mut h, api(150), 4, SchemaChange::CreateDatabase(database));
     h.advance(EVENT_WAIT_MAX);
     assert!(h.has_met("subscriber did not confirm a schema event in time"));
-    change(&mut h, api(150), 5, SchemaChange::DropDatabase { name: "NEW".into() });
+    change(&mut h, api(150), 5, SchemaChange::DropDatabase { name: "new".into() });
     seen(&mut h, api(151), 5);
     change(&mut h, api(150), 6, SchemaChange::DropDatabase { name: "test".into() });
     h.heading("who comes later is told from then on");

@@ -651,7 +651,7 @@ VINGA_API int vinga_database_describe(vinga_cluster *cluster, const char *name, 
 VINGA_API int vinga_database_describe_start(int *ret, vinga_cluster *cluster, const char *name, vinga_result **result);
 /** Non-blocking form of vinga_database_describe(): continues. */
 VINGA_API int vinga_database_describe_cont(int *ret, vinga_cluster *cluster, int ready);
-/** The names of all databases, in order without regard to case: one column of text. */
+/** The names of all databases, in order: one column of text. */
 VINGA_API int vinga_database_list(vinga_cluster *cluster, vinga_result **result);
 /** Non-blocking form of vinga_database_list(): begins. */
 VINGA_API int vinga_database_list_start(int *ret, vinga_cluster *cluster, vinga_result **result);

@@ -43,7 +43,7 @@ pub enum Request {
     ChangeSchema(SchemaChange),
     /// The database of this name.
     DescribeDatabase(String),
-    /// Names of databases behind this one, in small letters.
+    /// Names of databases behind this one.
     ListDatabases(String),
     /// The schema lock.
     Lock {

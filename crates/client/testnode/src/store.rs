@@ -56,7 +56,7 @@ impl Store {
     }
 
     pub fn by_name(&self, name: &str) -> Option<&Table> {
-        self.tables.values().find(|table| table.record.definition.name.eq_ignore_ascii_case(name))
+        self.tables.values().find(|table| table.record.definition.name == name)
     }
 
     pub fn tables(&self) -> impl Iterator<Item = &Table> {

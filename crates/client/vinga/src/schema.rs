@@ -119,14 +119,14 @@ impl Cluster {
         }
     }
 
-    /// The names of all databases, in order without regard to case.
+    /// The names of all databases, in order.
     ///
     /// # Errors
     /// If the cluster can't be asked.
     pub async fn databases(&self) -> Result<Vec<String>> {
         let mut names: Vec<String> = Vec::new();
         loop {
-            let after = names.last().map(|name| name.to_lowercase()).unwrap_or_default();
+            let after = names.last().cloned().unwrap_or_default();
             let Answer::Databases(list) = self.request(Request::ListDatabases(after)).await? else {
                 return Err(mixed_up());
             };

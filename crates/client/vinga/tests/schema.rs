@@ -39,7 +39,7 @@ fn tables_are_renamed_truncated_and_altered() {
     let old = one.create_table(new_table("d.t")).expect("it is new");
     one.insert(&old, &row(1, 10)).expect("it is new");
 
-    let renamed = one.rename_table("D.T", "e.u").expect("the name is free");
+    let renamed = one.rename_table("d.t", "e.u").expect("the name is free");
     assert_eq!((renamed.name(), renamed.core().id()), ("e.u", old.core().id()));
     assert_eq!(renamed.core().birth(), old.core().birth());
     assert_eq!(other.get(&other.table("e.u").unwrap(), 1u64).unwrap().unwrap()["n"], 10u64.into());
@@ -84,11 +84,17 @@ fn tables_are_renamed_truncated_and_altered() {
 fn databases_come_and_go() {
     let node = LocalNode::start().expect("a node starts");
     let cluster = connect(&node);
-    cluster.create_database("Shop", b"utf8").expect("it is new");
+    cluster.create_database("shop", b"utf8").expect("it is new");
     assert_eq!(cluster.create_database("shop", b"").unwrap_err().code(), ErrorCode::DatabaseExists);
-    cluster.alter_database("SHOP", b"latin1").expect("it is there");
+    cluster.alter_database("shop", b"latin1").expect("it is there");
     let shop = cluster.database("shop").expect("it is there");
-    assert_eq!((shop.name.as_str(), shop.attachment.as_slice()), ("Shop", &b"latin1"[..]));
+    assert_eq!((shop.name.as_str(), shop.attachment.as_slice()), ("shop", &b"latin1"[..]));
+    // One of other letters is another.
+    assert_eq!(cluster.database("Shop").unwrap_err().code(), ErrorCode::NoSuchDatabase);
+    cluster.create_database("Shop", b"").expect("it is new");
+    cluster.create_table(new_table("Shop.Item")).expect("it is new");
+    cluster.create_table(new_table("Shop.item")).expect("it is new");
+    assert_eq!(cluster.databases().unwrap(), ["Shop", "shop"]);
     cluster.create_table(new_table("shop.item")).expect("it is new");
     let error = cluster.drop_database("shop").unwrap_err();
     assert_eq!(error.code(), ErrorCode::DatabaseNotEmpty);

@@ -53,7 +53,7 @@ pub enum Step {
 /// What becomes of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableChange {
-    /// Its name is written in other letters: large ones, or small ones again.
+    /// It gets the name that it has: nothing changes but its version.
     Rename,
     /// It loses all rows.
     Truncate,

@@ -77,7 +77,7 @@ pub enum SchemaChange {
 /// A database.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Database {
-    /// Its name, compared without regard to case.
+    /// Its name; letter case counts.
     pub name: String,
     /// What a SQL node keeps beside it; no data node looks at it.
     pub attachment: Vec<u8>,
@@ -124,7 +124,7 @@ pub struct DescribeDatabaseConfirm {
 pub struct ListDatabasesRequest {
     /// The API node's tag.
     pub request: u32,
-    /// Only databases whose names in small letters come behind this one: a long list comes in pieces.
+    /// Only databases whose names come behind this one: a long list comes in pieces.
     pub after: String,
 }
 
@@ -133,7 +133,7 @@ pub struct ListDatabasesRequest {
 pub struct ListDatabasesConfirm {
     /// The API node's tag.
     pub request: u32,
-    /// Names, in order without regard to case.
+    /// Names, in order.
     pub names: Vec<String>,
     /// Whether there are more.
     pub more: bool,

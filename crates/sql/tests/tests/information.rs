@@ -2,7 +2,7 @@
 
 use std::thread;
 use std::time::Duration;
-use vinga_sql_tests::TestCluster;
+use vinga_sql_tests::{TestCluster, program};
 
 #[test]
 fn nodes_transactions_and_locks_are_listed() {
@@ -77,4 +77,40 @@ fn the_status_is_told_in_sections() {
     assert_eq!(s.error("SELECT * FROM t").0, 1297);
     let text = status(&mut s);
     assert!(text.contains("not connected") && text.contains("s ago: 40"), "{text}");
+}
+
+#[test]
+fn what_others_do_is_told_to_those_who_may_know_it() {
+    let cluster = TestCluster::start(1);
+    let mut root = cluster.connect(0);
+    root.query("CREATE USER u@localhost");
+    let socket = cluster.sql_nodes[0].socket();
+    let ask = |statement: &str| {
+        let mut client = program("mariadb");
+        client
+            .args(["--no-defaults", "--user=u", "--batch", "--execute", statement])
+            .arg("--socket")
+            .arg(&socket);
+        let output = client.output().expect("it is there");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let tables = root.lines(
+        "SELECT table_name FROM information_schema.tables \
+         WHERE table_schema = 'information_schema' AND table_name LIKE 'VINGA\\_%'",
+    );
+    assert_eq!(tables.len(), 7, "{tables:?}");
+    let statements: Vec<String> = tables
+        .iter()
+        .map(|table| format!("SELECT * FROM information_schema.{table}"))
+        .chain(["SHOW ENGINE VINGA STATUS".to_owned()])
+        .collect();
+    for statement in &statements {
+        let (went_well, said) = ask(statement);
+        assert!(!went_well && said.contains("ERROR 1227"), "{statement}: {said}");
+    }
+    root.query("GRANT PROCESS ON *.* TO u@localhost");
+    for statement in &statements {
+        let (went_well, said) = ask(statement);
+        assert!(went_well, "{statement}: {said}");
+    }
 }

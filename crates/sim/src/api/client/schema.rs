@@ -76,11 +76,8 @@ impl Client {
         let pinned = Some(known.own());
         let mut definition = known.definition.clone();
         let change = match change {
-            TableChange::Rename => {
-                let is_small = definition.name.chars().any(char::is_lowercase);
-                let new_name = if is_small { name.to_uppercase() } else { name.to_lowercase() };
-                SchemaChange::RenameTable { name, new_name, pinned: None }
-            }
+            // To the name that it has: it gets another version, and all clients go on finding it.
+            TableChange::Rename => SchemaChange::RenameTable { new_name: name.clone(), name, pinned: None },
             TableChange::Truncate => SchemaChange::TruncateTable { name, pinned: None },
             TableChange::Index => {
                 let id = definition.indexes.last().map_or(1, |index| index.id + 1);
@@ -171,7 +168,7 @@ impl Client {
         };
         if let Some(record) = record {
             let (shown, shape) = (&record.definition, cx.shapes[usize::from(table.0)].definition());
-            if !shown.name.eq_ignore_ascii_case(&shape.name) || shown.columns != shape.columns {
+            if shown.name != shape.name || shown.columns != shape.columns {
                 cx.violations.push(format!("table {} has another definition now", record.definition.name));
             }
             if has_event && frame.signal() != Some(SignalNumber::DescribeTableConfirm) {

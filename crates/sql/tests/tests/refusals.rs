@@ -1,0 +1,107 @@
+//! What is not supported is said, and nothing is done that is almost the same.
+
+use vinga_sql_tests::oracle::Oracle;
+use vinga_sql_tests::{Session, TestCluster};
+
+const NOT_SUPPORTED: u16 = 1235;
+
+fn warnings(session: &mut Session) -> Vec<String> {
+    session.lines("SHOW WARNINGS")
+}
+
+#[test]
+fn how_long_a_query_wants_to_wait_for_locks() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    session.query("CREATE TABLE t (a INT PRIMARY KEY) ENGINE=VINGA");
+    session.query("CREATE TABLE i (a INT PRIMARY KEY) ENGINE=InnoDB");
+    session.query("INSERT INTO t VALUES (1)");
+    session.query("CREATE VIEW v AS SELECT * FROM t");
+    for wish in ["NOWAIT", "WAIT 5", "SKIP LOCKED"] {
+        for locking in [format!("FOR UPDATE {wish}"), format!("LOCK IN SHARE MODE {wish}")] {
+            for statement in [
+                format!("SELECT * FROM t {locking}"),
+                format!("SELECT * FROM v {locking}"),
+                format!("SELECT * FROM t AS x JOIN t AS y {locking}"),
+                format!("INSERT INTO i SELECT * FROM t {locking}"),
+                format!("CREATE TABLE c ENGINE=InnoDB AS SELECT * FROM t {locking}"),
+            ] {
+                let (number, sentence) = session.error(&statement);
+                assert_eq!(number, NOT_SUPPORTED, "{statement}: {sentence}");
+                assert!(sentence.contains(&wish[..4]), "{statement}: {sentence}");
+            }
+            session.query(&format!("SELECT * FROM i {locking}"));
+            session.query("LOCK TABLES t WRITE");
+            assert_eq!(session.error(&format!("SELECT * FROM t {locking}")).0, NOT_SUPPORTED, "{locking}");
+            session.query("UNLOCK TABLES");
+        }
+    }
+    // In the middle of a transaction, which goes on.
+    session.query("BEGIN");
+    session.query("INSERT INTO t VALUES (2)");
+    assert_eq!(session.error("SELECT * FROM t FOR UPDATE SKIP LOCKED").0, NOT_SUPPORTED);
+    session.query("COMMIT");
+    assert_eq!(session.lines("SELECT * FROM t ORDER BY a"), ["1", "2"]);
+    // Where the server is the one that waits.
+    session.query("ALTER TABLE t WAIT 5 ADD COLUMN b INT");
+    session.query("LOCK TABLES t WRITE NOWAIT");
+    session.query("UNLOCK TABLES");
+    session.query("TRUNCATE TABLE t NOWAIT");
+    session.query("SET STATEMENT lock_wait_timeout = 5 FOR SELECT * FROM t FOR UPDATE");
+    session.query("SET STATEMENT lock_wait_timeout = 5, innodb_lock_wait_timeout = 5 FOR SELECT * FROM t");
+}
+
+#[test]
+fn keys_over_the_beginning_of_a_value() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    let whole = |column: &str| {
+        format!("Note 1235 VINGA: a key is over the whole of column '{column}', not over its beginning")
+    };
+    session.query(
+        "CREATE TABLE t (a VARCHAR(100), b VARBINARY(100), c CHAR(20), d VARCHAR(30), \
+         KEY a (a(10)), KEY b (b(5), c(3)), KEY d (d(30))) ENGINE=VINGA",
+    );
+    assert_eq!(warnings(&mut session), ["a", "b", "c"].map(whole));
+    session.query("ALTER TABLE t ADD COLUMN e INT");
+    assert_eq!(warnings(&mut session), [""; 0]);
+    session.query("ALTER TABLE t ADD KEY e (e, d(3))");
+    assert_eq!(warnings(&mut session), [whole("d")]);
+    session.query("CREATE INDEX d1 ON t (d(1), e)");
+    assert_eq!(warnings(&mut session), [whole("d")]);
+    session.query("CREATE TABLE l LIKE t");
+    assert_eq!(warnings(&mut session), [""; 0]);
+    for column in ["VARCHAR(100), UNIQUE KEY (a(10))", "TEXT, KEY (a(10))", "BLOB, KEY (a(10))"] {
+        session.error(&format!("CREATE TABLE u (a {column}) ENGINE=VINGA"));
+    }
+}
+
+#[test]
+fn refusals_are_told_without_words_that_are_not_true() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    for (definition, number) in [
+        ("a INT, FOREIGN KEY (a) REFERENCES t (a)", NOT_SUPPORTED),
+        ("`$a` INT", NOT_SUPPORTED),
+        ("a VARCHAR(5000), UNIQUE KEY (a)", NOT_SUPPORTED),
+    ] {
+        assert_eq!(session.error(&format!("CREATE TABLE t ({definition}) ENGINE=VINGA")).0, number);
+        let told = warnings(&mut session);
+        assert_eq!(told.len(), 1, "{definition}: {told:?}");
+        assert!(told[0].starts_with("Error 1235 VINGA does not support this yet"), "{told:?}");
+    }
+    // Two of the bytes of a key are the length of a value whose length varies.
+    for (key, bytes) in [("a", 3070), ("a, b", 3068), ("a, c", 3070)] {
+        let definition =
+            |a| format!("(a VARBINARY({a}), b VARBINARY(8), c BINARY(8), KEY ({key})) ENGINE=VINGA");
+        let a = bytes - if key == "a" { 0 } else { 8 };
+        let (number, sentence) = session.error(&format!("CREATE TABLE t {}", definition(a + 1)));
+        assert_eq!(number, 1071, "{sentence}");
+        assert!(sentence.contains(&format!("max key length is {bytes} bytes")), "{sentence}");
+        session.query(&format!("CREATE OR REPLACE TABLE r {}", definition(a)));
+    }
+    // Of texts the sort keys count, which are given less room instead.
+    let mut oracle = Oracle::new(|| cluster.sql_nodes[0].connect().expect("it answers"));
+    oracle.good("CREATE TABLE t (a VARCHAR(768) CHARACTER SET utf8mb4 PRIMARY KEY)");
+    oracle.good("INSERT INTO t VALUES (REPEAT('k', 768))");
+}
