@@ -134,3 +134,30 @@ fn updates_and_rows_that_are_selected() {
         }
     }
 }
+
+/// Rows whose NULLs have bytes beneath them that are not those of other rows.
+#[test]
+fn an_unchanged_row_with_null_counts_as_unchanged() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    oracle.good(
+        "CREATE TABLE n (id INT PRIMARY KEY, i INT, d INT DEFAULT 5, s VARCHAR(20), c CHAR(8) DEFAULT 'x', \
+         t TIME(3), e DECIMAL(20, 5), b TEXT, w VARCHAR(300) DEFAULT 'somewhat')",
+    );
+    oracle.good("INSERT INTO n VALUES (1, 1, 1, 'a', 'a', '1:2:3', 5.5, 'text', 'w')");
+    oracle.good("INSERT INTO n (id) VALUES (3)");
+    oracle.good("INSERT INTO n VALUES (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)");
+    for column in ["i", "d", "s", "c", "t", "e", "b", "w"] {
+        oracle.good("SELECT * FROM n WHERE id = 1");
+        oracle.good(&format!(
+            "INSERT INTO n (id) VALUES (1), (2), (3) ON DUPLICATE KEY UPDATE {column} = {column}"
+        ));
+        oracle.good(&format!("INSERT INTO n (id) VALUES (2) ON DUPLICATE KEY UPDATE {column} = NULL"));
+        oracle.good(&format!("UPDATE n SET {column} = {column}"));
+        oracle.good(&format!(
+            "INSERT INTO n SELECT * FROM n ON DUPLICATE KEY UPDATE n.{column} = VALUES({column})"
+        ));
+        oracle.good(&format!("REPLACE INTO n ({column}, id) VALUES (NULL, 2)"));
+        oracle.good("INSERT INTO n VALUES (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) ON DUPLICATE KEY UPDATE i = NULL, d = NULL, s = NULL, c = NULL, t = NULL, e = NULL, b = NULL, w = NULL");
+    }
+}
