@@ -6,7 +6,7 @@ Connection *connection_of(THD *thd) {
   if (connection) return connection;
   vinga_session *session= engine->session_new(thd_get_thread_id(thd));
   if (!session) return nullptr;
-  connection= new Connection{session, 0, 0, 0};
+  connection= new Connection(session);
   thd_set_ha_data(thd, vinga_hton, connection);
   return connection;
 }
@@ -94,9 +94,11 @@ static bool raise_duplicate(THD *thd, vinga_session *session) {
   return false;
 }
 
-static void raise_of_changes(THD *thd, vinga_session *session, int error) {
-  if (error != HA_ERR_FOUND_DUPP_KEY || !raise_duplicate(thd, session)) raise(thd, error);
+/* The error of a commit, or of what comes before it: behind it the server says that there was one. */
+static void raise_of_changes(THD *thd, Connection *connection, int error) {
+  if (error != HA_ERR_FOUND_DUPP_KEY || !raise_duplicate(thd, connection->session)) raise(thd, error);
   note_failure(thd, error);
+  connection->silence.listen(thd);
 }
 
 static int commit(handlerton *, THD *thd, bool all) {
@@ -105,7 +107,7 @@ static int commit(handlerton *, THD *thd, bool all) {
   bool ends= all || !in_transaction(thd);
   int error= ends ? engine->commit(connection->session) : engine->statement_flush(connection->session);
   if (!error) return 0;
-  raise_of_changes(thd, connection->session, error);
+  raise_of_changes(thd, connection, error);
   if (!ends) engine->statement_roll_back(connection->session);
   return error;
 }
@@ -127,7 +129,7 @@ static ulonglong prepare_commit(THD *thd, ulonglong *) {
   if (!connection || !others_commit(thd)) return 0;
   int error= engine->prepare(connection->session);
   if (!error) return 0;
-  raise_of_changes(thd, connection->session, error);
+  raise_of_changes(thd, connection, error);
   return ULONGLONG_MAX;
 }
 

@@ -72,6 +72,7 @@ fn rows_of_one_statement_in_and_out_of_transactions() {
         let mut run = |oracle: &mut Oracle| {
             let [ours, theirs] = oracle.ask(&statement);
             assert_eq!(ours, theirs, "left: Vinga, right: InnoDB; {what}: {statement}");
+            oracle.same("SHOW WARNINGS");
             failures += u32::from(ours.number() == DUPLICATE);
         };
         fill(&mut oracle);
@@ -126,6 +127,7 @@ fn updates_and_rows_that_are_selected() {
                 oracle.good(begin);
             }
             oracle.same(statement);
+            oracle.same("SHOW WARNINGS");
             oracle.good(ALL);
             if !end.is_empty() {
                 oracle.good(end);
