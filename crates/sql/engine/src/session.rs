@@ -14,6 +14,7 @@
 //! A transaction that is lost (a time-out, a deadlock, a kill, a node's failure) is *doomed*: the server is told to roll
 //! it back as a whole.
 
+mod changes;
 mod endings;
 mod reads;
 
@@ -28,14 +29,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::blocking::Cluster;
-use vinga::{Error, ErrorCode, OperationKind, OperationNumber, Table, Transaction};
-
-/// Changes that wait to be sent, at most.
-const PENDING_MAX: usize = 1024;
-/// Changes of a transaction when a whole table is copied or a bulk load is committed in portions.
-const PORTION: usize = 256;
-/// Bytes of rows that wait to be sent, at most.
-const PENDING_BYTES_MAX: usize = 256 * 1024;
+use vinga::{Error, ErrorCode, OperationNumber, Table, Transaction};
 
 /// When a change is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -220,7 +214,7 @@ impl Session {
         self.is_portioned = false;
         self.is_at_once = false;
         self.duplicate = None;
-        self.statement_start = self.transaction.as_ref().map_or(FIRST, Transaction::next_number);
+        self.statement_start = self.next_number();
     }
 
     /// No change of the present statement that may fail waits for its end: another engine could not undo it alone then.
@@ -244,6 +238,11 @@ impl Session {
         Ok(self.transaction.as_mut().expect("made just before"))
     }
 
+    /// The number of the next operation.
+    fn next_number(&self) -> OperationNumber {
+        self.transaction.as_ref().map_or(FIRST, Transaction::next_number)
+    }
+
     /// Drops the transaction, which rolls it back.
     fn forget(&mut self) {
         self.transaction = None;
@@ -252,135 +251,6 @@ impl Session {
         self.pending.clear();
         self.images.clear();
         self.statement_start = FIRST;
-    }
-
-    /// Defines a change.
-    ///
-    /// The body of an insert is an image, to be told about if there is a duplicate.
-    ///
-    /// # Errors
-    /// Why it, or one before it, failed.
-    pub fn change(
-        &mut self,
-        table: &Arc<OpenTable>,
-        kind: OperationKind,
-        key: &[u8],
-        body: &[u8],
-        when: When,
-    ) -> Result<()> {
-        let handle = table.table(self)?;
-        let when = if self.is_at_once && when == When::InStatement { When::Now } else { when };
-        let is_lenient = when == When::Now || !self.stands_alone;
-        let node = Arc::clone(&self.node);
-        let transaction = self.transaction()?;
-        transaction.set_lenient(is_lenient);
-        let number =
-            transaction.define_encoded(handle, kind, key, body).map_err(|error| node.failure(&error))?;
-        self.has_operations = true;
-        self.portion += 1;
-        let begin = self.images.len();
-        if kind == OperationKind::Insert {
-            self.images.extend_from_slice(body);
-        }
-        let image = begin..self.images.len();
-        self.pending.push(Pending { number, when, table: Arc::clone(table), image });
-        if when == When::Now || self.pending.len() >= PENDING_MAX || self.images.len() >= PENDING_BYTES_MAX {
-            self.flush()?;
-        }
-        Ok(())
-    }
-
-    /// The rest of the statement is committed in portions: for copies of whole tables, and bulk loads that are not to be one
-    /// transaction.
-    pub fn commit_in_portions(&mut self) {
-        self.is_portioned = true;
-    }
-
-    /// A row is complete: commits what has been collected, if the statement is committed in portions and that is one.
-    ///
-    /// # Errors
-    /// Why one of the changes failed.
-    #[inline]
-    pub fn commit_portion(&mut self) -> Result<()> {
-        if self.is_portioned && self.portion >= PORTION { self.commit() } else { Ok(()) }
-    }
-
-    /// Sends what waits to be sent.
-    ///
-    /// # Errors
-    /// Why one of the changes failed.
-    pub fn flush(&mut self) -> Result<()> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        self.execute()
-    }
-
-    /// Whether something waits to be sent.
-    #[inline]
-    pub fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
-    }
-
-    /// The present statement has ended, its transaction has not: sends what waits to be sent, if that may fail.
-    ///
-    /// # Errors
-    /// Why one of the changes failed.
-    pub fn end_statement(&mut self) -> Result<()> {
-        if self.pending.iter().any(|pending| pending.when != When::InTransaction) {
-            return self.flush();
-        }
-        match &mut self.transaction {
-            Some(transaction) if !self.pending.is_empty() => {
-                transaction.make_strict().map_err(|error| self.node.failure(&error).doomed())
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn execute(&mut self) -> Result<()> {
-        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
-            return Ok(());
-        };
-        match wait(&self.node, &self.waiter, cluster, transaction.execute()) {
-            Ok(Ok(())) => self.settle(),
-            Ok(Err(error)) => Err(self.lost(&error)),
-            Err(failure) => Err(failure.doomed()),
-        }
-    }
-
-    /// Looks at the answers of all changes.
-    fn settle(&mut self) -> Result<()> {
-        let Some(transaction) = &self.transaction else { return Ok(()) };
-        let failed = self
-            .pending
-            .iter()
-            .find_map(|pending| Some((pending.number, transaction.result(pending.number).err()?)));
-        let result = match failed {
-            None => Ok(()),
-            Some((number, error)) => Err(self.failed(number, &error)),
-        };
-        self.pending.clear();
-        self.images.clear();
-        result
-    }
-
-    /// The failure of a change.
-    #[cold]
-    fn failed(&mut self, number: OperationNumber, error: &Error) -> Failure {
-        let mut failure = self.node.failure(error);
-        if let Some(pending) = self.pending.iter().find(|pending| pending.number == number) {
-            let name = pending.table.name();
-            failure.table = name.split_once('.').map_or(name, |(_, table)| table).to_owned();
-            if error.code() == ErrorCode::DuplicateKey {
-                let image = self.images[pending.image.clone()].to_vec();
-                let plan = &pending.table.plan;
-                let key = error.index().and_then(|index| plan.key_of_index(index)).unwrap_or(plan.primary());
-                self.duplicate = Some(Duplicate { table: name.into(), key, image });
-            }
-        }
-        failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock);
-        failure
     }
 
     /// The failure of a transaction that is over.
@@ -392,12 +262,6 @@ impl Session {
         };
         self.forget();
         failure.doomed()
-    }
-
-    /// The key of the last duplicate and its row (none if that was an update), if it was one of this table.
-    pub fn duplicate(&self, table: &OpenTable) -> Option<(usize, &[u8])> {
-        let found = self.duplicate.as_ref().filter(|found| found.table == table.name())?;
-        Some((found.key, found.image.as_slice()))
     }
 }
 

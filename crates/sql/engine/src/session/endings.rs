@@ -1,12 +1,12 @@
 //! Ends of transactions and statements.
 
-use super::{FIRST, Session, ended};
+use super::{Session, ended};
 use crate::failure::{Failure, Result};
 use crate::node::Node;
 use crate::waiting::Waiter;
 use std::future::Future;
 use vinga::blocking::Cluster;
-use vinga::{Error, ErrorCode, OperationNumber, Transaction};
+use vinga::{Error, ErrorCode, OperationNumber};
 
 impl Session {
     /// Commits, with what waits to be sent. A kill does not end this: whoever asks for a commit has to know what became
@@ -63,7 +63,7 @@ impl Session {
     /// Why a change before it failed.
     pub fn savepoint(&mut self) -> Result<OperationNumber> {
         self.flush()?;
-        Ok(self.transaction.as_ref().map_or(FIRST, Transaction::next_number))
+        Ok(self.next_number())
     }
 
     /// Undoes all that was done since a place.
