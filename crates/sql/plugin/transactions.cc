@@ -16,10 +16,10 @@ int note_failure(THD *thd, int error) {
   if (!connection) return error;
   uint8_t temporary, doomed;
   engine->session_error(connection->session, &temporary, &doomed);
-  if (doomed && in_transaction(thd)) {
-    thd->is_fatal_sub_stmt_error= true;
-    thd->transaction_rollback_request= true;
-  }
+  if (!doomed) return error;
+  /* No handler of a trigger or a function may go on: the rest would be taken for the whole. */
+  if (thd->in_sub_stmt) thd->is_fatal_sub_stmt_error= true;
+  if (in_transaction(thd)) thd->transaction_rollback_request= true;
   return error;
 }
 
@@ -66,7 +66,12 @@ static void kill_query(handlerton *, THD *thd, enum thd_kill_levels level) {
   if (connection && level != THD_IS_NOT_KILLED) engine->session_kill(connection->session);
 }
 
+/* Whether the present statement has locked or changed something here. */
+static bool takes_part(THD *thd) { return thd->ha_data[vinga_hton->slot].ha_info[0].is_started(); }
+
 void begin_statement(THD *thd, bool is_first) {
+  /* A statement of a trigger or a function is a part of that which fired or called it: it is undone with that. */
+  if (thd->in_sub_stmt) is_first= !takes_part(thd);
   Connection *connection= connection_of(thd);
   if (!connection) return;
   if (unlikely(connection->copies && connection->copies != thd->query_id)) lift_fences(connection);

@@ -12,7 +12,13 @@
 //! transaction, and is told by the statement that sent them.
 //!
 //! A transaction that is lost (a time-out, a deadlock, a kill, a node's failure) is *doomed*: the server is told to roll
-//! it back as a whole.
+//! it back as a whole. Until it has done so nothing more is read or changed, so that the rest of a statement, or of a
+//! transaction, is never taken for all of it.
+//!
+//! *Changes that are overheard.* A statement that fires triggers or calls functions which use tables sends each of its
+//! changes at once, and so do those: whoever handles errors in one of them hears of its own changes only, and such an error
+//! is that of a single change, which alone is undone. Changes that can wait do so here, too, but their errors, of which
+//! somebody else would hear, cost the transaction.
 
 mod changes;
 mod endings;
@@ -69,6 +75,8 @@ pub struct Session {
     /// The transaction has sent operations, or has some to send: reads have to know of it.
     has_operations: bool,
     stands_alone: bool,
+    /// The transaction was lost, and the server has not rolled back yet.
+    is_lost: bool,
     /// The present statement commits in portions: its reads do not look for its changes.
     is_portioned: bool,
     /// Changes of the present statement do not wait for its end.
@@ -105,6 +113,7 @@ impl Session {
             transaction: None,
             has_operations: false,
             stands_alone: true,
+            is_lost: false,
             is_portioned: false,
             is_at_once: false,
             portion: 0,
@@ -152,7 +161,7 @@ impl Session {
     #[cold]
     pub fn fail(&mut self, mut failure: Failure) -> i32 {
         if failure.is_doomed {
-            self.forget();
+            self.lose();
         }
         if failure.number == ErrorCode::SchemaBusy as i32 {
             self.waiter.pause(self.holding_off.once_more());
@@ -211,13 +220,16 @@ impl Session {
     /// A statement begins.
     pub fn begin_statement(&mut self, stands_alone: bool) {
         self.stands_alone = stands_alone;
+        // What belonged to a statement that has ended does not concern this one.
+        self.is_lost &= !stands_alone;
         self.is_portioned = false;
         self.is_at_once = false;
         self.duplicate = None;
         self.statement_start = self.next_number();
     }
 
-    /// No change of the present statement that may fail waits for its end: another engine could not undo it alone then.
+    /// No change of the present statement that may fail waits for its end: another engine could not undo it alone then, or
+    /// the handler of a trigger would hear of it.
     pub fn send_at_once(&mut self) {
         self.is_at_once = true;
     }
@@ -227,7 +239,16 @@ impl Session {
         self.stands_alone
     }
 
+    /// An error if the transaction was lost.
+    fn check_lost(&self) -> Result<()> {
+        if self.is_lost {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        }
+        Ok(())
+    }
+
     fn transaction(&mut self) -> Result<&mut Transaction> {
+        self.check_lost()?;
         if self.transaction.is_none() {
             let node = Arc::clone(&self.node);
             let transaction = self.cluster()?.as_async().begin().map_err(|error| node.failure(&error))?;
@@ -236,6 +257,13 @@ impl Session {
             self.has_operations = false;
         }
         Ok(self.transaction.as_mut().expect("made just before"))
+    }
+
+    /// The transaction is lost: the server has to roll back what it belongs to before anything else is done. What is
+    /// committed in portions is not lost with one of them.
+    fn lose(&mut self) {
+        self.is_lost |= self.has_operations && !self.is_portioned;
+        self.forget();
     }
 
     /// The number of the next operation.
@@ -260,7 +288,7 @@ impl Session {
             Some(number) => self.failed(number, error),
             None => self.node.failure(error),
         };
-        self.forget();
+        self.lose();
         failure.doomed()
     }
 }

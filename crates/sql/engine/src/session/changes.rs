@@ -61,7 +61,7 @@ impl Session {
         when: When,
     ) -> Result<()> {
         let handle = table.table(self)?;
-        let is_lenient = when == When::Now || !self.stands_alone;
+        let is_lenient = when == When::Now || !(self.stands_alone || self.is_at_once);
         let node = Arc::clone(&self.node);
         let transaction = self.transaction()?;
         transaction.set_lenient(is_lenient);

@@ -15,6 +15,13 @@ impl Session {
     /// # Errors
     /// Why it was rolled back, or that this is not known.
     pub fn commit(&mut self) -> Result<()> {
+        let committed = self.check_lost().and_then(|()| self.end_by_commit());
+        self.forget();
+        self.is_lost = false;
+        committed
+    }
+
+    fn end_by_commit(&mut self) -> Result<()> {
         let (Some(transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
             return Ok(());
         };
@@ -46,6 +53,7 @@ impl Session {
             let _ = self.wait(transaction.roll_back());
         }
         self.forget();
+        self.is_lost = false;
     }
 
     /// Undoes the present statement.
@@ -73,7 +81,7 @@ impl Session {
             let undone = transaction.undo_to(place);
             self.pending.retain(|pending| pending.number < place);
             if undone.is_err() {
-                self.forget();
+                self.lose();
             }
         }
     }
