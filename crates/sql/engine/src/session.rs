@@ -160,6 +160,7 @@ impl Session {
     /// Remembers a failure; returns its number.
     #[cold]
     pub fn fail(&mut self, mut failure: Failure) -> i32 {
+        failure.is_doomed |= self.has_operations && failure.ends_transactions();
         if failure.is_doomed {
             self.lose();
         }
