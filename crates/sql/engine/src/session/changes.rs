@@ -104,6 +104,16 @@ impl Session {
         self.execute()
     }
 
+    /// Others are about to commit with this transaction: sends what waits to be sent, and finds out whether the transaction
+    /// is still there.
+    ///
+    /// # Errors
+    /// Why one of the changes failed, or that the transaction is lost.
+    pub fn prepare(&mut self) -> Result<()> {
+        self.check_lost()?;
+        if self.has_operations { self.execute() } else { Ok(()) }
+    }
+
     /// Whether something waits to be sent.
     #[inline]
     pub fn has_pending(&self) -> bool {
