@@ -149,6 +149,7 @@ bool describe(const TABLE *table, Description *out) {
   definition.keys= out->keys.data();
   definition.key_count= out->keys.size();
   definition.record_bytes= share->reclength;
+  definition.default_record= share->default_values;
   definition.has_auto_increment= share->found_next_number_field != nullptr;
   /* The version of the definition; when the table is made, the frm image follows. */
   out->attachment.assign(1, char(share->tabledef_version.length));

@@ -108,6 +108,12 @@ static bool changes_others(THD *thd) {
   return false;
 }
 
+/* Whether a change has to be made before the statement goes on, because somebody else would hear of its error: another
+   engine, or the handler of a trigger or a function that uses tables; or because a handler has to hear of it. */
+static bool is_overheard(THD *thd) {
+  return changes_others(thd) || thd->in_sub_stmt || thd->lex->first_not_own_table();
+}
+
 int ha_vinga::external_lock(THD *thd, int type) {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
@@ -123,7 +129,7 @@ int ha_vinga::external_lock(THD *thd, int type) {
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
   lock= lock_of(thd, type == F_WRLCK, lock_type);
-  if (type == F_WRLCK && unlikely(changes_others(thd))) engine->send_at_once(session);
+  if (type == F_WRLCK && unlikely(is_overheard(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   if (unlikely(copies(thd, lock_type))) {
     if (int error= fence(thd)) {
@@ -148,7 +154,7 @@ int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
   connection->statement= thd->query_id;
   session= connection->session;
   lock= lock_of(thd, type >= TL_FIRST_WRITE, type);
-  if (type >= TL_FIRST_WRITE && unlikely(changes_others(thd))) engine->send_at_once(session);
+  if (type >= TL_FIRST_WRITE && unlikely(is_overheard(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   return copies(thd, type) ? fence(thd) : 0;
 }
@@ -421,10 +427,10 @@ ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_r
 /* Writes */
 
 /* Whether what a bulk load writes is committed in portions: it was asked for, is no part of a transaction of several
-   statements, and reads no rows that it has locked, whose locks would end with the first portion. */
+   statements or of another statement, and reads no rows that it has locked, whose locks would end with the first portion. */
 bool ha_vinga::commits_portions() const {
   THD *thd= ha_thd();
-  if (uses_transactions(thd) || in_transaction(thd)) return false;
+  if (uses_transactions(thd) || in_transaction(thd) || thd->in_sub_stmt) return false;
   switch (thd_sql_command(thd)) {
   case SQLCOM_LOAD: case SQLCOM_INSERT_SELECT: case SQLCOM_REPLACE_SELECT: case SQLCOM_CREATE_TABLE: break;
   default: return false;

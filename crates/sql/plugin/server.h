@@ -35,15 +35,36 @@ extern handlerton *vinga_hton;
 /* Table options, as CREATE TABLE names them. */
 struct ha_table_option_struct { bool no_logging; bool read_backup; ulonglong partitions; };
 
+/* Keeps the server from adding to the reason of a failed commit that there was one: an error of a statement is told once. It
+   hears what the server says next, and goes. */
+class Silence: public Internal_error_handler {
+  bool listens= false;
+
+public:
+  void listen(THD *thd) {
+    if (!listens) thd->push_internal_handler(this);
+    listens= true;
+  }
+
+  bool handle_condition(THD *thd, uint number, const char *, Sql_condition::enum_warning_level *, const char *,
+                        Sql_condition **) override {
+    thd->pop_internal_handler();
+    listens= false;
+    return number == ER_ERROR_DURING_COMMIT;
+  }
+};
+
 /* What belongs to a connection. */
 struct Connection {
+  explicit Connection(vinga_session *session): session(session) {}
   vinga_session *session;
   /* Tables of the present statement that are locked. */
-  uint locks;
+  uint locks= 0;
   /* The statement that was begun last. */
-  query_id_t statement;
+  query_id_t statement= 0;
   /* The statement that copies a table, which it has fenced; 0 if there is none. */
-  query_id_t copies;
+  query_id_t copies= 0;
+  Silence silence;
 };
 
 /* The connection's data, made when it is first asked for; null if the engine was not started. */

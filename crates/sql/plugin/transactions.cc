@@ -6,7 +6,7 @@ Connection *connection_of(THD *thd) {
   if (connection) return connection;
   vinga_session *session= engine->session_new(thd_get_thread_id(thd));
   if (!session) return nullptr;
-  connection= new Connection{session, 0, 0, 0};
+  connection= new Connection(session);
   thd_set_ha_data(thd, vinga_hton, connection);
   return connection;
 }
@@ -16,10 +16,10 @@ int note_failure(THD *thd, int error) {
   if (!connection) return error;
   uint8_t temporary, doomed;
   engine->session_error(connection->session, &temporary, &doomed);
-  if (doomed && in_transaction(thd)) {
-    thd->is_fatal_sub_stmt_error= true;
-    thd->transaction_rollback_request= true;
-  }
+  if (!doomed) return error;
+  /* No handler of a trigger or a function may go on: the rest would be taken for the whole. */
+  if (thd->in_sub_stmt) thd->is_fatal_sub_stmt_error= true;
+  if (in_transaction(thd)) thd->transaction_rollback_request= true;
   return error;
 }
 
@@ -66,7 +66,12 @@ static void kill_query(handlerton *, THD *thd, enum thd_kill_levels level) {
   if (connection && level != THD_IS_NOT_KILLED) engine->session_kill(connection->session);
 }
 
+/* Whether the present statement has locked or changed something here. */
+static bool takes_part(THD *thd) { return thd->ha_data[vinga_hton->slot].ha_info[0].is_started(); }
+
 void begin_statement(THD *thd, bool is_first) {
+  /* A statement of a trigger or a function is a part of that which fired or called it: it is undone with that. */
+  if (thd->in_sub_stmt) is_first= !takes_part(thd);
   Connection *connection= connection_of(thd);
   if (!connection) return;
   if (unlikely(connection->copies && connection->copies != thd->query_id)) lift_fences(connection);
@@ -94,9 +99,11 @@ static bool raise_duplicate(THD *thd, vinga_session *session) {
   return false;
 }
 
-static void raise_of_changes(THD *thd, vinga_session *session, int error) {
-  if (error != HA_ERR_FOUND_DUPP_KEY || !raise_duplicate(thd, session)) raise(thd, error);
+/* The error of a commit, or of what comes before it: behind it the server says that there was one. */
+static void raise_of_changes(THD *thd, Connection *connection, int error) {
+  if (error != HA_ERR_FOUND_DUPP_KEY || !raise_duplicate(thd, connection->session)) raise(thd, error);
   note_failure(thd, error);
+  connection->silence.listen(thd);
 }
 
 static int commit(handlerton *, THD *thd, bool all) {
@@ -105,7 +112,7 @@ static int commit(handlerton *, THD *thd, bool all) {
   bool ends= all || !in_transaction(thd);
   int error= ends ? engine->commit(connection->session) : engine->statement_flush(connection->session);
   if (!error) return 0;
-  raise_of_changes(thd, connection->session, error);
+  raise_of_changes(thd, connection, error);
   if (!ends) engine->statement_roll_back(connection->session);
   return error;
 }
@@ -127,7 +134,7 @@ static ulonglong prepare_commit(THD *thd, ulonglong *) {
   if (!connection || !others_commit(thd)) return 0;
   int error= engine->prepare(connection->session);
   if (!error) return 0;
-  raise_of_changes(thd, connection->session, error);
+  raise_of_changes(thd, connection, error);
   return ULONGLONG_MAX;
 }
 

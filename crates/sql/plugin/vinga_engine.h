@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 3
+#define VINGA_INTERFACE 4
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -81,6 +81,8 @@ typedef struct vinga_definition {
   const vinga_key *keys;    /* the primary key first, if there is one */
   uint32_t column_count, key_count;
   uint32_t record_bytes;
+  /* A record with the default of each column: what is beneath a NULL. */
+  const uint8_t *default_record;
   vinga_bytes attachment;   /* the frm image */
   vinga_bytes database_options;   /* when it is made: those of its database, for the other SQL nodes */
   uint64_t auto_increment;  /* the first value; 0 for the usual one */

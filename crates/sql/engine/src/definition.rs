@@ -95,6 +95,8 @@ pub struct Description {
     pub keys: Vec<Key>,
     /// Bytes of a record.
     pub record_bytes: usize,
+    /// A record with the default of each column.
+    pub default_record: Vec<u8>,
     /// The version of the definition, and when the table is made the frm image behind it.
     pub attachment: Vec<u8>,
     /// When the table is made: the options of its database.

@@ -87,6 +87,13 @@ impl Failure {
         Failure::new(ha::ABORTED_BY_USER, "the statement was interrupted")
     }
 
+    /// Whether no transaction outlives it that has done something: what kept it is gone.
+    pub fn ends_transactions(&self) -> bool {
+        [ErrorCode::ClusterFailure, ErrorCode::ConnectionLost, ErrorCode::TransactionAborted]
+            .iter()
+            .any(|code| self.number == *code as i32)
+    }
+
     /// Nothing can be reached.
     pub fn outage(connectstring: &str, detail: &str) -> Self {
         let text = format!("no data node answers; asked were {connectstring}{detail}");

@@ -110,6 +110,8 @@ pub struct Plan {
     collations: Vec<Collation>,
     hidden_key: Option<usize>,
     record_bytes: usize,
+    /// What is beneath a NULL: the server compares whole records.
+    default_record: Vec<u8>,
     key_bytes_max: usize,
 }
 
@@ -222,6 +224,7 @@ impl Plan {
             collations: description.columns.iter().map(|column| column.collation).collect(),
             hidden_key,
             record_bytes: description.record_bytes,
+            default_record: description.default_record.clone(),
             key_bytes_max,
         })
     }

@@ -12,8 +12,15 @@
 //! transaction, and is told by the statement that sent them.
 //!
 //! A transaction that is lost (a time-out, a deadlock, a kill, a node's failure) is *doomed*: the server is told to roll
-//! it back as a whole.
+//! it back as a whole. Until it has done so nothing more is read or changed, so that the rest of a statement, or of a
+//! transaction, is never taken for all of it.
+//!
+//! *Changes that are overheard.* A statement that fires triggers or calls functions which use tables sends each of its
+//! changes at once, and so do those: whoever handles errors in one of them hears of its own changes only, and such an error
+//! is that of a single change, which alone is undone. Changes that can wait do so here, too, but their errors, of which
+//! somebody else would hear, cost the transaction.
 
+mod changes;
 mod endings;
 mod reads;
 
@@ -28,14 +35,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::blocking::Cluster;
-use vinga::{Error, ErrorCode, OperationKind, OperationNumber, Table, Transaction};
-
-/// Changes that wait to be sent, at most.
-const PENDING_MAX: usize = 1024;
-/// Changes of a transaction when a whole table is copied or a bulk load is committed in portions.
-const PORTION: usize = 256;
-/// Bytes of rows that wait to be sent, at most.
-const PENDING_BYTES_MAX: usize = 256 * 1024;
+use vinga::{Error, ErrorCode, OperationNumber, Table, Transaction};
 
 /// When a change is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +75,8 @@ pub struct Session {
     /// The transaction has sent operations, or has some to send: reads have to know of it.
     has_operations: bool,
     stands_alone: bool,
+    /// The transaction was lost, and the server has not rolled back yet.
+    is_lost: bool,
     /// The present statement commits in portions: its reads do not look for its changes.
     is_portioned: bool,
     /// Changes of the present statement do not wait for its end.
@@ -111,6 +113,7 @@ impl Session {
             transaction: None,
             has_operations: false,
             stands_alone: true,
+            is_lost: false,
             is_portioned: false,
             is_at_once: false,
             portion: 0,
@@ -157,8 +160,9 @@ impl Session {
     /// Remembers a failure; returns its number.
     #[cold]
     pub fn fail(&mut self, mut failure: Failure) -> i32 {
+        failure.is_doomed |= self.has_operations && failure.ends_transactions();
         if failure.is_doomed {
-            self.forget();
+            self.lose();
         }
         if failure.number == ErrorCode::SchemaBusy as i32 {
             self.waiter.pause(self.holding_off.once_more());
@@ -217,13 +221,16 @@ impl Session {
     /// A statement begins.
     pub fn begin_statement(&mut self, stands_alone: bool) {
         self.stands_alone = stands_alone;
+        // What belonged to a statement that has ended does not concern this one.
+        self.is_lost &= !stands_alone;
         self.is_portioned = false;
         self.is_at_once = false;
         self.duplicate = None;
-        self.statement_start = self.transaction.as_ref().map_or(FIRST, Transaction::next_number);
+        self.statement_start = self.next_number();
     }
 
-    /// No change of the present statement that may fail waits for its end: another engine could not undo it alone then.
+    /// No change of the present statement that may fail waits for its end: another engine could not undo it alone then, or
+    /// the handler of a trigger would hear of it.
     pub fn send_at_once(&mut self) {
         self.is_at_once = true;
     }
@@ -233,7 +240,16 @@ impl Session {
         self.stands_alone
     }
 
+    /// An error if the transaction was lost.
+    fn check_lost(&self) -> Result<()> {
+        if self.is_lost {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        }
+        Ok(())
+    }
+
     fn transaction(&mut self) -> Result<&mut Transaction> {
+        self.check_lost()?;
         if self.transaction.is_none() {
             let node = Arc::clone(&self.node);
             let transaction = self.cluster()?.as_async().begin().map_err(|error| node.failure(&error))?;
@@ -242,6 +258,18 @@ impl Session {
             self.has_operations = false;
         }
         Ok(self.transaction.as_mut().expect("made just before"))
+    }
+
+    /// The transaction is lost: the server has to roll back what it belongs to before anything else is done. What is
+    /// committed in portions is not lost with one of them.
+    fn lose(&mut self) {
+        self.is_lost |= self.has_operations && !self.is_portioned;
+        self.forget();
+    }
+
+    /// The number of the next operation.
+    fn next_number(&self) -> OperationNumber {
+        self.transaction.as_ref().map_or(FIRST, Transaction::next_number)
     }
 
     /// Drops the transaction, which rolls it back.
@@ -254,135 +282,6 @@ impl Session {
         self.statement_start = FIRST;
     }
 
-    /// Defines a change.
-    ///
-    /// The body of an insert is an image, to be told about if there is a duplicate.
-    ///
-    /// # Errors
-    /// Why it, or one before it, failed.
-    pub fn change(
-        &mut self,
-        table: &Arc<OpenTable>,
-        kind: OperationKind,
-        key: &[u8],
-        body: &[u8],
-        when: When,
-    ) -> Result<()> {
-        let handle = table.table(self)?;
-        let when = if self.is_at_once && when == When::InStatement { When::Now } else { when };
-        let is_lenient = when == When::Now || !self.stands_alone;
-        let node = Arc::clone(&self.node);
-        let transaction = self.transaction()?;
-        transaction.set_lenient(is_lenient);
-        let number =
-            transaction.define_encoded(handle, kind, key, body).map_err(|error| node.failure(&error))?;
-        self.has_operations = true;
-        self.portion += 1;
-        let begin = self.images.len();
-        if kind == OperationKind::Insert {
-            self.images.extend_from_slice(body);
-        }
-        let image = begin..self.images.len();
-        self.pending.push(Pending { number, when, table: Arc::clone(table), image });
-        if when == When::Now || self.pending.len() >= PENDING_MAX || self.images.len() >= PENDING_BYTES_MAX {
-            self.flush()?;
-        }
-        Ok(())
-    }
-
-    /// The rest of the statement is committed in portions: for copies of whole tables, and bulk loads that are not to be one
-    /// transaction.
-    pub fn commit_in_portions(&mut self) {
-        self.is_portioned = true;
-    }
-
-    /// A row is complete: commits what has been collected, if the statement is committed in portions and that is one.
-    ///
-    /// # Errors
-    /// Why one of the changes failed.
-    #[inline]
-    pub fn commit_portion(&mut self) -> Result<()> {
-        if self.is_portioned && self.portion >= PORTION { self.commit() } else { Ok(()) }
-    }
-
-    /// Sends what waits to be sent.
-    ///
-    /// # Errors
-    /// Why one of the changes failed.
-    pub fn flush(&mut self) -> Result<()> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        self.execute()
-    }
-
-    /// Whether something waits to be sent.
-    #[inline]
-    pub fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
-    }
-
-    /// The present statement has ended, its transaction has not: sends what waits to be sent, if that may fail.
-    ///
-    /// # Errors
-    /// Why one of the changes failed.
-    pub fn end_statement(&mut self) -> Result<()> {
-        if self.pending.iter().any(|pending| pending.when != When::InTransaction) {
-            return self.flush();
-        }
-        match &mut self.transaction {
-            Some(transaction) if !self.pending.is_empty() => {
-                transaction.make_strict().map_err(|error| self.node.failure(&error).doomed())
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn execute(&mut self) -> Result<()> {
-        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
-            return Ok(());
-        };
-        match wait(&self.node, &self.waiter, cluster, transaction.execute()) {
-            Ok(Ok(())) => self.settle(),
-            Ok(Err(error)) => Err(self.lost(&error)),
-            Err(failure) => Err(failure.doomed()),
-        }
-    }
-
-    /// Looks at the answers of all changes.
-    fn settle(&mut self) -> Result<()> {
-        let Some(transaction) = &self.transaction else { return Ok(()) };
-        let failed = self
-            .pending
-            .iter()
-            .find_map(|pending| Some((pending.number, transaction.result(pending.number).err()?)));
-        let result = match failed {
-            None => Ok(()),
-            Some((number, error)) => Err(self.failed(number, &error)),
-        };
-        self.pending.clear();
-        self.images.clear();
-        result
-    }
-
-    /// The failure of a change.
-    #[cold]
-    fn failed(&mut self, number: OperationNumber, error: &Error) -> Failure {
-        let mut failure = self.node.failure(error);
-        if let Some(pending) = self.pending.iter().find(|pending| pending.number == number) {
-            let name = pending.table.name();
-            failure.table = name.split_once('.').map_or(name, |(_, table)| table).to_owned();
-            if error.code() == ErrorCode::DuplicateKey {
-                let image = self.images[pending.image.clone()].to_vec();
-                let plan = &pending.table.plan;
-                let key = error.index().and_then(|index| plan.key_of_index(index)).unwrap_or(plan.primary());
-                self.duplicate = Some(Duplicate { table: name.into(), key, image });
-            }
-        }
-        failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock);
-        failure
-    }
-
     /// The failure of a transaction that is over.
     #[cold]
     fn lost(&mut self, error: &Error) -> Failure {
@@ -390,14 +289,8 @@ impl Session {
             Some(number) => self.failed(number, error),
             None => self.node.failure(error),
         };
-        self.forget();
+        self.lose();
         failure.doomed()
-    }
-
-    /// The key of the last duplicate and its row (none if that was an update), if it was one of this table.
-    pub fn duplicate(&self, table: &OpenTable) -> Option<(usize, &[u8])> {
-        let found = self.duplicate.as_ref().filter(|found| found.table == table.name())?;
-        Some((found.key, found.image.as_slice()))
     }
 }
 

@@ -231,3 +231,69 @@ fn a_killed_sql_node_starts_again() {
     println!("{told} transactions were told to be committed");
     assert!(told > 0, "nothing was committed");
 }
+
+/// What a transaction does with Vinga's tables before the data node goes.
+const BEFORE_LOSS: [&str; 4] = [
+    "INSERT INTO v VALUES (9, 9)",
+    "UPDATE v SET a = 100 WHERE id = 1",
+    "SELECT * FROM v WHERE id = 1 FOR UPDATE",
+    // Takes locks under REPEATABLE READ.
+    "SELECT * FROM v",
+];
+
+/// A transaction whose part at the data nodes is lost is committed by no engine, whether they are back or not.
+#[test]
+fn nobody_commits_what_the_data_nodes_have_lost() {
+    for (variables, is_back) in
+        [(&[][..], false), (&[], true), (&[("log_bin", "changes"), ("server_id", "7")], true)]
+    {
+        let mut servers = Servers::start_with(PROGRAM, 1, &[], variables);
+        for (round, beginning) in BEFORE_LOSS.iter().enumerate() {
+            let mut session = servers.connect(0);
+            let again = |session: &mut Session, statement: &str| {
+                let began = Instant::now();
+                while let Err(error) = session.try_query(statement) {
+                    assert!(began.elapsed() < Duration::from_secs(10), "{statement}: {error}");
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            };
+            again(&mut session, "CREATE DATABASE IF NOT EXISTS test");
+            session.query("USE test");
+            session.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ");
+            again(
+                &mut session,
+                "CREATE OR REPLACE TABLE v (id INT PRIMARY KEY, a INT, UNIQUE KEY (a)) ENGINE=VINGA",
+            );
+            session.query("CREATE OR REPLACE TABLE i (id INT PRIMARY KEY, a INT) ENGINE=InnoDB");
+            session.query(TABLES[2]);
+            session.query("BEGIN");
+            session.query(beginning);
+            session.query("INSERT INTO i VALUES (1, 1)");
+            servers.data.kill();
+            // Another session over the same connection notices.
+            let mut watcher = servers.connect(0);
+            let began = Instant::now();
+            while watcher.try_query("SELECT * FROM v").is_ok() {
+                assert!(began.elapsed() < Duration::from_secs(10), "the loss is noticed");
+            }
+            if is_back {
+                servers.data.restart();
+            }
+            session.query("INSERT INTO i VALUES (2, 2)");
+            let (number, sentence) = session.error("COMMIT");
+            assert!(matches!(number, 1296 | 1297), "{beginning}: {sentence}");
+            assert_eq!(
+                session.lines("SELECT * FROM i"),
+                [""; 0],
+                "round {round}, back: {is_back}, {beginning}"
+            );
+            assert_eq!(session.lines("SELECT @@in_transaction"), ["0"]);
+            // The session goes on.
+            session.query("INSERT INTO i VALUES (3, 3)");
+            if !is_back {
+                servers.data.restart();
+            }
+        }
+        servers.check_alive();
+    }
+}

@@ -135,6 +135,55 @@ fn in_the_middle_of_transactions() {
     servers.check_alive();
 }
 
+/// Whatever finds out that a transaction is lost ends it.
+#[test]
+fn a_transaction_that_is_lost_is_over() {
+    let mut servers = Servers::start(PROGRAM, 1, &[]);
+    let mut setup = servers.connect(0);
+    let statements = [
+        "SELECT * FROM t WHERE id = 1",
+        "SELECT * FROM t WHERE id IN (1, 2, 3)",
+        "SELECT COUNT(*) FROM t WHERE a BETWEEN 3 AND 5",
+        "SELECT COUNT(*) FROM t",
+        "SELECT * FROM t WHERE id = 1 FOR UPDATE",
+        "INSERT INTO t (id, a) VALUES (30000, 1)",
+        "INSERT INTO t (a) VALUES (1), (2)",
+        "UPDATE t SET a = 1 WHERE id = 5",
+        "UPDATE t SET id = 30001 WHERE id = 5",
+        "DELETE FROM t WHERE a = 7",
+    ];
+    for is_back in [false, true] {
+        fill(&mut setup);
+        let mut trials = Vec::new();
+        for (at, statement) in statements.iter().enumerate() {
+            let row = at + 100;
+            let beginnings = [
+                format!("UPDATE t SET b = 'x' WHERE id = {row}"),
+                format!("SELECT a FROM t WHERE id = {} FOR UPDATE", row + 100),
+            ];
+            for beginning in beginnings {
+                let mut session = servers.connect(0);
+                session.query("BEGIN");
+                session.query(&beginning);
+                trials.push((session, statement));
+            }
+        }
+        servers.data.kill();
+        if is_back {
+            servers.data.restart();
+        }
+        for (session, statement) in &mut trials {
+            fails(session, statement);
+            let state = session.lines("SELECT @@in_transaction");
+            assert_eq!(state, ["0"], "{statement}, back: {is_back}");
+        }
+        if !is_back {
+            servers.data.restart();
+        }
+    }
+    servers.check_alive();
+}
+
 /// Each of these has done something in a life of the data node, and goes on in the next, in which there is a table of
 /// the same name and columns: at its end nothing of it may have been done.
 #[test]

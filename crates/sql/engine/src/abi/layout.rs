@@ -112,6 +112,7 @@ pub struct Definition {
     column_count: u32,
     key_count: u32,
     record_bytes: u32,
+    default_record: *const u8,
     attachment: Slice,
     database_options: Slice,
     auto_increment: u64,
@@ -254,13 +255,19 @@ impl Key {
 impl Definition {
     pub fn read(&self) -> Result<Description> {
         // SAFETY: all that it points to is there during the call.
-        let (columns, keys) =
-            unsafe { (array(self.columns, self.column_count), array(self.keys, self.key_count)) };
+        let (columns, keys, default_record) = unsafe {
+            (
+                array(self.columns, self.column_count),
+                array(self.keys, self.key_count),
+                array(self.default_record, self.record_bytes),
+            )
+        };
         Ok(Description {
             name: self.name.text(),
             columns: columns.iter().map(Column::read).collect::<Result<_>>()?,
             keys: keys.iter().map(Key::read).collect(),
             record_bytes: self.record_bytes as usize,
+            default_record: default_record.to_vec(),
             attachment: self.attachment.get().to_vec(),
             database_options: self.database_options.get().to_vec(),
             auto_increment: self.auto_increment,

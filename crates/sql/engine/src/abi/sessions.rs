@@ -108,7 +108,7 @@ entries! {
     }
 
     fn prepare(; session) {
-        session.flush()
+        session.prepare()
     }
 
     fn statement_roll_back(; session) {

@@ -44,8 +44,7 @@ impl Cursor {
         let layout = self.table.plan.layout();
         let key = layout.key_of(&self.before);
         if key != layout.key_of(&self.image) {
-            session.change(&self.table, OperationKind::Delete, &key, &[], When::InStatement)?;
-            return session.change(&self.table, OperationKind::Insert, &[], &self.image, When::Now);
+            return session.replace(&self.table, &key, &self.image);
         }
         let (fixed_before, variable_before) = layout.split(&self.before);
         let (fixed, variable) = layout.split(&self.image);

@@ -103,6 +103,24 @@ impl Plan {
         if out.len() - start > ROW_BYTES_MAX { Err(row_too_long()) } else { Ok(()) }
     }
 
+    /// Puts beneath a NULL what the server has there: it compares records without looking at what is NULL.
+    fn put_default(&self, step: &Step, record: &mut [u8]) {
+        let bytes = match step.form {
+            Form::Same | Form::Reversed | Form::Padded => step.bytes,
+            Form::Varying(length_bytes) => {
+                let (length, begin) = read_length(&self.default_record, step.offset, length_bytes);
+                begin + length.min(step.bytes) - step.offset
+            }
+            // A default that is long is no part of the record.
+            Form::Long(length_bytes) => {
+                record[step.offset..step.offset + usize::from(length_bytes)].fill(0);
+                return;
+            }
+        };
+        let place = step.offset..step.offset + bytes;
+        record[place.clone()].copy_from_slice(&self.default_record[place]);
+    }
+
     /// Puts a row into a record. Long values stay where they are: the record points to them.
     ///
     /// # Errors
@@ -116,14 +134,7 @@ impl Plan {
             if step.null.1 != 0 {
                 if self.layout.is_null(fixed, &step.layout) {
                     record[step.null.0] |= step.null.1;
-                    // Whoever looks at the value in spite of that finds nothing.
-                    match step.form {
-                        Form::Same | Form::Reversed => {}
-                        Form::Padded => record[step.offset..step.offset + step.bytes].fill(b' '),
-                        Form::Varying(bytes) | Form::Long(bytes) => {
-                            record[step.offset..step.offset + usize::from(bytes)].fill(0);
-                        }
-                    }
+                    self.put_default(step, record);
                     continue;
                 }
                 record[step.null.0] &= !step.null.1;

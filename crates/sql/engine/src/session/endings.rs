@@ -1,12 +1,12 @@
 //! Ends of transactions and statements.
 
-use super::{FIRST, Session, ended};
+use super::{Session, ended};
 use crate::failure::{Failure, Result};
 use crate::node::Node;
 use crate::waiting::Waiter;
 use std::future::Future;
 use vinga::blocking::Cluster;
-use vinga::{Error, ErrorCode, OperationNumber, Transaction};
+use vinga::{Error, ErrorCode, OperationNumber};
 
 impl Session {
     /// Commits, with what waits to be sent. A kill does not end this: whoever asks for a commit has to know what became
@@ -15,6 +15,13 @@ impl Session {
     /// # Errors
     /// Why it was rolled back, or that this is not known.
     pub fn commit(&mut self) -> Result<()> {
+        let committed = self.check_lost().and_then(|()| self.end_by_commit());
+        self.forget();
+        self.is_lost = false;
+        committed
+    }
+
+    fn end_by_commit(&mut self) -> Result<()> {
         let (Some(transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
             return Ok(());
         };
@@ -46,6 +53,7 @@ impl Session {
             let _ = self.wait(transaction.roll_back());
         }
         self.forget();
+        self.is_lost = false;
     }
 
     /// Undoes the present statement.
@@ -63,7 +71,7 @@ impl Session {
     /// Why a change before it failed.
     pub fn savepoint(&mut self) -> Result<OperationNumber> {
         self.flush()?;
-        Ok(self.transaction.as_ref().map_or(FIRST, Transaction::next_number))
+        Ok(self.next_number())
     }
 
     /// Undoes all that was done since a place.
@@ -73,7 +81,7 @@ impl Session {
             let undone = transaction.undo_to(place);
             self.pending.retain(|pending| pending.number < place);
             if undone.is_err() {
-                self.forget();
+                self.lose();
             }
         }
     }

@@ -21,6 +21,7 @@ impl Session {
     /// Why a change before it failed, or nothing could be read.
     #[inline]
     pub fn read(&mut self, batch: ReadBatch<Record>) -> Result<ReadBatch<Record>> {
+        self.check_lost()?;
         if self.reads_within() {
             return self.read_within(batch);
         }
@@ -58,6 +59,7 @@ impl Session {
         keys: Vec<Vec<u8>>,
         lock: Lock,
     ) -> Result<Vec<Option<Vec<u8>>>> {
+        self.check_lost()?;
         let handle = table.table(self)?;
         if lock == Lock::None && !(self.has_operations && self.transaction.is_some()) {
             let cluster = self.cluster()?.clone();
@@ -134,6 +136,7 @@ impl Session {
     /// # Errors
     /// Why it can't begin.
     pub fn scan(&mut self, request: ScanRequest) -> Result<Scan> {
+        self.check_lost()?;
         self.cluster()?;
         let begun = if self.reads_within() {
             self.flush()?;

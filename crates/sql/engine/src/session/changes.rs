@@ -1,0 +1,190 @@
+//! Changes of rows: collected, sent, and what became of them.
+
+use super::{Duplicate, Pending, Session, When, wait};
+use crate::failure::{Failure, Result};
+use crate::table::OpenTable;
+use std::sync::Arc;
+use vinga::{Error, ErrorCode, OperationKind, OperationNumber};
+
+/// Changes that wait to be sent, at most.
+const PENDING_MAX: usize = 1024;
+/// Changes of a transaction when a whole table is copied or a bulk load is committed in portions.
+const PORTION: usize = 256;
+/// Bytes of rows that wait to be sent, at most.
+const PENDING_BYTES_MAX: usize = 256 * 1024;
+
+impl Session {
+    /// Defines a change.
+    ///
+    /// The body of an insert is an image, to be told about if there is a duplicate.
+    ///
+    /// # Errors
+    /// Why it, or one before it, failed.
+    pub fn change(
+        &mut self,
+        table: &Arc<OpenTable>,
+        kind: OperationKind,
+        key: &[u8],
+        body: &[u8],
+        when: When,
+    ) -> Result<()> {
+        let when = if self.is_at_once && when == When::InStatement { When::Now } else { when };
+        self.define(table, kind, key, body, when)?;
+        if when == When::Now || self.pending.len() >= PENDING_MAX || self.images.len() >= PENDING_BYTES_MAX {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Puts a row (its image) where one with another key was: both are done at once, or neither.
+    ///
+    /// # Errors
+    /// Why one of them, or a change before them, failed.
+    pub fn replace(&mut self, table: &Arc<OpenTable>, key: &[u8], image: &[u8]) -> Result<()> {
+        let place = self.next_number();
+        self.define(table, OperationKind::Delete, key, &[], When::Now)?;
+        let replaced = self.change(table, OperationKind::Insert, &[], image, When::Now);
+        if matches!(&replaced, Err(failure) if !failure.is_doomed) {
+            // The statement may go on: the old row must be there again.
+            self.roll_back_to(place);
+        }
+        replaced
+    }
+
+    /// Defines a change that is sent later.
+    fn define(
+        &mut self,
+        table: &Arc<OpenTable>,
+        kind: OperationKind,
+        key: &[u8],
+        body: &[u8],
+        when: When,
+    ) -> Result<()> {
+        let handle = table.table(self)?;
+        let is_lenient = when == When::Now || !(self.stands_alone || self.is_at_once);
+        let node = Arc::clone(&self.node);
+        let transaction = self.transaction()?;
+        transaction.set_lenient(is_lenient);
+        let number =
+            transaction.define_encoded(handle, kind, key, body).map_err(|error| node.failure(&error))?;
+        self.has_operations = true;
+        self.portion += 1;
+        let begin = self.images.len();
+        if kind == OperationKind::Insert {
+            self.images.extend_from_slice(body);
+        }
+        let image = begin..self.images.len();
+        self.pending.push(Pending { number, when, table: Arc::clone(table), image });
+        Ok(())
+    }
+
+    /// The rest of the statement is committed in portions: for copies of whole tables, and bulk loads that are not to be one
+    /// transaction.
+    pub fn commit_in_portions(&mut self) {
+        self.is_portioned = true;
+    }
+
+    /// A row is complete: commits what has been collected, if the statement is committed in portions and that is one.
+    ///
+    /// # Errors
+    /// Why one of the changes failed.
+    #[inline]
+    pub fn commit_portion(&mut self) -> Result<()> {
+        if self.is_portioned && self.portion >= PORTION { self.commit() } else { Ok(()) }
+    }
+
+    /// Sends what waits to be sent.
+    ///
+    /// # Errors
+    /// Why one of the changes failed.
+    pub fn flush(&mut self) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.execute()
+    }
+
+    /// Others are about to commit with this transaction: sends what waits to be sent, and finds out whether the transaction
+    /// is still there.
+    ///
+    /// # Errors
+    /// Why one of the changes failed, or that the transaction is lost.
+    pub fn prepare(&mut self) -> Result<()> {
+        self.check_lost()?;
+        if self.has_operations { self.execute() } else { Ok(()) }
+    }
+
+    /// Whether something waits to be sent.
+    #[inline]
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// The present statement has ended, its transaction has not: sends what waits to be sent, if that may fail.
+    ///
+    /// # Errors
+    /// Why one of the changes failed.
+    pub fn end_statement(&mut self) -> Result<()> {
+        if self.pending.iter().any(|pending| pending.when != When::InTransaction) {
+            return self.flush();
+        }
+        match &mut self.transaction {
+            Some(transaction) if !self.pending.is_empty() => {
+                transaction.make_strict().map_err(|error| self.node.failure(&error).doomed())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Sends what was defined, reads too.
+    pub(super) fn execute(&mut self) -> Result<()> {
+        let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+            return Ok(());
+        };
+        match wait(&self.node, &self.waiter, cluster, transaction.execute()) {
+            Ok(Ok(())) => self.settle(),
+            Ok(Err(error)) => Err(self.lost(&error)),
+            Err(failure) => Err(failure.doomed()),
+        }
+    }
+
+    /// Looks at the answers of all changes.
+    fn settle(&mut self) -> Result<()> {
+        let Some(transaction) = &self.transaction else { return Ok(()) };
+        let failed = self
+            .pending
+            .iter()
+            .find_map(|pending| Some((pending.number, transaction.result(pending.number).err()?)));
+        let result = match failed {
+            None => Ok(()),
+            Some((number, error)) => Err(self.failed(number, &error)),
+        };
+        self.pending.clear();
+        self.images.clear();
+        result
+    }
+
+    /// The failure of a change.
+    #[cold]
+    pub(super) fn failed(&mut self, number: OperationNumber, error: &Error) -> Failure {
+        let mut failure = self.node.failure(error);
+        if let Some(pending) = self.pending.iter().find(|pending| pending.number == number) {
+            let name = pending.table.name();
+            failure.table = name.split_once('.').map_or(name, |(_, table)| table).to_owned();
+            if error.code() == ErrorCode::DuplicateKey {
+                let image = self.images[pending.image.clone()].to_vec();
+                let plan = &pending.table.plan;
+                let key = error.index().and_then(|index| plan.key_of_index(index)).unwrap_or(plan.primary());
+                self.duplicate = Some(Duplicate { table: name.into(), key, image });
+            }
+        }
+        failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock);
+        failure
+    }
+
+    /// The key of the last duplicate and its row (none if that was an update), if it was one of this table.
+    pub fn duplicate(&self, table: &OpenTable) -> Option<(usize, &[u8])> {
+        let found = self.duplicate.as_ref().filter(|found| found.table == table.name())?;
+        Some((found.key, found.image.as_slice()))
+    }
+}
