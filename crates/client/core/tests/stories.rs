@@ -351,9 +351,9 @@ fn a_scan_sees_own_changes_below_its_number() {
 fn the_dictionary_answers() {
     let mut world = world(10);
     let tables: Vec<_> = (0..5).map(|n| world.create(&format!("test.t{n}"))).collect();
-    let error = world.ask(&Request::CreateTable(definition("test.T3"))).unwrap_err();
+    let error = world.ask(&Request::CreateTable(definition("test.t3"))).unwrap_err();
     assert_eq!(error.code(), ErrorCode::TableExists);
-    assert!(error.message().contains("test.T3"), "{error}");
+    assert!(error.message().contains("test.t3"), "{error}");
     let error = world.ask(&Request::CreateTable(definition("nodatabase"))).unwrap_err();
     assert!(error.message().contains("write 'database.table'"), "{error}");
     let Answer::Table(found) = world.ask(&Request::DescribeTable("test.t3".into())).unwrap() else {
