@@ -135,11 +135,12 @@ static void databases(void)
     vinga_value value;
     vinga_table *table;
     LOOP(vinga_database_create, cluster, "Shop", "utf8", 4);
-    EXPECT(vinga_database_create(cluster, "shop", NULL, 0), VINGA_ERROR_DATABASE_EXISTS);
+    EXPECT(vinga_database_create(cluster, "Shop", NULL, 0), VINGA_ERROR_DATABASE_EXISTS);
+    EXPECT(vinga_database_describe(cluster, "shop", &result), VINGA_ERROR_NO_SUCH_DATABASE);
     EXPECT(vinga_database_create(cluster, "a.b", NULL, 0), VINGA_ERROR_BAD_TABLE_DEFINITION);
     EXPECT(vinga_database_create(cluster, "x", NULL, 1), VINGA_ERROR_BAD_ARGUMENT);
-    LOOP(vinga_database_alter, cluster, "SHOP", "latin1", 6);
-    LOOP(vinga_database_describe, cluster, "shop", &result);
+    LOOP(vinga_database_alter, cluster, "Shop", "latin1", 6);
+    LOOP(vinga_database_describe, cluster, "Shop", &result);
     EXPECT(vinga_result_row_count(result), 1);
     GOOD(NULL, vinga_result_get(result, 0, 0, &value));
     EXPECT(value.kind == VINGA_TEXT && value.as.bytes.length == 4 && memcmp(value.as.bytes.data, "Shop", 4) == 0, 1);
@@ -150,13 +151,13 @@ static void databases(void)
     /* That of this test's table, the one that the rename has made, and this one. */
     EXPECT(vinga_result_row_count(result), 3);
     vinga_result_close(result);
-    table = create("shop.item");
-    EXPECT(vinga_database_drop(cluster, "shop"), VINGA_ERROR_DATABASE_NOT_EMPTY);
-    GOOD(cluster, vinga_table_drop(cluster, "shop.item"));
+    table = create("Shop.item");
+    EXPECT(vinga_database_drop(cluster, "Shop"), VINGA_ERROR_DATABASE_NOT_EMPTY);
+    GOOD(cluster, vinga_table_drop(cluster, "Shop.item"));
     vinga_table_close(table);
-    LOOP(vinga_database_drop, cluster, "shop");
-    EXPECT(vinga_database_describe(cluster, "shop", &result), VINGA_ERROR_NO_SUCH_DATABASE);
-    EXPECT(vinga_database_alter(cluster, "shop", NULL, 0), VINGA_ERROR_NO_SUCH_DATABASE);
+    LOOP(vinga_database_drop, cluster, "Shop");
+    EXPECT(vinga_database_describe(cluster, "Shop", &result), VINGA_ERROR_NO_SUCH_DATABASE);
+    EXPECT(vinga_database_alter(cluster, "Shop", NULL, 0), VINGA_ERROR_NO_SUCH_DATABASE);
     EXPECT(vinga_database_drop(cluster, NULL), VINGA_ERROR_BAD_ARGUMENT);
 }
 
