@@ -17,17 +17,19 @@ void forget_table_of(THD *thd, const char *db, const char *table) {
   tdc_release_share(share);
 }
 
-/* Runs something with a connection of its own, which the server wants for whatever touches its caches. */
+/* Runs something with a connection of its own, which the server wants for whatever touches its caches, on a thread that is
+   not the server's: at its end the server waits for five seconds for threads that it still knows. */
 template <class Work> static void in_background(Work work) {
   static std::mutex one_at_a_time;
   std::lock_guard<std::mutex> lock(one_at_a_time);
   my_thread_init();
-  THD *thd= create_background_thd();
-  if (!thd) return;
-  set_current_thd(thd);
-  work(thd);
-  set_current_thd(nullptr);
-  destroy_background_thd(thd);
+  if (THD *thd= create_background_thd()) {
+    set_current_thd(thd);
+    work(thd);
+    set_current_thd(nullptr);
+    destroy_background_thd(thd);
+  }
+  my_thread_end();
 }
 
 /* ALTER TABLE leaves a file with the definition as it was then, on its own SQL node only: that would be believed for ever,
