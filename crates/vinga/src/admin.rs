@@ -2,6 +2,7 @@
 
 use crate::columns;
 use clap::{Args, Subcommand};
+use std::time::{Duration, UNIX_EPOCH};
 use vinga::blocking::Cluster;
 use vinga::{InfoRows, InfoTable, InfoValue};
 
@@ -100,9 +101,13 @@ pub fn run(arguments: &AdminArguments) -> Result<(), String> {
     }
 }
 
-fn cell(value: &InfoValue) -> String {
+fn cell(column: &str, value: &InfoValue) -> String {
     match value {
         InfoValue::Text(text) => text.clone(),
+        // Seconds since 1970.
+        InfoValue::Number(number) if column == "since" => {
+            humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(*number)).to_string()
+        }
         InfoValue::Number(number) => grouped(*number),
         InfoValue::Real(real) => format!("{real:.1}"),
     }
@@ -123,7 +128,10 @@ fn grouped(number: u64) -> String {
 
 /// Aligned columns, numbers to the right.
 fn as_table(info: &InfoRows) -> String {
-    let cells: Vec<Vec<String>> = info.rows.iter().map(|row| row.iter().map(cell).collect()).collect();
+    let line_of = |row: &Vec<InfoValue>| {
+        info.columns.iter().zip(row).map(|(column, value)| cell(column, value)).collect()
+    };
+    let cells: Vec<Vec<String>> = info.rows.iter().map(line_of).collect();
     let widths: Vec<usize> = info
         .columns
         .iter()
@@ -188,6 +196,9 @@ mod tests {
                 vec![InfoValue::Text("longer".into()), InfoValue::Number(7)],
             ],
         };
+        let moment =
+            InfoRows { columns: vec!["since".into()], rows: vec![vec![InfoValue::Number(1_795_352_338)]] };
+        assert_eq!(as_table(&moment), "               since\n2026-11-22T12:58:58Z\n");
         assert_eq!(as_table(&info), "name        bytes\na       1 234 567\nlonger          7\n");
         assert_eq!(
             as_json(&info),
