@@ -270,12 +270,23 @@ fn fetch(cluster: &Cluster, birth: u64, first: u64, count: u64) -> vinga::Result
                 Err(error) if error.code() == ErrorCode::DuplicateKey => {}
                 Err(error) => return Err(error),
             }
+        } else if error.code() == ErrorCode::NumericOverflow && count > 1 {
+            // The last values of all come one by one.
+            return fetch(cluster, birth, first, 1);
         } else if !error.is_retryable() || error.code() == ErrorCode::ClusterFailure {
             return Err(error);
         }
         if attempts == ATTEMPTS_MAX {
             return Err(error);
         }
+    }
+}
+
+/// Why there are no more values.
+fn failure(node: &Node, error: &vinga::Error) -> Failure {
+    match error.code() {
+        ErrorCode::NumericOverflow => Failure::new(ha::AUTO_INCREMENT_READ_FAILED, "all values are used up"),
+        _ => node.failure(error),
     }
 }
 
@@ -346,7 +357,7 @@ impl Fetcher {
             };
             drop(queue);
             let fetched = node.cluster(0, None).and_then(|(_, cluster)| {
-                fetch(&cluster, counter.birth, counter.first, count).map_err(|error| node.failure(&error))
+                fetch(&cluster, counter.birth, counter.first, count).map_err(|error| failure(node, &error))
             });
             node.counters.auto_increment_fetches.fetch_add(1, Ordering::Relaxed);
             counter.take_over(fetched);

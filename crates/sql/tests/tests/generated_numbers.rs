@@ -56,3 +56,22 @@ fn random_statements_never_meet_a_value_of_their_own() {
         greatest = greatest.max(max[0].parse().expect("a number"));
     }
 }
+
+#[test]
+fn a_counter_at_its_end_gives_no_more() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    for (column, last) in [("BIGINT UNSIGNED", "18446744073709551613"), ("TINYINT", "126")] {
+        oracle.good(&format!("CREATE OR REPLACE TABLE a (id {column} AUTO_INCREMENT PRIMARY KEY, v INT)"));
+        oracle.good(&format!("INSERT INTO a VALUES ({last}, 1)"));
+        let mut numbers = [Vec::new(), Vec::new()];
+        for _ in 0..4 {
+            let said = oracle.ask("INSERT INTO a (v) VALUES (2)");
+            for (number, said) in numbers.iter_mut().zip(said) {
+                number.push(said.number());
+            }
+        }
+        assert_eq!(numbers[0].last(), numbers[1].last(), "{column}: left: Vinga, right: InnoDB; {numbers:?}");
+        assert_eq!(numbers[0].first(), Some(&0), "{column}: {numbers:?}");
+    }
+}
