@@ -4,6 +4,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::{CString, c_int};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use vinga::{ColumnType, NewTable, Update};
 use vinga_capi::border::{Items, Out, Text};
@@ -169,8 +170,12 @@ fn answers_that_others_read_are_not_lost() {
         let ends = Ends(&is_over);
         for thread in 0..2 {
             let (world, is_over) = (&world, &is_over);
+            // A handle may be used, and cloned, by one thread at a time.
+            let has_its_own = Arc::new(Barrier::new(2));
+            let ready = Arc::clone(&has_its_own);
             scope.spawn(move || {
                 let (cluster, row) = (world.clone_handle(), world.row());
+                ready.wait();
                 let mut gets = 0u64;
                 while !is_over.load(Ordering::Relaxed) {
                     let id = (gets * 7 + thread) % 100;
@@ -184,6 +189,7 @@ fn answers_that_others_read_are_not_lost() {
                 good(vinga_row_close(row));
                 good(vinga_cluster_close(cluster));
             });
+            has_its_own.wait();
         }
         let begun = Instant::now();
         let mut calls: Vec<_> = (0..10).map(|_| (world.clone_handle(), world.row(), 0u64)).collect();
