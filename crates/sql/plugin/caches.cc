@@ -17,29 +17,35 @@ void forget_table_of(THD *thd, const char *db, const char *table) {
   tdc_release_share(share);
 }
 
-/* Runs something with a connection of its own, which the server wants for whatever touches its caches, on a thread that is
-   not the server's: at its end the server waits for five seconds for threads that it still knows. */
+/* Makes a thread that is not the server's known to it. At its end the server waits for five seconds for threads that it
+   still knows. */
+struct Guest_thread {
+  Guest_thread() { my_thread_init(); }
+  ~Guest_thread() { my_thread_end(); }
+};
+
+/* Runs something with a connection of its own, which the server wants for whatever touches its caches. */
 template <class Work> static void in_background(Work work) {
   static std::mutex one_at_a_time;
   std::lock_guard<std::mutex> lock(one_at_a_time);
-  my_thread_init();
-  if (THD *thd= create_background_thd()) {
-    set_current_thd(thd);
-    work(thd);
-    set_current_thd(nullptr);
-    destroy_background_thd(thd);
-  }
-  my_thread_end();
+  THD *thd= create_background_thd();
+  if (!thd) return;
+  set_current_thd(thd);
+  work(thd);
+  set_current_thd(nullptr);
+  destroy_background_thd(thd);
 }
 
 /* ALTER TABLE leaves a file with the definition as it was then, on its own SQL node only: that would be believed for ever,
    also when the table is gone. */
 void forget_file(const char *path_without_extension) {
   std::string path= std::string(path_without_extension) + reg_ext;
-  if (access(path.c_str(), F_OK) == 0) my_delete(path.c_str(), MYF(0));
+  ::unlink(path.c_str());
 }
 
+/* For a thread of the engine's own. */
 void forget_table(const char *name, size_t length) {
+  Guest_thread guest;
   std::string text(name, length);
   size_t point= text.find('.');
   if (point == std::string::npos) return;
