@@ -13,6 +13,7 @@ pub mod load;
 pub mod memory;
 pub mod oracle;
 pub mod servers;
+pub mod wishes;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -3,16 +3,13 @@
 
 use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::oracle::{Oracle, Said};
+use vinga_sql_tests::wishes;
 
 /// Statements of a seed, unless `VINGA_STATEMENTS` says otherwise.
 const STATEMENTS: u64 = 1_500;
 
 /// Values of keys: few, so that they meet.
 const KEYS: i32 = 12;
-
-fn wish(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|wish| wish.parse().unwrap_or_else(|_| panic!("{name} is a number")))
-}
 
 struct Statements {
     random: fastrand::Rng,
@@ -141,10 +138,10 @@ fn random_changes_leave_what_innodb_has() {
     let cluster = TestCluster::start(1);
     let mut oracle = Oracle::new(|| cluster.sql_nodes[0].connect().expect("a SQL node answers"));
     make_tables(&mut oracle);
-    let seed = wish("VINGA_SEED").unwrap_or(1);
+    let seed = wishes::seed();
     let mut statements = Statements { random: fastrand::Rng::with_seed(seed), in_transaction: false };
     let mut before: Vec<String> = Vec::new();
-    for number in 0..wish("VINGA_STATEMENTS").unwrap_or(STATEMENTS) {
+    for number in 0..wishes::number("VINGA_STATEMENTS").unwrap_or(STATEMENTS) {
         let statement = statements.next();
         let [ours, theirs] = oracle.ask(&statement).map(essence);
         before.push(format!("{statement}; -- {ours:?}"));

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use vinga_sql_tests::oracle::{Oracle, Said};
+use vinga_sql_tests::wishes;
 use vinga_sql_tests::{Session, TestCluster};
 
 /// What values are made of, in every character set.
@@ -326,17 +327,9 @@ const USUAL: [&str; 29] = [
 ];
 
 /// Another seed, and parts of the names of collations, for longer runs.
-fn wish(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
-fn seed() -> u64 {
-    wish("VINGA_SEED").map_or(1, |seed| seed.parse().expect("VINGA_SEED is a number"))
-}
-
 #[test]
 fn usual_collations() {
-    run("usual", seed(), |all, _| {
+    run("usual", wishes::seed(), |all, _| {
         let usual: Vec<_> = all.into_iter().filter(|one| USUAL.contains(&one.name.as_str())).collect();
         assert_eq!(usual.len(), USUAL.len(), "the server has all of them");
         usual
@@ -347,9 +340,9 @@ fn usual_collations() {
 /// their names, with `VINGA_COLLATIONS=all` all.
 #[test]
 fn other_collations() {
-    run("others", seed(), |mut all, random| {
+    run("others", wishes::seed(), |mut all, random| {
         random.shuffle(&mut all);
-        match wish("VINGA_COLLATIONS") {
+        match wishes::text("VINGA_COLLATIONS") {
             None => all.truncate(10),
             Some(parts) if parts == "all" => {}
             Some(parts) => all.retain(|one| parts.split(',').any(|part| one.name.contains(part))),

@@ -3,6 +3,7 @@
 
 use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::oracle::{Oracle, Said};
+use vinga_sql_tests::wishes;
 
 /// Rows of a table.
 const ROWS: u32 = 300;
@@ -146,10 +147,6 @@ impl Queries {
     }
 }
 
-fn wish(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|wish| wish.parse().unwrap_or_else(|_| panic!("{name} is a number")))
-}
-
 fn oracle(cluster: &TestCluster) -> Oracle {
     Oracle::new(|| cluster.sql_nodes[0].connect().expect("a SQL node answers"))
 }
@@ -201,11 +198,11 @@ fn without_indexes(query: &str) -> String {
 fn random_queries_say_what_they_say_of_innodb() {
     let cluster = TestCluster::start(1);
     let mut oracle = oracle(&cluster);
-    let seed = wish("VINGA_SEED").unwrap_or(1);
+    let seed = wishes::seed();
     println!("seed {seed}");
     let mut queries = Queries { random: fastrand::Rng::with_seed(seed) };
     fill(&mut oracle, &mut queries);
-    for number in 0..wish("VINGA_QUERIES").unwrap_or(QUERIES) {
+    for number in 0..wishes::number("VINGA_QUERIES").unwrap_or(QUERIES) {
         let query = queries.query();
         let [ours, theirs] = oracle.ask(&query).map(|said| in_order(said, &query));
         if ours != theirs {
