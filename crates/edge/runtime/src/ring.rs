@@ -114,7 +114,7 @@ impl Producer {
     }
 
     /// Asks the consumer to say when it has made space. To be called when something is left, and before another
-    /// [`Producer::push`]: if that too leaves something, [`Consumer::take`] will return [`Taken::producer_waits`].
+    /// [`Producer::push`]: if that too leaves something, a [`Consumer::release`] will say that it waits.
     pub fn want_space(&mut self) {
         self.shared.head.0.fetch_or(WANTED, Ordering::AcqRel);
     }
@@ -168,15 +168,6 @@ impl Producer {
     }
 }
 
-/// What [`Consumer::take`] took.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Taken {
-    /// Bytes that were handled; 0 if the ring was empty.
-    pub bytes: usize,
-    /// The producer waits for space and must be woken.
-    pub producer_waits: bool,
-}
-
 /// The receiving end.
 pub struct Consumer {
     shared: Arc<Shared>,
@@ -204,20 +195,8 @@ enum Front {
 }
 
 impl Consumer {
-    /// Hands one contiguous run of whole frames to `handle` and then gives its space back. The ring is empty when
-    /// nothing was taken.
-    pub fn take(&mut self, handle: impl FnOnce(&[u8])) -> Taken {
-        let run = self.peek();
-        let bytes = run.len();
-        if bytes == 0 {
-            return Taken { bytes, producer_waits: false };
-        }
-        handle(run);
-        Taken { bytes, producer_waits: self.release(bytes) }
-    }
-
-    /// The next bytes, as many as lie in one piece; none if the ring is empty. For who takes bytes and not frames, such
-    /// as a socket: what of them was taken is said to [`Consumer::release`].
+    /// The next bytes, as many as lie in one piece; none if the ring is empty. They are whole frames for who takes whole
+    /// frames only. What of them was taken is said to [`Consumer::release`].
     pub fn peek(&mut self) -> &[u8] {
         self.front = self.find_front();
         match self.front {

@@ -36,43 +36,12 @@ fn produce(mut producer: Producer, own: &Doorbell, other: &Doorbell, frames: &[u
     }
 }
 
-/// Receives until all of `frames` are there, in their order; sleeps while there is nothing.
-fn consume(mut consumer: Consumer, own: &Doorbell, other: &Doorbell, mut frames: &[u8]) {
-    while !frames.is_empty() {
-        if own.take() != 0 {
-            loop {
-                let taken = consumer.take(|run| {
-                    assert_eq!(run, &frames[..run.len()]);
-                    frames = &frames[run.len()..];
-                });
-                if taken.producer_waits {
-                    other.ring(thread_bit(1));
-                }
-                if taken.bytes == 0 {
-                    break;
-                }
-            }
-        } else {
-            sleep(own);
-        }
-    }
-}
+/// All that is there at a time.
+const ALL: &[usize] = &[usize::MAX];
 
-fn sleep(own: &Doorbell) {
-    if own.begin_sleep() {
-        own.alarm().wait();
-        own.end_sleep();
-    }
-}
-
-fn model(body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(3);
-    builder.check(body);
-}
-
-/// Passes bytes on as a send thread does, some at a time (`pieces`, round and round), until all of `frames` have come.
-fn pass_on(mut consumer: Consumer, own: &Doorbell, other: &Doorbell, mut frames: &[u8], pieces: &[usize]) {
+/// Receives until all of `frames` are there, in their order; sleeps while there is nothing. It takes so many bytes at a time
+/// (`pieces`, round and round), as a send thread does, or [`ALL`], as a thread does that handles frames.
+fn consume(mut consumer: Consumer, own: &Doorbell, other: &Doorbell, mut frames: &[u8], pieces: &[usize]) {
     let mut pieces = pieces.iter().cycle();
     while !frames.is_empty() {
         if own.take() != 0 {
@@ -94,17 +63,26 @@ fn pass_on(mut consumer: Consumer, own: &Doorbell, other: &Doorbell, mut frames:
     }
 }
 
+fn sleep(own: &Doorbell) {
+    if own.begin_sleep() {
+        own.alarm().wait();
+        own.end_sleep();
+    }
+}
+
+fn model(body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(3);
+    builder.check(body);
+}
+
 /// Whether all that one thread sends reaches the other, which both sleep whenever they have nothing to do: a lost
 /// wake-up is a deadlock, which the model checker reports.
 fn passes(capacity: usize, frames: Vec<u8>) {
-    passes_to(capacity, frames, consume);
+    passes_to(capacity, frames, ALL);
 }
 
-fn passes_to(
-    capacity: usize,
-    frames: Vec<u8>,
-    receive: impl Fn(Consumer, &Doorbell, &Doorbell, &[u8]) + Sync + Send + 'static,
-) {
+fn passes_to(capacity: usize, frames: Vec<u8>, pieces: &'static [usize]) {
     model(move || {
         let (producer, consumer) = ring(capacity);
         let bells = Arc::new((Doorbell::new().unwrap(), Doorbell::new().unwrap()));
@@ -112,7 +90,7 @@ fn passes_to(
             let (bells, frames) = (bells.clone(), frames.clone());
             thread::spawn(move || produce(producer, &bells.0, &bells.1, &frames))
         };
-        receive(consumer, &bells.1, &bells.0, &frames);
+        consume(consumer, &bells.1, &bells.0, &frames, pieces);
         sending.join().unwrap();
     });
 }
@@ -135,12 +113,8 @@ fn large_frames_go_by_the_side_slot() {
 /// A relay to a send thread: a socket takes any number of bytes, also of a large frame.
 #[test]
 fn bytes_are_passed_on_in_pieces() {
-    passes_to(32, [frame(12, 1), frame(12, 2), frame(16, 3)].concat(), |consumer, own, other, frames| {
-        pass_on(consumer, own, other, frames, &[13, 6]);
-    });
-    passes_to(16, [frame(8, 1), frame(20, 2), frame(8, 3)].concat(), |consumer, own, other, frames| {
-        pass_on(consumer, own, other, frames, &[7, 15]);
-    });
+    passes_to(32, [frame(12, 1), frame(12, 2), frame(16, 3)].concat(), &[13, 6]);
+    passes_to(16, [frame(8, 1), frame(20, 2), frame(8, 3)].concat(), &[7, 15]);
 }
 
 /// Two producers ring one doorbell; the owner misses neither.
@@ -164,8 +138,9 @@ fn two_producers_one_sleeper() {
         while arrived < 2 {
             let bits = bell.take();
             for thread in vinga_runtime::parker::threads_of(bits, 2) {
-                let taken = rings[usize::from(thread)].take(|run| assert_eq!(run, frame(8, 1)));
-                assert_eq!(taken.bytes, 8);
+                let ring = &mut rings[usize::from(thread)];
+                assert_eq!(ring.peek(), frame(8, 1));
+                assert!(!ring.release(8));
                 arrived += 1;
             }
             if bits == 0 {
