@@ -374,6 +374,19 @@ int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool
   return error ? error : next(table->record[0]);
 }
 
+/* What the server keeps with the table's keys. It asks for it when it opens the table only, which may have been empty
+   then. */
+void ha_vinga::set_rows_per_value(uint64_t now) {
+  revision= now;
+  for (uint i= 0; i < table->s->keys; i++) {
+    KEY &key= table->key_info[i];
+    if (!key.rec_per_key) continue;
+    for (uint j= 0; j < key.user_defined_key_parts; j++)
+      key.rec_per_key[j]= j + 1 == key.user_defined_key_parts && (key.flags & HA_NOSAME)
+        ? 1 : engine->rows_per_value(share->table, i, j + 1);
+  }
+}
+
 int ha_vinga::info(uint flag) {
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST)) {
     vinga_statistics known= {};
@@ -383,15 +396,7 @@ int ha_vinga::info(uint flag) {
     stats.mean_rec_length= known.row_bytes;
     stats.data_file_length= known.data_bytes;
     stats.block_size= 8192;
-  }
-  if (flag & HA_STATUS_CONST) {
-    for (uint i= 0; i < table->s->keys; i++) {
-      KEY &key= table->key_info[i];
-      if (!key.rec_per_key) continue;
-      for (uint j= 0; j < key.user_defined_key_parts; j++)
-        key.rec_per_key[j]= j + 1 == key.user_defined_key_parts && (key.flags & HA_NOSAME)
-          ? 1 : engine->rows_per_value(share->table, i, j + 1);
-    }
+    if ((flag & HA_STATUS_CONST) || known.revision != revision) set_rows_per_value(known.revision);
   }
   if (flag & HA_STATUS_ERRKEY) errkey= duplicate_key;
   if ((flag & HA_STATUS_AUTO) && table->found_next_number_field) {

@@ -38,6 +38,10 @@ class ha_vinga final : public handler {
   const COND *condition= nullptr;
   bool condition_is_set= false;
 
+  /* Of the statistics that the keys have. */
+  uint64_t revision= 0;
+
+  void set_rows_per_value(uint64_t revision);
   int open_share(const char *path);
   int failed(int error);
   int use_explicit_value();

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 4
+#define VINGA_INTERFACE 5
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -105,6 +105,7 @@ enum vinga_write { VINGA_WRITE_NOW = 0, VINGA_WRITE_LATER = 1, VINGA_WRITE_PORTI
 
 typedef struct vinga_statistics {
   uint64_t rows, row_bytes, data_bytes;
+  uint64_t revision;   /* another one whenever rows_per_value may say something else */
 } vinga_statistics;
 
 typedef struct vinga_counters {

@@ -18,6 +18,9 @@ const ROWS_ASSUMED: u64 = 1000;
 const STATISTICS_AGE: Duration = Duration::from_secs(5);
 const STATISTICS_AGE_SMALL: (u64, Duration) = (10_000, Duration::from_millis(200));
 
+/// By so many rows a table may grow or shrink before statistics of any age are old: these, and this part of it.
+const GROWTH_MAX: (u64, u64) = (16, 16);
+
 /// Ranges whose rows were counted, at most.
 const COUNTED_MAX: usize = 256;
 
@@ -47,8 +50,26 @@ type Range = (usize, Vec<u8>, Option<Vec<u8>>);
 #[derive(Default)]
 struct Statistics {
     asked: Option<Instant>,
+    /// How often they have been asked for.
+    revision: u64,
+    /// Rows of the table then.
+    rows: u64,
     /// By the server's key: how many different values its first column has, its first two, and so on.
     distinct: Vec<Vec<u64>>,
+}
+
+impl Statistics {
+    /// Whether the table has so many rows more or less than when they were asked for that they are old.
+    fn has_grown_to(&self, rows: u64) -> bool {
+        let (few, part) = GROWTH_MAX;
+        rows.abs_diff(self.rows) > few + self.rows / part
+    }
+}
+
+/// How old statistics of a table with so many rows may be.
+fn age_max(rows: u64) -> Duration {
+    let (small, age_small) = STATISTICS_AGE_SMALL;
+    if rows < small { age_small } else { STATISTICS_AGE }
 }
 
 impl OpenTable {
@@ -127,18 +148,27 @@ impl OpenTable {
         (self.rows.load(Ordering::Relaxed), self.row_bytes)
     }
 
+    /// Another number whenever [`OpenTable::rows_per_value`] may say something else.
+    pub fn revision(&self) -> u64 {
+        self.statistics.lock().expect(NO_PANIC).revision
+    }
+
     /// Asks the data nodes for statistics if those that there are have become old. What goes wrong with that is of no
     /// interest: the old ones hold on.
     pub fn refresh(&self, session: &mut Session) {
         {
             let mut statistics = self.statistics.lock().expect(NO_PANIC);
-            let (small, age_small) = STATISTICS_AGE_SMALL;
-            let age = if self.rows.load(Ordering::Relaxed) < small { age_small } else { STATISTICS_AGE };
-            if statistics.asked.is_some_and(|asked| asked.elapsed() < age) {
+            let rows = self.rows.load(Ordering::Relaxed);
+            let has_grown = statistics.has_grown_to(rows);
+            if !has_grown && statistics.asked.is_some_and(|asked| asked.elapsed() < age_max(rows)) {
                 return;
+            }
+            if has_grown {
+                self.counted.lock().expect(NO_PANIC).clear();
             }
             // Others go on with what there is meanwhile.
             statistics.asked = Some(Instant::now());
+            statistics.rows = rows;
         }
         let Ok(table) = self.table(session) else { return };
         for (key, index) in self.plan.ordered_indexes() {
@@ -149,6 +179,8 @@ impl OpenTable {
                 statistics.distinct.resize(key + 1, Vec::new());
             }
             statistics.distinct[key] = known.distinct;
+            statistics.revision += 1;
+            statistics.rows = known.entries;
         }
     }
 
@@ -222,6 +254,13 @@ impl OpenTable {
         }
         counted.insert(place, (Instant::now(), rows));
         Some(rows)
+    }
+
+    /// This node has added so many rows, or removed them. If its transaction is rolled back, the rows are wrong until they are
+    /// asked for again.
+    pub fn add_rows(&self, more: i64) {
+        let add = |rows: u64| Some(rows.saturating_add_signed(more));
+        let _ = self.rows.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
     /// A scan has seen so many rows.

@@ -128,6 +128,7 @@ pub struct Statistics {
     pub rows: u64,
     pub row_bytes: u64,
     pub data_bytes: u64,
+    pub revision: u64,
 }
 
 /// `vinga_counters`

@@ -61,7 +61,8 @@ pub(super) unsafe extern "C" fn statistics(
         });
     }
     let (rows, row_bytes) = table.statistics();
-    *out = Statistics { rows: rows.max(2), row_bytes, data_bytes: rows.saturating_mul(row_bytes) };
+    let (data_bytes, revision) = (rows.saturating_mul(row_bytes), table.revision());
+    *out = Statistics { rows: rows.max(2), row_bytes, data_bytes, revision };
     0
 }
 

@@ -22,7 +22,9 @@ impl Cursor {
         // SAFETY: as the caller promises.
         unsafe { self.table.plan.write_image(record, hidden, &session.node().server, &mut self.image)? };
         let when = if now { When::Now } else { When::InStatement };
-        session.change(&self.table, OperationKind::Insert, &[], &self.image, when)
+        session.change(&self.table, OperationKind::Insert, &[], &self.image, when)?;
+        self.table.add_rows(1);
+        Ok(())
     }
 
     /// Replaces a row that was read with a lock.
@@ -89,6 +91,8 @@ impl Cursor {
         // A reader may hold the entry of a unique index.
         let may_fail = self.table.plan.has_unique_index();
         let when = if may_fail { When::InStatement } else { When::InTransaction };
-        session.change(&self.table, OperationKind::Delete, &self.key, &[], when)
+        session.change(&self.table, OperationKind::Delete, &self.key, &[], when)?;
+        self.table.add_rows(-1);
+        Ok(())
     }
 }

@@ -1,0 +1,49 @@
+//! What the optimizer is told of a table is what is in it, also when a session has just filled it.
+
+use vinga_sql_tests::{Session, TestCluster};
+
+/// The tables of a plan, in its order, each with the rows that are expected of it.
+fn plan(session: &mut Session, query: &str) -> Vec<(String, u64)> {
+    let rows = session.query(&format!("EXPLAIN {query}"));
+    rows.iter().map(|row| (row[2].clone(), row[8].parse().expect("rows are a number"))).collect()
+}
+
+/// The server has opened these tables and asked for statistics while they were empty.
+fn tables(cluster: &TestCluster) -> Session {
+    let mut session = cluster.connect(0);
+    session
+        .query("CREATE TABLE many (id INT PRIMARY KEY, a INT, b VARCHAR(20), KEY (a), KEY (b)) ENGINE=VINGA");
+    session.query("CREATE TABLE few (id INT PRIMARY KEY, a INT, KEY (a)) ENGINE=VINGA");
+    assert_eq!(session.lines("SELECT COUNT(*) FROM few, many WHERE few.a = many.a"), ["0"]);
+    session.query("INSERT INTO many SELECT seq, seq % 10, CONCAT('x', seq % 7) FROM seq_1_to_600");
+    session.query("INSERT INTO few SELECT seq, seq FROM seq_1_to_12");
+    session
+}
+
+#[test]
+fn rows_of_ranges_are_known_after_a_table_was_filled() {
+    let cluster = TestCluster::start(1);
+    let mut session = tables(&cluster);
+    for (condition, rows) in
+        [("a = 3", 60), ("b = 'x3'", 86), ("id BETWEEN 2 AND 30 AND a > 3", 29), ("a BETWEEN 2 AND 3", 120)]
+    {
+        let plan = plan(&mut session, &format!("SELECT * FROM many WHERE {condition}"));
+        assert!((rows / 2..=rows * 2).contains(&plan[0].1), "{condition}: {rows} rows; {plan:?}");
+    }
+}
+
+#[test]
+fn joins_begin_with_the_smaller_table() {
+    let cluster = TestCluster::start(1);
+    let mut session = tables(&cluster);
+    let query = "SELECT COUNT(*) FROM many JOIN few ON few.a = many.a";
+    let before = plan(&mut session, query);
+    assert_eq!(before[0], ("few".to_owned(), 12), "{before:?}");
+    assert_eq!(before[1].0, "many");
+    assert!((30..=120).contains(&before[1].1), "each value of many.a has 60 rows; {before:?}");
+    // The larger is the smaller one from now on.
+    session.query("INSERT INTO few SELECT seq, seq FROM seq_13_to_3000");
+    session.query("DELETE FROM many WHERE id > 5");
+    let after = plan(&mut session, query);
+    assert_eq!(after[0], ("many".to_owned(), 5), "{after:?}");
+}
