@@ -10,11 +10,13 @@
 //! their values may be lower.
 
 use crate::failure::{Failure, Result, ha};
+use crate::holding_off::HoldingOff;
 use crate::node::Node;
 use crate::session::Session;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
 use std::time::Duration;
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value};
@@ -23,7 +25,7 @@ use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value}
 const TABLE: &str = "vinga.auto_increment";
 /// Values of a range, at most.
 const RANGE_MAX: u64 = 1 << 16;
-/// How often a fetch is tried again when others move the counter at the same moment.
+/// How often something is tried when others move the counter at the same moment.
 const ATTEMPTS_MAX: u32 = 20;
 /// How long a statement waits before it looks whether it was killed.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
@@ -226,10 +228,34 @@ fn number(row: &Record) -> Result<u64> {
     }
 }
 
+/// Attempts at something that others do at the same moment, with a pause between two of them that grows: who tries again at
+/// once mostly meets the same.
+#[derive(Default)]
+struct Attempts {
+    made: u32,
+    holding_off: HoldingOff,
+}
+
+impl Attempts {
+    /// One has failed: pauses before the next.
+    ///
+    /// # Errors
+    /// This error, if it was the last one.
+    fn once_more(&mut self, error: vinga::Error) -> vinga::Result<()> {
+        self.made += 1;
+        if self.made == ATTEMPTS_MAX {
+            return Err(error);
+        }
+        thread::sleep(self.holding_off.once_more());
+        Ok(())
+    }
+}
+
 /// The table of the counters, which is made by whoever needs it first.
 fn counters(cluster: &Cluster) -> vinga::Result<Table> {
     const BIGINT: ColumnType = ColumnType::Integer { bytes: 8, signed: false };
-    for _ in 0..ATTEMPTS_MAX {
+    let mut attempts = Attempts::default();
+    loop {
         match cluster.table(TABLE) {
             Err(error) if error.code() == ErrorCode::NoSuchTable => {}
             there => return there,
@@ -237,20 +263,19 @@ fn counters(cluster: &Cluster) -> vinga::Result<Table> {
         let table =
             NewTable::new(TABLE).column("birth", BIGINT).column("next", BIGINT).primary_key(&["birth"]);
         match cluster.create_table(table) {
-            Err(error) if matches!(error.code(), ErrorCode::TableExists | ErrorCode::SchemaBusy) => {}
+            Err(error) if matches!(error.code(), ErrorCode::TableExists | ErrorCode::SchemaBusy) => {
+                attempts.once_more(error)?;
+            }
             made => return made,
         }
-        std::thread::sleep(Duration::from_millis(5));
     }
-    cluster.table(TABLE)
 }
 
 /// Takes a range from a counter.
 fn fetch(cluster: &Cluster, birth: u64, first: u64, count: u64) -> vinga::Result<(u64, u64)> {
     let table = counters(cluster)?;
-    let mut attempts = 0;
+    let mut attempts = Attempts::default();
     loop {
-        attempts += 1;
         let mut transaction = cluster.begin()?;
         transaction.update(&table, birth, &Update::new().add("next", count))?;
         let reading = transaction.define_read(&table, birth, Lock::Exclusive)?;
@@ -276,9 +301,7 @@ fn fetch(cluster: &Cluster, birth: u64, first: u64, count: u64) -> vinga::Result
         } else if !error.is_retryable() || error.code() == ErrorCode::ClusterFailure {
             return Err(error);
         }
-        if attempts == ATTEMPTS_MAX {
-            return Err(error);
-        }
+        attempts.once_more(error)?;
     }
 }
 
@@ -293,9 +316,8 @@ fn failure(node: &Node, error: &vinga::Error) -> Failure {
 /// Moves a counter up to `next`, if it is lower.
 fn advance(cluster: &Cluster, birth: u64, next: u64) -> vinga::Result<()> {
     let table = counters(cluster)?;
-    let mut attempts = 0;
+    let mut attempts = Attempts::default();
     loop {
-        attempts += 1;
         let update = Update::new().when("next", "<", next)?.set("next", next);
         let error = match cluster.update(&table, birth, &update) {
             Ok(()) => return Ok(()),
@@ -311,9 +333,7 @@ fn advance(cluster: &Cluster, birth: u64, next: u64) -> vinga::Result<()> {
         } else if !error.is_retryable() || error.code() == ErrorCode::ClusterFailure {
             return Err(error);
         }
-        if attempts == ATTEMPTS_MAX {
-            return Err(error);
-        }
+        attempts.once_more(error)?;
     }
 }
 
@@ -362,5 +382,26 @@ impl Fetcher {
             node.counters.auto_increment_fetches.fetch_add(1, Ordering::Relaxed);
             counter.take_over(fetched);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn attempts_end_and_have_pauses_between_them() {
+        let (began, mut attempts) = (Instant::now(), Attempts::default());
+        let mut made = 1;
+        let error = loop {
+            match attempts.once_more(ErrorCode::LockTimeout.into()) {
+                Ok(()) => made += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.code(), ErrorCode::LockTimeout);
+        assert_eq!(made, ATTEMPTS_MAX);
+        assert!(began.elapsed() >= Duration::from_millis(1 + 2 + 4 + 8 + 16 + 14 * 20), "there were pauses");
     }
 }

@@ -4,13 +4,15 @@
 //! again at once. So that they, the SQL node and the data nodes do not keep each other busy until the copy is done, the
 //! error comes after a pause, which grows as long as a session meets nothing else. By then the data nodes have rolled the
 //! transaction back: nobody waits for its locks meanwhile.
+//!
+//! Whoever moves a counter of auto-increment values that others move, too, pauses in the same way before the next attempt.
 
 use std::time::Duration;
 
 /// The first pause, and the longest; it doubles from one to the other.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
-/// The pauses of a session.
+/// The pauses of a session, or of attempts at the same thing.
 #[derive(Default)]
 pub struct HoldingOff {
     last: Option<Duration>,
