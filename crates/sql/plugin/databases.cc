@@ -2,13 +2,14 @@
    that file.
 
    Nothing tells an engine that a database is created or altered: a thread of the Rust side looks for new folders and changed
-   files. It is none of the server's threads, so it must not use those of the server's functions that remember an error number
-   for their thread. What was made here because the data nodes say so is remembered, so that it is not told to them again. */
+   files, when the system says that there are some. It is none of the server's threads, so it must not use those of the
+   server's functions that remember an error number for their thread. What was made here because the data nodes say so is remembered, so that it is not told to them again. */
 #include "ha_vinga.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <chrono>
 #include <map>
 #include <mutex>
 
@@ -17,11 +18,28 @@ void my_dbopt_cleanup();
 
 static const char OPTIONS_FILE[]= "db.opt";
 
-/* A file of options as it was seen last. */
+/* A file of options as it was seen last. A database that is dropped and made anew may have the same options as before, one
+   that is altered right after it was made may have been changed at the same tick of the file system's clock. */
 struct Options {
-  timespec changed;
+  ino_t file= 0;
+  timespec changed= {};
   std::string contents;
+
+  bool operator==(const Options &other) const {
+    return file == other.file && changed.tv_sec == other.changed.tv_sec && changed.tv_nsec == other.changed.tv_nsec &&
+           contents == other.contents;
+  }
 };
+
+/* The server remembers the options of databases. It is made to forget them when they are changed here, and again whenever
+   changes are looked for in the time after: a statement may have read the old ones just before, and remember them just after. */
+static std::chrono::steady_clock::time_point forgotten;
+static const std::chrono::seconds FORGET_AGAIN(3);
+
+static void forget_options() {
+  forgotten= std::chrono::steady_clock::now();
+  my_dbopt_cleanup();
+}
 
 /* The databases that are known to be here. */
 static std::mutex known_lock;
@@ -58,34 +76,87 @@ static std::string contents_of(const std::string &path) {
 
 std::string database_options(const std::string &name) { return contents_of(folder_of(name) + OPTIONS_FILE); }
 
-static timespec time_of(const std::string &path) {
-  struct stat status;
-  return ::stat(path.c_str(), &status) == 0 ? status.st_mtim : timespec();
+static Options options_of(const std::string &name) {
+  std::string path= folder_of(name) + OPTIONS_FILE;
+  struct stat file;
+  if (::stat(path.c_str(), &file) != 0) return {};
+  return {file.st_ino, file.st_mtim, contents_of(path)};
+}
+
+/* Whether the options of a database were written since they were seen last. Without contents they are being written just now,
+   or it is no database. */
+static bool is_news(const std::string &name, const Options &now) {
+  auto seen= known.find(name);
+  return !now.contents.empty() && (seen == known.end() || !(seen->second == now));
+}
+
+/* True if there are news of it, which have been seen then. */
+static bool look_at(const std::string &name) {
+  Options now= options_of(name);
+  if (!is_news(name, now)) return false;
+  known[name]= now;
+  return true;
+}
+
+void take_as_seen(const std::string &name) {
+  std::lock_guard<std::mutex> lock(known_lock);
+  look_at(name);
+}
+
+static bool write_file(const std::string &path, const std::string &contents) {
+  int file= ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0) return false;
+  bool is_written= ::write(file, contents.data(), contents.size()) == ssize_t(contents.size());
+  ::close(file);
+  return is_written;
 }
 
 /* Others see the old contents or the new ones. What is left of it if the server ends just now is beside the folder: within
    it would keep the database from being dropped. */
-static bool write_options(const std::string &folder, vinga_bytes contents) {
+static bool write_options(const std::string &folder, const std::string &contents) {
   std::string passing= folder.substr(0, folder.size() - 1) + ".db.opt.new", path= folder + OPTIONS_FILE;
-  int file= ::open(passing.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (file < 0) return false;
-  bool is_written= ::write(file, contents.bytes, contents.length) == ssize_t(contents.length);
-  ::close(file);
-  return is_written && ::rename(passing.c_str(), path.c_str()) == 0;
+  return write_file(passing, contents) && ::rename(passing.c_str(), path.c_str()) == 0;
+}
+
+/* A database that is being made. The server takes what begins so for its own passing files: it is no database to anybody. */
+static std::string unfinished_folder() { return std::string(mysql_data_home) + "/" + tmp_file_prefix + "-vinga-database/"; }
+
+void remove_unfinished_database() {
+  std::string folder= unfinished_folder(), options= folder + OPTIONS_FILE;
+  ::unlink(options.c_str());
+  ::rmdir(folder.c_str());
+}
+
+/* A folder with a file in it: both are there at once. Otherwise a table that is created just then would have the character set
+   of a database without options. False, with errno, if that can't be done. */
+static bool make_folder(const std::string &folder, const std::string &options) {
+  remove_unfinished_database();
+  std::string unfinished= unfinished_folder();
+  return ::mkdir(unfinished.c_str(), 0700) == 0 && (options.empty() || write_file(unfinished + OPTIONS_FILE, options)) &&
+         ::rename(unfinished.c_str(), folder.c_str()) == 0;
 }
 
 void make_database(vinga_text name, vinga_bytes options) {
   std::string database(name.bytes, name.length), folder= folder_of(database), path= folder + OPTIONS_FILE;
   std::string wanted(reinterpret_cast<const char *>(options.bytes), options.length);
   std::lock_guard<std::mutex> lock(known_lock);
-  bool is_there= ::mkdir(folder.c_str(), 0700) != 0 && errno == EEXIST;
-  if (wanted.empty() || (is_there && contents_of(path) == wanted)) return;
-  if (!write_options(folder, options)) {
+  if (has_database(database)) {
+    /* What a client has just written here, or has begun to write, is told to the data nodes next: it is newer. */
+    Options now= options_of(database);
+    if (is_news(database, now) || (now.file && now.contents.empty())) return;
+  } else {
+    /* A client may make it at the same moment. */
+    if (!make_folder(folder, wanted) && errno != EEXIST && errno != ENOTEMPTY) {
+      sql_print_warning("VINGA: a database can't be made: %s: %s", folder.c_str(), strerror(errno));
+      return;
+    }
+  }
+  if (!wanted.empty() && contents_of(path) != wanted && !write_options(folder, wanted)) {
     sql_print_warning("VINGA: the options of a database can't be written: %s", folder.c_str());
     return;
   }
-  known[database]= {time_of(path), wanted};
-  my_dbopt_cleanup();
+  look_at(database);
+  forget_options();
 }
 
 /* A database in which there are things of other engines stays. */
@@ -97,20 +168,8 @@ void remove_database(vinga_text name) {
     if (!aside.empty()) ::unlink(aside.c_str());
   } else if (!aside.empty() && ::rename(aside.c_str(), options.c_str()) != 0)
     sql_print_warning("VINGA: the options of a database are lost: %s", folder.c_str());
-  my_dbopt_cleanup();
-}
-
-/* Reads the options of a database; true if they were written since they were seen last. */
-static bool look_at(const std::string &name) {
-  std::string path= folder_of(name) + OPTIONS_FILE;
-  Options &seen= known[name];
-  timespec changed= time_of(path);
-  if (changed.tv_sec == seen.changed.tv_sec && changed.tv_nsec == seen.changed.tv_nsec) return false;
-  std::string contents= contents_of(path);
-  /* They are being written just now, or it is no database. */
-  if (contents.empty()) return false;
-  seen= {changed, contents};
-  return true;
+  std::lock_guard<std::mutex> lock(known_lock);
+  forget_options();
 }
 
 /* The names of the folders that may be databases. */
@@ -132,17 +191,12 @@ static std::vector<std::string> folders() {
 
 /* Gives the databases that are here, or have other options, since it was called last; the first time all are taken as seen. */
 void new_databases(vinga_row_taker take, void *context) {
-  static timespec changed= {};
   static bool has_looked= false;
-  struct stat status;
-  if (::stat(mysql_data_home, &status) != 0) return;
   std::lock_guard<std::mutex> lock(known_lock);
-  if (!has_looked || status.st_mtim.tv_sec != changed.tv_sec || status.st_mtim.tv_nsec != changed.tv_nsec) {
-    std::map<std::string, Options> there;
-    for (const std::string &name : folders()) there[name]= known[name];
-    known= std::move(there);
-    changed= status.st_mtim;
-  }
+  if (std::chrono::steady_clock::now() - forgotten < FORGET_AGAIN) my_dbopt_cleanup();
+  std::map<std::string, Options> there;
+  for (const std::string &name : folders()) there[name]= known[name];
+  known= std::move(there);
   for (auto &[name, options] : known) {
     if (!look_at(name) || !has_looked) continue;
     vinga_text row[]= {text_of(name), text_of(options.contents)};

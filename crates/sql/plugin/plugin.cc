@@ -52,6 +52,8 @@ static SHOW_VAR counter_variables[]= {
   {"pushed_conditions", (char *) &counters.pushed_conditions, SHOW_LONGLONG},
   {"transactions", (char *) &counters.transactions, SHOW_LONGLONG},
   {"sessions", (char *) &counters.sessions, SHOW_LONGLONG},
+  {"databases_noticed", (char *) &counters.databases_noticed, SHOW_LONGLONG},
+  {"databases_found", (char *) &counters.databases_found, SHOW_LONGLONG},
   {"connections", (char *) &counters.connected, SHOW_LONGLONG},
   {NullS, NullS, SHOW_LONG}};
 
@@ -111,6 +113,7 @@ static int start(void *p) {
   init_discovery(vinga_hton);
   vinga_settings settings= {{connectstring, strlen(connectstring)}, connection_pool, spin_us};
   static const vinga_server server= {sort_key, log_line, forget_table, make_database, remove_database, new_databases};
+  remove_unfinished_database();
   if (engine->start(&settings, &server)) return 1;
   engine->set_auto_increment_prefetch(prefetch);
   engine->set_wait_max_ms(wait_max_ms);

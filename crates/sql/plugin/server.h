@@ -112,6 +112,10 @@ void forget_table(const char *name, size_t length);
 void make_database(vinga_text name, vinga_bytes options);
 void remove_database(vinga_text name);
 void new_databases(vinga_row_taker take, void *context);
+/* A database is being dropped: it is not told to the data nodes any more. */
+void take_as_seen(const std::string &name);
+/* Clears away what is left if the server ended while it made a database. */
+void remove_unfinished_database();
 /* The options of a database, as its file has them. */
 std::string database_options(const std::string &name);
 /* Whether a database is there for the server. */

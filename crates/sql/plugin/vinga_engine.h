@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 5
+#define VINGA_INTERFACE 6
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -111,6 +111,7 @@ typedef struct vinga_statistics {
 typedef struct vinga_counters {
   uint64_t auto_increment_fetches, auto_increment_waits, auto_increment_long_waits;
   uint64_t round_trips, batches_of_rows, rows_of_scans, pushed_conditions, transactions, sessions;
+  uint64_t databases_noticed, databases_found;   /* new and altered ones: of which the system has told, and others */
   uint64_t connected;
 } vinga_counters;
 

@@ -1,25 +1,76 @@
 //! Databases that users create or alter here are created and altered at the data nodes: a thread that looks for them, for
-//! the server tells nobody. If the data nodes can't be asked then, the first table in a new database does it.
+//! the server tells nobody. The system tells it when to look ([`crate::folder_watch`]); now and then it looks all the same.
+//! If the data nodes can't be asked then, the first table in a new database does it.
+//!
+//! Who drops a database waits until the thread has told the data nodes what it has just found: else it could be told that
+//! there is the database after it was dropped.
 
+use crate::folder_watch::FolderWatch;
 use crate::node::Node;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 use vinga::ErrorCode;
 use vinga::blocking::Cluster;
 
-/// How often it looks.
-const LOOK_PAUSE: Duration = Duration::from_millis(200);
+/// How often it looks without having been told to; and if nobody tells it.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+const LOOK_PAUSE_ALONE: Duration = Duration::from_millis(200);
+
+const NO_PANIC: &str = "nothing panics while it holds this lock";
+
+/// Whether the thread is telling the data nodes what it has found.
+#[derive(Default)]
+pub struct Telling {
+    is_on: Mutex<bool>,
+    on_end: Condvar,
+}
+
+impl Telling {
+    fn set(&self, is_on: bool) {
+        *self.is_on.lock().expect(NO_PANIC) = is_on;
+        self.on_end.notify_all();
+    }
+
+    /// Waits until it is not, for so long at most.
+    pub fn wait(&self, longest: Duration) {
+        let is_on = self.is_on.lock().expect(NO_PANIC);
+        drop(self.on_end.wait_timeout_while(is_on, longest, |is_on| *is_on).expect(NO_PANIC));
+    }
+}
 
 /// What the thread does.
 pub fn run(node: &Arc<Node>) {
-    // Those that are there already were known before, or have no tables of data nodes.
-    node.server.new_databases();
+    // The server runs in its data folder.
+    let mut watch = FolderWatch::new(Path::new("."))
+        .inspect_err(|error| {
+            node.server
+                .warn(&format!("new databases are noticed late, as folders can't be watched: {error}"));
+        })
+        .ok();
     while !node.is_stopping() {
-        thread::sleep(LOOK_PAUSE);
+        let is_noticed = match watch.as_ref().map(|watch| watch.wait(LOOK_PAUSE)) {
+            Some(Ok(is_noticed)) => is_noticed,
+            Some(Err(error)) => {
+                node.server.warn(&format!("folders can't be watched any more: {error}"));
+                watch = None;
+                false
+            }
+            None => {
+                thread::sleep(LOOK_PAUSE_ALONE);
+                false
+            }
+        };
+        node.telling.set(true);
         for (name, options) in node.server.new_databases() {
+            let counters = &node.counters;
+            let counter = if is_noticed { &counters.databases_noticed } else { &counters.databases_found };
+            counter.fetch_add(1, Ordering::Relaxed);
             share(node, &name, &options);
         }
+        node.telling.set(false);
     }
 }
 

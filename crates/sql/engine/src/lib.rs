@@ -18,6 +18,7 @@
 //! | [`auto_increment`] | values of auto-increment columns |
 //! | [`waiting`] | waits that a kill or a time-out ends |
 //! | [`databases`] | databases that users create |
+//! | [`folder_watch`] | the system's notices of them |
 //! | [`schema_watch`] | what other SQL nodes do to tables |
 //! | [`failure`] | errors as the server knows them |
 //! | [`status`] | what `SHOW ENGINE VINGA STATUS` says |
@@ -30,6 +31,7 @@ pub mod databases;
 pub mod definition;
 pub mod failure;
 pub mod fences;
+pub mod folder_watch;
 pub mod holding_off;
 pub mod node;
 pub mod plan;

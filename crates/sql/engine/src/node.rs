@@ -5,7 +5,7 @@
 //! once made, a client opens lost connections by itself.
 
 use crate::auto_increment::Fetcher;
-use crate::databases;
+use crate::databases::{self, Telling};
 use crate::failure::{Failure, Result};
 use crate::schema_watch;
 use crate::server::Server;
@@ -49,6 +49,10 @@ pub struct Counters {
     pub transactions: AtomicU64,
     /// Sessions that there are.
     pub sessions: AtomicU64,
+    /// New and altered databases of which the system has told.
+    pub databases_noticed: AtomicU64,
+    /// Others, which were found later.
+    pub databases_found: AtomicU64,
 }
 
 /// See the head of this file.
@@ -71,6 +75,8 @@ pub struct Node {
     pub counters: Counters,
     /// Fetches auto-increment values.
     pub fetcher: Fetcher,
+    /// Databases that the data nodes are being told of.
+    pub telling: Telling,
 }
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
@@ -103,7 +109,10 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         prefetch: AtomicU64::new(PREFETCH),
         counters: Counters::default(),
         fetcher: Fetcher::default(),
+        telling: Telling::default(),
     });
+    // Databases that are there already were known before, or have no tables of data nodes.
+    node.server.new_databases();
     let run = |name: &str, work: fn(&Arc<Node>, Duration)| {
         let node = Arc::clone(&node);
         thread::Builder::new()

@@ -86,6 +86,8 @@ fn ensure_database(session: &mut Session, description: &Description) -> Result<(
 /// # Errors
 /// That there are tables in it, or what went wrong.
 pub fn drop_database(session: &mut Session, name: &str) -> Result<()> {
+    let node = session.node();
+    node.telling.wait(Duration::from_millis(node.wait_max_ms()));
     carry_out(session, |cluster| async move {
         match cluster.as_async().drop_database(name).await {
             Err(error) if error.code() == ErrorCode::NoSuchDatabase => Ok(()),

@@ -71,6 +71,12 @@ fn work(node: &Node, out: &mut String) {
     line!(out, "rows of scans: {}", get(&counters.scanned_rows));
     line!(out, "pushed conditions: {}", get(&counters.conditions));
     line!(out, "open tables: {}", node.open_tables());
+    line!(
+        out,
+        "databases that were new or altered: {}, noticed at once: {}",
+        get(&counters.databases_noticed) + get(&counters.databases_found),
+        get(&counters.databases_noticed)
+    );
 }
 
 fn auto_increment(node: &Node, out: &mut String) {

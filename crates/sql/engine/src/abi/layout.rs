@@ -143,6 +143,8 @@ pub struct Counters {
     pub pushed_conditions: u64,
     pub transactions: u64,
     pub sessions: u64,
+    pub databases_noticed: u64,
+    pub databases_found: u64,
     pub connected: u64,
 }
 

@@ -55,6 +55,8 @@ pub(super) unsafe extern "C" fn counters(out: &mut Counters) {
             pushed_conditions: get(&counters.conditions),
             transactions: get(&counters.transactions),
             sessions: get(&counters.sessions),
+            databases_noticed: get(&counters.databases_noticed),
+            databases_found: get(&counters.databases_found),
             connected: node.connected(),
         };
     });

@@ -1,0 +1,107 @@
+//! Databases that are made at one SQL node are there at the others: soon, with their options, and only as long as they are.
+
+use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::thread;
+use std::time::Duration;
+use vinga_sql_tests::{Session, TestCluster};
+
+const DATABASES: usize = 30;
+
+fn has(session: &mut Session, database: &str) -> bool {
+    session.lines("SHOW DATABASES").iter().any(|there| there == database)
+}
+
+/// What SHOW CREATE DATABASE says; nothing if there is no such database.
+fn shown(session: &mut Session, database: &str) -> String {
+    let answer = session.try_query(&format!("SHOW CREATE DATABASE {database}"));
+    answer.map_or_else(|_| String::new(), |answer| answer.strings()[0][1].clone())
+}
+
+/// Tries again until it is so: what does not come makes the test hang, which says so, too.
+fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn counter(session: &mut Session, name: &str) -> usize {
+    session.query(&format!("SHOW GLOBAL STATUS LIKE 'vinga_databases_{name}'"))[0][1].parse().unwrap()
+}
+
+#[test]
+fn new_databases_are_told_when_the_system_says_that_there_are_some() {
+    let cluster = TestCluster::start(2);
+    let (mut here, mut there) = (cluster.connect(0), cluster.connect(1));
+    for number in 0..DATABASES {
+        here.query(&format!("CREATE DATABASE d{number}"));
+        until(|| has(&mut there, &format!("d{number}")));
+    }
+    // The thread also looks by itself, and may have met one or another in that moment.
+    let (noticed, found) = (counter(&mut here, "noticed"), counter(&mut here, "found"));
+    assert!(noticed > found, "{noticed} were noticed, {found} were found by looking");
+}
+
+#[test]
+fn a_database_appears_with_its_options() {
+    let cluster = TestCluster::start(2);
+    let (mut here, mut there) = (cluster.connect(0), cluster.connect(1));
+    until(|| has(&mut there, "test"));
+    let folder = cluster.sql_nodes[1].folder().join("data");
+    let notices = inotify::init(CreateFlags::NONBLOCK).expect("folders can be watched");
+    inotify::add_watch(&notices, &folder, WatchFlags::CREATE | WatchFlags::MOVED_TO).expect("it is there");
+    let mut room = [const { MaybeUninit::uninit() }; 4096];
+    let mut reader = Reader::new(&notices, &mut room);
+    for number in 0..DATABASES {
+        let name = format!("d{number}");
+        here.query(&format!("CREATE DATABASE {name} COLLATE latin1_bin"));
+        loop {
+            match reader.next() {
+                Ok(notice) if notice.file_name().is_some_and(|file| file.to_bytes() == name.as_bytes()) => {
+                    break;
+                }
+                Ok(_) | Err(Errno::AGAIN) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(folder.join(&name).join("db.opt").exists(), "{name} is there without its options");
+    }
+    let names = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+    let unfinished: Vec<_> = names.filter(|name| name.as_bytes().starts_with(b"#sql")).collect();
+    assert!(unfinished.is_empty(), "{unfinished:?}");
+}
+
+#[test]
+fn what_is_left_of_a_database_that_was_being_made_is_cleared_away() {
+    let mut cluster = TestCluster::start(1);
+    let unfinished = cluster.sql_nodes[0].folder().join("data").join("#sql-vinga-database");
+    cluster.sql_nodes[0].stop().expect("it stops");
+    std::fs::create_dir(&unfinished).unwrap();
+    std::fs::write(unfinished.join("db.opt"), "default-character-set=latin1\n").unwrap();
+    cluster.sql_nodes[0].restart().expect("it starts again");
+    assert!(!unfinished.exists());
+}
+
+#[test]
+fn what_is_altered_or_dropped_at_once_stays_so() {
+    let cluster = TestCluster::start(2);
+    let (mut here, mut there) = (cluster.connect(0), cluster.connect(1));
+    for number in 0..DATABASES {
+        let name = format!("d{number}");
+        here.query(&format!("CREATE DATABASE {name}"));
+        here.query(&format!("ALTER DATABASE {name} COLLATE latin1_bin"));
+        here.query(&format!("CREATE DATABASE passing{number}"));
+        here.query(&format!("DROP DATABASE passing{number}"));
+        until(|| shown(&mut there, &name).contains("latin1_bin"));
+        assert!(shown(&mut here, &name).contains("latin1_bin"), "{name} is as it was before ALTER");
+    }
+    // It is told after all of these.
+    here.query("CREATE DATABASE last");
+    until(|| has(&mut there, "last"));
+    for session in [&mut here, &mut there] {
+        let left = session.lines("SHOW DATABASES LIKE 'passing%'");
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
