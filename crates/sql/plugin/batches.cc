@@ -6,6 +6,8 @@
 
 /* Keys of one request, at most. */
 static const uint BATCH_MAX= 1024;
+/* Where few rows may be enough each request has so many times as many keys as the one before. */
+static const uint GROWTH= 4;
 /* In the server's mode: all ranges are keys of single rows. */
 static const uint MODE_KEYS= HA_MRR_IMPLEMENTATION_FLAG1;
 
@@ -61,6 +63,8 @@ int ha_vinga::multi_range_read_init(RANGE_SEQ_IF *seq, void *context, uint count
   range_iterator= seq->init(context, count, mode);
   range_ids.clear();
   range_at= 0;
+  uint32_t enough= enough_rows();
+  keys_at_once= enough ? std::min(enough, BATCH_MAX) : BATCH_MAX;
   ranges_are_keys= (mode & MODE_KEYS) != 0;
   ranges_wish= (mode & HA_MRR_SORTED) ? VINGA_RANGE_IN_ORDER : 0;
   ranges_are_over= ranges_are_open= false;
@@ -73,7 +77,7 @@ int ha_vinga::read_keys() {
   range_ids.clear();
   range_at= 0;
   KEY_MULTI_RANGE range;
-  while (range_ids.size() < BATCH_MAX) {
+  while (range_ids.size() < keys_at_once) {
     if (ranges.next(range_iterator, &range)) {
       ranges_are_over= true;
       break;
@@ -81,6 +85,7 @@ int ha_vinga::read_keys() {
     if (int error= engine->batch_add(cursor, active_index, range.start_key.key, range.start_key.length)) return error;
     range_ids.push_back(range.ptr);
   }
+  keys_at_once= std::min(GROWTH * keys_at_once, BATCH_MAX);
   return range_ids.empty() ? 0 : engine->batch_run(cursor, session, lock);
 }
 
@@ -125,7 +130,7 @@ int ha_vinga::open_ranges() {
   if (range_ids.empty()) return 0;
   set_condition();
   ranges_are_open= true;
-  return engine->batch_scan(cursor, session, active_index, ranges_wish, lock);
+  return engine->batch_scan(cursor, session, active_index, ranges_wish, lock, enough_rows());
 }
 
 int ha_vinga::next_of_ranges(range_id_t *range) {

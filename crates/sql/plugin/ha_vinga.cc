@@ -233,10 +233,27 @@ void ha_vinga::print_error(int error, myf flags) {
 
 /* Reads */
 
+/* The limit of a query, its offset included; 0 if it has none. */
+static uint32_t limit_of(const TABLE_LIST *use) {
+  if (!use || !use->select_lex) return 0;
+  ha_rows limit= use->select_lex->master_unit()->lim.get_select_limit();
+  return limit < UINT_MAX32 ? uint32_t(limit) : 0;
+}
+
+/* Rows that may be all that are wanted of those that are locked, as the query or the one that uses the view in which the
+   table is has a limit; 0 if it has none. That the server needs others, too, for an order or a condition of its own, it
+   shows by reading on. */
+uint32_t ha_vinga::enough_rows() const {
+  TABLE_LIST *use= table->pos_in_table_list;
+  if (lock == VINGA_LOCK_NONE || !use) return 0;
+  uint32_t limit= limit_of(use);
+  return limit ? limit : limit_of(use->top_table());
+}
+
 int ha_vinga::rnd_init(bool scan) {
   if (!scan) return 0;
   set_condition();
-  return failed(engine->scan_begin(cursor, session, lock));
+  return failed(engine->scan_begin(cursor, session, lock, enough_rows()));
 }
 
 int ha_vinga::rnd_next(uchar *record) { return failed(engine->scan_next(cursor, session, record)); }
@@ -289,7 +306,8 @@ int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
   set_condition();
   return failed(engine->range_begin(cursor, session, active_index,
     low ? low->key : nullptr, whole_length(key, low), low && low->flag == HA_READ_AFTER_KEY,
-    high ? high->key : nullptr, whole_length(key, high), high && high->flag == HA_READ_BEFORE_KEY, wish, lock));
+    high ? high->key : nullptr, whole_length(key, high), high && high->flag == HA_READ_BEFORE_KEY, wish, lock,
+    enough_rows()));
 }
 
 int ha_vinga::next(uchar *record) {

@@ -32,6 +32,7 @@ class ha_vinga final : public handler {
   range_seq_t range_iterator= nullptr;
   std::vector<range_id_t> range_ids;
   uint range_at= 0;
+  uint keys_at_once= 0;
   uint8_t ranges_wish= 0;
   bool ranges_are_batched= false, ranges_are_keys= false, ranges_are_open= false, ranges_are_over= false;
   /* What the data nodes are to check, see conditions.cc. */
@@ -57,6 +58,7 @@ class ha_vinga final : public handler {
   int read_keys();
   int open_ranges();
   void set_condition();
+  uint32_t enough_rows() const;
 
 public:
   ha_vinga(handlerton *hton, TABLE_SHARE *table_share) : handler(hton, table_share) {}

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 6
+#define VINGA_INTERFACE 7
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -227,12 +227,14 @@ typedef struct vinga_engine {
   void (*position)(vinga_cursor *cursor, const uint8_t *record, uint8_t *position);
   /* A condition in postfix form, see condition.rs; no bytes for none. Nonzero if it can't be taken. */
   int (*set_condition)(vinga_cursor *cursor, const uint8_t *program, size_t bytes);
-  int (*scan_begin)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
+  /* Begins to read all rows. As of all scans: `enough` rows may be all that are wanted, so no more are locked at first; 0 if
+     that is not known. */
+  int (*scan_begin)(vinga_cursor *cursor, vinga_session *session, uint8_t lock, uint32_t enough);
   int (*scan_next)(vinga_cursor *cursor, vinga_session *session, uint8_t *record);
   /* Begins a range of a key's ordered index, whose rows scan_next gives. `wish` is a sum of VINGA_RANGE numbers. */
   int (*range_begin)(vinga_cursor *cursor, vinga_session *session, uint32_t key, const uint8_t *low, uint32_t low_bytes,
                      uint32_t low_is_excluded, const uint8_t *high, uint32_t high_bytes, uint32_t high_is_excluded,
-                     uint8_t wish, uint8_t lock);
+                     uint8_t wish, uint8_t lock, uint32_t enough);
   /* Many keys at once: cleared, added to, run; then row by row. */
   void (*batch_clear)(vinga_cursor *cursor);
   int (*batch_add)(vinga_cursor *cursor, uint32_t key, const uint8_t *value, uint32_t bytes);
@@ -240,7 +242,8 @@ typedef struct vinga_engine {
      and scan_range says which of the ranges, from 0, the last one lies in. VINGA_BATCH_FULL: it was added, no more may be. */
   int (*batch_add_range)(vinga_cursor *cursor, uint32_t key, const uint8_t *low, uint32_t low_bytes,
                          uint32_t low_is_excluded, const uint8_t *high, uint32_t high_bytes, uint32_t high_is_excluded);
-  int (*batch_scan)(vinga_cursor *cursor, vinga_session *session, uint32_t key, uint8_t wish, uint8_t lock);
+  int (*batch_scan)(vinga_cursor *cursor, vinga_session *session, uint32_t key, uint8_t wish, uint8_t lock,
+                    uint32_t enough);
   uint32_t (*scan_range)(const vinga_cursor *cursor);
   int (*batch_run)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
   int (*batch_row)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);

@@ -486,6 +486,11 @@ pub struct LockingScan<R = Record> {
 /// Each method is the blocking form of the method of the same name of [`crate::LockingScan`].
 #[allow(clippy::missing_errors_doc, reason = "documented there")]
 impl<R> LockingScan<R> {
+    /// So many rows are likely to be enough: no more are locked at first.
+    pub fn expect_rows(&mut self, rows: u32) {
+        self.inner.expect_rows(rows);
+    }
+
     /// The next rows, locked; `None` at the end.
     pub fn next_batch(&mut self, transaction: &mut Transaction) -> Result<Option<LockedRows<R>>> {
         transaction.engine.block_on(self.inner.next_batch(&mut transaction.inner))

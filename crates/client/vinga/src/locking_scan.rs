@@ -4,6 +4,8 @@
 //! itself before the scan began). The rows of each batch are then read by key under the lock, in one train. Between the two
 //! a row may have been changed: filter and range are checked again on the locked row, and one that fits no longer is left
 //! out and unlocked. A row that the scan met twice, because its key changed under way, is given once.
+//!
+//! Who may need few rows says so: then no more of what the scan found are locked together than that ([`GROWTH`]).
 
 use crate::row::{ReadRow, Record, RowReader};
 use crate::scan::{Finished, Scan, ScanRequest};
@@ -37,11 +39,14 @@ impl RangeCheck {
     }
 }
 
+/// Where few rows were expected and more are wanted, there are so many times as many in all after the next train.
+const GROWTH: usize = 4;
+
 /// Rows that a transaction has locked, from a scan. [`Transaction::scan_locked`] begins one.
 ///
 /// Each call names the transaction, which can be used between them. The rows of a batch (64 at first, then more) are locked
-/// together, so some may be locked that are never looked at. Nothing keeps others from adding rows: the same scan done again
-/// may find more.
+/// together, so some may be locked that are never looked at: few if [`LockingScan::expect_rows`] says how many are wanted.
+/// Nothing keeps others from adding rows: the same scan done again may find more.
 ///
 /// Rows come in the order that was asked for. One whose key was changed just before it was locked stands where the scan
 /// had found it.
@@ -53,6 +58,8 @@ pub struct LockingScan<R = Record> {
     check: Option<RangeCheck>,
     filter: Vec<u8>,
     rows_left: u32,
+    /// As many rows may be enough.
+    expected: Option<usize>,
     /// Keys that the scan has found and that are to be locked next, with their ranges.
     found: Vec<(u16, Vec<u8>)>,
     /// Rows that were given, by range and primary key.
@@ -100,11 +107,18 @@ impl<R> LockingScan<R> {
             check,
             filter: spec.filter,
             rows_left: limit,
+            expected: None,
             found: Vec::new(),
             given: HashSet::new(),
             next: 0,
             is_over: false,
         })
+    }
+
+    /// So many rows are likely to be enough, though there is no limit: until they have been given no more are locked than are
+    /// missing. If more are wanted after all, that costs a round trip each time there are four times as many.
+    pub fn expect_rows(&mut self, rows: u32) {
+        self.expected = Some(rows.max(1) as usize);
     }
 
     /// The next rows, locked; `None` at the end. Not to be mixed with reading row by row.
@@ -126,16 +140,22 @@ impl<R> LockingScan<R> {
         self.rows.clear();
         self.next = 0;
         while self.rows.is_empty() && self.find().await? {
-            let keys = std::mem::take(&mut self.found);
-            let mut rest = keys.as_slice();
-            // No more are locked than may still be given.
-            while !rest.is_empty() && self.rows_left > 0 {
-                let (now, later) = rest.split_at(rest.len().min(self.rows_left as usize));
-                self.lock(transaction, now).await?;
-                rest = later;
-            }
+            let later = self.found.split_off(self.portion());
+            let keys = std::mem::replace(&mut self.found, later);
+            self.lock(transaction, &keys).await?;
         }
         Ok(!self.rows.is_empty())
+    }
+
+    /// Rows that are locked together next, of those that were found: no more than may still be given.
+    fn portion(&self) -> usize {
+        let given = self.given.len();
+        let wanted = match self.expected {
+            None => usize::MAX,
+            Some(expected) if given < expected => expected - given,
+            Some(_) => (GROWTH - 1) * given,
+        };
+        wanted.min(self.rows_left as usize).min(self.found.len())
     }
 
     /// Waits until it is known whether there are more rows to be locked, and locks none of them; false at the end. Who
@@ -203,6 +223,9 @@ impl<R> LockingScan<R> {
                 self.rows.push(*range, bytes);
                 self.rows_left -= 1;
             }
+        }
+        if self.rows_left == 0 {
+            self.found.clear();
         }
         unlocks.into_iter().try_for_each(|(key, number)| transaction.unlock(core, key, number))
     }

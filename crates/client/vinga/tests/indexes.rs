@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering};
 use support::{eventually, left_behind, start_node};
@@ -427,4 +427,47 @@ fn the_end_of_a_locking_scan_is_found_without_executing() {
     let other = cluster.update(&table, 0, &Update::new().set("kind", 50));
     other.expect("the change of the same row waits to be sent");
     drop(tx);
+}
+
+#[test]
+fn who_expects_few_rows_locks_few() {
+    let node = start_node();
+    let cluster = Cluster::connect(node.address()).unwrap();
+    let table = items(&cluster, 400);
+    for in_order in [true, false] {
+        let mut tx = cluster.begin().unwrap();
+        let request = |scan: vinga::ScanRequest<Item>| match in_order {
+            true => scan.index("by_id").in_order(),
+            false => scan,
+        };
+        let mut scan = tx.scan_locked(&table, Lock::Exclusive, request).unwrap();
+        scan.expect_rows(3);
+        let mut met = BTreeSet::new();
+        let mut portions = Vec::new();
+        while let Some(rows) = scan.next_batch(&mut tx).unwrap() {
+            met.extend(rows.iter().map(|row| row.unwrap().id));
+            portions.push(rows.len());
+            // Rows of the next portion are free.
+            let free = (0..400).rev().find(|id| !met.contains(id));
+            if let Some(free) = free.filter(|_| in_order) {
+                cluster.update(&table, free, &Update::new().add("kind", 0)).unwrap();
+            }
+        }
+        assert_eq!(met.len(), 400);
+        assert_eq!(portions[..2], [3, 9], "{portions:?}");
+        for at in 1..portions.len() {
+            let before: usize = portions[..at].iter().sum();
+            assert!(portions[at] <= 3 * before, "{portions:?}");
+        }
+        tx.roll_back().unwrap();
+    }
+    // With a limit beside it.
+    let mut tx = cluster.begin().unwrap();
+    let request = |scan: vinga::ScanRequest<Item>| scan.index("by_id").in_order().limit(20);
+    let mut scan = tx.scan_locked(&table, Lock::Exclusive, request).unwrap();
+    scan.expect_rows(3);
+    let rows = scan.collect(&mut tx).unwrap();
+    assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
+    cluster.update(&table, 20u64, &Update::new().add("kind", 0)).expect("it is not locked");
+    tx.roll_back().unwrap();
 }

@@ -35,6 +35,15 @@ pub struct RangeWish {
     pub is_short: bool,
 }
 
+/// How rows of a scan are held, and how many of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScanLock {
+    /// The lock on each.
+    pub lock: Lock,
+    /// As many rows may be enough, so no more are locked at first; 0 if that is not known.
+    pub enough: u32,
+}
+
 /// See the head of this file.
 pub struct Cursor {
     table: Arc<OpenTable>,

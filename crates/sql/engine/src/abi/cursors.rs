@@ -2,7 +2,7 @@
 
 use super::layout::{RecordIn, RecordOut, array, end_of, lock_of};
 use super::{Found, calm, entries};
-use crate::cursor::{Cursor, RangeWish};
+use crate::cursor::{Cursor, RangeWish, ScanLock};
 use crate::failure::{Result, ha};
 use crate::node::node;
 use crate::table::OpenTable;
@@ -99,6 +99,10 @@ fn wish_of(wish: u8) -> RangeWish {
     RangeWish { is_descending: wish & 1 != 0, in_order: wish & 2 != 0, is_short: wish & 4 != 0 }
 }
 
+fn scan_lock_of(lock: u8, enough: u32) -> ScanLock {
+    ScanLock { lock: lock_of(lock), enough }
+}
+
 /// `VINGA_WRITE_LATER`
 const WRITE_LATER: u8 = 1;
 /// `VINGA_WRITE_PORTIONS`
@@ -121,8 +125,8 @@ entries! {
         Ok(Found { is_found, otherwise: ha::RECORD_DELETED })
     }
 
-    fn scan_begin(cursor: &mut Cursor; session, lock: u8) {
-        cursor.begin_scan(session, lock_of(lock))
+    fn scan_begin(cursor: &mut Cursor; session, lock: u8, enough: u32) {
+        cursor.begin_scan(session, scan_lock_of(lock, enough))
     }
 
     fn scan_next(cursor: &mut Cursor; session, record: RecordOut) {
@@ -131,16 +135,16 @@ entries! {
     }
 
     fn range_begin(cursor: &mut Cursor; session, key: u32, low: *const u8, low_bytes: u32, low_is_excluded: u32,
-                   high: *const u8, high_bytes: u32, high_is_excluded: u32, wish: u8, lock: u8) {
+                   high: *const u8, high_bytes: u32, high_is_excluded: u32, wish: u8, lock: u8, enough: u32) {
         // SAFETY: both ends are there during the call.
         let range = unsafe {
             (end_of(low, low_bytes, low_is_excluded), end_of(high, high_bytes, high_is_excluded))
         };
-        cursor.begin_range(session, key as usize, range, wish_of(wish), lock_of(lock))
+        cursor.begin_range(session, key as usize, range, wish_of(wish), scan_lock_of(lock, enough))
     }
 
-    fn batch_scan(cursor: &mut Cursor; session, key: u32, wish: u8, lock: u8) {
-        cursor.begin_batch_scan(session, key as usize, wish_of(wish), lock_of(lock))
+    fn batch_scan(cursor: &mut Cursor; session, key: u32, wish: u8, lock: u8, enough: u32) {
+        cursor.begin_batch_scan(session, key as usize, wish_of(wish), scan_lock_of(lock, enough))
     }
 
     fn batch_run(cursor: &mut Cursor; session, lock: u8) {

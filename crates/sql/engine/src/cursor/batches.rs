@@ -1,6 +1,6 @@
 //! Batches: many keys, or many ranges, with one request.
 
-use super::{Cursor, RANGES_BYTES_SOFT, RANGES_MAX, RangeWish, kind_of, put_row};
+use super::{Cursor, RANGES_BYTES_SOFT, RANGES_MAX, RangeWish, ScanLock, kind_of, put_row};
 use crate::failure::{Result, ha};
 use crate::plan::End;
 use crate::session::Session;
@@ -52,7 +52,7 @@ impl Cursor {
         session: &mut Session,
         key: usize,
         wish: RangeWish,
-        lock: Lock,
+        lock: ScanLock,
     ) -> Result<()> {
         session.node().counters.batches.fetch_add(1, Ordering::Relaxed);
         let ranges = std::mem::take(&mut self.batch_ranges);

@@ -1,6 +1,6 @@
 //! Scans: of all rows, of a range of an index, of many.
 
-use super::{Cursor, OpenScan, RANGE_ROWS, RangeWish, Source, put_row};
+use super::{Cursor, OpenScan, RANGE_ROWS, RangeWish, ScanLock, Source, put_row};
 use crate::condition;
 use crate::failure::{Failure, Result, ha};
 use crate::plan::End;
@@ -23,7 +23,7 @@ impl Cursor {
     ///
     /// # Errors
     /// Why that is not possible.
-    pub fn begin_scan(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
+    pub fn begin_scan(&mut self, session: &mut Session, lock: ScanLock) -> Result<()> {
         let request = self.request(session)?;
         self.begin(session, request, lock, self.condition.is_none())
     }
@@ -38,7 +38,7 @@ impl Cursor {
         key: usize,
         (low, high): (End<'_>, End<'_>),
         wish: RangeWish,
-        lock: Lock,
+        lock: ScanLock,
     ) -> Result<()> {
         let range = self.table.plan.range(key, low, high, &session.node().server)?;
         self.begin_ranges(session, key, &[range], wish, lock)
@@ -50,7 +50,7 @@ impl Cursor {
         key: usize,
         ranges: &[KeyRange],
         wish: RangeWish,
-        lock: Lock,
+        lock: ScanLock,
     ) -> Result<()> {
         let request = self.request(session)?;
         let index = self.table.plan.ordered_index(key).unwrap_or_default();
@@ -62,7 +62,9 @@ impl Cursor {
         if wish.in_order {
             request = request.in_order();
         }
-        self.begin(session, request, lock, false)
+        // One that is short goes on if its first row was not enough.
+        let enough = if lock.enough == 0 && wish.is_short { 1 } else { lock.enough };
+        self.begin(session, request, ScanLock { enough, ..lock }, false)
     }
 
     fn request(&mut self, session: &mut Session) -> Result<ScanRequest> {
@@ -80,13 +82,17 @@ impl Cursor {
         &mut self,
         session: &mut Session,
         request: ScanRequest,
-        lock: Lock,
+        ScanLock { lock, enough }: ScanLock,
         is_whole: bool,
     ) -> Result<()> {
         let source = if lock == Lock::None {
             Source::Plain { scan: session.scan(request)?, rows: None, offset: 0 }
         } else {
-            Source::Locked { scan: Box::new(session.scan_locked(request, lock)?), rows: None, next: 0 }
+            let mut scan = Box::new(session.scan_locked(request, lock)?);
+            if enough != 0 {
+                scan.expect_rows(enough);
+            }
+            Source::Locked { scan, rows: None, next: 0 }
         };
         self.scan = Some(OpenScan { source, is_whole, seen: 0 });
         Ok(())
