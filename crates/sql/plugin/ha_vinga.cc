@@ -180,6 +180,7 @@ int ha_vinga::reset() {
   writes_now= false;
   is_bulk= is_portioned= false;
   greatest_value= 0;
+  key_in_hand.clear();
   cond_pop();
   ranges_are_batched= false;
   if (cursor) engine->cursor_reset(cursor);
@@ -330,6 +331,7 @@ static int as_not_found(int error) { return error == HA_ERR_END_OF_FILE ? HA_ERR
 
 int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) {
   uint length= calculate_key_len(table, active_index, key, parts);
+  if (unlikely(!key_in_hand.empty()) && is_in_hand(active_index, key, length, record)) return 0;
   if (find == HA_READ_KEY_EXACT && is_one_row(active_index, key, length)) {
     is_point= true;
     if (is_hash(active_index)) exact_key.clear();
@@ -510,8 +512,40 @@ int ha_vinga::write_row(const uchar *record) {
   uint8_t portions= !thd->transaction->on || is_portioned ? VINGA_WRITE_PORTIONS : 0;
   uint8_t when= (now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER) | portions;
   int error= engine->insert(cursor, session, record, when);
-  if (error == HA_ERR_FOUND_DUPP_KEY && !now) restore_duplicate(session);
+  if (error == HA_ERR_FOUND_DUPP_KEY) {
+    if (!now) restore_duplicate(session);
+    else if (thd->lex->duplicates != DUP_ERROR) return insert_or_lock(record, when);
+  }
   return failed(thd->transaction->on ? error : of_copy(thd, error));
+}
+
+/* REPLACE and ON DUPLICATE KEY UPDATE go on with the row that is in the way, and the server takes it for an error if it has
+   gone meanwhile. So it is locked before they are told of it; if it has gone the new row is tried again. */
+int ha_vinga::insert_or_lock(const uchar *record, uint8_t when) {
+  static const int TRIES_MAX= 1000;
+  failed(HA_ERR_FOUND_DUPP_KEY);
+  for (int tries= 0; tries < TRIES_MAX; tries++) {
+    const KEY &info= table->key_info[duplicate_key];
+    std::vector<uchar> key(info.key_length);
+    key_copy(key.data(), record, &info, info.key_length);
+    int error= failed(engine->read_key(cursor, session, duplicate_key, key.data(), info.key_length, lock, table->record[1]));
+    if (error == 0) {
+      key_in_hand= std::move(key);
+      return HA_ERR_FOUND_DUPP_KEY;
+    }
+    if (error != HA_ERR_KEY_NOT_FOUND) return error;
+    error= failed(engine->insert(cursor, session, record, when));
+    if (error != HA_ERR_FOUND_DUPP_KEY) return error;
+    if (thd_killed(ha_thd())) return HA_ERR_ABORTED_BY_USER;
+  }
+  return failed(HA_ERR_LOCK_WAIT_TIMEOUT);
+}
+
+bool ha_vinga::is_in_hand(uint index, const uchar *key, uint length, const uchar *record) {
+  std::vector<uchar> held;
+  held.swap(key_in_hand);
+  return index == duplicate_key && record == table->record[1] && held.size() == length &&
+         memcmp(held.data(), key, length) == 0;
 }
 
 int ha_vinga::update_row(const uchar *before, const uchar *after) {

@@ -24,6 +24,7 @@ class ha_vinga final : public handler {
   ulonglong greatest_value= 0;       // explicit auto-increment value of a bulk insert
   int reserve_error= 0;              // why there is no auto-increment value
   uint duplicate_key= MAX_KEY;
+  std::vector<uchar> key_in_hand;    // of the row that is in the way of a new one: locked, and in the table's second record
   bool is_sorted= false;             // the index is read in its order
   bool is_point= false;              // the row of a unique key was read; there is no next one
   std::vector<uchar> exact_key;      // whose rows are read; the index goes on behind them. Empty if there is no such key
@@ -46,6 +47,8 @@ class ha_vinga final : public handler {
   int open_share(const char *path);
   int failed(int error);
   int use_explicit_value();
+  int insert_or_lock(const uchar *record, uint8_t when);
+  bool is_in_hand(uint index, const uchar *key, uint length, const uchar *record);
   int fence(THD *thd);
   bool commits_portions() const;
   bool is_whole_key(uint index, uint length) const;

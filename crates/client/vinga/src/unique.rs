@@ -4,11 +4,12 @@
 //! not be committed yet. So a row counts only if its columns still have the values that were asked for; else the search
 //! begins again, and after some times with a shared lock on the hidden row: then whoever changes it has ended. If the row
 //! is only read, that lock is held meanwhile. If it is to be locked, the lock is given back before, as who changes a row
-//! locks it before the hidden row: the two in opposite orders would wait for each other. A row that is read under a lock is
-//! looked at when it is locked, so that what was seen holds on.
+//! locks it before the hidden row: the two in opposite orders would wait for each other. Between such searches lie pauses
+//! that grow. A row that is read under a lock is looked at when it is locked, so that what was seen holds on.
 
 use crate::engine::Handle;
 use crate::pending::Pending;
+use crate::retry::Pauses;
 use crate::row::ReadRow;
 use crate::table::Table;
 use crate::transaction::{Lock, Transaction};
@@ -21,9 +22,8 @@ use vinga_wire::ErrorCode;
 
 /// Searches without a lock on the hidden row.
 const TRIES: u32 = 3;
-/// Searches with one. Each time somebody must have changed the row in the moment between the two locks; or, if it is only
-/// read, must not have come to show what he has committed.
-const LOCKED_TRIES: u32 = 10;
+/// Looks at a row under the lock of its hidden row: who has just changed that may not have shown the row yet.
+const LOOKS: u32 = 10;
 
 /// A unique index, ready for reads.
 pub(crate) struct UniqueIndex {
@@ -247,7 +247,7 @@ impl<'a> Search<'a> {
     async fn read_under_locks(&mut self, transaction: &mut Transaction) -> Result<()> {
         let unique = self.unique;
         let ((mut found, mut keys), locked) = self.lock_hidden(transaction).await?;
-        for _ in 0..LOCKED_TRIES {
+        for _ in 0..LOOKS {
             let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let rows = read(unique, &mut Some(&mut *transaction), unique.base_shape, &wanted).await?;
             for (&at, row) in found.iter().zip(rows) {
@@ -283,8 +283,9 @@ impl<'a> Search<'a> {
             Some(transaction) => transaction,
             None => own.insert(Transaction::begin(&self.unique.handle)?),
         };
-        let tries = if lock == Lock::None { 1 } else { LOCKED_TRIES };
-        for _ in 0..tries {
+        // Each time it fails somebody has changed the row in the moment between the two locks.
+        let mut pauses = Pauses::new(&self.unique.handle.engine);
+        loop {
             match lock {
                 Lock::None => self.read_under_locks(transaction).await?,
                 Lock::Shared | Lock::Exclusive => self.lock_once(transaction, lock).await?,
@@ -292,9 +293,13 @@ impl<'a> Search<'a> {
             if self.open.is_empty() {
                 return Ok(());
             }
+            pauses.pause(self.unlucky()).await?;
         }
+    }
+
+    fn unlucky(&self) -> Error {
         let detail = format!("rows of unique index '{}' changed again and again", self.unique.name);
-        Err(Error::with_detail(ErrorCode::LockTimeout, detail))
+        Error::with_detail(ErrorCode::LockTimeout, detail)
     }
 }
 
