@@ -6,6 +6,10 @@
 //! values in its own memory, and fetches the next range when half of one is used up, on a thread of its own: no statement
 //! holds a lock while it fetches, and one waits only if a whole range was used up within one round trip; ranges grow then.
 //!
+//! The values of a statement that says how many rows it has follow each other: its client knows all of them by the first
+//! (`LAST_INSERT_ID()`). What a range has left is let go if it is less than that and the next one does not continue it,
+//! which it does not where other SQL nodes take ranges, too.
+//!
 //! A value that a statement gives explicitly moves the counter beyond it. Ranges that other SQL nodes hold stay theirs, so
 //! their values may be lower.
 
@@ -46,10 +50,29 @@ struct State {
     floor: u64,
     /// Size of the next range.
     size: u64,
-    is_fetching: bool,
+    /// Values of the fetch that is under way; 0 if there is none.
+    fetching: u64,
+    /// The counter is so near to its end that it gives less than was asked for.
+    is_ending: bool,
     /// Fetches that have ended.
     fetches: u64,
     failure: Option<Failure>,
+}
+
+impl State {
+    /// The first of so many values that follow each other, or the last ones of all.
+    fn take(&mut self, wanted: u64) -> Option<u64> {
+        while self.end - self.next < wanted
+            && let Some((begin, end)) = self.spare.take()
+        {
+            match begin == self.end {
+                true => self.end = end,
+                false => (self.next, self.end) = (begin, end),
+            }
+        }
+        let is_enough = self.end - self.next >= wanted || (self.is_ending && self.next < self.end);
+        is_enough.then_some(self.next)
+    }
 }
 
 /// The values of one open table. See the head of this file.
@@ -67,7 +90,7 @@ impl Counter {
         Counter { birth, first: 1, state: Mutex::default(), on_fetched: Condvar::new() }
     }
 
-    /// Takes up to so many values in a row: the first, and how many.
+    /// Takes so many values in a row: the first, and how many, which is less only for the last values of all.
     ///
     /// # Errors
     /// Why none could be fetched.
@@ -76,22 +99,15 @@ impl Counter {
         let wanted = wanted.max(1);
         let mut state = self.state.lock().expect(NO_PANIC);
         let mut waits = 0;
+        // Who meets the fetch of a smaller range waits for that one, and for its own.
+        let patience = if (1..wanted).contains(&state.fetching) { 2 } else { 1 };
         let mut fetches_before = state.fetches;
         loop {
-            match state.spare {
-                // One range for statements that want more than the first has left.
-                Some((begin, end)) if begin == state.end => (state.end, state.spare) = (end, None),
-                Some((begin, end)) if state.next >= state.end => {
-                    (state.next, state.end, state.spare) = (begin, end, None);
-                }
-                Some(_) | None => {}
-            }
-            if state.next < state.end {
-                let first = state.next;
+            if let Some(first) = state.take(wanted) {
                 let count = wanted.min(state.end - first);
-                state.next += count;
+                state.next = first + count;
                 if state.spare.is_none() && (state.end - state.next) * 2 < state.size {
-                    self.fetch(&mut state, node, wanted - count);
+                    self.fetch(&mut state, node, wanted);
                 }
                 return Ok((first, count));
             }
@@ -99,7 +115,7 @@ impl Counter {
                 if let Some(failure) = state.failure.clone() {
                     return Err(failure);
                 }
-                if waits == 1 {
+                if waits == patience {
                     node.counters.auto_increment_long_waits.fetch_add(1, Ordering::Relaxed);
                 }
                 waits += 1;
@@ -129,21 +145,22 @@ impl Counter {
     }
 
     fn fetch(self: &Arc<Self>, state: &mut State, node: &Arc<Node>, wanted: u64) {
-        if state.is_fetching {
+        if state.fetching > 0 {
             return;
         }
         state.size = state.size.max(node.prefetch());
-        state.is_fetching = true;
-        node.fetcher.push(Arc::clone(self), state.size.max(wanted));
+        state.fetching = state.size.max(wanted);
+        node.fetcher.push(Arc::clone(self), state.fetching);
     }
 
     fn take_over(&self, fetched: Result<(u64, u64)>) {
         let mut state = self.state.lock().expect(NO_PANIC);
-        state.is_fetching = false;
+        let asked = std::mem::take(&mut state.fetching);
         state.fetches += 1;
         match fetched {
             Ok((begin, end)) => {
                 state.failure = None;
+                state.is_ending = end - begin < asked;
                 // An explicit value may have overtaken it.
                 let begin = begin.max(self.first).max(state.floor).min(end);
                 state.known = state.known.max(end);

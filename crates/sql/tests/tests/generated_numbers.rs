@@ -1,6 +1,7 @@
 //! Numbers that `AUTO_INCREMENT` gives, within one session and after one another: with values that statements give
 //! themselves between them, rows are those that InnoDB has.
 
+use std::thread;
 use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::oracle::Oracle;
 
@@ -74,4 +75,29 @@ fn a_counter_at_its_end_gives_no_more() {
         assert_eq!(numbers[0].last(), numbers[1].last(), "{column}: left: Vinga, right: InnoDB; {numbers:?}");
         assert_eq!(numbers[0].first(), Some(&0), "{column}: {numbers:?}");
     }
+}
+
+/// A client knows the values of all rows of a statement by the first one.
+#[test]
+fn values_of_one_statement_follow_each_other_whoever_else_takes_some() {
+    let cluster = TestCluster::start_with(2, &[], &[("vinga_autoinc_prefetch", "16")]);
+    cluster.connect(0).query("CREATE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, s INT, n INT)");
+    let insert = |number: usize| {
+        let mut session = cluster.connect(number % 2);
+        let mut random = fastrand::Rng::with_seed(number as u64);
+        for statement in 0..300 {
+            let rows = random.u64(1..40);
+            let values = vec![format!("({number}, {statement})"); rows as usize];
+            session.query(&format!("INSERT INTO a (s, n) VALUES {}", values.join(", ")));
+            let first = session.lines("SELECT LAST_INSERT_ID()")[0].parse::<u64>().expect("a number");
+            let own = format!("s = {number} AND n = {statement}");
+            assert_eq!(
+                session.lines(&format!(
+                    "SELECT MIN(id), MAX(id), COUNT(*) FROM a WHERE {own} AND id >= {first}"
+                )),
+                [format!("{first} {} {rows}", first + rows - 1)]
+            );
+        }
+    };
+    thread::scope(|scope| (0..4).for_each(|number| _ = scope.spawn(move || insert(number))));
 }
