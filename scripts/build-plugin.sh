@@ -62,8 +62,9 @@ link() {
     is_new "$plugin" "$from" || return 0
     echo "linking $plugin"
     rm -f "$plugin.from"
+    # The engine's threads end by themselves: their code stays where it is when the server unloads the plugin.
     echo '{ global: _maria_*; _mysql_*; local: *; };' >"$place/exports"
-    g++ -shared -o "$plugin.new" "${objects[@]}" "$library" -Wl,--version-script="$place/exports" -Wl,-z,now \
+    g++ -shared -o "$plugin.new" "${objects[@]}" "$library" -Wl,--version-script="$place/exports" -Wl,-z,now,-z,nodelete \
         -lgcc_s -lutil -lrt -lpthread -lm -ldl
     check_symbols "$plugin.new"
     in_mariadb "$mariadb/root/usr/sbin/mariadbd" --no-defaults --version | sed 's/.* Ver \([^ ]*\) .*/\1/' >"$place/ha_vinga.server"

@@ -95,6 +95,9 @@ static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *r
   return new (root) ha_vinga(hton, share);
 }
 
+/* Before the server takes anything apart. */
+static void before_shutdown() { engine->stop(); }
+
 static int start(void *p) {
   vinga_hton= static_cast<handlerton *>(p);
   engine= vinga_engine_interface();
@@ -109,6 +112,7 @@ static int start(void *p) {
     HTON_REQUIRES_CLOSE_AFTER_TRUNCATE;
   vinga_hton->table_options= table_options;
   vinga_hton->show_status= show_status;
+  vinga_hton->pre_shutdown= before_shutdown;
   init_transactions(vinga_hton);
   init_discovery(vinga_hton);
   vinga_settings settings= {{connectstring, strlen(connectstring)}, connection_pool, spin_us};

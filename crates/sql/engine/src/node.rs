@@ -8,7 +8,7 @@ use crate::auto_increment::Fetcher;
 use crate::databases::{self, Telling};
 use crate::failure::{Failure, Result};
 use crate::schema_watch;
-use crate::server::Server;
+use crate::server::{self, Server};
 use crate::table::OpenTable;
 use crate::waiting::Waiter;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -111,6 +111,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         fetcher: Fetcher::default(),
         telling: Telling::default(),
     });
+    server::set_ending(false);
     // Databases that are there already were known before, or have no tables of data nodes.
     node.server.new_databases();
     let run = |name: &str, work: fn(&Arc<Node>, Duration)| {
@@ -130,8 +131,9 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
     Ok(())
 }
 
-/// Says goodbye to the data nodes when the last session is gone.
+/// Says goodbye to the data nodes when the last session is gone. None of our threads uses the server from now on.
 pub fn stop() {
+    server::set_ending(true);
     if let Some(node) = NODE.write().expect(NO_PANIC).take() {
         node.is_stopping.store(true, Ordering::Relaxed);
         node.fetcher.stop();

@@ -1,8 +1,13 @@
 //! What this side needs of the SQL server: sort keys, its log, its caches and its databases.
+//!
+//! All but the sort keys is for this side's own threads, too, of which the server does not know: it would take its caches apart
+//! at its end while they use them. So what they ask of it goes through a gate, which closes before. Who is inside then is
+//! waited for, and who comes later finds nothing done; that is as well, for there is nobody left whom it would concern.
 
 use crate::abi::{RowTaker, Slice};
 use crate::failure::{Failure, Result, ha};
 use std::ffi::c_void;
+use std::sync::RwLock;
 
 /// A collation of the server, which only the server looks into. Collations live as long as the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +35,24 @@ pub struct Server {
     pub remove_database: unsafe extern "C" fn(Slice),
     /// Gives name and options of new and changed databases.
     pub new_databases: unsafe extern "C" fn(RowTaker, *mut c_void),
+}
+
+/// Whether the server is at its end.
+static IS_ENDING: RwLock<bool> = RwLock::new(false);
+
+const NO_PANIC: &str = "nothing panics inside the gate";
+
+/// Opens the gate, or closes it: then nobody is inside.
+pub fn set_ending(is_ending: bool) {
+    *IS_ENDING.write().expect(NO_PANIC) = is_ending;
+}
+
+/// Does something with the server, unless it is at its end.
+fn with_server(work: impl FnOnce()) {
+    let is_ending = IS_ENDING.read().expect(NO_PANIC);
+    if !*is_ending {
+        work();
+    }
 }
 
 impl Server {
@@ -68,19 +91,19 @@ impl Server {
     /// Lets the server forget the definition of a table, `database.table`.
     pub fn forget(&self, table: &str) {
         // SAFETY: the server copies the name.
-        unsafe { (self.forget)(table.as_ptr(), table.len()) }
+        with_server(|| unsafe { (self.forget)(table.as_ptr(), table.len()) });
     }
 
     /// Makes a database in the server, or gives it these options.
     pub fn make_database(&self, name: &str, options: &[u8]) {
         // SAFETY: the server copies both.
-        unsafe { (self.make_database)(Slice::of(name.as_bytes()), Slice::of(options)) }
+        with_server(|| unsafe { (self.make_database)(Slice::of(name.as_bytes()), Slice::of(options)) });
     }
 
     /// Removes a database of the server, if there is nothing in it.
     pub fn remove_database(&self, name: &str) {
         // SAFETY: the server copies the name.
-        unsafe { (self.remove_database)(Slice::of(name.as_bytes())) }
+        with_server(|| unsafe { (self.remove_database)(Slice::of(name.as_bytes())) });
     }
 
     /// Names and options of the databases that are in the server, or have other options, since this was called last; none
@@ -101,19 +124,19 @@ impl Server {
         }
         let mut found = Vec::new();
         // SAFETY: the list is there during the call.
-        unsafe { (self.new_databases)(RowTaker::new(take), (&raw mut found).cast()) };
+        with_server(|| unsafe { (self.new_databases)(RowTaker::new(take), (&raw mut found).cast()) });
         found
     }
 
     /// Writes a note into the log.
     pub fn note(&self, text: &str) {
         // SAFETY: the server copies the text.
-        unsafe { (self.log)(0, text.as_ptr(), text.len()) }
+        with_server(|| unsafe { (self.log)(0, text.as_ptr(), text.len()) });
     }
 
     /// Writes a warning into the log.
     pub fn warn(&self, text: &str) {
         // SAFETY: the server copies the text.
-        unsafe { (self.log)(1, text.as_ptr(), text.len()) }
+        with_server(|| unsafe { (self.log)(1, text.as_ptr(), text.len()) });
     }
 }
