@@ -1,5 +1,6 @@
 /* What the server keeps of definitions, and how it is made to forget them. */
 #include "ha_vinga.h"
+#include "datadict.h"
 #include <mutex>
 
 /* In no header of the server. */
@@ -43,15 +44,75 @@ void forget_file(const char *path_without_extension) {
   ::unlink(path.c_str());
 }
 
-/* For a thread of the engine's own. */
-void forget_table(const char *name, size_t length) {
+/* A table as a thread of the engine's own is told of it. */
+struct Told_name {
+  std::string db, table, path;
+
+  Told_name(const char *name, size_t length) {
+    std::string text(name, length);
+    size_t point= text.find('.');
+    if (point == std::string::npos) return;
+    db= text.substr(0, point);
+    table= text.substr(point + 1);
+    char buffer[FN_REFLEN + 1];
+    path.assign(buffer, build_table_filename(buffer, sizeof buffer - 1, db.c_str(), table.c_str(), "", 0));
+  }
+};
+
+/* Whether the name is that of something else here, of which the server has a file: a view, or a table of another engine. */
+static bool is_of_others(THD *thd, const Told_name &name) {
+  std::string path= name.path + reg_ext;
+  char buffer[NAME_CHAR_LEN + 1]= "";
+  LEX_CSTRING engine_name= {buffer, 0};
+  Table_type type= dd_frm_type(thd, path.data(), &engine_name, nullptr, nullptr);
+  if (type == TABLE_TYPE_UNKNOWN) return false;
+  std::string engine(engine_name.str, engine_name.length);
+  return type != TABLE_TYPE_NORMAL || my_strcasecmp(system_charset_info, engine.c_str(), "VINGA");
+}
+
+/* Holds a table's name for as long as it lives, if nobody else does: DROP and CREATE TRIGGER would. Nobody waits for it, so
+   that this is in nobody's way. */
+struct Exclusive_name {
+  MDL_context &context;
+  MDL_request request;
+
+  Exclusive_name(THD *thd, const char *db, const char *table): context(thd->mdl_context) {
+    MDL_REQUEST_INIT(&request, MDL_key::TABLE, db, table, MDL_EXCLUSIVE, MDL_EXPLICIT);
+    for (uint attempts= 0; !request.ticket && attempts < ATTEMPTS_MAX; attempts++) {
+      if (attempts) my_sleep(ATTEMPT_PAUSE_US);
+      if (context.try_acquire_lock(&request)) return;
+    }
+  }
+  ~Exclusive_name() { if (request.ticket) context.release_lock(request.ticket); }
+
+private:
+  static const uint ATTEMPTS_MAX= 50, ATTEMPT_PAUSE_US= 10000;
+};
+
+/* The triggers of a table are files of this server alone. They would fire for the next table of that name. */
+void drop_triggers(const char *text, size_t length) {
+  Told_name name(text, length);
+  if (::access((name.path + TRG_EXT).c_str(), F_OK) != 0) return;
   Guest_thread guest;
-  std::string text(name, length);
-  size_t point= text.find('.');
-  if (point == std::string::npos) return;
-  std::string db= text.substr(0, point), table= text.substr(point + 1);
-  char path[FN_REFLEN + 1];
-  build_table_filename(path, sizeof path - 1, db.c_str(), table.c_str(), "", 0);
-  forget_file(path);
-  in_background([&](THD *thd) { forget_table_of(thd, db.c_str(), table.c_str()); });
+  in_background([&](THD *thd) {
+    if (is_of_others(thd, name)) return;
+    /* The triggers are parsed, for which the server looks how much of its stack the thread has used. */
+    thd->thread_stack= reinterpret_cast<char *>(&thd);
+    LEX_CSTRING db= {name.db.data(), name.db.size()}, table= {name.table.data(), name.table.size()};
+    Exclusive_name exclusive(thd, db.str, table.str);
+    if (!exclusive.request.ticket || Table_triggers_list::drop_all_triggers(thd, &db, &table, MYF(0)))
+      sql_print_warning("VINGA: the triggers of a table that is dropped stay: %.*s", int(length), text);
+  });
+}
+
+/* For a thread of the engine's own. */
+void forget_table(const char *text, size_t length) {
+  Told_name name(text, length);
+  if (name.path.empty()) return;
+  Guest_thread guest;
+  in_background([&](THD *thd) {
+    if (is_of_others(thd, name)) return;
+    forget_file(name.path.c_str());
+    forget_table_of(thd, name.db.c_str(), name.table.c_str());
+  });
 }

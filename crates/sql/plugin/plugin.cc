@@ -116,7 +116,7 @@ static int start(void *p) {
   init_transactions(vinga_hton);
   init_discovery(vinga_hton);
   vinga_settings settings= {{connectstring, strlen(connectstring)}, connection_pool, spin_us};
-  static const vinga_server server= {sort_key, log_line, forget_table, make_database, remove_database, new_databases};
+  static const vinga_server server= {sort_key, log_line, forget_table, drop_triggers, make_database, remove_database, new_databases};
   remove_unfinished_database();
   if (engine->start(&settings, &server)) return 1;
   engine->set_auto_increment_prefetch(prefetch);

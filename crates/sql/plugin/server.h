@@ -108,6 +108,8 @@ size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint
 
 /* Forgets the definition of a table. From threads of our own. */
 void forget_table(const char *name, size_t length);
+/* Drops the triggers of a table that another SQL node drops. From threads of our own. */
+void drop_triggers(const char *name, size_t length);
 /* Databases of the server: its folders, and their files of options. From threads of our own. */
 void make_database(vinga_text name, vinga_bytes options);
 void remove_database(vinga_text name);

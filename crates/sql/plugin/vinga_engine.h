@@ -133,6 +133,8 @@ typedef struct vinga_server {
   void (*log)(int level, const char *text, size_t length);
   /* Forgets the definition of a table, database.table: it has another one now. From any thread. */
   void (*forget)(const char *name, size_t length);
+  /* Drops the triggers that the server has for a table, database.table, which is dropped. From any thread. */
+  void (*drop_triggers)(const char *name, size_t length);
   /* Makes a database with these options (its db.opt), or gives it them. From any thread. */
   void (*make_database)(vinga_text name, vinga_bytes options);
   /* Removes a database, if there is nothing in it. From any thread. */

@@ -67,6 +67,9 @@ fn follow(node: &Arc<Node>, cluster: &Cluster, event: &SchemaEvent) {
             // Our own statement holds the table's lock, and the server forgets by itself.
             if !node.is_own(event.by) {
                 node.forget_tables(|name| name == event.name || name == event.new_name);
+                if event.kind == SchemaEventKind::DropTable {
+                    node.server.drop_triggers(&event.name);
+                }
                 node.server.forget(&event.name);
             }
         }

@@ -29,6 +29,8 @@ pub struct Server {
     pub log: unsafe extern "C" fn(i32, *const u8, usize),
     /// Forgets the definition of a table.
     pub forget: unsafe extern "C" fn(*const u8, usize),
+    /// Drops the triggers of a table.
+    pub drop_triggers: unsafe extern "C" fn(*const u8, usize),
     /// Makes a database, or gives it these options.
     pub make_database: unsafe extern "C" fn(Slice, Slice),
     /// Removes a database, if there is nothing in it.
@@ -92,6 +94,12 @@ impl Server {
     pub fn forget(&self, table: &str) {
         // SAFETY: the server copies the name.
         with_server(|| unsafe { (self.forget)(table.as_ptr(), table.len()) });
+    }
+
+    /// Drops the triggers that the server has for a table, `database.table`, which is dropped.
+    pub fn drop_triggers(&self, table: &str) {
+        // SAFETY: the server copies the name.
+        with_server(|| unsafe { (self.drop_triggers)(table.as_ptr(), table.len()) });
     }
 
     /// Makes a database in the server, or gives it these options.

@@ -150,3 +150,25 @@ fn letter_case_counts_in_names_of_tables_and_databases() {
     assert!(other.lines("SELECT a FROM zz.t").is_empty());
     assert_eq!(tables(&cluster), ["tables_of_v.t9", "zz.t"]);
 }
+
+/// Another SQL node does not know of it.
+#[test]
+fn what_has_the_name_of_another_nodes_table_stays() {
+    let cluster = TestCluster::start(2);
+    let (mut here, mut there) = (cluster.connect(0), cluster.connect(1));
+    // With it the database is there, too.
+    here.query("CREATE TABLE test.first (a INT PRIMARY KEY) ENGINE=VINGA");
+    there.query("CREATE TABLE test.own (a INT) ENGINE=InnoDB");
+    there.query("CREATE TRIGGER test.twice BEFORE INSERT ON test.own FOR EACH ROW SET NEW.a = NEW.a * 2");
+    there.query("INSERT INTO test.own VALUES (7)");
+    there.query("CREATE VIEW test.seen AS SELECT 'view' AS a");
+    for name in ["own", "seen"] {
+        here.query(&format!("CREATE TABLE test.{name} (b INT PRIMARY KEY) ENGINE=VINGA"));
+        here.query(&format!("ALTER TABLE test.{name} ADD c INT"));
+        here.query(&format!("DROP TABLE test.{name}"));
+    }
+    there.query("FLUSH TABLES");
+    there.query("INSERT INTO test.own VALUES (8)");
+    assert_eq!(there.lines("SELECT a FROM test.own ORDER BY a"), ["14", "16"]);
+    assert_eq!(there.lines("SELECT a FROM test.seen"), ["view"]);
+}
