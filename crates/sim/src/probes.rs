@@ -6,6 +6,7 @@
 /// Branches that 500 seeds meet: `vinga sim --seeds A..B --expect-probes` fails if one of them was not.
 pub const EXPECTED: &[&str] = &[
     "abort sent again without a failed replica",
+    "all operations of a last train wait",
     "asker has gone while changes end for its fence",
     "asker has gone while data managers prepare its change",
     "asker has gone while its change frees what it replaces",
@@ -50,6 +51,7 @@ pub const EXPECTED: &[&str] = &[
     "several operations committed with their prepare",
     "subscriber did not confirm a schema event in time",
     "table described while it changes",
+    "train given up before its data manager has answered",
     "train given up by its API node",
     "train given up too late",
     "train refused because a data manager is congested",

@@ -99,8 +99,15 @@ static bool raise_duplicate(THD *thd, vinga_session *session) {
   return false;
 }
 
+/* The server has said already that all is well, and has counted the statement's rows, for CALL to tell. */
+static void uncount_rows(THD *thd) {
+  const Diagnostics_area *said= thd->get_stmt_da();
+  if (said->is_ok()) thd->affected_rows-= std::min(thd->affected_rows, said->affected_rows());
+}
+
 /* The error of a commit, or of what comes before it: behind it the server says that there was one. */
 static void raise_of_changes(THD *thd, Connection *connection, int error) {
+  uncount_rows(thd);
   if (error != HA_ERR_FOUND_DUPP_KEY || !raise_duplicate(thd, connection->session)) raise(thd, error);
   note_failure(thd, error);
   connection->silence.listen(thd);

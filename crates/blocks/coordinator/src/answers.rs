@@ -1,6 +1,7 @@
 //! Data managers answer.
 
 use crate::Coordinator;
+use crate::ending::Cause;
 use crate::transaction::{Place, State};
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
@@ -31,7 +32,10 @@ impl Coordinator {
             self.finish_committed(cx, handle);
             return Some(());
         }
-        self.not_committed_at_once(handle);
+        if self.not_committed_at_once(cx, handle) {
+            self.roll_back(cx, handle, Cause::asked());
+            return Some(());
+        }
         if holds {
             self.note_hold(handle, head);
         }
@@ -53,7 +57,7 @@ impl Coordinator {
         let Some(handle) = self.find_answered(head) else { return Some(()) };
         let transaction = &mut self.transactions[handle];
         transaction.epoch = transaction.epoch.max(Epoch(head.epoch.get()));
-        self.not_committed_at_once(handle);
+        let is_given_up = self.not_committed_at_once(cx, handle);
         let mut fatal = None;
         for answer in answers {
             self.transactions[handle].rows += u16::from(answer.flags & OPERATION_SENT_ROW != 0);
@@ -64,17 +68,24 @@ impl Coordinator {
         match fatal {
             // The data manager has said that it did not commit.
             Some(cause) => self.roll_back(cx, handle, cause),
+            None if is_given_up => self.roll_back(cx, handle, Cause::asked()),
             None => self.operations_answered(cx, handle, answers.len() as u32),
         }
         Some(())
     }
 
-    /// A data manager that was allowed to commit at once has not done so, and will not.
+    /// A data manager that was allowed to commit at once has not done so, and will not. Whether the train was given up
+    /// before that was known.
     #[inline]
-    fn not_committed_at_once(&mut self, handle: Handle) {
-        if let State::Preparing { last, .. } = &mut self.transactions[handle].state {
-            *last = false;
+    fn not_committed_at_once(&mut self, cx: &mut Context<'_>, handle: Handle) -> bool {
+        let transaction = &mut self.transactions[handle];
+        let State::Preparing { last, .. } = &mut transaction.state else { return false };
+        let was_last = core::mem::take(last);
+        let is_given_up = was_last && transaction.special().is_some_and(|special| special.is_given_up);
+        if is_given_up {
+            cx.probe("train given up before its data manager has answered");
         }
+        is_given_up
     }
 
     /// The transaction that waits for this answer; `None` if it does not wait any more.

@@ -98,8 +98,9 @@ impl Coordinator {
     }
 
     /// A rollback is asked for: gives up the train of that transaction that is under way, if one is. Who asked is told
-    /// what became of the transaction by the answer to that train. It is too late if the commit is decided, or a data
-    /// manager may have decided it. (What rolls back already is as good as gone.)
+    /// what became of the transaction by the answer to that train. It is too late if the commit is decided. If a data
+    /// manager may have decided it, that one's answer tells: it comes at once, also if the operations wait. (What rolls
+    /// back already is as good as gone.)
     fn give_up_train(&mut self, cx: &mut Context<'_>, id: TransactionId) -> bool {
         let Some(handle) = self.find(id) else { return false };
         match self.transactions[handle].state {
@@ -109,7 +110,11 @@ impl Coordinator {
                 self.roll_back(cx, handle, Cause::asked());
                 true
             }
-            State::Preparing { last: true, .. } | State::Committing { .. } => {
+            State::Preparing { last: true, .. } => {
+                self.transactions[handle].special_mut().is_given_up = true;
+                true
+            }
+            State::Committing { .. } => {
                 cx.probe("train given up too late");
                 true
             }

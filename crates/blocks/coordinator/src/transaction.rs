@@ -93,6 +93,8 @@ pub struct Special {
     pub asked: Option<(Address, u32)>,
     /// The last probe for deadlocks that was passed on: initiator and number.
     pub probe: Option<(TransactionId, u32)>,
+    /// Its API node has given up the train while a data manager may have committed it.
+    pub is_given_up: bool,
 }
 
 /// Names a chain of data managers: the nodes and the instance on each.

@@ -309,8 +309,10 @@ impl DataManager {
         epoch: Epoch,
     ) {
         let committed = answers.committed.take();
+        let all_wait = core::mem::take(&mut answers.all_wait);
         let mut send = |signal, list: &[PreparedOperation], changes: IndexChangesPart<'_>, epoch: Epoch| {
-            if list.is_empty() && changes.count == 0 {
+            let may_be_empty = all_wait && signal == SignalNumber::PrepareConfirm;
+            if list.is_empty() && changes.count == 0 && !may_be_empty {
                 return;
             }
             let flags = if committed.is_some() { PREPARED_COMMITTED } else { 0 };

@@ -54,9 +54,15 @@ pub struct Answers {
     pub changes: IndexChanges,
     /// The confirmed ones are committed already, in this epoch.
     pub committed: Option<Epoch>,
+    /// There is nothing to say but that nothing is committed, which the coordinator wants to know.
+    pub all_wait: bool,
 }
 
 impl Answers {
+    pub fn is_empty(&self) -> bool {
+        self.confirmed.is_empty() && self.refused.is_empty() && self.changes.is_empty()
+    }
+
     pub fn refuse(&mut self, name: OperationName, code: ErrorCode, error_is_local: bool) {
         let flags = if error_is_local { OPERATION_ERROR_IS_LOCAL } else { 0 };
         self.refused.push(name.answer(code as u16, flags));
@@ -104,6 +110,10 @@ impl DataManager {
         }
         if may_commit && !waits && answers.refused.is_empty() && answers.changes.is_empty() {
             self.commit_at_once(cx, head, &mut answers);
+        }
+        if is_last && waits && answers.is_empty() {
+            cx.probe("all operations of a last train wait");
+            answers.all_wait = true;
         }
         let (id, actor) = (TransactionId(head.transaction.get()), head.actor);
         self.send_answers(cx, id, &actor, head.chain, &mut answers);

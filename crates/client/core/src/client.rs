@@ -526,6 +526,13 @@ impl Client {
         self.transactions.submit(&mut self.net, transaction.handle, train, end);
     }
 
+    /// The commit of a transaction that is under way is wanted no more: it is rolled back if nothing is decided yet. Its train
+    /// ends in any case, and says what was decided (`TransactionAborted` if it was given up).
+    pub fn stop_commit(&mut self, transaction: Token) {
+        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
+        self.transactions.stop_commit(&mut self.net, transaction.handle);
+    }
+
     /// Takes a train that is over; `None` while it is not. The transaction's token stays until it is cancelled.
     pub fn take_train(&mut self, transaction: Token) -> Option<Train> {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);

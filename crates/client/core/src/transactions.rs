@@ -13,7 +13,8 @@
 //! or after it: the confirm says how many there are.
 //!
 //! A transaction that its owner abandons is rolled back at once. A train under way is given up with that, so that what it
-//! waits for does not keep the locks, unless it is a commit: that is left to the data nodes.
+//! waits for does not keep the locks, unless it is a commit: that is left to the data nodes. Who wants to know what becomes
+//! of a commit can give it up and go on waiting: the rollback follows the train, and the answer is what was decided.
 
 use crate::error::{Error, Result};
 use crate::net::{Net, TokenKind};
@@ -89,6 +90,8 @@ struct Transaction {
     /// A train that is over and has not been taken.
     finished: Option<Train>,
     is_abandoned: bool,
+    /// The rollback was sent behind a commit: there may be an answer to both.
+    is_given_up: bool,
 }
 
 /// See the head of this file.
@@ -117,6 +120,7 @@ impl Transactions {
             coordinator: CoordinatorIndex(0),
             finished: None,
             is_abandoned: false,
+            is_given_up: false,
         };
         self.pool.insert(transaction).map_err(|_| {
             Error::with_detail(ErrorCode::Overloaded, "this client has too many open transactions")
@@ -194,10 +198,7 @@ impl Transactions {
             rollback_from: rollback_from.map_or(0, |number| number.0),
             count: count as u16,
         };
-        write_train(net, &head, busy.train.share(from, count));
-        if let Some(link) = net.outcomes.get(head.coordinator).link {
-            net.link(link).hurry();
-        }
+        send_at_once(net, &head, busy.train.share(from, count));
     }
 
     /// Takes a train that is over; `None` if none is.
@@ -243,6 +244,27 @@ impl Transactions {
                 }
             }
         }
+    }
+
+    /// The commit that is under way is wanted no more, but what becomes of it is: it is rolled back if nothing is decided
+    /// yet. Nothing happens if no commit is under way.
+    pub fn stop_commit(&mut self, net: &mut Net, handle: Handle) {
+        let Some(transaction) = self.pool.get_mut(handle) else { return };
+        let State::Busy(busy) = &transaction.state else { return };
+        let is_committed = matches!(busy.confirmed, Some((Standing::Committed(_), _)));
+        if busy.end != TrainEnd::Commit || is_committed || transaction.is_given_up {
+            return;
+        }
+        transaction.is_given_up = true;
+        let head = Head {
+            id: transaction.id,
+            coordinator: transaction.coordinator,
+            tag: handle.index() | TRAIN_TAG,
+            flags: FLAG_ROLLBACK,
+            rollback_from: 0,
+            count: 0,
+        };
+        send_at_once(net, &head, &[]);
     }
 
     fn note_abandoned(&mut self, handle: Handle) {
@@ -305,6 +327,10 @@ impl Transactions {
         let transaction = &mut self.pool[handle];
         net.outcomes.note(transaction.coordinator, answer.outcome_number.get());
         match (&mut transaction.state, outcome) {
+            // The answer to giving up what has ended just before.
+            (State::Ended(_), _) if transaction.is_given_up => {}
+            (State::Busy(Busy { confirmed: Some((Standing::Committed(_), _)), .. }), Outcome::RolledBack)
+                if transaction.is_given_up => {}
             // The answer to a train that was given up, just too late.
             (State::Busy(Busy { end: TrainEnd::RollBack, .. }), Outcome::Open) => {}
             (State::Busy(busy), Outcome::Open | Outcome::Committed) => {
@@ -334,7 +360,10 @@ impl Transactions {
                 } else {
                     let operation = answer.failed_operation.get();
                     let operation = (operation != 0).then_some(OperationNumber(operation));
-                    let error = Error::new(rollback_code(answer.error.get()));
+                    let error = match answer.error.get() {
+                        0 => Error::with_detail(ErrorCode::TransactionAborted, "the commit was given up"),
+                        code => Error::new(rollback_code(code)),
+                    };
                     Err(error.at_operation(operation).at_index(answer.failed_index.get()))
                 };
                 self.finish(net, handle, busy.train, standing);
@@ -374,9 +403,14 @@ impl Transactions {
     /// Goes on when a share is confirmed and all its rows are there.
     fn finish_share_if_done(&mut self, net: &mut Net, handle: Handle) {
         let transaction = &mut self.pool[handle];
-        let State::Busy(busy) = &transaction.state else { unreachable!("the caller has found it so") };
+        let State::Busy(busy) = &mut transaction.state else { unreachable!("the caller has found it so") };
         let Some((standing, rows)) = busy.confirmed else { return };
         if busy.rows < rows {
+            return;
+        }
+        if standing == Standing::Open && transaction.is_given_up {
+            // The share was done just before; the answer to the rollback follows.
+            busy.confirmed = None;
             return;
         }
         if standing == Standing::Open && busy.sent < busy.train.len() {
@@ -503,5 +537,13 @@ impl Transactions {
     /// Whether there are none.
     pub fn is_at_rest(&self) -> bool {
         self.pool.used() == 0 && self.by_id.is_empty()
+    }
+}
+
+/// Writes a train, which goes without waiting for more.
+fn send_at_once(net: &mut Net, head: &Head, operations: &[u8]) {
+    write_train(net, head, operations);
+    if let Some(link) = net.outcomes.get(head.coordinator).link {
+        net.link(link).hurry();
     }
 }

@@ -263,6 +263,39 @@ fn abandoned_transactions_are_rolled_back() {
     assert!(world.node.rows("test.t").is_empty());
 }
 
+/// The request comes when the commit is decided, when it has failed, or when one of its shares is done.
+#[test]
+fn who_stops_a_commit_learns_what_was_decided() {
+    let mut world = world(6);
+    let table = world.create("test.t");
+    let cases = [
+        (0..1u64, Ok(())),
+        (0..1, Err(ErrorCode::DuplicateKey)),
+        (1..3000, Err(ErrorCode::TransactionAborted)),
+        (1..2, Ok(())),
+    ];
+    for (keys, expected) in cases {
+        let transaction = world.client.begin().unwrap();
+        let mut train = Train::default();
+        for key in keys {
+            let row = image(&table, key, "x");
+            train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
+        }
+        world.client.stop_commit(transaction);
+        world.client.send(transaction, train, TrainEnd::Commit);
+        world.client.stop_commit(transaction);
+        world.client.stop_commit(transaction);
+        world.settle();
+        let train = world.client.take_train(transaction).expect("it is over");
+        assert_eq!(train.standing().map(|_| ()).map_err(|error| error.code()), expected);
+        world.client.stop_commit(transaction);
+        world.settle();
+        world.client.cancel(transaction);
+        assert!(world.client.is_at_rest() && world.node.is_at_rest());
+    }
+    assert_eq!(world.node.rows("test.t").len(), 2);
+}
+
 fn scan(world: &mut World, token: Token) -> (Vec<Vec<u8>>, Result<(), ErrorCode>) {
     let mut rows = Vec::new();
     for _ in 0..1_000_000 {

@@ -10,6 +10,8 @@ use crate::scan::{Scan, ScanRequest};
 use crate::spare::{self, Scratch};
 use crate::table::Table;
 use crate::unique::LockedReads;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use vinga_base::{ColumnId, Epoch, OperationNumber};
 use vinga_client_core::value::Key;
@@ -467,6 +469,26 @@ impl Transaction {
             Standing::Committed(epoch) => Ok(Committed { epoch, train: self.train.take() }),
             Standing::Open | Standing::RolledBack => Err(Error::new(ErrorCode::InternalError)),
         }
+    }
+
+    /// As [`Transaction::commit`]; but when `stop` is ready the commit is given up: if nothing is decided yet, perhaps because
+    /// a lock is waited for, the transaction is rolled back at once. This caller learns what was decided.
+    ///
+    /// # Errors
+    /// As of [`Transaction::commit`]; `TransactionAborted` if it was given up.
+    pub async fn commit_unless(self, stop: impl Future<Output = ()>) -> Result<Committed> {
+        let (token, engine) = (self.token, Arc::clone(&self.handle.engine));
+        let (mut commit, mut stop) = (pin!(self.commit()), pin!(stop));
+        let mut is_stopped = false;
+        poll_fn(|context| {
+            let committed = commit.as_mut().poll(context);
+            if committed.is_pending() && !is_stopped && stop.as_mut().poll(context).is_ready() {
+                is_stopped = true;
+                engine.submit(|client| client.stop_commit(token));
+            }
+            committed
+        })
+        .await
     }
 
     /// Rolls back.

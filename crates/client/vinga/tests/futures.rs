@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use support::proxy::Proxy;
 use support::{assert_nothing_left, run, start_node};
-use vinga::{Cluster, ColumnType, ErrorCode, NewTable, Record, Table, Update, Value, blocking};
+use vinga::{Cluster, ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value, blocking};
 use vinga_datanode::LocalNode;
 use vinga_wire::SignalNumber;
 
@@ -178,4 +178,38 @@ fn a_task_may_die_with_its_waker() {
     let _ = outer.as_mut().poll(&mut Context::from_waker(&task(inner)));
     run(get(6));
     assert_nothing_left(&observer(&node));
+}
+
+#[test]
+fn a_commit_that_waits_is_given_up() {
+    run(async {
+        let (node, cluster, table) = start().await;
+        cluster.insert(&table, &row(1)).await.unwrap();
+        let mut holder = cluster.begin().unwrap();
+        holder.read_locked::<Record>(&table, 1, Lock::Exclusive).await.unwrap();
+        for others in [0, 3] {
+            let mut waiter = cluster.begin().unwrap();
+            for id in 0..others {
+                waiter.insert(&table, &row(10 + id)).unwrap();
+            }
+            waiter.update(&table, 1, &Update::new().set("n", 7)).unwrap();
+            let mut polls = 0;
+            let stop = std::future::poll_fn(|context| {
+                polls += 1;
+                context.waker().wake_by_ref();
+                if polls > 1000 { Poll::Ready(()) } else { Poll::Pending }
+            });
+            let error = waiter.commit_unless(stop).await.map(|_| ()).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::TransactionAborted, "not that the wait has ended");
+        }
+        holder.commit().await.unwrap();
+        // One that has nothing to wait for may be committed just before.
+        let mut lucky = cluster.begin().unwrap();
+        lucky.insert(&table, &row(100)).unwrap();
+        let is_committed = lucky.commit_unless(std::future::ready(())).await.is_ok();
+        let ids = observer(&node).scan(&table, |scan| scan).unwrap().count();
+        assert_eq!(ids, if is_committed { 2 } else { 1 });
+        drop(cluster);
+        assert_nothing_left(&observer(&node));
+    });
 }

@@ -171,7 +171,8 @@ pub const PREPARED_COMMITTED: u16 = 1;
 
 /// Beginning of `PrepareConfirm` and `PrepareRefuse`; [`PreparedOperation`]s follow, and in a confirm what has to follow
 /// them in unique indexes ([`crate::unique::IndexChange`]). Index changes too many for one signal come in confirms of no
-/// operations before the one that names their operations.
+/// operations before the one that names their operations. A confirm of no operations and no changes is the answer to
+/// [`PREPARE_LAST`] if all operations wait: nothing is committed at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct PreparedHead {

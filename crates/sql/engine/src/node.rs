@@ -11,7 +11,7 @@ use crate::schema_watch;
 use crate::server::{self, Server};
 use crate::table::OpenTable;
 use crate::waiting::Waiter;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,6 +68,8 @@ pub struct Node {
     waiters: Mutex<Vec<Weak<Waiter>>>,
     tables: Mutex<Vec<Weak<OpenTable>>>,
     incarnation: AtomicU64,
+    /// The API node that hears of definitions; 0 before it is connected.
+    news_node: AtomicU8,
     is_stopping: AtomicBool,
     wait_max_ms: AtomicU64,
     prefetch: AtomicU64,
@@ -104,6 +106,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         waiters: Mutex::new(Vec::new()),
         tables: Mutex::new(Vec::new()),
         incarnation: AtomicU64::new(0),
+        news_node: AtomicU8::new(0),
         is_stopping: AtomicBool::new(false),
         wait_max_ms: AtomicU64::new(WAIT_MAX_MS),
         prefetch: AtomicU64::new(PREFETCH),
@@ -265,7 +268,13 @@ impl Node {
 
     /// Whether an API node of the cluster is one of this SQL node's connections.
     pub fn is_own(&self, api_node: u8) -> bool {
-        self.clusters.iter().filter_map(OnceLock::get).any(|cluster| cluster.node().0 == api_node)
+        self.news_node.load(Ordering::Relaxed) == api_node
+            || self.clusters.iter().filter_map(OnceLock::get).any(|cluster| cluster.node().0 == api_node)
+    }
+
+    /// This API node is the connection for news of definitions.
+    pub fn note_news_node(&self, api_node: u8) {
+        self.news_node.store(api_node, Ordering::Relaxed);
     }
 
     /// Whether the server is going down.

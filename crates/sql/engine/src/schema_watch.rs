@@ -30,6 +30,8 @@ pub fn run(node: &Arc<Node>) {
             && let Ok(mut events) = cluster.as_async().schema_events()
         {
             while !node.is_stopping() {
+                // It may be another after an outage.
+                node.note_news_node(cluster.node().0);
                 let news = cluster.block_on(events.next_within(LOOK_PAUSE));
                 let Some((id, news)) = news else { continue };
                 match news {

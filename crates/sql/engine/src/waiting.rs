@@ -5,7 +5,7 @@
 //! by the node's watchdog, which looks at all sessions a few times a second and wakes those that are overdue. A future
 //! that is given up is dropped, which leaves no lock and no open scan behind.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -75,6 +75,14 @@ impl Waiter {
     /// Whether it was killed.
     pub fn is_killed(&self) -> bool {
         self.is_killed.load(Ordering::Relaxed)
+    }
+
+    /// Ready when it was killed; to be waited for in what it runs itself, for only that is woken.
+    pub fn killed(&self) -> impl Future<Output = ()> {
+        poll_fn(|_| match self.is_killed.load(Ordering::SeqCst) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
     }
 
     fn wake(&self) {
@@ -186,7 +194,13 @@ impl<F: Future> Future for Bounded<'_, F> {
         waiter.due_ms.store(waiter.now_ms() + self.longest_ms + 1, Ordering::Relaxed);
         *waiter.waker.lock().expect(NO_PANIC) = Some(context.waker().clone());
         // Who killed it just before may have found no waker.
-        if self.is_killed() { Poll::Ready(Err(Stop::Killed)) } else { Poll::Pending }
+        if self.is_killed() {
+            return Poll::Ready(Err(Stop::Killed));
+        }
+        if waiter.is_killed() {
+            return self.future.as_mut().poll(context).map(Ok);
+        }
+        Poll::Pending
     }
 }
 

@@ -168,3 +168,37 @@ fn an_unchanged_row_with_null_counts_as_unchanged() {
         oracle.good("INSERT INTO n VALUES (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) ON DUPLICATE KEY UPDATE i = NULL, d = NULL, s = NULL, c = NULL, t = NULL, e = NULL, b = NULL, w = NULL");
     }
 }
+
+/// Duplicates of an `INSERT` are met when the statement ends; the server has counted its rows by then.
+#[test]
+fn a_call_counts_no_rows_of_a_statement_that_has_failed() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    oracle.good("CREATE TABLE t (id INT PRIMARY KEY, v INT)");
+    oracle.good("INSERT INTO t VALUES (1, 1)");
+    let go_on = "DECLARE CONTINUE HANDLER FOR 1062 SET @told = ROW_COUNT();";
+    let bodies = [
+        "INSERT INTO t VALUES (5, 5), (1, 1);",
+        "INSERT INTO t VALUES (6, 6); INSERT INTO t VALUES (1, 1);",
+        "INSERT INTO t VALUES (1, 1); INSERT INTO t VALUES (7, 7), (8, 8);",
+        "UPDATE t SET v = v + 1; INSERT INTO t VALUES (1, 1), (2, 2), (3, 3); SET @told = CONCAT(@told, ' ', ROW_COUNT());",
+        "INSERT IGNORE INTO t VALUES (1, 1), (9, 9); REPLACE INTO t VALUES (1, 5); DELETE FROM t WHERE id = 9;",
+    ];
+    for (number, body) in bodies.iter().enumerate() {
+        oracle.good(&format!("CREATE PROCEDURE p{number}() BEGIN {go_on} {body} END"));
+    }
+    let ends = "DECLARE EXIT HANDLER FOR 1062 INSERT INTO t VALUES (90, 0);";
+    oracle.good(&format!(
+        "CREATE PROCEDURE p5() BEGIN {ends} INSERT INTO t VALUES (91, 1), (92, 1), (1, 1); END"
+    ));
+    for begin in ["DO 1", "BEGIN"] {
+        oracle.good(begin);
+        for number in 0..=bodies.len() {
+            oracle.good(&format!("CALL p{number}()"));
+            oracle.good("SELECT ROW_COUNT(), @told");
+            oracle.good("SELECT * FROM t ORDER BY id");
+            oracle.good("DELETE FROM t WHERE id > 1");
+        }
+        oracle.good("COMMIT");
+    }
+}

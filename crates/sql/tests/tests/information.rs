@@ -23,6 +23,10 @@ fn nodes_transactions_and_locks_are_listed() {
     let counts = a.lines(clients);
     assert!(counts.iter().any(|line| line.starts_with("API ")), "{counts:?}");
     assert!(counts.iter().any(|line| line.starts_with("SQL ")), "{counts:?}");
+    // Both of its own: statements go over one, news of definitions come over the other.
+    while !a.lines(clients).contains(&"SQL 2".to_owned()) {
+        thread::sleep(Duration::from_millis(20));
+    }
 
     assert_eq!(a.lines("SELECT COUNT(*) FROM information_schema.VINGA_TRANSACTIONS"), ["0"]);
     a.query("BEGIN");

@@ -11,9 +11,6 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 /// How long a killed statement may go on.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// How long one may that waits in its commit: that is not cut off, it ends with its wait.
-const COMMIT_MAX: Duration = Duration::from_secs(5);
-
 /// Who waits for so long before the kill wants the statement to be under way.
 const LONG: Duration = Duration::from_millis(100);
 
@@ -25,9 +22,6 @@ fn kill(
     statement: &str,
     after: Duration,
 ) -> Result<Answer, SqlError> {
-    let commits_at_once =
-        before.is_empty() && (statement.starts_with("INSERT") || statement.starts_with("REPLACE"));
-    let longest = if commits_at_once { COMMIT_MAX } else { END_MAX };
     let mut victim = servers.connect(0);
     let mut killer = servers.connect(0);
     for statement in before {
@@ -52,13 +46,13 @@ fn kill(
         let (said, ended) = running.join().expect("it does not panic");
         (said, ended.saturating_duration_since(killed))
     });
-    assert!(took < longest, "{statement} ends {took:?} after KILL {how}: {said:?}");
+    assert!(took < END_MAX, "{statement} ends {took:?} after KILL {how}: {said:?}");
     if how == "CONNECTION" {
         // The server clears up after it has closed the connection.
         let there = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE id = {number}");
         let began = Instant::now();
         while killer.lines(&there) != ["0"] {
-            assert!(began.elapsed() < longest, "{statement} goes on after KILL {how}");
+            assert!(began.elapsed() < END_MAX, "{statement} goes on after KILL {how}");
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -112,6 +106,7 @@ fn while_waiting_for_a_row() {
         "SELECT * FROM t WHERE a < 100 LOCK IN SHARE MODE",
         "UPDATE t SET a = a + 1",
         "INSERT INTO t VALUES (1, 1, 'x')",
+        "INSERT INTO t VALUES (9001, 1, 'x'), (9002, 1, 'x'), (1, 1, 'x'), (9003, 1, 'x')",
         "REPLACE INTO t VALUES (1, 1, 'x')",
     ];
     for (at, statement) in waiting.into_iter().enumerate() {

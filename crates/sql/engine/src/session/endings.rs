@@ -10,7 +10,8 @@ use vinga::{Error, ErrorCode, OperationNumber};
 
 impl Session {
     /// Commits, with what waits to be sent. A kill does not end this: whoever asks for a commit has to know what became
-    /// of it.
+    /// of it. But the changes of a statement that stands alone may wait for locks: then a kill asks the data nodes to roll
+    /// back, if nothing is decided yet.
     ///
     /// # Errors
     /// Why it was rolled back, or that this is not known.
@@ -25,7 +26,14 @@ impl Session {
         let (Some(transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
             return Ok(());
         };
-        let committed = wait_to_the_end(&self.node, &self.waiter, cluster, transaction.commit());
+        let may_give_up = self.stands_alone && !self.pending.is_empty();
+        let stop = async {
+            match may_give_up {
+                true => self.waiter.killed().await,
+                false => std::future::pending().await,
+            }
+        };
+        let committed = wait_to_the_end(&self.node, &self.waiter, cluster, transaction.commit_unless(stop));
         let result = match committed {
             Ok(Ok(_)) => {
                 self.holding_off.end();
