@@ -137,25 +137,28 @@ static bool make_folder(const std::string &folder, const std::string &options) {
 }
 
 void make_database(vinga_text name, vinga_bytes options) {
-  std::string database(name.bytes, name.length), folder= folder_of(database), path= folder + OPTIONS_FILE;
+  std::string database(name.bytes, name.length), folder= folder_of(database);
   std::string wanted(reinterpret_cast<const char *>(options.bytes), options.length);
   std::lock_guard<std::mutex> lock(known_lock);
   if (has_database(database)) {
-    /* What a client has just written here, or has begun to write, is told to the data nodes next: it is newer. */
     Options now= options_of(database);
-    if (is_news(database, now) || (now.file && now.contents.empty())) return;
-  } else {
-    /* A client may make it at the same moment. */
-    if (!make_folder(folder, wanted) && errno != EEXIST && errno != ENOTEMPTY) {
-      sql_print_warning("VINGA: a database can't be made: %s: %s", folder.c_str(), strerror(errno));
-      return;
+    if (!wanted.empty() && now.contents != wanted) {
+      /* What a client has just written here, or has begun to write, is told to the data nodes next: it is newer. */
+      if (is_news(database, now) || (now.file && now.contents.empty())) return;
+      if (!write_options(folder, wanted)) {
+        sql_print_warning("VINGA: the options of a database can't be written: %s", folder.c_str());
+        return;
+      }
     }
-  }
-  if (!wanted.empty() && contents_of(path) != wanted && !write_options(folder, wanted)) {
-    sql_print_warning("VINGA: the options of a database can't be written: %s", folder.c_str());
+  } else if (!make_folder(folder, wanted)) {
+    /* A client that makes it at the same moment is told to the data nodes next. */
+    if (errno != EEXIST && errno != ENOTEMPTY)
+      sql_print_warning("VINGA: a database can't be made: %s: %s", folder.c_str(), strerror(errno));
     return;
   }
-  look_at(database);
+  /* What differs from that has been written by a client just now. */
+  Options now= options_of(database);
+  if (now.contents == wanted) known[database]= now;
   forget_options();
 }
 
