@@ -150,6 +150,11 @@ impl Client {
         self.net.link(link).last_heard = now;
         let mut used = 0;
         while self.net.link(link).is_open {
+            if self.sessions.awaits_greeting(link) && is_no_greeting(&bytes[used..]) {
+                let detail = "what answers at this address is no data node";
+                self.lose(link.endpoint(), Error::with_detail(ErrorCode::BadHandshake, detail));
+                continue;
+            }
             match Frame::first(&bytes[used..]) {
                 Ok(Some(frame)) => {
                     used += frame.length();
@@ -430,6 +435,13 @@ impl Client {
         self.sessions.rebuild_routes(net);
         self.schema_events.subscribe(net, self.sessions.any());
     }
+}
+
+/// Whether bytes, perhaps the beginning of a frame only, can't be a data node's answer to a greeting.
+fn is_no_greeting(bytes: &[u8]) -> bool {
+    let Some(&[low, high]) = bytes.get(4..6) else { return false };
+    let number = u16::from_le_bytes([low, high]);
+    ![SignalNumber::HelloConfirm, SignalNumber::HelloRefuse].iter().any(|&answer| answer as u16 == number)
 }
 
 /// # The caller's side
