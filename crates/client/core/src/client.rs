@@ -481,6 +481,12 @@ impl Client {
         Ok(Token { kind: TokenKind::Read, handle })
     }
 
+    /// The id by which data nodes know a transaction, once something of it was sent; `None` if it is over, too.
+    pub fn transaction_id(&self, transaction: Token) -> Option<TransactionId> {
+        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
+        self.transactions.id(transaction.handle)
+    }
+
     /// Begins to read a batch of keys as a transaction sees them whose next operation has this number: with its own
     /// changes. Only when no train of it is under way: what a train changes would be overtaken.
     ///
