@@ -98,7 +98,7 @@ fn who_blocks_whom_is_told_by_connections_and_names_of_indexes() {
     let found = blocked(&mut waits, &mut c, "UPDATE lk SET v = 2 WHERE id = 1");
     assert_eq!(found, [format!("{id_waits} test.lk NULL {id_a} SQL")]);
     let open = "SELECT CONNECTION_ID FROM information_schema.VINGA_TRANSACTIONS";
-    assert_eq!(c.lines(open), [id_a.clone()]);
+    assert_eq!(c.lines(open), [id_a.as_str()]);
     a.query("ROLLBACK");
     // An entry of a unique index.
     a.query("BEGIN");
