@@ -138,8 +138,8 @@ typedef struct vinga_server {
   /* Removes a database, if there is nothing in it. From any thread. */
   void (*remove_database)(vinga_text name);
   /* Gives name and options of the databases that came, or got other options, since it was called last; none the first time.
-     From one thread. */
-  void (*new_databases)(vinga_row_taker take, void *context);
+     `all` takes all others for new, too. From one thread. */
+  void (*new_databases)(uint8_t all, vinga_row_taker take, void *context);
 } vinga_server;
 
 typedef struct vinga_engine {

@@ -116,7 +116,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         telling: Telling::default(),
     });
     // Databases that are there already were known before, or have no tables of data nodes.
-    node.server.new_databases();
+    node.server.new_databases(false);
     let run = |name: &str, work: fn(&Arc<Node>, Duration)| {
         let node = Arc::clone(&node);
         thread::Builder::new()
