@@ -134,6 +134,7 @@ impl InfoSource for Source<'_> {
                 "operation",
                 "wait_ms",
                 "blocker",
+                "index",
             ],
         }
     }
@@ -338,6 +339,7 @@ fn lock_row(lock: &RowLock<'_>) -> Vec<InfoValue> {
         InfoValue::Number(u64::from(lock.operation)),
         lock.waits.map_or(InfoValue::Text(String::new()), millis),
         name_of(lock.blocker),
+        lock.index.map_or(InfoValue::Text(String::new()), |index| InfoValue::Number(u64::from(index))),
     ]
 }
 

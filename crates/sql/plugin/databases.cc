@@ -192,10 +192,12 @@ static std::vector<std::string> folders() {
   return names;
 }
 
-/* Gives the databases that are here, or have other options, since it was called last; the first time all are taken as seen. */
-void new_databases(vinga_row_taker take, void *context) {
+/* Gives the databases that are here, or have other options, since it was called last; the first time all are taken as seen.
+   Or all of them: data nodes of a new life know none. */
+void new_databases(uint8_t all, vinga_row_taker take, void *context) {
   static bool has_looked= false;
   std::lock_guard<std::mutex> lock(known_lock);
+  if (all) known.clear();
   if (std::chrono::steady_clock::now() - forgotten < FORGET_AGAIN) my_dbopt_cleanup();
   std::map<std::string, Options> there;
   for (const std::string &name : folders()) there[name]= known[name];

@@ -36,14 +36,16 @@ static ST_FIELD_INFO transactions[]= {
   Column("TRANSACTION_ID", Varchar(64), NOT_NULL), Column("COORDINATOR", ULonglong(), NOT_NULL),
   Column("API_NODE", ULonglong(), NOT_NULL), Column("STATE", Varchar(32), NOT_NULL),
   Column("AGE_MS", ULonglong(), NOT_NULL), Column("IDLE_MS", ULonglong(), NULLABLE),
-  Column("OPERATIONS", ULonglong(), NOT_NULL), CEnd()};
+  Column("OPERATIONS", ULonglong(), NOT_NULL), Column("CONNECTION_ID", ULonglong(), NULLABLE), CEnd()};
 
 static ST_FIELD_INFO locks[]= {
   Column("TABLE_NAME", Varchar(255), NOT_NULL), Column("PARTITION_ID", ULonglong(), NOT_NULL),
   Column("PAGE", ULonglong(), NOT_NULL), Column("SLOT", ULonglong(), NOT_NULL),
   Column("MODE", Varchar(16), NOT_NULL), Column("STATE", Varchar(16), NOT_NULL),
   Column("TRANSACTION_ID", Varchar(64), NOT_NULL), Column("OPERATION", ULonglong(), NOT_NULL),
-  Column("WAIT_MS", ULonglong(), NULLABLE), Column("BLOCKER", Varchar(64), NULLABLE), CEnd()};
+  Column("WAIT_MS", ULonglong(), NULLABLE), Column("BLOCKER", Varchar(64), NULLABLE),
+  Column("INDEX_NAME", Varchar(64), NULLABLE), Column("API_NODE", ULonglong(), NULLABLE),
+  Column("CONNECTION_ID", ULonglong(), NULLABLE), Column("BLOCKER_CONNECTION_ID", ULonglong(), NULLABLE), CEnd()};
 
 }  // namespace Show
 

@@ -113,7 +113,7 @@ void drop_triggers(const char *name, size_t length);
 /* Databases of the server: its folders, and their files of options. From threads of our own. */
 void make_database(vinga_text name, vinga_bytes options);
 void remove_database(vinga_text name);
-void new_databases(vinga_row_taker take, void *context);
+void new_databases(uint8_t all, vinga_row_taker take, void *context);
 /* A database is being dropped: it is not told to the data nodes any more. */
 void take_as_seen(const std::string &name);
 /* Clears away what is left if the server ended while it made a database. */

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 7
+#define VINGA_INTERFACE 8
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -140,8 +140,8 @@ typedef struct vinga_server {
   /* Removes a database, if there is nothing in it. From any thread. */
   void (*remove_database)(vinga_text name);
   /* Gives name and options of the databases that came, or got other options, since it was called last; none the first time.
-     From one thread. */
-  void (*new_databases)(vinga_row_taker take, void *context);
+     `all` takes all others for new, too. From one thread. */
+  void (*new_databases)(uint8_t all, vinga_row_taker take, void *context);
 } vinga_server;
 
 typedef struct vinga_engine {

@@ -6,6 +6,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use vinga::blocking::Cluster;
 use vinga::{InfoRows, InfoTable, InfoValue};
 
+/// The database of tables that SQL nodes keep for themselves.
+const OWN_DATABASE: &str = "vinga";
+
 /// `vinga admin …`.
 #[derive(Args)]
 pub struct AdminArguments {
@@ -53,6 +56,9 @@ enum AdminCommand {
     Drop {
         /// database.table
         table: String,
+        /// Also one of Vinga's own tables, in the database vinga
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -93,7 +99,13 @@ pub fn run(arguments: &AdminArguments) -> Result<(), String> {
             println!("table {table} is created");
             Ok(())
         }
-        AdminCommand::Drop { table } => {
+        AdminCommand::Drop { table, force } => {
+            if !force && table.split_once('.').is_some_and(|(database, _)| database == OWN_DATABASE) {
+                return Err(format!(
+                    "{table} is one of Vinga's own tables, which SQL nodes need (AUTO_INCREMENT's counters are in \
+                     vinga.auto_increment): --force drops it all the same"
+                ));
+            }
             cluster.drop_table(table).map_err(|error| error.to_string())?;
             println!("table {table} is dropped");
             Ok(())

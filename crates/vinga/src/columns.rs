@@ -13,7 +13,7 @@ pub fn parse(table: &str, columns: &str) -> Result<TableDefinition, String> {
     let mut has_key = false;
     for piece in split(columns) {
         let words: Vec<&str> = piece.split_whitespace().collect();
-        if let ["primary", "key", ..] = lower(&words)[..].iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        if is_primary_key(piece) {
             let (_, list) =
                 piece.split_once('(').ok_or_else(|| format!("'{piece}': expected primary key (a, b)"))?;
             let names: Vec<&str> = list.trim_end_matches([')', ' ']).split(',').map(str::trim).collect();
@@ -44,6 +44,12 @@ pub fn parse(table: &str, columns: &str) -> Result<TableDefinition, String> {
 const TYPES: &str = "tinyint, smallint, mediumint, int, bigint (each also unsigned), float, double, decimal(p,s), \
                      bit(n), date, time(f), datetime(f), timestamp(f), year, char(n), binary(n), varchar(n), \
                      varbinary(n)";
+
+/// Whether the words before the parenthesis are `primary key`.
+fn is_primary_key(piece: &str) -> bool {
+    let head = piece.split('(').next().unwrap_or_default();
+    matches!(&lower(&head.split_whitespace().collect::<Vec<_>>())[..], [a, b, ..] if a == "primary" && b == "key")
+}
 
 fn not_null() -> [String; 2] {
     ["not".to_owned(), "null".to_owned()]
@@ -144,6 +150,15 @@ mod tests {
         let definition = parse("d.t", text).unwrap();
         assert_eq!(definition.columns.len(), 7);
         assert_eq!(parse("d.t", &describe(&definition)), Ok(definition));
+    }
+
+    #[test]
+    fn a_key_needs_no_blank_before_its_columns() {
+        let with = |key: &str| parse("d.t", &format!("id int, n int, {key}"));
+        let definition = with("primary key (id, n)").unwrap();
+        for same in ["primary key(id,n)", "PRIMARY  Key( id , n )"] {
+            assert_eq!(with(same).as_ref(), Ok(&definition), "{same}");
+        }
     }
 
     #[test]

@@ -61,9 +61,9 @@ struct ConnectArgument {
 struct UpArguments {
     #[command(flatten)]
     folder: FolderArgument,
-    /// Where the data node listens
-    #[arg(long, default_value_t = 2202)]
-    port: u16,
+    /// Where the data node listens [default: 2202]
+    #[arg(long)]
+    port: Option<u16>,
     #[command(flatten)]
     parameters: ParameterArguments,
     #[command(flatten)]
@@ -76,9 +76,9 @@ struct SqlArguments {
     /// How many SQL nodes (MariaDB servers over the cluster's tables) shall run
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     sql_nodes: u16,
-    /// Where the first SQL node listens on 127.0.0.1; the others on the ports behind it
-    #[arg(long, value_name = "PORT", default_value_t = 3307)]
-    sql_port: u16,
+    /// Where the first SQL node listens on 127.0.0.1; the others on the ports behind it [default: 3307]
+    #[arg(long, value_name = "PORT")]
+    sql_port: Option<u16>,
     /// A server variable for SQL nodes that are started (may be given several times); docs/sql.md lists those that
     /// Vinga sets
     #[arg(long = "sql-set", value_name = "NAME=VALUE", value_parser = name_and_value)]
@@ -183,6 +183,10 @@ fn run_up(arguments: UpArguments) -> Result<(), String> {
         parameters.extend(["--set".to_owned(), format!("{name}={value}")]);
     }
     let folder = arguments.folder.folder;
+    let sql = arguments.sql;
+    // Without SQL nodes to start it does not matter whether there is a server.
+    let installation = if sql.sql_nodes == 0 { None } else { Some(sql.installation.find()?) };
+    let given = parameters.chunks(2).map(|option| option.join(" ")).collect::<Vec<_>>().join(", ");
     let address = match up::up(&up::Up { folder: folder.clone(), port: arguments.port, parameters })? {
         Started::Fresh { address, after, warnings } => {
             println!("data node 1 is ready on {address} after {:.0} ms", after.as_secs_f64() * 1000.0);
@@ -193,6 +197,11 @@ fn run_up(arguments: UpArguments) -> Result<(), String> {
         }
         Started::Already(address) => {
             println!("data node 1 is running already, on {address}");
+            if !given.is_empty() {
+                println!(
+                    "it keeps the settings that it was started with: {given} does not hold; 'vinga down' stops it"
+                );
+            }
             address
         }
     };
@@ -201,9 +210,6 @@ fn run_up(arguments: UpArguments) -> Result<(), String> {
         println!("clients on this machine reach it faster by {address}");
     }
     println!("its folder with the log: {}", folder.join("node-1").display());
-    let sql = arguments.sql;
-    // Without SQL nodes to start it does not matter whether there is a server.
-    let installation = if sql.sql_nodes == 0 { None } else { Some(sql.installation.find()?) };
     sql_nodes::up(&sql_nodes::Wanted {
         cluster: &folder,
         nodes: sql.sql_nodes,

@@ -1,9 +1,13 @@
 //! The SQL nodes of a cluster on this machine: `sql-1`, `sql-2` … in the cluster's folder.
 
+use crate::up::keeps_another_port;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use vinga_sqlnode::{Installation, Running, Settings, SqlNode, StartError, Stopped};
+
+/// The first SQL node's port, unless somebody says another.
+const PORT: u16 = 3307;
 
 /// What `vinga up` wants of SQL nodes.
 pub struct Wanted<'a> {
@@ -11,8 +15,8 @@ pub struct Wanted<'a> {
     pub cluster: &'a Path,
     /// How many shall run.
     pub nodes: u16,
-    /// The first one's port.
-    pub port: u16,
+    /// The first one's port, if somebody has said it.
+    pub port: Option<u16>,
     /// Server and plugin; there if any shall run.
     pub installation: Option<Installation>,
     /// Where the data nodes are.
@@ -24,25 +28,57 @@ pub struct Wanted<'a> {
 /// Starts what does not run yet, and says what runs and how to connect.
 ///
 /// # Errors
-/// A sentence.
+/// A sentence; one runs already on another port than was asked for.
 pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
-    for (node, running) in running(wanted.cluster)? {
-        match running.address {
-            Some(address) => println!("SQL node {node} is running already, on {address}"),
-            None => println!("SQL node {node} is running already, but does not answer yet"),
+    let before = running(wanted.cluster)?;
+    for (node, running) in &before {
+        say_what_runs(wanted, *node, running)?;
+    }
+    if !wanted.variables.is_empty() {
+        let given: Vec<_> =
+            wanted.variables.iter().map(|(name, value)| format!("--sql-set {name}={value}")).collect();
+        let given = given.join(", ");
+        if !before.is_empty() {
+            println!(
+                "SQL nodes that run keep the settings that they were started with: {given} does not hold there"
+            );
+        } else if wanted.nodes == 0 {
+            return Err(format!("{given} is for SQL nodes: --sql-nodes says how many to start"));
         }
     }
     if let Some(installation) = &wanted.installation {
+        // Who set a password set it in a session, so in a data directory that was there.
+        let is_new = !folder(wanted.cluster, 1).join("data").exists();
         for node in 1..=wanted.nodes {
             start(wanted, installation, node)?;
         }
-        say_how_to_connect(wanted, installation)?;
+        say_how_to_connect(wanted, installation, is_new)?;
     }
     Ok(())
 }
 
+fn say_what_runs(wanted: &Wanted<'_>, node: u16, running: &Running) -> Result<(), String> {
+    let Some(address) = &running.address else {
+        println!("SQL node {node} is running already, but does not answer yet");
+        return Ok(());
+    };
+    println!("SQL node {node} is running already, on {address}");
+    match wanted.port.filter(|&port| port != 0) {
+        Some(_) if keeps_another_port(address, port(wanted, node)?) => Err(format!(
+            "SQL node {node} keeps its port, on {address}: 'vinga down' stops it, or leave --sql-port out"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The port that a node gets.
+fn port(wanted: &Wanted<'_>, node: u16) -> Result<u16, String> {
+    let first = wanted.port.unwrap_or(PORT);
+    Ok(first.checked_add(node.saturating_sub(1)).ok_or("there are no ports behind 65535")?)
+}
+
 fn start(wanted: &Wanted<'_>, installation: &Installation, node: u16) -> Result<(), String> {
-    let port = wanted.port.checked_add(node - 1).ok_or("there are no ports behind 65535")?;
+    let port = port(wanted, node)?;
     let settings = Settings {
         port,
         variables: wanted.variables.to_vec(),
@@ -55,18 +91,20 @@ fn start(wanted: &Wanted<'_>, installation: &Installation, node: u16) -> Result<
             println!("SQL node {node} is ready on {} after {after:.0} ms", started.address());
             Ok(())
         }
+        // Told before, or another `vinga up` starts it at this time.
         Err(StartError::AlreadyRunning(_)) => Ok(()),
         Err(error @ StartError::PortInUse(_)) => Err(format!("SQL node {node}: {error} with --sql-port")),
         Err(error) => Err(format!("SQL node {node}: {error}")),
     }
 }
 
-fn say_how_to_connect(wanted: &Wanted<'_>, installation: &Installation) -> Result<(), String> {
+fn say_how_to_connect(wanted: &Wanted<'_>, installation: &Installation, is_new: bool) -> Result<(), String> {
     let client = installation.program("mariadb");
     let nodes = running(wanted.cluster)?;
     let Some((_, first)) = nodes.first() else { return Ok(()) };
+    let password = if is_new { "without password" } else { "with the password that was set, if any" };
     println!(
-        "connect with any driver or tool for MySQL or MariaDB, as root without password; by MariaDB's client:"
+        "connect with any driver or tool for MySQL or MariaDB, as root {password}; by MariaDB's client:"
     );
     println!("  {} --no-defaults --user=root --socket={}", client.display(), first.socket.display());
     if let Some((host, port)) = first.address.as_deref().and_then(|address| address.split_once(':')) {

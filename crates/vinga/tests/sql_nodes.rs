@@ -3,7 +3,10 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use vinga_sqlnode::{Connection, running};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A cluster in a folder of its own; stopped and removed at the end.
 struct Cluster {
@@ -14,7 +17,8 @@ struct Cluster {
 
 impl Cluster {
     fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("vinga-test-up-{}", std::process::id()));
+        let unique = format!("vinga-test-up-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(unique);
         let data_port = free_ports(1);
         Cluster { folder, data_port, sql_port: free_ports(2) }
     }
@@ -29,10 +33,14 @@ impl Cluster {
     }
 
     fn up(&self, sql_nodes: &str) -> (bool, String) {
+        self.up_with(sql_nodes, &[])
+    }
+
+    fn up_with(&self, sql_nodes: &str, more: &[&str]) -> (bool, String) {
         let [data_port, sql_port] = [self.data_port, self.sql_port].map(|port| port.to_string());
         let small = ["--set", "DataMemory=64M"];
         let ports = ["--port", &data_port, "--sql-port", &sql_port];
-        self.vinga(&[&["up", "--sql-nodes", sql_nodes][..], &small, &ports].concat())
+        self.vinga(&[&["up", "--sql-nodes", sql_nodes][..], &small, &ports, more].concat())
     }
 
     fn socket(&self, node: u16) -> PathBuf {
@@ -102,4 +110,23 @@ fn sql_nodes_come_up_after_the_data_node_and_go_down_before_it() {
     let _taken = TcpListener::bind(("127.0.0.1", cluster.sql_port)).expect("it was freed");
     let (ok, said) = cluster.up("1");
     assert!(!ok && said.contains(&data) && said.contains("--sql-port"), "{said}");
+}
+
+#[test]
+fn variables_and_ports_are_not_ignored_silently() {
+    let cluster = Cluster::new();
+    let (ok, said) = cluster.up_with("1", &["--sql-set", "nosuch_var=1"]);
+    assert!(!ok && said.contains("unknown variable 'nosuch_var=1'"), "{said}");
+    // What does not help to understand it is not shown.
+    assert!(!said.contains("[Note]") && !said.contains("is of maturity level"), "{said}");
+    std::fs::remove_dir_all(cluster.folder.join("sql-1")).expect("it is there");
+    let (ok, said) = cluster.up("1");
+    assert!(ok && said.contains("as root without password"), "{said}");
+    let (ok, said) = cluster.up_with("1", &["--sql-set", "nosuch_var=1"]);
+    assert!(ok && said.contains("keep the settings") && said.contains("--sql-set nosuch_var=1"), "{said}");
+    assert!(!said.contains("without password") && said.contains("with the password that was set"), "{said}");
+    let other = (cluster.sql_port + 1).to_string();
+    let moved = ["up", "--sql-nodes", "1", "--sql-port", &other];
+    let (ok, said) = cluster.vinga(&moved);
+    assert!(!ok && said.contains("SQL node 1 keeps its port"), "{said}");
 }

@@ -10,6 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
+use vinga_base::schema::TableDefinition;
 use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
 use vinga_fragment::fragment::Fragment;
 use vinga_fragment::fragment_index::FragmentIndex;
@@ -50,8 +51,10 @@ pub struct ShownRows {
 /// A row that an operation holds or waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RowLock<'a> {
-    /// The table's name.
+    /// The table's name, as its users know it.
     pub table: &'a str,
+    /// The table's unique index that it is an entry of; `None` if it is a row of the table.
+    pub index: Option<u16>,
     /// The partition of the row.
     pub partition: PartitionId,
     /// The place of the row in its partition.
@@ -97,8 +100,13 @@ impl DataManager {
         let mut others =
             self.locks.holders(row.lock).filter(|holder| holder.transaction != locker.transaction);
         let blocker = if is_granted { None } else { others.next() };
+        let own_name = self.store.tables.current(row.table).name.as_str();
+        let of_index = TableDefinition::index_of_hidden(own_name)
+            .and_then(|(table, index)| Some((self.store.tables.name_of(table)?, Some(index))));
+        let (table, index) = of_index.unwrap_or((own_name, None));
         Some(RowLock {
-            table: &self.store.tables.current(row.table).name,
+            table,
+            index,
             partition: row.partition,
             row: row.row,
             is_exclusive: locker.mode == LockMode::Exclusive,

@@ -185,6 +185,11 @@ impl Tables {
         self.tables[table as usize].as_ref().expect("an operation's table is there")
     }
 
+    /// The name of a table, whichever version it has; `None` if there is none.
+    pub fn name_of(&self, table: u32) -> Option<&str> {
+        Some(&self.tables.get(table as usize)?.as_ref()?.name)
+    }
+
     /// A table that an operation names, to change it.
     #[inline]
     pub fn current_mut(&mut self, table: u32) -> &mut Table {

@@ -150,6 +150,11 @@ impl Client {
         self.net.link(link).last_heard = now;
         let mut used = 0;
         while self.net.link(link).is_open {
+            if self.sessions.awaits_greeting(link) && is_no_greeting(&bytes[used..]) {
+                let detail = "what answers at this address is no data node";
+                self.lose(link.endpoint(), Error::with_detail(ErrorCode::BadHandshake, detail));
+                continue;
+            }
             match Frame::first(&bytes[used..]) {
                 Ok(Some(frame)) => {
                     used += frame.length();
@@ -432,6 +437,13 @@ impl Client {
     }
 }
 
+/// Whether bytes, perhaps the beginning of a frame only, can't be a data node's answer to a greeting.
+fn is_no_greeting(bytes: &[u8]) -> bool {
+    let Some(&[low, high]) = bytes.get(4..6) else { return false };
+    let number = u16::from_le_bytes([low, high]);
+    ![SignalNumber::HelloConfirm, SignalNumber::HelloRefuse].iter().any(|&answer| answer as u16 == number)
+}
+
 /// # The caller's side
 impl Client {
     /// Says what is read of a table's rows: which columns (`None` for the whole image) and under which condition (a filter
@@ -467,6 +479,12 @@ impl Client {
     pub fn read(&mut self, batch: ReadBatch, urgency: Urgency) -> Result<Token> {
         let handle = self.reads.submit(&mut self.net, batch, urgency, None)?;
         Ok(Token { kind: TokenKind::Read, handle })
+    }
+
+    /// The id by which data nodes know a transaction, once something of it was sent; `None` if it is over, too.
+    pub fn transaction_id(&self, transaction: Token) -> Option<TransactionId> {
+        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
+        self.transactions.id(transaction.handle)
     }
 
     /// Begins to read a batch of keys as a transaction sees them whose next operation has this number: with its own

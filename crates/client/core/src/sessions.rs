@@ -305,6 +305,11 @@ impl Sessions {
         session.error = None;
     }
 
+    /// Whether nothing but the answer to the first greeting may come on a connection.
+    pub fn awaits_greeting(&self, link: LinkId) -> bool {
+        link.connection() == 0 && matches!(self.get(link.endpoint()).state, State::First { .. })
+    }
+
     /// Whether a refusal means that this life of the client is over.
     pub fn is_declared_failed(&self, link: LinkId, refusal: &Refusal) -> bool {
         self.get(link.endpoint()).ticket != 0 && refusal.code == ErrorCode::UnknownOutcome as u16

@@ -206,6 +206,11 @@ impl Transactions {
         self.pool.get_mut(handle)?.finished.take()
     }
 
+    /// Its id, once something of it was sent; `None` if it has ended and was forgotten, too.
+    pub fn id(&self, handle: Handle) -> Option<TransactionId> {
+        self.pool.get(handle).map(|transaction| transaction.id).filter(|&id| id != TransactionId::NONE)
+    }
+
     /// What a read of this transaction must carry to see its changes; `None` if it has none.
     ///
     /// # Errors

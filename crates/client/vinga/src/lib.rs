@@ -301,7 +301,7 @@ pub use scan::{RowBatch, Scan, ScanRequest};
 pub use schema::{Fence, NewsId, SchemaEvents, SchemaLock, SchemaNews};
 pub use statistics::IndexStatistics;
 pub use table::Table;
-pub use transaction::{Committed, Lock, Reading, Savepoint, Transaction};
+pub use transaction::{Committed, Lock, Reading, Savepoint, Transaction, TransactionName};
 pub use vinga_base::order_key::{Direction, KeyRange, OrderColumn, OrderKey};
 pub use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 pub use vinga_base::{ColumnId, Epoch, NodeId, OperationNumber};

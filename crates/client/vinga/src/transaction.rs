@@ -12,7 +12,7 @@ use crate::table::Table;
 use crate::unique::LockedReads;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use vinga_base::{ColumnId, Epoch, OperationNumber};
 use vinga_client_core::value::Key;
 use vinga_client_core::{Error, OperationSpec, ReadBatch, Result, Standing, Token, Train, TrainEnd};
@@ -80,7 +80,29 @@ pub struct Transaction {
     scratch: Scratch,
 }
 
+/// Tells by which name data nodes know a transaction, while another thread uses that.
+#[derive(Clone)]
+pub struct TransactionName {
+    handle: Weak<Handle>,
+    token: Token,
+}
+
+impl TransactionName {
+    /// The name as the information tables have it, `T145.34567.12`; `None` before anything of the transaction was sent,
+    /// and when it is over.
+    pub fn get(&self) -> Option<String> {
+        let handle = self.handle.upgrade()?;
+        let id = handle.engine.look(|client| client.transaction_id(self.token))?;
+        Some(format!("{id:?}"))
+    }
+}
+
 impl Transaction {
+    /// Tells its name to others.
+    pub fn name(&self) -> TransactionName {
+        TransactionName { handle: Arc::downgrade(&self.handle), token: self.token }
+    }
+
     pub(crate) fn begin(handle: &Arc<Handle>) -> Result<Self> {
         let token = handle.engine.look(vinga_client_core::Client::begin)?;
         Ok(Transaction {

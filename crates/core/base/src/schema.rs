@@ -443,6 +443,13 @@ impl TableDefinition {
         self.name.split_once('.').is_some_and(|(_, table)| table.starts_with("$unique_"))
     }
 
+    /// The table's place in the dictionary and the index's id, of the name of a unique index's hidden table.
+    pub fn index_of_hidden(name: &str) -> Option<(u32, u16)> {
+        let (_, name) = name.split_once('.')?;
+        let (table, index) = name.strip_prefix("$unique_")?.split_once('_')?;
+        Some((table.parse().ok()?, index.parse().ok()?))
+    }
+
     /// The index with an id.
     pub fn index(&self, id: u16) -> Option<&IndexDefinition> {
         self.indexes.iter().find(|index| index.id == id)
@@ -599,6 +606,8 @@ mod tests {
         let hidden = base.unique_table(17, &base.indexes[0]);
         assert_eq!(hidden.check(), Ok(()));
         assert_eq!(hidden.name, "test.$unique_17_3");
+        assert_eq!(TableDefinition::index_of_hidden(&hidden.name), Some((17, 3)));
+        assert_eq!(TableDefinition::index_of_hidden("test.unique_17_3"), None);
         assert!(hidden.is_hidden() && !base.is_hidden());
         let names: Vec<&str> = hidden.columns.iter().map(|c| c.name.as_str()).collect();
         assert_eq!((names, hidden.primary_key), (vec!["b", "c", "a"], vec![ColumnId(0), ColumnId(1)]));

@@ -264,11 +264,14 @@ impl Listener {
     }
 
     fn send_refusal(&mut self, stream: &Socket, peer: Peer, why: &NotAdmitted) {
-        self.lines.write(
-            Level::Warn,
-            WHO,
-            format_args!("{peer} is not admitted: {} {}", why.code, why.detail),
-        );
+        match return_refused(why.code) {
+            Some(text) => self.lines.write(Level::Info, WHO, format_args!("{peer} {text}")),
+            None => self.lines.write(
+                Level::Warn,
+                WHO,
+                format_args!("{peer} is not admitted: {} {}", why.code, why.detail),
+            ),
+        }
         // It fits an empty socket buffer; whoever does not take it is closed without it.
         let _ = stream.write(&greeting::refuse_frame(self.driver(), why));
         stream.end_writing();
@@ -449,6 +452,20 @@ impl Listener {
 
     fn driver(&self) -> Address {
         self.switchboard.driver(self.switchboard.main_thread)
+    }
+}
+
+/// What the log says of a client that comes back and is told to begin anew, or to try again: nothing is wrong with it, and
+/// what these codes mean for transactions is the client's business.
+fn return_refused(code: ErrorCode) -> Option<&'static str> {
+    match code {
+        ErrorCode::UnknownOutcome => {
+            Some("comes back as a client that this node does not know (any more), and is told to begin anew")
+        }
+        ErrorCode::ConnectionLost => {
+            Some("comes back while its earlier connections are being closed, and is told to try again")
+        }
+        _ => None,
     }
 }
 

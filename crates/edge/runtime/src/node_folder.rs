@@ -9,9 +9,17 @@
 //! ```
 //! Whether the node runs is decided by the lock alone: a stale process id is harmless.
 
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often the lock is tried, and how long it is waited between: who only looks whether a node runs
+/// ([`NodeFolder::running`]) has it for a moment.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// See the head of this file.
 #[derive(Clone, Debug)]
@@ -86,10 +94,15 @@ impl NodeFolder {
     /// What the file system says.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let file = File::options().create(true).truncate(false).write(true).open(self.pid_file())?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(error),
+        let mut tries = 1;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if tries == LOCK_TRIES => return Ok(None),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            tries += 1;
         }
         file.set_len(0)?;
         self.withdraw();
@@ -167,9 +180,57 @@ impl NodeFolder {
     }
 }
 
+/// Sends a signal to a node's process; one that has ended meanwhile is content.
+///
+/// # Errors
+/// A sentence: the process is another user's.
+pub fn send_signal(pid: Pid, signal: Signal) -> io::Result<()> {
+    match rustix::process::kill_process(pid, signal) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(refusal(pid, error)),
+    }
+}
+
+fn refusal(pid: Pid, error: Errno) -> io::Error {
+    let pid = pid.as_raw_nonzero();
+    let text = match error {
+        Errno::PERM => format!("process {pid} belongs to another user: only that user or root can stop it"),
+        other => format!("process {pid}: {other}"),
+    };
+    io::Error::new(error.kind(), text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_of_another_user_is_told_so() {
+        let pid = Pid::from_raw(77).expect("it is no zero");
+        let error = refusal(pid, Errno::PERM);
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            error.to_string(),
+            "process 77 belongs to another user: only that user or root can stop it"
+        );
+    }
+
+    #[test]
+    fn a_node_starts_though_somebody_looks_whether_one_runs() {
+        let place = std::env::temp_dir().join(format!("vinga-looked-at-{}", std::process::id()));
+        let folder = NodeFolder::new(&place, 1);
+        folder.create().unwrap();
+        drop(folder.occupy().unwrap());
+        let looking = File::open(folder.pid_file()).unwrap();
+        looking.lock_shared().unwrap();
+        let looker = std::thread::spawn(move || {
+            std::thread::sleep(LOCK_PAUSE);
+            drop(looking);
+        });
+        assert!(folder.occupy().unwrap().is_some());
+        looker.join().unwrap();
+        fs::remove_dir_all(place).unwrap();
+    }
 
     #[test]
     fn only_a_locked_folder_is_a_running_node() {

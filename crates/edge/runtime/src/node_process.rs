@@ -146,7 +146,13 @@ fn listen(address: SocketAddr) -> Result<TcpListener, String> {
         rustix::net::listen(&socket, BACKLOG)?;
         Ok(socket)
     });
-    socket.map_err(|why| format!("can't listen on {address}: {why}"))
+    socket.map_err(|why| match why.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "can't listen on {address}: port {} is in use; choose another with --port (ServerPort)",
+            address.port()
+        ),
+        _ => format!("can't listen on {address}: {why}"),
+    })
 }
 
 /// A node that can't listen for clients on its machine runs nevertheless: they come by TCP then.

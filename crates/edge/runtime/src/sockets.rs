@@ -246,8 +246,8 @@ impl Sockets {
             Some(place) => self.give_up(usize::from(place), Broken::Rule(code, signal), switchboard),
             None => {
                 if switchboard.close(api, Some(code)) {
-                    let text = format_args!("API node {api}: it is disconnected: {code}");
-                    self.lines.write(Level::Warn, WHO, text);
+                    let (level, text) = told(&Broken::Rule(code, signal));
+                    self.lines.write(level, WHO, format_args!("API node {api}: {text}"));
                 }
             }
         }
@@ -264,14 +264,7 @@ impl Sockets {
             Broken::Rule(code, _) => Some(*code),
         };
         if switchboard.close(api, reason) {
-            let (level, text) = match why {
-                Broken::Ended => (Level::Info, "it has disconnected".to_string()),
-                Broken::Failed(why) => (Level::Warn, format!("its connection broke: {why}")),
-                Broken::Rule(code, 0) => (Level::Warn, format!("it is disconnected: {code}")),
-                Broken::Rule(code, signal) => {
-                    (Level::Warn, format!("it is disconnected for its signal {signal}: {code}"))
-                }
-            };
+            let (level, text) = told(&why);
             self.lines.write(level, WHO, format_args!("API node {api} ({peer}): {text}"));
         }
     }
@@ -316,5 +309,35 @@ impl Sockets {
     /// Number of connections.
     pub fn len(&self) -> usize {
         self.connections.len()
+    }
+}
+
+/// What the log says of a connection that is given up.
+fn told(why: &Broken) -> (Level, String) {
+    match why {
+        Broken::Ended => (Level::Info, "it has disconnected".to_string()),
+        Broken::Failed(why) => (Level::Warn, format!("its connection broke: {why}")),
+        // Nobody has broken a rule: that is the reason of connections which are closed with another, or with a goodbye.
+        Broken::Rule(ErrorCode::ConnectionLost, 0) => {
+            (Level::Info, "its connections are closed, since it leaves or has closed one of them".to_string())
+        }
+        Broken::Rule(code, 0) => (Level::Warn, format!("it is disconnected: {code}")),
+        Broken::Rule(code, signal) => {
+            (Level::Warn, format!("it is disconnected for its signal {signal}: {code}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leaves_alarms_nobody() {
+        let (level, text) = told(&Broken::Rule(ErrorCode::ConnectionLost, 0));
+        assert_eq!(level, Level::Info);
+        assert!(!text.contains("4002"), "{text}");
+        assert_eq!(told(&Broken::Rule(ErrorCode::SlowReader, 0)).0, Level::Warn);
+        assert_eq!(told(&Broken::Rule(ErrorCode::ConnectionLost, 7)).0, Level::Warn);
     }
 }

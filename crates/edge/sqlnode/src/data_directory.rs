@@ -1,7 +1,7 @@
 //! A SQL node's data directory: made once, by copying one that was made once for all nodes of an installation.
 //!
 //! The server's own script makes a data directory in two or three seconds. The first is kept beside the server (when
-//! that folder can be written) and copied for every node. Each appears by a rename, so that what is there is complete.
+//! that folder can be written) and copied for every node of the same user. Each appears by a rename, so that what is there is complete.
 
 use crate::{Installation, StartError};
 use std::fs;
@@ -26,8 +26,11 @@ pub fn prepare(installation: &Installation, server: &str, data: &Path) -> Result
     let failed = |what: &str| StartError::system(format!("cannot {what} {}", unfinished.display()));
     remove(&unfinished).map_err(failed("remove"))?;
     match template(installation, server) {
-        Ok(template) => copy(&template, &unfinished).map_err(failed("make"))?,
-        // Perhaps the server's folder is read-only.
+        Ok(template) => {
+            let what = format!("cannot copy {} to {}", template.display(), unfinished.display());
+            copy(&template, &unfinished).map_err(StartError::system(what))?;
+        }
+        // Perhaps the server's folder is read-only, or another user has made the template, who alone can read it.
         Err(StartError::System { .. }) => bootstrap(installation, &unfinished)?,
         Err(other) => return Err(other),
     }
@@ -51,6 +54,7 @@ fn template(installation: &Installation, server: &str) -> Result<PathBuf, StartE
             }
         }
     }
+    fs::read_dir(&template).map_err(StartError::system(format!("cannot read {}", template.display())))?;
     Ok(template)
 }
 

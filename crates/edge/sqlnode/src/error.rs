@@ -52,7 +52,7 @@ pub enum StartError {
         status: ExitStatus,
         /// Its log.
         log: PathBuf,
-        /// The last lines of its log.
+        /// The errors in its log, or its last lines if there are none.
         tail: String,
     },
     /// The server did not answer in time, and was killed.
@@ -135,11 +135,9 @@ impl fmt::Display for StartError {
             StartError::Bootstrap { status, said } => {
                 write!(f, "the data directory could not be made ({status}): {said}")
             }
-            StartError::Ended { status, log, tail } => write!(
-                f,
-                "the SQL node has stopped ({status}); the end of its log, {}:\n{tail}",
-                log.display()
-            ),
+            StartError::Ended { status, log, tail } => {
+                write!(f, "the SQL node has stopped ({status}); out of its log, {}:\n{tail}", log.display())
+            }
             StartError::Silent { patience, log, tail } => write!(
                 f,
                 "the SQL node did not answer within {} s and was killed; the end of its log, {}:\n{tail}",

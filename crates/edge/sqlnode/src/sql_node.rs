@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use vinga_runtime::node_folder::NodeFolder;
+use vinga_runtime::node_folder::{self, NodeFolder};
 
 /// The Unix socket in a node's folder.
 pub const SOCKET: &str = "sql.sock";
@@ -248,14 +248,14 @@ fn end(
     patience: Duration,
     mut has_ended: impl FnMut() -> io::Result<bool>,
 ) -> io::Result<Stopped> {
-    folder.withdraw();
     if has_ended()? {
+        folder.withdraw();
         return Ok(Stopped::Cleanly);
     }
     let stages = [(Signal::TERM, patience, Stopped::Cleanly), (Signal::KILL, KILL_PATIENCE, Stopped::Killed)];
     for (signal, patience, how) in stages {
-        // It may have ended meanwhile.
-        let _ = rustix::process::kill_process(pid, signal);
+        node_folder::send_signal(pid, signal)?;
+        folder.withdraw();
         let begun = Instant::now();
         while begun.elapsed() < patience {
             if has_ended()? {
@@ -344,11 +344,10 @@ fn wait(
     while begun.elapsed() < patience {
         let ended: Option<ExitStatus> = child.try_wait().map_err(StartError::system("our child"))?;
         if let Some(status) = ended {
-            return Err(StartError::Ended {
-                status,
-                log: folder.log(),
-                tail: folder.log_tail(log_bytes, 20),
-            });
+            // Who was killed had no time to say why.
+            let errors = if status.code().is_some() { errors(folder, log_bytes) } else { String::new() };
+            let tail = if errors.is_empty() { folder.log_tail(log_bytes, 20) } else { errors };
+            return Err(StartError::Ended { status, log: folder.log(), tail });
         }
         match Connection::open_socket(&socket) {
             // Perhaps `root` has a password by now; but it answers.
@@ -358,6 +357,14 @@ fn wait(
         std::thread::sleep(Duration::from_millis(10));
     }
     Err(StartError::Silent { patience, log: folder.log(), tail: folder.log_tail(log_bytes, 20) })
+}
+
+/// What the server has called errors since its log had so many bytes, but for its farewell.
+fn errors(folder: &NodeFolder, log_bytes: u64) -> String {
+    let log = folder.log_tail(log_bytes, usize::MAX);
+    let is_error = |line: &&str| line.contains("[ERROR]") && !line.ends_with("[ERROR] Aborting");
+    let lines: Vec<&str> = log.lines().filter(is_error).take(20).collect();
+    lines.join("\n")
 }
 
 #[cfg(test)]

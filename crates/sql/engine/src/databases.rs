@@ -2,13 +2,17 @@
 //! the server tells nobody. The system tells it when to look ([`crate::folder_watch`]); now and then it looks all the same.
 //! If the data nodes can't be asked then, the first table in a new database does it.
 //!
+//! Data nodes keep nothing over a restart. In each new life of theirs every SQL node tells them all of its databases, so that
+//! SQL nodes that start later have them, too. Which life it has told stands in a file of its data folder: what a SQL node
+//! still has because it missed a `DROP DATABASE` must not come back within the same life.
+//!
 //! Who drops a database waits until the thread has told the data nodes what it has just found: else it could be told that
 //! there is the database after it was dropped.
 
 use crate::folder_watch::FolderWatch;
 use crate::node::Node;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -21,17 +25,28 @@ const LOOK_PAUSE_ALONE: Duration = Duration::from_millis(200);
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// Whether the thread is telling the data nodes what it has found.
+/// The file with the life of the data nodes that was told of all databases. The server runs in its data folder, and takes
+/// no file there for its own.
+const TOLD: &str = "vinga.told";
+
+/// Whether the thread is telling the data nodes what it has found, and the life of theirs that is to be told of everything.
 #[derive(Default)]
 pub struct Telling {
     is_on: Mutex<bool>,
     on_end: Condvar,
+    /// 0 while it is not known.
+    incarnation: AtomicU64,
 }
 
 impl Telling {
     fn set(&self, is_on: bool) {
         *self.is_on.lock().expect(NO_PANIC) = is_on;
         self.on_end.notify_all();
+    }
+
+    /// The data nodes are in this life of theirs, and this node has what they have.
+    pub fn meet(&self, incarnation: u64) {
+        self.incarnation.store(incarnation, Ordering::Relaxed);
     }
 
     /// Waits until it is not, for so long at most.
@@ -43,6 +58,7 @@ impl Telling {
 
 /// What the thread does.
 pub fn run(node: &Arc<Node>) {
+    let mut told = std::fs::read_to_string(TOLD).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     // The server runs in its data folder.
     let mut watch = FolderWatch::new(Path::new("."))
         .inspect_err(|error| {
@@ -63,14 +79,24 @@ pub fn run(node: &Arc<Node>) {
                 false
             }
         };
+        let incarnation = node.telling.incarnation.load(Ordering::Relaxed);
+        let is_new_life = incarnation != 0 && incarnation != told;
         node.telling.set(true);
-        for (name, options) in node.server.new_databases() {
+        let mut are_told = true;
+        for (name, options) in node.server.new_databases(is_new_life) {
             let counters = &node.counters;
             let counter = if is_noticed { &counters.databases_noticed } else { &counters.databases_found };
             counter.fetch_add(1, Ordering::Relaxed);
-            share(node, &name, &options);
+            are_told &= share(node, &name, &options);
         }
         node.telling.set(false);
+        if is_new_life && are_told {
+            told = incarnation;
+            if let Err(error) = std::fs::write(TOLD, format!("{told}\n")) {
+                node.server
+                    .warn(&format!("{TOLD} can't be written, so databases may be told again: {error}"));
+            }
+        }
     }
 }
 
@@ -87,10 +113,11 @@ async fn tell(cluster: &Cluster, name: &str, options: &[u8]) -> vinga::Result<()
     cluster.alter_database(name, options).await
 }
 
-fn share(node: &Arc<Node>, name: &str, options: &[u8]) {
+/// Tells them of a database; whether that went well.
+fn share(node: &Arc<Node>, name: &str, options: &[u8]) -> bool {
     let failure = match node.cluster(0, None) {
         Ok((_, cluster)) => match cluster.block_on(tell(&cluster, name, options)) {
-            Ok(()) => return,
+            Ok(()) => return true,
             Err(error) => node.failure(&error),
         },
         Err(failure) => failure,
@@ -99,4 +126,5 @@ fn share(node: &Arc<Node>, name: &str, options: &[u8]) {
         "other SQL nodes do not learn of database {name}, or its options, yet: {}",
         failure.text
     ));
+    false
 }

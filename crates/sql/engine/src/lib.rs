@@ -16,6 +16,7 @@
 //! | [`plan`] | records and keys of the server to rows and keys, and back |
 //! | [`condition`] | conditions that the data nodes check |
 //! | [`auto_increment`] | values of auto-increment columns |
+//! | [`presence`] | which connection of the server has which transaction |
 //! | [`waiting`] | waits that a kill or a time-out ends |
 //! | [`databases`] | databases that users create |
 //! | [`folder_watch`] | the system's notices of them |
@@ -35,6 +36,7 @@ pub mod folder_watch;
 pub mod holding_off;
 pub mod node;
 pub mod plan;
+pub mod presence;
 pub mod schema;
 pub mod schema_watch;
 pub mod server;

@@ -7,10 +7,12 @@
 use crate::auto_increment::Fetcher;
 use crate::databases::{self, Telling};
 use crate::failure::{Failure, Result};
+use crate::presence::Presence;
 use crate::schema_watch;
 use crate::server::{self, Server};
 use crate::table::OpenTable;
 use crate::waiting::Waiter;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock, Weak};
 use std::thread;
@@ -66,6 +68,7 @@ pub struct Node {
     last_error: Mutex<String>,
     last_failure: Mutex<Option<(String, Instant)>>,
     waiters: Mutex<Vec<Weak<Waiter>>>,
+    presences: Mutex<Vec<Weak<Presence>>>,
     tables: Mutex<Vec<Weak<OpenTable>>>,
     incarnation: AtomicU64,
     /// The API node that hears of definitions; 0 before it is connected.
@@ -104,6 +107,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         last_error: Mutex::new(String::new()),
         last_failure: Mutex::new(None),
         waiters: Mutex::new(Vec::new()),
+        presences: Mutex::new(Vec::new()),
         tables: Mutex::new(Vec::new()),
         incarnation: AtomicU64::new(0),
         news_node: AtomicU8::new(0),
@@ -116,7 +120,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
     });
     server::set_ending(false);
     // Databases that are there already were known before, or have no tables of data nodes.
-    node.server.new_databases();
+    node.server.new_databases(false);
     let run = |name: &str, work: fn(&Arc<Node>, Duration)| {
         let node = Arc::clone(&node);
         thread::Builder::new()
@@ -181,6 +185,7 @@ fn watch(node: &Arc<Node>) {
             }
             None => false,
         });
+        node.presences.lock().expect(NO_PANIC).retain(|presence| presence.strong_count() > 0);
     }
 }
 
@@ -234,6 +239,20 @@ impl Node {
     /// The watchdog looks after this waiter from now on.
     pub fn watch(&self, waiter: &Arc<Waiter>) {
         self.waiters.lock().expect(NO_PANIC).push(Arc::downgrade(waiter));
+    }
+
+    /// A session has come.
+    pub fn note_presence(&self, presence: &Arc<Presence>) {
+        self.presences.lock().expect(NO_PANIC).push(Arc::downgrade(presence));
+    }
+
+    /// The server's connections of the transactions of this SQL node, by the transactions' names.
+    pub fn connections_of_transactions(&self) -> HashMap<String, u64> {
+        let present: Vec<_> =
+            self.presences.lock().expect(NO_PANIC).iter().filter_map(Weak::upgrade).collect();
+        let mut connections = HashMap::new();
+        present.iter().for_each(|presence| presence.tell(&mut connections));
+        connections
     }
 
     /// The connections that there are, with their places in the pool.

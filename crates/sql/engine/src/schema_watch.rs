@@ -41,6 +41,7 @@ pub fn run(node: &Arc<Node>) {
                         for name in cluster.block_on(cluster.as_async().databases()).unwrap_or_default() {
                             make_database(node, &cluster, &name);
                         }
+                        node.telling.meet(incarnation);
                     }
                     SchemaNews::Changed(event) => follow(node, &cluster, &event),
                 }

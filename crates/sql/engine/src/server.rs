@@ -36,7 +36,7 @@ pub struct Server {
     /// Removes a database, if there is nothing in it.
     pub remove_database: unsafe extern "C" fn(Slice),
     /// Gives name and options of new and changed databases.
-    pub new_databases: unsafe extern "C" fn(RowTaker, *mut c_void),
+    pub new_databases: unsafe extern "C" fn(u8, RowTaker, *mut c_void),
 }
 
 /// Whether the server is at its end.
@@ -115,8 +115,8 @@ impl Server {
     }
 
     /// Names and options of the databases that are in the server, or have other options, since this was called last; none
-    /// the first time. One thread calls it.
-    pub fn new_databases(&self) -> Vec<(String, Vec<u8>)> {
+    /// the first time. `all` are given on demand. One thread calls it.
+    pub fn new_databases(&self, all: bool) -> Vec<(String, Vec<u8>)> {
         unsafe extern "C" fn take(context: *mut c_void, row: *const Slice, count: u32) -> i32 {
             // SAFETY: the context is the list below, and the row has so many values.
             let (found, row) = unsafe {
@@ -132,7 +132,9 @@ impl Server {
         }
         let mut found = Vec::new();
         // SAFETY: the list is there during the call.
-        with_server(|| unsafe { (self.new_databases)(RowTaker::new(take), (&raw mut found).cast()) });
+        with_server(|| unsafe {
+            (self.new_databases)(all.into(), RowTaker::new(take), (&raw mut found).cast())
+        });
         found
     }
 

@@ -28,6 +28,7 @@ use crate::failure::{Failure, Result, ha};
 use crate::fences::Fences;
 use crate::holding_off::HoldingOff;
 use crate::node::Node;
+use crate::presence::Presence;
 use crate::table::OpenTable;
 use crate::waiting::{Ended, Stop, Waiter};
 use std::future::Future;
@@ -69,6 +70,7 @@ struct Duplicate {
 pub struct Session {
     node: Arc<Node>,
     waiter: Arc<Waiter>,
+    presence: Arc<Presence>,
     slot: usize,
     cluster: Option<Cluster>,
     transaction: Option<Transaction>,
@@ -99,15 +101,18 @@ const SERVER_NUMBER_MAX: i32 = 200;
 const FIRST: OperationNumber = OperationNumber(1);
 
 impl Session {
-    /// A session of a thread of the server.
+    /// A session of a connection of the server, by its number.
     pub fn new(node: Arc<Node>, thread: u64) -> Self {
         let waiter = Arc::new(Waiter::default());
         node.watch(&waiter);
+        let presence = Arc::new(Presence::new(thread));
+        node.note_presence(&presence);
         node.counters.sessions.fetch_add(1, Ordering::Relaxed);
         let slot = thread as usize % node.pool_size();
         Session {
             node,
             waiter,
+            presence,
             slot,
             cluster: None,
             transaction: None,
@@ -254,6 +259,7 @@ impl Session {
             let node = Arc::clone(&self.node);
             let transaction = self.cluster()?.as_async().begin().map_err(|error| node.failure(&error))?;
             self.node.counters.transactions.fetch_add(1, Ordering::Relaxed);
+            self.presence.note(transaction.name());
             self.transaction = Some(transaction);
             self.has_operations = false;
         }

@@ -6,7 +6,9 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::thread;
 use std::time::Duration;
+use vinga_sql_tests::servers::Servers;
 use vinga_sql_tests::{Session, TestCluster};
+use vinga_sqlnode::ScopedSqlNode;
 
 const DATABASES: usize = 30;
 
@@ -82,6 +84,46 @@ fn what_is_left_of_a_database_that_was_being_made_is_cleared_away() {
     std::fs::write(unfinished.join("db.opt"), "default-character-set=latin1\n").unwrap();
     cluster.sql_nodes[0].restart().expect("it starts again");
     assert!(!unfinished.exists());
+}
+
+/// Data nodes keep nothing over a restart: SQL nodes do, and tell it to them, but to no life of theirs twice.
+#[test]
+fn a_new_life_of_the_data_nodes_learns_the_databases_of_those_before() {
+    let mut servers = Servers::start(env!("CARGO_BIN_EXE_data_node_of_test"), 2, &[]);
+    let mut here = servers.connect(0);
+    here.query("CREATE DATABASE one COLLATE latin1_bin");
+    here.query("CREATE DATABASE two");
+    servers.data.kill();
+    servers.data.restart();
+    let start = |servers: &Servers| {
+        ScopedSqlNode::start(&servers.data.local_address()).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let later = start(&servers);
+    let mut there = Session::new(later.connect().expect("it answers"));
+    until(|| has(&mut there, "one") && has(&mut there, "two"));
+    assert!(shown(&mut there, "one").contains("latin1_bin"));
+    // All of it goes at the same time: the SQL nodes know the next life when they start.
+    servers.sql_nodes[0].stop().expect("it stops");
+    servers.sql_nodes[1].stop().expect("it stops");
+    drop((there, later));
+    servers.data.kill();
+    servers.data.restart();
+    servers.sql_nodes[0].restart().expect("it starts again");
+    let later = start(&servers);
+    let mut there = Session::new(later.connect().expect("it answers"));
+    until(|| has(&mut there, "one") && has(&mut there, "two"));
+    // What is dropped while a SQL node does not run does not come back with that one.
+    let told = servers.sql_nodes[0].folder().join("data/vinga.told");
+    until(|| told.exists());
+    servers.sql_nodes[0].stop().expect("it stops");
+    there.query("DROP DATABASE two");
+    servers.sql_nodes[0].restart().expect("it starts again");
+    let mut here = servers.connect(0);
+    assert!(has(&mut here, "two"));
+    here.query("CREATE DATABASE three");
+    until(|| has(&mut there, "three"));
+    thread::sleep(Duration::from_millis(1500));
+    assert!(!has(&mut there, "two"));
 }
 
 #[test]

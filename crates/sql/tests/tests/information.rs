@@ -66,6 +66,64 @@ fn nodes_transactions_and_locks_are_listed() {
     assert_eq!(c.lines("SELECT COUNT(*) FROM information_schema.VINGA_TRANSACTIONS"), ["0"]);
 }
 
+/// Who blocks whom, as docs/sql.md asks for it.
+const WHO_BLOCKS_WHOM: &str = "SELECT w.CONNECTION_ID, w.TABLE_NAME, w.INDEX_NAME, w.BLOCKER_CONNECTION_ID, n.KIND \
+     FROM information_schema.VINGA_LOCKS w \
+     LEFT JOIN information_schema.VINGA_TRANSACTIONS b ON b.TRANSACTION_ID = w.BLOCKER \
+     LEFT JOIN information_schema.VINGA_NODES n ON n.NODE = b.API_NODE \
+     WHERE w.STATE = 'waits'";
+
+#[test]
+fn who_blocks_whom_is_told_by_connections_and_names_of_indexes() {
+    let cluster = TestCluster::start(2);
+    let (mut a, mut b, mut c) = (cluster.connect(0), cluster.connect(1), cluster.connect(0));
+    let mut waits = cluster.connect(0);
+    let id = |s: &mut vinga_sql_tests::Session| s.lines("SELECT CONNECTION_ID()").remove(0);
+    let (id_a, id_waits) = (id(&mut a), id(&mut waits));
+    a.query("CREATE TABLE lk (id INT PRIMARY KEY, u INT, v INT, UNIQUE KEY by_u (u)) ENGINE=VINGA");
+    a.query("INSERT INTO lk VALUES (1, 10, 0), (2, 20, 0)");
+    b.query("USE test");
+    let blocked =
+        |waits: &mut vinga_sql_tests::Session, c: &mut vinga_sql_tests::Session, statement: &str| {
+            thread::scope(|scope| {
+                let waiting = scope.spawn(|| waits.error(statement).0);
+                let count = "SELECT COUNT(*) FROM information_schema.VINGA_LOCKS WHERE STATE = 'waits'";
+                while c.lines(count) == ["0"] && !waiting.is_finished() {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                let found = c.lines(WHO_BLOCKS_WHOM);
+                assert_eq!(waiting.join().expect("it is told something"), 1205);
+                found
+            })
+        };
+    // A row of the table, held by another connection of the same SQL node.
+    a.query("BEGIN");
+    a.query("UPDATE lk SET v = 1 WHERE id = 1");
+    let found = blocked(&mut waits, &mut c, "UPDATE lk SET v = 2 WHERE id = 1");
+    assert_eq!(found, [format!("{id_waits} test.lk NULL {id_a} SQL")]);
+    let open = "SELECT CONNECTION_ID FROM information_schema.VINGA_TRANSACTIONS";
+    assert_eq!(c.lines(open), [id_a.as_str()]);
+    a.query("ROLLBACK");
+    // An entry of a unique index.
+    a.query("BEGIN");
+    a.query("INSERT INTO lk VALUES (3, 30, 0)");
+    let found = blocked(&mut waits, &mut c, "INSERT INTO lk VALUES (4, 30, 0)");
+    assert_eq!(found, [format!("{id_waits} test.lk by_u {id_a} SQL")]);
+    // Whoever is told of may be killed.
+    c.query(&format!("KILL {id_a}"));
+    waits.query("INSERT INTO lk VALUES (4, 30, 0)");
+    assert!(c.lines(open).is_empty());
+    // A connection of another SQL node: its API node is known, and there its number.
+    b.query("BEGIN");
+    b.query("UPDATE lk SET v = 1 WHERE id = 2");
+    let found = blocked(&mut waits, &mut c, "UPDATE lk SET v = 2 WHERE id = 2");
+    assert_eq!(found, [format!("{id_waits} test.lk NULL NULL API")]);
+    let id_b = id(&mut b);
+    let mut beside_b = cluster.connect(1);
+    assert_eq!(beside_b.lines(open), [id_b]);
+    b.query("ROLLBACK");
+}
+
 #[test]
 fn the_status_is_told_in_sections() {
     let mut cluster = TestCluster::start(1);

@@ -3,7 +3,9 @@
 use super::layout::{NameTaker, RowTaker, Slice};
 use super::{calm, entries};
 use crate::node::{Node, node};
+use crate::session::Session;
 use crate::status;
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 use vinga::{InfoRows, InfoTable, InfoValue};
@@ -45,6 +47,57 @@ fn name_own(node: &Node, info: &mut InfoRows) {
     }
 }
 
+fn connection_of(connections: &HashMap<String, u64>, transaction: &InfoValue) -> InfoValue {
+    let InfoValue::Text(name) = transaction else { return nothing() };
+    connections.get(name).map_or_else(nothing, |&connection| InfoValue::Number(connection))
+}
+
+fn nothing() -> InfoValue {
+    InfoValue::Text(String::new())
+}
+
+/// Transactions of this SQL node's sessions get the numbers of their connections; those of others get none.
+fn add_connections(node: &Node, info: &mut InfoRows) {
+    let connections = node.connections_of_transactions();
+    for row in info.rows.iter_mut().filter(|row| !is_note(row)) {
+        let connection = connection_of(&connections, &row[0]);
+        row.push(connection);
+    }
+}
+
+/// Indexes get their names, locks the API nodes and connections of their transactions, and those in the way.
+fn add_holders(session: &mut Session, info: &mut InfoRows) {
+    let connections = session.node().connections_of_transactions();
+    let mut names: HashMap<(String, u64), String> = HashMap::new();
+    for row in info.rows.iter_mut().filter(|row| !is_note(row)) {
+        let [InfoValue::Text(table), .., transaction, _, _, blocker, index] = row.as_mut_slice() else {
+            continue;
+        };
+        if let &mut InfoValue::Number(id) = index {
+            let name = names.entry((table.clone(), id)).or_insert_with(|| index_name(session, table, id));
+            *index = InfoValue::Text(name.clone());
+        }
+        let api_node = match &*transaction {
+            InfoValue::Text(name) => api_node_of(name).map_or_else(nothing, InfoValue::Number),
+            InfoValue::Number(_) | InfoValue::Real(_) => nothing(),
+        };
+        let more = [api_node, connection_of(&connections, transaction), connection_of(&connections, blocker)];
+        row.extend(more);
+    }
+}
+
+/// The API node in a transaction's name, `T145.34567.12`.
+fn api_node_of(transaction: &str) -> Option<u64> {
+    transaction.strip_prefix('T')?.split('.').next()?.parse().ok()
+}
+
+/// What the users of a table call one of its indexes; its number if the table has gone meanwhile.
+fn index_name(session: &mut Session, table: &str, id: u64) -> String {
+    let described = session.describe(table).ok();
+    let index = described.as_ref().and_then(|table| table.definition().index(u16::try_from(id).ok()?));
+    index.map_or_else(|| format!("index {id}"), |index| index.name.clone())
+}
+
 entries! {
     fn information(; session, table: u32, take: RowTaker, context: *mut c_void) {
         let cluster = session.cluster()?.clone();
@@ -52,8 +105,11 @@ entries! {
         let table = table_of(table);
         let asked = session.wait(cluster.as_async().info(table))?;
         let mut info = asked.map_err(|error| node.failure(&error))?;
-        if table == InfoTable::Nodes {
-            name_own(&node, &mut info);
+        match table {
+            InfoTable::Nodes => name_own(&node, &mut info),
+            InfoTable::Transactions => add_connections(&node, &mut info),
+            InfoTable::Locks => add_holders(session, &mut info),
+            InfoTable::Threads | InfoTable::Memory | InfoTable::Pools | InfoTable::Blocks => {}
         }
         for row in &info.rows {
             let texts: Vec<String> = row.iter().map(text_of).collect();

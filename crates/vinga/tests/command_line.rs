@@ -1,0 +1,145 @@
+//! What `vinga up`, `down` and `admin` say when something is not as it was thought to be.
+
+#[allow(dead_code, reason = "each test uses its part of it")]
+mod support;
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use support::Node;
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A cluster's folder; the cluster is stopped and the folder removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let unique = format!("vinga-line-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Folder(std::env::temp_dir().join(unique))
+    }
+
+    fn up(&self, more: &[&str]) -> (bool, String) {
+        said(self.command("up").args(["--set", "DataMemory=64M"]).args(more).output())
+    }
+
+    fn command(&self, what: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
+        command.arg(what).arg("--folder").arg(&self.0);
+        command
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = self.command("down").output();
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether a command was content, and all that it said.
+fn said(output: std::io::Result<Output>) -> (bool, String) {
+    let output = output.expect("the binary runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn admin(address: &str, arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
+    said(command.args(["admin", "--connect", address]).args(arguments).output())
+}
+
+fn port_of(folder: &Path) -> String {
+    let address = std::fs::read_to_string(folder.join("node-1/vinga.address")).expect("it runs");
+    address.trim().rsplit_once(':').expect("host:port").1.to_owned()
+}
+
+#[test]
+fn what_runs_already_keeps_its_settings_and_its_port() {
+    let folder = Folder::new();
+    let (ok, text) = folder.up(&["--port", "0"]);
+    assert!(ok && !text.contains("keeps"), "{text}");
+    let (ok, text) = folder.up(&["--set", "MaxNoOfTables=99"]);
+    assert!(ok && text.contains("keeps the settings") && text.contains("--set MaxNoOfTables=99"), "{text}");
+    let (ok, text) = folder.up(&["--port", &port_of(&folder.0)]);
+    assert!(ok, "{text}");
+    let (ok, text) = folder.up(&["--port", "1"]);
+    assert!(!ok && text.contains("runs already") && text.contains("keeps its port"), "{text}");
+    let (ok, text) = folder.up(&["--sql-set", "max_connections=5"]);
+    assert!(!ok && text.contains("--sql-set max_connections=5") && text.contains("--sql-nodes"), "{text}");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let port = taken.local_addr().expect("it is bound").port().to_string();
+    let (ok, text) = Folder::new().up(&["--port", &port]);
+    assert!(!ok && text.contains(&format!("port {port} is in use")) && text.contains("--port"), "{text}");
+}
+
+#[test]
+fn two_at_once_find_one_data_node() {
+    for _ in 0..5 {
+        let folder = Folder::new();
+        let ends = std::thread::scope(|threads| {
+            let ups = [(); 3].map(|()| threads.spawn(|| folder.up(&["--port", "0"])));
+            ups.map(|up| up.join().expect("no panic"))
+        });
+        assert!(ends.iter().all(|(ok, _)| *ok), "{ends:?}");
+        assert_eq!(ends.iter().filter(|(_, text)| text.contains("is ready on")).count(), 1, "{ends:?}");
+    }
+}
+
+#[test]
+fn what_is_no_data_node_is_told_so() {
+    let sql = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = sql.local_addr().expect("it is bound").to_string();
+    // As MariaDB greets: a packet's length and number, protocol 10, the version.
+    let greets = std::thread::spawn(move || {
+        let (mut stream, _) = sql.accept().expect("somebody comes");
+        let greeting = [&[93, 0, 0, 0, 10][..], b"5.5.5-10.11.18-MariaDB\0", &[7; 80]].concat();
+        stream.write_all(&greeting[..97]).expect("it reads");
+        stream
+    });
+    let (ok, text) = admin(&address, &["nodes"]);
+    assert!(!ok && text.contains("no data node") && !text.contains("20008"), "{text}");
+    drop(greets.join().expect("somebody came"));
+}
+
+#[test]
+fn own_tables_are_dropped_by_force_only() {
+    let node = Node::start(&[]);
+    let columns = "id int, primary key(id)";
+    for table in ["vinga.auto_increment", "test.t"] {
+        let (ok, text) = admin(&node.address, &["create", table, columns]);
+        assert!(ok, "{text}");
+    }
+    let (ok, text) = admin(&node.address, &["drop", "vinga.auto_increment"]);
+    assert!(!ok && text.contains("--force"), "{text}");
+    let (ok, text) = admin(&node.address, &["drop", "test.t"]);
+    assert!(ok, "{text}");
+    let (ok, text) = admin(&node.address, &["drop", "--force", "vinga.auto_increment"]);
+    assert!(ok, "{text}");
+    let (_, nodes) = admin(&node.address, &["nodes"]);
+    assert!(nodes.contains("since\n") && nodes.contains("T") && nodes.contains("Z\n"), "{nodes}");
+}
+
+#[test]
+fn clients_that_leave_leave_no_warning() {
+    // Two threads own connections: one of them hears of the goodbye first, the other closes on its word.
+    let node = Node::start(&["ThreadConfig=ldm={count=2},tc,recv={count=2},send,main"]);
+    for _ in 0..10 {
+        let (ok, text) = admin(&node.address, &["nodes"]);
+        assert!(ok, "{text}");
+        let (ok, text) = admin(&node.local_address(), &["nodes"]);
+        assert!(ok, "{text}");
+    }
+    let log = node.log();
+    assert!(log.contains("API node"), "{log}");
+    assert!(
+        !log.lines().any(|line| line.contains(" warning sockets") || line.contains(" warning listener")),
+        "{log}"
+    );
+}
