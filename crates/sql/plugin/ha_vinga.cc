@@ -6,7 +6,9 @@
 extern "C" int thd_binlog_format(const MYSQL_THD thd);
 
 ulonglong ha_vinga::table_flags() const {
-  return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
+  /* Without HA_BINLOG_STMT_CAPABLE: statements that are run one after the other, as their transactions were committed, would
+     find other rows, for there are no snapshots and no locks on gaps. */
+  return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
          HA_CAN_DIRECT_UPDATE_AND_DELETE | /* so that their conditions are pushed, too */
          HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS;
 }
@@ -114,6 +116,15 @@ static bool is_overheard(THD *thd) {
   return changes_others(thd) || thd->in_sub_stmt || thd->lex->first_not_own_table();
 }
 
+/* What a statement puts into tables of other engines depends on the rows that it reads here: those go into a binary log as
+   rows, too. The server asks engines about the tables that are changed only; of the reasons that it knows this is the
+   nearest. (As it does itself it warns only if the log is of statements alone.) */
+static void log_as_rows(THD *thd) {
+  int format= thd_binlog_format(thd);
+  if (format == BINLOG_FORMAT_MIXED || format == BINLOG_FORMAT_STMT)
+    thd->lex->set_stmt_unsafe(LEX::BINLOG_STMT_UNSAFE_SYSTEM_FUNCTION);
+}
+
 int ha_vinga::external_lock(THD *thd, int type) {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
@@ -126,6 +137,7 @@ int ha_vinga::external_lock(THD *thd, int type) {
     return 0;
   }
   if (int error= refuse_waits(thd, table, lock_type)) return error;
+  log_as_rows(thd);
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
   lock= lock_of(thd, type == F_WRLCK, lock_type);
@@ -150,6 +162,7 @@ int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
   if (int error= refuse_waits(thd, table, type)) return error;
+  log_as_rows(thd);
   begin_statement(thd, connection->statement != thd->query_id);
   connection->statement= thd->query_id;
   session= connection->session;
