@@ -223,7 +223,8 @@ bool ha_vinga::get_error_message(int error, String *text) {
   if (!connection || error < 200) return false;
   uint8_t temporary, doomed;
   vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
-  text->copy(said.bytes, said.length, system_charset_info);
+  std::string all= std::string(said.bytes, said.length) + advice(ha_thd(), error);
+  text->copy(all.data(), all.size(), system_charset_info);
   return temporary;
 }
 
@@ -235,7 +236,7 @@ void ha_vinga::print_error(int error, myf flags) {
   /* What is not supported has been said. */
   if (error == HA_ERR_UNSUPPORTED && ha_thd()->is_error()) return;
   if (error == HA_ERR_TO_BIG_ROW) {
-    my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L);
+    raise_long_row();
     return;
   }
   if (error == HA_ERR_INDEX_COL_TOO_LONG) {
@@ -468,11 +469,7 @@ ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_r
    statements or of another statement, and reads no rows that it has locked, whose locks would end with the first portion. */
 bool ha_vinga::commits_portions() const {
   THD *thd= ha_thd();
-  if (uses_transactions(thd) || in_transaction(thd) || thd->in_sub_stmt) return false;
-  switch (thd_sql_command(thd)) {
-  case SQLCOM_LOAD: case SQLCOM_INSERT_SELECT: case SQLCOM_REPLACE_SELECT: case SQLCOM_CREATE_TABLE: break;
-  default: return false;
-  }
+  if (uses_transactions(thd) || !could_be_portioned(thd)) return false;
   for (TABLE *other= thd->open_tables; other; other= other->next) {
     if (other == table || other->file->ht != vinga_hton) continue;
     if (static_cast<ha_vinga *>(other->file)->lock != VINGA_LOCK_NONE) return false;
