@@ -127,7 +127,10 @@ bool describe(const TABLE *table, Description *out) {
         return false;
       }
       if (part.key_part_flag & HA_PART_KEY_SEG) {
-        out->problem= "key '" + out->texts.back() + "': keys over the beginning of a value are not supported";
+        const Field *whole= table->field[part.fieldnr - 1];
+        out->problem= "key '" + out->texts.back() + "' would be over the beginning of column '" + whole->field_name.str +
+                      "' only, whose values have up to " + std::to_string(whole->field_length) +
+                      " bytes: a key has up to 3072, and is over whole values";
         return false;
       }
       vinga_key_part p= {};

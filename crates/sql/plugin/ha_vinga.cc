@@ -6,7 +6,9 @@
 extern "C" int thd_binlog_format(const MYSQL_THD thd);
 
 ulonglong ha_vinga::table_flags() const {
-  return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
+  /* Without HA_BINLOG_STMT_CAPABLE: statements that are run one after the other, as their transactions were committed, would
+     find other rows, for there are no snapshots and no locks on gaps. */
+  return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
          HA_CAN_DIRECT_UPDATE_AND_DELETE | /* so that their conditions are pushed, too */
          HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS;
 }
@@ -114,6 +116,15 @@ static bool is_overheard(THD *thd) {
   return changes_others(thd) || thd->in_sub_stmt || thd->lex->first_not_own_table();
 }
 
+/* What a statement puts into tables of other engines depends on the rows that it reads here: those go into a binary log as
+   rows, too. The server asks engines about the tables that are changed only; of the reasons that it knows this is the
+   nearest. (As it does itself it warns only if the log is of statements alone.) */
+static void log_as_rows(THD *thd) {
+  int format= thd_binlog_format(thd);
+  if (format == BINLOG_FORMAT_MIXED || format == BINLOG_FORMAT_STMT)
+    thd->lex->set_stmt_unsafe(LEX::BINLOG_STMT_UNSAFE_SYSTEM_FUNCTION);
+}
+
 int ha_vinga::external_lock(THD *thd, int type) {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
@@ -126,6 +137,7 @@ int ha_vinga::external_lock(THD *thd, int type) {
     return 0;
   }
   if (int error= refuse_waits(thd, table, lock_type)) return error;
+  log_as_rows(thd);
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
   lock= lock_of(thd, type == F_WRLCK, lock_type);
@@ -150,6 +162,7 @@ int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
   if (int error= refuse_waits(thd, table, type)) return error;
+  log_as_rows(thd);
   begin_statement(thd, connection->statement != thd->query_id);
   connection->statement= thd->query_id;
   session= connection->session;
@@ -210,7 +223,8 @@ bool ha_vinga::get_error_message(int error, String *text) {
   if (!connection || error < 200) return false;
   uint8_t temporary, doomed;
   vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
-  text->copy(said.bytes, said.length, system_charset_info);
+  std::string all= std::string(said.bytes, said.length) + advice(ha_thd(), error);
+  text->copy(all.data(), all.size(), system_charset_info);
   return temporary;
 }
 
@@ -222,7 +236,7 @@ void ha_vinga::print_error(int error, myf flags) {
   /* What is not supported has been said. */
   if (error == HA_ERR_UNSUPPORTED && ha_thd()->is_error()) return;
   if (error == HA_ERR_TO_BIG_ROW) {
-    my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L);
+    raise_long_row();
     return;
   }
   if (error == HA_ERR_INDEX_COL_TOO_LONG) {
@@ -455,11 +469,7 @@ ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_r
    statements or of another statement, and reads no rows that it has locked, whose locks would end with the first portion. */
 bool ha_vinga::commits_portions() const {
   THD *thd= ha_thd();
-  if (uses_transactions(thd) || in_transaction(thd) || thd->in_sub_stmt) return false;
-  switch (thd_sql_command(thd)) {
-  case SQLCOM_LOAD: case SQLCOM_INSERT_SELECT: case SQLCOM_REPLACE_SELECT: case SQLCOM_CREATE_TABLE: break;
-  default: return false;
-  }
+  if (uses_transactions(thd) || !could_be_portioned(thd)) return false;
   for (TABLE *other= thd->open_tables; other; other= other->next) {
     if (other == table || other->file->ht != vinga_hton) continue;
     if (static_cast<ha_vinga *>(other->file)->lock != VINGA_LOCK_NONE) return false;

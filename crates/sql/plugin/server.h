@@ -73,12 +73,18 @@ Connection *connection_of(THD *thd);
 inline bool in_transaction(THD *thd) { return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) != 0; }
 /* Tells the server what follows from a failure: that the whole transaction is lost. Returns the same number. */
 int note_failure(THD *thd, int error);
+/* What helps against an error beside what the data nodes say of it; may be empty. */
+const char *advice(THD *thd, int error);
+/* Raises that a row is too long. */
+void raise_long_row();
 /* Raises the error of a failed call that has no table. */
 void raise(THD *thd, int error);
 /* Raises the error of a statement that was killed: which one depends on how. */
 void raise_killed(THD *thd);
 /* Whether bulk loads are one transaction: the session's variable. */
 bool uses_transactions(THD *thd);
+/* Whether the present statement is a bulk load that may be committed in portions. */
+bool could_be_portioned(THD *thd);
 /* A statement begins; `writes` if it may lock or change rows. */
 void begin_statement(THD *thd, bool is_first);
 void register_transaction(THD *thd);

@@ -29,13 +29,33 @@ void raise_killed(THD *thd) {
   else my_error(ER_QUERY_INTERRUPTED, MYF(0));
 }
 
+bool could_be_portioned(THD *thd) {
+  if (in_transaction(thd) || thd->in_sub_stmt) return false;
+  switch (thd_sql_command(thd)) {
+  case SQLCOM_LOAD: case SQLCOM_INSERT_SELECT: case SQLCOM_REPLACE_SELECT: case SQLCOM_CREATE_TABLE: return true;
+  default: return false;
+  }
+}
+
+const char *advice(THD *thd, int error) {
+  const int OUT_OF_OPERATIONS= 234;
+  /* The server cuts a sentence off behind 200 bytes. */
+  return error == OUT_OF_OPERATIONS && uses_transactions(thd) && could_be_portioned(thd)
+    ? " Or SET vinga_use_transactions=OFF: bulk loads are committed in portions." : "";
+}
+
+void raise_long_row() {
+  my_printf_error(ER_TOO_BIG_ROWSIZE, "Row size too large. A row of a table of VINGA takes up to 30000 bytes, those of its "
+                  "TEXT, BLOB and JSON values counted", MYF(0));
+}
+
 void raise(THD *thd, int error) {
   Connection *connection= connection_of(thd);
   uint8_t temporary= 0, doomed= 0;
   std::string text= "the storage engine was not started", table= "VINGA";
   if (connection) {
     vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
-    text.assign(said.bytes, said.length);
+    text= std::string(said.bytes, said.length) + advice(thd, error);
     vinga_text about= engine->session_error_table(connection->session);
     if (about.length) table.assign(about.bytes, about.length);
   }
@@ -46,7 +66,7 @@ void raise(THD *thd, int error) {
   case HA_ERR_LOCK_WAIT_TIMEOUT: my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0)); break;
   case HA_ERR_LOCK_DEADLOCK: my_error(ER_LOCK_DEADLOCK, MYF(0)); break;
   case HA_ERR_RECORD_FILE_FULL: my_error(ER_RECORD_FILE_FULL, MYF(0), table.c_str()); break;
-  case HA_ERR_TO_BIG_ROW: my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L); break;
+  case HA_ERR_TO_BIG_ROW: raise_long_row(); break;
   default: my_error(temporary ? ER_GET_TEMPORARY_ERRMSG : ER_GET_ERRMSG, MYF(0), error, text.c_str(), "VINGA");
   }
 }
@@ -184,6 +204,14 @@ static int roll_back(handlerton *, THD *thd, bool all) {
   return engine->statement_roll_back(connection->session);
 }
 
+/* Refused it would break programs that only want a transaction, such as mariadb-dump --single-transaction. */
+static int warn_of_snapshot(handlerton *, THD *thd) {
+  push_warning(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_SUPPORTED_YET,
+               "VINGA: there are no consistent snapshots: a transaction sees what others commit after its start. Under "
+               "REPEATABLE READ it locks the rows that it reads");
+  return 0;
+}
+
 static int savepoint_set(handlerton *, THD *thd, void *place) {
   Connection *connection= connection_of(thd);
   return connection ? engine->savepoint(connection->session, static_cast<uint32_t *>(place)) : 0;
@@ -202,6 +230,7 @@ void init_transactions(handlerton *hton) {
   hton->prepare_commit_versioned= prepare_commit;
   hton->commit= commit;
   hton->rollback= roll_back;
+  hton->start_consistent_snapshot= warn_of_snapshot;
   hton->savepoint_offset= sizeof(uint32_t);
   hton->savepoint_set= savepoint_set;
   hton->savepoint_rollback= savepoint_roll_back;

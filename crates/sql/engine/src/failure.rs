@@ -43,9 +43,6 @@ pub mod ha {
     pub const ABORTED_BY_USER: i32 = 188;
 }
 
-/// What else helps in SQL when a transaction has too many operations. The server cuts a sentence off behind 200 bytes.
-const PORTIONS_ADVICE: &str = " Or SET vinga_use_transactions=OFF: bulk loads are committed in portions.";
-
 /// See the head of this file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
@@ -100,9 +97,24 @@ impl Failure {
         Failure { is_temporary: true, ..Failure::new(ErrorCode::ClusterFailure as i32, text) }
     }
 
-    /// No answer came in time; the nodes that were asked are named.
-    pub fn timed_out(connectstring: &str, milliseconds: u64) -> Self {
-        Failure::outage(connectstring, &format!(", no answer within {milliseconds} ms")).doomed()
+    /// No answer came in time from data nodes that can't be reached, or from such as are connected: then what was asked for
+    /// may wait for a lock, which the data nodes give up by a setting of theirs.
+    pub fn timed_out(connectstring: &str, milliseconds: u64, is_connected: bool) -> Self {
+        if !is_connected {
+            return Failure::outage(connectstring, &format!(", no answer within {milliseconds} ms")).doomed();
+        }
+        let text = format!(
+            "no answer within {milliseconds} ms. If it waits for a lock: vinga_wait_max should be above \
+             TransactionDeadlockDetectionTimeout. Connected to {connectstring}"
+        );
+        Failure { is_temporary: true, ..Failure::new(ErrorCode::LockTimeout as i32, text) }.doomed()
+    }
+
+    /// No answer to a commit came in time.
+    #[must_use]
+    pub fn of_commit(self) -> Self {
+        let text = format!("committed or not, that is not known: {}", self.text);
+        Failure { is_temporary: false, ..Failure::new(ErrorCode::UnknownOutcome as i32, text) }.doomed()
     }
 
     fn number_of(code: ErrorCode) -> i32 {
@@ -124,10 +136,9 @@ impl Failure {
         let is_temporary = matches!(error.class(), ErrorClass::Temporary);
         let is_outage = matches!(error.code(), ErrorCode::ClusterFailure | ErrorCode::ConnectionLost);
         let nodes = if is_outage { format!(" Data nodes: {connectstring}.") } else { String::new() };
-        let advice = if error.code() == ErrorCode::OutOfOperations { PORTIONS_ADVICE } else { "" };
         Failure {
             number: Failure::number_of(error.code()),
-            text: format!("{}{advice}{nodes}", error.message()),
+            text: format!("{}{nodes}", error.message()),
             is_temporary,
             is_doomed: false,
             table: String::new(),

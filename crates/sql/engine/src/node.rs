@@ -349,4 +349,11 @@ impl Node {
     pub fn failure(&self, error: &vinga::Error) -> Failure {
         Failure::from_error(error, &self.connectstring)
     }
+
+    /// No answer has come in time over a connection.
+    #[cold]
+    pub fn timed_out(&self, cluster: &Cluster, milliseconds: u64) -> Failure {
+        let is_connected = cluster.endpoints().iter().any(|endpoint| endpoint.is_connected);
+        Failure::timed_out(&self.connectstring, milliseconds, is_connected)
+    }
 }

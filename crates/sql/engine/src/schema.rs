@@ -45,7 +45,7 @@ pub(crate) fn carry_out<T, F: Future<Output = vinga::Result<T>>>(
     let longest = node.wait_max_ms() + CHANGE_MS;
     match waiter.run(&cluster, longest, change(cluster.clone())).output {
         Ok(done) => done.map_err(|error| failure(session, &error)),
-        Err(_) => Err(Failure::timed_out(node.connectstring(), longest)),
+        Err(_) => Err(node.timed_out(&cluster, longest)),
     }
 }
 

@@ -302,14 +302,14 @@ impl Session {
 
 fn wait<F: Future>(node: &Node, waiter: &Waiter, cluster: &Cluster, future: F) -> Result<F::Output> {
     let longest = node.wait_max_ms();
-    ended(node, waiter.run(cluster, longest, future), longest)
+    ended(node, cluster, waiter.run(cluster, longest, future), longest)
 }
 
-fn ended<T>(node: &Node, ended: Ended<T>, longest_ms: u64) -> Result<T> {
+fn ended<T>(node: &Node, cluster: &Cluster, ended: Ended<T>, longest_ms: u64) -> Result<T> {
     node.counters.round_trips.fetch_add(ended.has_waited.into(), Ordering::Relaxed);
     ended.output.map_err(|stop| match stop {
         Stop::Killed => Failure::killed(),
-        Stop::TimedOut => Failure::timed_out(node.connectstring(), longest_ms),
+        Stop::TimedOut => node.timed_out(cluster, longest_ms),
     })
 }
 

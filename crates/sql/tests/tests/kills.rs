@@ -194,3 +194,36 @@ fn a_lock_that_is_not_granted_ends_the_statement_only() {
     b.query("COMMIT");
     assert_eq!(a.lines("SELECT v FROM t WHERE id IN (1, 2) ORDER BY id"), ["1", "77"]);
 }
+
+/// The data nodes let a lock be waited for longer than the SQL node waits for an answer: they are not told to be gone.
+#[test]
+fn a_wait_that_the_sql_node_ends_says_which_settings_are_about_it() {
+    let cluster = TestCluster::start_with(
+        1,
+        &[("TransactionDeadlockDetectionTimeout", "60000")],
+        &[("vinga_wait_max", "300")],
+    );
+    let (mut holder, mut waiting) = (cluster.connect(0), cluster.connect(0));
+    holder.query("CREATE TABLE t (id INT PRIMARY KEY, v INT) ENGINE=VINGA");
+    holder.query("INSERT INTO t VALUES (1, 1)");
+    holder.query("BEGIN");
+    holder.query("UPDATE t SET v = 0 WHERE id = 1");
+    holder.query("INSERT INTO t VALUES (2, 2)");
+    let settings = "vinga_wait_max should be above TransactionDeadlockDetectionTimeout";
+    for statement in ["UPDATE t SET v = 5 WHERE id = 1", "SELECT * FROM t WHERE v < 5 FOR UPDATE"] {
+        waiting.query("BEGIN");
+        waiting.query("INSERT INTO t VALUES (5, 5)");
+        let (number, sentence) = waiting.error(statement);
+        assert!(number == 1297 && sentence.contains("266") && sentence.contains(settings), "{sentence}");
+        assert!(!sentence.contains("no data node answers"), "{sentence}");
+        // All of it was rolled back.
+        assert_eq!(waiting.lines("SELECT @@in_transaction"), ["0"]);
+        assert_eq!(waiting.lines("SELECT * FROM t WHERE id = 5"), [""; 0]);
+    }
+    // The lock is waited for by the commit: whether that comes to pass when the lock is free nobody knows.
+    let (number, sentence) = waiting.error("INSERT INTO t VALUES (2, 3)");
+    assert!(number == 1296 && sentence.contains("4012") && sentence.contains("not known"), "{sentence}");
+    assert!(sentence.contains(settings) && !sentence.contains("connection was lost"), "{sentence}");
+    holder.query("COMMIT");
+    assert_eq!(holder.lines("SELECT * FROM t ORDER BY id"), ["1 0", "2 2"]);
+}

@@ -34,8 +34,20 @@ fn larger_ones_are_told_what_to_do_and_go_in_portions() {
     assert!(text.contains("234") && text.contains("MaxNoOfConcurrentOperations"), "{text}");
     assert!(text.contains("vinga_use_transactions=OFF"), "{text}");
     assert_eq!(s.lines("SELECT COUNT(*) FROM t"), ["0"]);
+    s.query("BEGIN");
+    let (number, text) = s.error("INSERT INTO t SELECT seq, seq FROM seq_1_to_20000");
+    s.query("ROLLBACK");
+    assert!(number == 1296 && !text.contains("vinga_use_transactions"), "not in portions: {text}");
     s.query("SET vinga_use_transactions = OFF");
     s.query("INSERT INTO t SELECT seq, seq FROM seq_1_to_20000");
+    for switch in ["ON", "OFF"] {
+        s.query(&format!("SET vinga_use_transactions = {switch}"));
+        for whole in ["UPDATE t SET v = v + 100000", "DELETE FROM t", "SELECT SUM(v) FROM t FOR UPDATE"] {
+            let (number, text) = s.error(whole);
+            assert!(number == 1296 && text.contains("MaxNoOfConcurrentOperations"), "{whole}: {text}");
+            assert!(!text.contains("vinga_use_transactions"), "it does not help {whole}: {text}");
+        }
+    }
     s.query("REPLACE INTO t SELECT seq + 1, seq FROM seq_1_to_19999");
     assert_eq!(s.lines("SELECT COUNT(*), MIN(id - v), MAX(id - v) FROM t"), ["19999 1 1"]);
     s.query("INSERT INTO t SELECT id, v FROM t t2 ON DUPLICATE KEY UPDATE v = t.v + 100000");

@@ -105,3 +105,36 @@ fn refusals_are_told_without_words_that_are_not_true() {
     oracle.good("CREATE TABLE t (a VARCHAR(768) CHARACTER SET utf8mb4 PRIMARY KEY)");
     oracle.good("INSERT INTO t VALUES (REPEAT('k', 768))");
 }
+
+/// The server shortens such a key itself before an engine is asked.
+#[test]
+fn a_key_that_is_too_long_is_said_to_be() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    for (column, bytes) in [("a VARCHAR(800) CHARACTER SET utf8mb4", 3200), ("a VARBINARY(5000)", 5000)] {
+        let (number, sentence) = session.error(&format!("CREATE TABLE k ({column}, KEY (a)) ENGINE=VINGA"));
+        assert_eq!(number, NOT_SUPPORTED, "{sentence}");
+        let expected =
+            format!("column 'a' only, whose values have up to {bytes} bytes: a key has up to 3072");
+        assert!(sentence.contains(&expected), "{sentence}");
+    }
+}
+
+#[test]
+fn a_consistent_snapshot_is_warned_of() {
+    let cluster = TestCluster::start(1);
+    let (mut session, mut other) = (cluster.connect(0), cluster.connect(0));
+    session.query("CREATE TABLE t (a INT PRIMARY KEY) ENGINE=VINGA");
+    session.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ");
+    session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT");
+    let told = warnings(&mut session);
+    assert!(
+        told.len() == 1 && told[0].starts_with("Warning 1235 VINGA: there are no consistent"),
+        "{told:?}"
+    );
+    other.query("INSERT INTO t VALUES (1)");
+    assert_eq!(session.lines("SELECT * FROM t"), ["1"], "as the warning says");
+    session.query("COMMIT");
+    session.query("START TRANSACTION");
+    assert_eq!(warnings(&mut session), [""; 0]);
+}

@@ -6,7 +6,7 @@ use crate::node::Node;
 use crate::waiting::Waiter;
 use std::future::Future;
 use vinga::blocking::Cluster;
-use vinga::{Error, ErrorCode, OperationNumber};
+use vinga::{ErrorCode, OperationNumber};
 
 impl Session {
     /// Commits, with what waits to be sent. A kill does not end this: whoever asks for a commit has to know what became
@@ -44,10 +44,7 @@ impl Session {
                 let is_undone = error.code() != ErrorCode::UnknownOutcome;
                 return Err(if is_undone && self.is_killed() { Failure::killed().doomed() } else { failure });
             }
-            Err(stop) => {
-                let unknown = Error::with_detail(ErrorCode::UnknownOutcome, stop.text);
-                Err(self.node.failure(&unknown).doomed())
-            }
+            Err(stop) => Err(stop.of_commit()),
         };
         self.forget();
         result
@@ -103,5 +100,5 @@ fn wait_to_the_end<F: Future>(
     future: F,
 ) -> Result<F::Output> {
     let longest = node.wait_max_ms();
-    ended(node, waiter.run_to_the_end(cluster, longest, future), longest)
+    ended(node, cluster, waiter.run_to_the_end(cluster, longest, future), longest)
 }
