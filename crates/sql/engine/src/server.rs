@@ -133,7 +133,7 @@ impl Server {
         let mut found = Vec::new();
         // SAFETY: the list is there during the call.
         with_server(|| unsafe {
-            (self.new_databases)(all.into(), RowTaker::new(take), (&raw mut found).cast())
+            (self.new_databases)(all.into(), RowTaker::new(take), (&raw mut found).cast());
         });
         found
     }
