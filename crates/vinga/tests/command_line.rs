@@ -143,3 +143,22 @@ fn clients_that_leave_leave_no_warning() {
         "{log}"
     );
 }
+
+#[test]
+fn a_client_that_outlives_its_data_node_is_no_alarm_to_the_next() {
+    let folder = Folder::new();
+    let (ok, text) = folder.up(&["--port", "0"]);
+    assert!(ok, "{text}");
+    let port = port_of(&folder.0);
+    let cluster = vinga::blocking::Cluster::connect(&format!("127.0.0.1:{port}")).expect("it answers");
+    assert!(said(folder.command("down").output()).0);
+    let (ok, text) = folder.up(&["--port", &port]);
+    assert!(ok, "{text}");
+    // It comes back with the name that it had.
+    while cluster.tables().is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let log = std::fs::read_to_string(folder.0.join("node-1/vinga.log")).expect("it is there");
+    assert!(log.contains("is told to begin anew"), "{log}");
+    assert!(!log.lines().any(|line| line.contains(" warning listener")), "{log}");
+}
