@@ -1,6 +1,7 @@
 /* The handler's reads and writes. */
 #include "ha_vinga.h"
 #include "set_var.h"
+#include "sql_parse.h"
 #include "sql_select.h"
 
 extern "C" int thd_binlog_format(const MYSQL_THD thd);
@@ -119,7 +120,8 @@ static bool is_overheard(THD *thd) {
 /* What a statement puts into tables of other engines depends on the rows that it reads here: those go into a binary log as
    rows, too. The server asks engines about the tables that are changed only; of the reasons that it knows this is the
    nearest. (As it does itself it warns only if the log is of statements alone.) */
-static void log_as_rows(THD *thd) {
+static void log_as_rows(THD *thd, thr_lock_type type) {
+  if (type >= TL_FIRST_WRITE || copies(thd, type) || !sqlcom_can_generate_row_events(thd)) return;
   int format= thd_binlog_format(thd);
   if (format == BINLOG_FORMAT_MIXED || format == BINLOG_FORMAT_STMT)
     thd->lex->set_stmt_unsafe(LEX::BINLOG_STMT_UNSAFE_SYSTEM_FUNCTION);
@@ -137,7 +139,7 @@ int ha_vinga::external_lock(THD *thd, int type) {
     return 0;
   }
   if (int error= refuse_waits(thd, table, lock_type)) return error;
-  log_as_rows(thd);
+  log_as_rows(thd, lock_type);
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
   lock= lock_of(thd, type == F_WRLCK, lock_type);
@@ -162,7 +164,7 @@ int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
   if (int error= refuse_waits(thd, table, type)) return error;
-  log_as_rows(thd);
+  log_as_rows(thd, type);
   begin_statement(thd, connection->statement != thd->query_id);
   connection->statement= thd->query_id;
   session= connection->session;
