@@ -204,8 +204,9 @@ static int roll_back(handlerton *, THD *thd, bool all) {
   return engine->statement_roll_back(connection->session);
 }
 
-/* Refused it would break programs that only want a transaction, such as mariadb-dump --single-transaction. */
+/* The levels below promise no snapshots to anybody (InnoDB says so there). Refused it would break programs that only want a transaction, such as mariadb-dump --single-transaction. */
 static int warn_of_snapshot(handlerton *, THD *thd) {
+  if (thd_tx_isolation(thd) < ISO_REPEATABLE_READ) return 0;
   push_warning(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_SUPPORTED_YET,
                "VINGA: there are no consistent snapshots: a transaction sees what others commit after its start. Under "
                "REPEATABLE READ it locks the rows that it reads");
