@@ -20,11 +20,11 @@ const VARIABLES: [(&str, &str); 6] = [
 ];
 
 /// A database, and the engine of its tables.
-pub const VINGA: (&str, &str) = ("vinga", "vinga");
+pub const VINGA: (&str, &str) = ("bench_vinga", "vinga");
 /// The peer.
-pub const INNODB: (&str, &str) = ("innodb", "innodb");
+pub const INNODB: (&str, &str) = ("bench_innodb", "innodb");
 /// A database for tables of either.
-pub const BULK: &str = "bulk";
+pub const BULK: &str = "bench_bulk";
 
 /// See the head of this file. It ends when this is dropped.
 #[derive(Debug)]

@@ -76,6 +76,18 @@ fn lookups_scans_and_memory() {
 }
 
 #[test]
+fn sql_nodes_beside_innodb() {
+    let folder = Folder::new("sql");
+    assert_success(&folder.bench("sql --rows 20000 --seconds 1 --loops 1 --only insert.vs_innodb"));
+    let figures = folder.result("sql.json")["figures"].to_string();
+    for load in ["insert", "bulk_insert"] {
+        assert!(figures.contains(&format!("\"sysbench.{load}.vs_innodb\"")), "{figures}");
+    }
+    assert_success(&folder.bench("tpcb --clients 2 --scale 1 --seconds 1 --loops 1"));
+    assert_eq!(processes_with(&folder.0.display().to_string()), 0, "its servers have stopped");
+}
+
+#[test]
 fn everything_ends_with_a_summary() {
     let folder = Folder::new("all");
     assert_success(&folder.bench("all --quick --loops 1 --parts start,scan"));
