@@ -6,15 +6,20 @@ fn counter(session: &mut Session, name: &str) -> u64 {
     session.query(&format!("SHOW GLOBAL STATUS LIKE 'vinga_{name}'"))[0][1].parse().expect("a number")
 }
 
-/// By how much a counter grows with a statement that `statement` makes for each try. The least of some tries: statistics are
-/// asked for now and then, too.
+/// The one in the middle: statistics are asked for now and then, too, and an answer may be there before it is waited for.
+fn usual(mut tries: [u64; 3]) -> u64 {
+    tries.sort_unstable();
+    tries[1]
+}
+
+/// By how much a counter usually grows with a statement that `statement` makes for each try.
 fn growth(session: &mut Session, name: &str, statement: impl Fn(u32) -> String) -> u64 {
     let mut one = |attempt| {
         let before = counter(session, name);
         session.query(&statement(attempt));
         counter(session, name) - before
     };
-    (0..3).map(&mut one).min().expect("three tries")
+    usual([0, 1, 2].map(&mut one))
 }
 
 fn same(name: &str) -> impl Fn(u32) -> String + '_ {
@@ -45,14 +50,14 @@ fn changes_of_locked_rows_travel_with_the_next_request() {
     assert_eq!(growth(&mut s, "round_trips", update), 1, "that of the locking read");
     let delete = |n: u32| format!("DELETE FROM p WHERE id = {}", n + 11);
     assert_eq!(growth(&mut s, "round_trips", delete), 1);
-    let reads = (21..24).map(|id| {
+    let reads = [21, 22, 23].map(|id| {
         s.query(&format!("UPDATE p SET v = v + 1000 WHERE id = {id}"));
         let before = counter(&mut s, "round_trips");
         let read = s.lines(&format!("SELECT v FROM p WHERE id = {id}"));
         assert_eq!(read, [format!("{}", id + 1000)], "with a change that was not sent yet");
         counter(&mut s, "round_trips") - before
     });
-    assert_eq!(reads.min(), Some(1), "both together");
+    assert_eq!(usual(reads), 1, "both together");
     s.query("DELETE FROM p WHERE id = 14");
     assert_eq!(s.lines("SELECT id FROM p WHERE id IN (11, 12, 13, 14, 15)"), ["15"]);
     s.query("UPDATE p SET v = v + 1000 WHERE id = 4");
