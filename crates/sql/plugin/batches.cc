@@ -86,6 +86,7 @@ int ha_vinga::read_keys() {
     range_ids.push_back(range.ptr);
   }
   keys_at_once= std::min(GROWTH * keys_at_once, BATCH_MAX);
+  use_columns();
   return range_ids.empty() ? 0 : engine->batch_run(cursor, session, lock);
 }
 
@@ -129,6 +130,7 @@ int ha_vinga::open_ranges() {
   if (error && error != VINGA_BATCH_FULL) return error;
   if (range_ids.empty()) return 0;
   set_condition();
+  use_columns();
   ranges_are_open= true;
   return engine->batch_scan(cursor, session, active_index, ranges_wish, lock, enough_rows());
 }

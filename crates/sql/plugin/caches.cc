@@ -70,14 +70,14 @@ static bool is_of_others(THD *thd, const Told_name &name) {
   return type != TABLE_TYPE_NORMAL || my_strcasecmp(system_charset_info, engine.c_str(), "VINGA");
 }
 
-/* Holds a table's name for as long as it lives, if nobody else does: DROP and CREATE TRIGGER would. Nobody waits for it, so
-   that this is in nobody's way. */
+/* Holds the name of a table or a database for as long as it lives, if nobody else does: a client's DROP, CREATE TRIGGER or
+   CREATE DATABASE would. Nobody waits for it, so that this is in nobody's way. */
 struct Exclusive_name {
   MDL_context &context;
   MDL_request request;
 
-  Exclusive_name(THD *thd, const char *db, const char *table): context(thd->mdl_context) {
-    MDL_REQUEST_INIT(&request, MDL_key::TABLE, db, table, MDL_EXCLUSIVE, MDL_EXPLICIT);
+  Exclusive_name(THD *thd, MDL_key::enum_mdl_namespace what, const char *db, const char *table): context(thd->mdl_context) {
+    MDL_REQUEST_INIT(&request, what, db, table, MDL_EXCLUSIVE, MDL_EXPLICIT);
     for (uint attempts= 0; !request.ticket && attempts < ATTEMPTS_MAX; attempts++) {
       if (attempts) my_sleep(ATTEMPT_PAUSE_US);
       if (context.try_acquire_lock(&request)) return;
@@ -99,10 +99,21 @@ void drop_triggers(const char *text, size_t length) {
     /* The triggers are parsed, for which the server looks how much of its stack the thread has used. */
     thd->thread_stack= reinterpret_cast<char *>(&thd);
     LEX_CSTRING db= {name.db.data(), name.db.size()}, table= {name.table.data(), name.table.size()};
-    Exclusive_name exclusive(thd, db.str, table.str);
+    Exclusive_name exclusive(thd, MDL_key::TABLE, db.str, table.str);
     if (!exclusive.request.ticket || Table_triggers_list::drop_all_triggers(thd, &db, &table, MYF(0)))
       sql_print_warning("VINGA: the triggers of a table that is dropped stay: %.*s", int(length), text);
   });
+}
+
+bool with_database_locked(const std::string &database, const std::function<void()> &work) {
+  Guest_thread guest;
+  bool is_locked= false;
+  in_background([&](THD *thd) {
+    Exclusive_name exclusive(thd, MDL_key::SCHEMA, database.c_str(), "");
+    is_locked= exclusive.request.ticket != nullptr;
+    if (is_locked) work();
+  });
+  return is_locked;
 }
 
 /* For a thread of the engine's own. */

@@ -136,30 +136,40 @@ static bool make_folder(const std::string &folder, const std::string &options) {
          ::rename(unfinished.c_str(), folder.c_str()) == 0;
 }
 
-void make_database(vinga_text name, vinga_bytes options) {
-  std::string database(name.bytes, name.length), folder= folder_of(database);
-  std::string wanted(reinterpret_cast<const char *>(options.bytes), options.length);
-  std::lock_guard<std::mutex> lock(known_lock);
-  if (has_database(database)) {
-    Options now= options_of(database);
-    if (!wanted.empty() && now.contents != wanted) {
-      /* What a client has just written here, or has begun to write, is told to the data nodes next: it is newer. */
-      if (is_news(database, now) || (now.file && now.contents.empty())) return;
-      if (!write_options(folder, wanted)) {
-        sql_print_warning("VINGA: the options of a database can't be written: %s", folder.c_str());
-        return;
-      }
+/* The options of a database that is there become these, unless a client has just written others. */
+static void change_options(const std::string &database, const std::string &wanted) {
+  std::string folder= folder_of(database);
+  Options now= options_of(database);
+  if (!wanted.empty() && now.contents != wanted) {
+    /* What a client has just written here, or has begun to write, is told to the data nodes next: it is newer. */
+    if (is_news(database, now) || (now.file && now.contents.empty())) return;
+    if (!write_options(folder, wanted)) {
+      sql_print_warning("VINGA: the options of a database can't be written: %s", folder.c_str());
+      return;
     }
-  } else if (!make_folder(folder, wanted)) {
-    /* A client that makes it at the same moment is told to the data nodes next. */
-    if (errno != EEXIST && errno != ENOTEMPTY)
-      sql_print_warning("VINGA: a database can't be made: %s: %s", folder.c_str(), strerror(errno));
-    return;
   }
   /* What differs from that has been written by a client just now. */
-  Options now= options_of(database);
+  now= options_of(database);
   if (now.contents == wanted) known[database]= now;
   forget_options();
+}
+
+static void make_or_change(const std::string &database, const std::string &wanted) {
+  std::lock_guard<std::mutex> lock(known_lock);
+  if (!has_database(database) && !make_folder(folder_of(database), wanted)) {
+    sql_print_warning("VINGA: a database can't be made: %s: %s", folder_of(database).c_str(), strerror(errno));
+    return;
+  }
+  change_options(database, wanted);
+}
+
+void make_database(vinga_text name, vinga_bytes options) {
+  std::string database(name.bytes, name.length);
+  std::string wanted(reinterpret_cast<const char *>(options.bytes), options.length);
+  /* A client that makes it at the same moment looks whether it is there, and then makes the folder: in between it must not
+     come into being. If one is at it for long it is told to the data nodes next. */
+  if (has_database(database)) make_or_change(database, wanted);
+  else with_database_locked(database, [&] { make_or_change(database, wanted); });
 }
 
 /* A database in which there are things of other engines stays. */

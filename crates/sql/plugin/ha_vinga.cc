@@ -11,12 +11,15 @@ ulonglong ha_vinga::table_flags() const {
      find other rows, for there are no snapshots and no locks on gaps. */
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
          HA_CAN_DIRECT_UPDATE_AND_DELETE | /* so that their conditions are pushed, too */
-         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS;
+         HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS |
+         HA_PARTIAL_COLUMN_READ;
 }
 
+/* Without HA_KEYREAD_ONLY: of each row the columns travel that are used, whichever way it is found, and to count all rows the
+   server would go through an index, in which rows move. */
 ulong ha_vinga::index_flags(uint index, uint, bool) const {
   if (is_hash(index)) return HA_ONLY_WHOLE_INDEX | HA_KEY_SCAN_NOT_ROR;
-  return HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY | HA_KEY_SCAN_NOT_ROR;
+  return HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEY_SCAN_NOT_ROR;
 }
 
 /* Statements */
@@ -27,15 +30,30 @@ THR_LOCK_DATA **ha_vinga::store_lock(THD *, THR_LOCK_DATA **to, thr_lock_type ty
   return to;
 }
 
-/* How a statement's rows are held. */
+/* Whether a statement reads rows as queries do: not the copying of whole tables, nor statements that look at a table as a
+   whole and whose reads nobody relies on later. */
+static bool reads_as_query(THD *thd, thr_lock_type type) {
+  if (type == TL_READ_NO_INSERT) return false;
+  enum enum_sql_command command= static_cast<enum enum_sql_command>(thd_sql_command(thd));
+  switch (command) {
+  case SQLCOM_LOCK_TABLES: case SQLCOM_CHECK: case SQLCOM_CHECKSUM: case SQLCOM_ANALYZE: case SQLCOM_OPTIMIZE:
+  case SQLCOM_REPAIR: case SQLCOM_TRUNCATE: case SQLCOM_ALTER_TABLE: case SQLCOM_CREATE_INDEX: case SQLCOM_DROP_INDEX:
+    return false;
+  default:
+    return !(sql_command_flags[command] & CF_STATUS_COMMAND);
+  }
+}
+
+/* How a statement's rows are held. What a transaction reads under REPEATABLE READ and SERIALIZABLE stays as it is to its end,
+   whatever command reads it: SET, DO, IF and RETURN have subqueries, too. A function or trigger that reads twice is a
+   transaction of several statements, even if the statement that calls it stands alone. */
 static uint8_t lock_of(THD *thd, bool is_write, thr_lock_type type) {
   if (is_write) return VINGA_LOCK_EXCLUSIVE;
   if (type == TL_READ_WITH_SHARED_LOCKS) return VINGA_LOCK_SHARED;
-  if (in_transaction(thd) && thd_sql_command(thd) == SQLCOM_SELECT) {
-    int isolation= thd_tx_isolation(thd);
-    if (isolation == ISO_REPEATABLE_READ || isolation == ISO_SERIALIZABLE) return VINGA_LOCK_SHARED;
-  }
-  return VINGA_LOCK_NONE;
+  int isolation= thd_tx_isolation(thd);
+  if (isolation != ISO_REPEATABLE_READ && isolation != ISO_SERIALIZABLE) return VINGA_LOCK_NONE;
+  bool has_several= in_transaction(thd) || thd->in_sub_stmt;
+  return has_several && reads_as_query(thd, type) ? VINGA_LOCK_SHARED : VINGA_LOCK_NONE;
 }
 
 static bool is_variable(set_var_base *assignment, const char *name) {
@@ -127,6 +145,27 @@ static void log_as_rows(THD *thd, thr_lock_type type) {
     thd->lex->set_stmt_unsafe(LEX::BINLOG_STMT_UNSAFE_SYSTEM_FUNCTION);
 }
 
+/* An UPDATE of several tables that changes one under two names finds rows again by their primary keys: these must stay. The
+   server refuses that for engines that store rows by their primary key, and only for these. */
+static int refuse_change_of_key(THD *thd, const TABLE *table) {
+  if (thd_sql_command(thd) != SQLCOM_UPDATE_MULTI) return 0;
+  const TABLE_LIST *first= nullptr;
+  bool changes_key= false;
+  for (TABLE_LIST *use= thd->lex->query_tables; use; use= use->next_global) {
+    if (!use->table || use->table->s != table->s || bitmap_is_clear_all(use->table->write_set)) continue;
+    changes_key|= changes_primary_key(use->table);
+    if (!first) {
+      first= use;
+      continue;
+    }
+    if (!changes_key) continue;
+    my_error(ER_MULTI_UPDATE_KEY_CONFLICT, MYF(0), const_cast<TABLE_LIST *>(first)->top_table()->alias.str,
+             use->top_table()->alias.str);
+    return HA_ERR_UNSUPPORTED;
+  }
+  return 0;
+}
+
 int ha_vinga::external_lock(THD *thd, int type) {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
@@ -139,6 +178,8 @@ int ha_vinga::external_lock(THD *thd, int type) {
     return 0;
   }
   if (int error= refuse_waits(thd, table, lock_type)) return error;
+  if (type == F_WRLCK)
+    if (int error= refuse_change_of_key(thd, table)) return error;
   log_as_rows(thd, lock_type);
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
@@ -257,12 +298,11 @@ static uint32_t limit_of(const TABLE_LIST *use) {
   return limit < UINT_MAX32 ? uint32_t(limit) : 0;
 }
 
-/* Rows that may be all that are wanted of those that are locked, as the query or the one that uses the view in which the
-   table is has a limit; 0 if it has none. That the server needs others, too, for an order or a condition of its own, it
-   shows by reading on. */
+/* Rows that may be all that are wanted, as the query or the one that uses the view in which the table is has a limit; 0 if it
+   has none. That the server needs others, too, for an order or a condition of its own, it shows by reading on. */
 uint32_t ha_vinga::enough_rows() const {
   TABLE_LIST *use= table->pos_in_table_list;
-  if (lock == VINGA_LOCK_NONE || !use) return 0;
+  if (!use) return 0;
   uint32_t limit= limit_of(use);
   return limit ? limit : limit_of(use->top_table());
 }
@@ -270,6 +310,7 @@ uint32_t ha_vinga::enough_rows() const {
 int ha_vinga::rnd_init(bool scan) {
   if (!scan) return 0;
   set_condition();
+  use_columns();
   return failed(engine->scan_begin(cursor, session, lock, enough_rows()));
 }
 
@@ -278,10 +319,11 @@ int ha_vinga::rnd_next(uchar *record) { return failed(engine->scan_next(cursor, 
 int ha_vinga::rnd_end() { return 0; }
 
 int ha_vinga::rnd_pos(uchar *record, uchar *position) {
+  use_columns();
   return failed(engine->read_position(cursor, session, position, lock, record));
 }
 
-void ha_vinga::position(const uchar *record) { engine->position(cursor, record, ref); }
+void ha_vinga::position(const uchar *record) { engine->position(cursor, session, record, ref); }
 
 int ha_vinga::index_init(uint index, bool sorted) {
   active_index= index;
@@ -321,6 +363,7 @@ int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
   is_point= false;
   exact_key.clear();
   set_condition();
+  use_columns();
   return failed(engine->range_begin(cursor, session, active_index,
     low ? low->key : nullptr, whole_length(key, low), low && low->flag == HA_READ_AFTER_KEY,
     high ? high->key : nullptr, whole_length(key, high), high && high->flag == HA_READ_BEFORE_KEY, wish, lock,
@@ -352,6 +395,7 @@ int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts
     is_point= true;
     if (is_hash(active_index)) exact_key.clear();
     else exact_key.assign(key, key + length);
+    use_columns();
     return failed(engine->read_key(cursor, session, active_index, key, length, lock, record));
   }
   key_range end= {key, length, parts, HA_READ_KEY_EXACT};
@@ -404,6 +448,7 @@ int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool
   if (is_equal && low && is_one_row(active_index, low->key, low->length)) {
     is_point= true;
     exact_key.clear();
+    use_columns();
     return failed(engine->read_key(cursor, session, active_index, low->key, low->length, lock, table->record[0]));
   }
   int error= range(low, high, sorted ? VINGA_RANGE_IN_ORDER : 0);
@@ -444,8 +489,8 @@ int ha_vinga::info(uint flag) {
   return 0;
 }
 
-/* Whether the optimizer has to choose between keys or orders of tables: only then it is worth a round trip to know better
-   how many rows a range has. */
+/* Whether the optimizer has to choose between keys or orders of tables: then it is worth a round trip to know better how many
+   rows even a short range has. */
 static bool has_choice(const TABLE *table) {
   JOIN_TAB *use= table->reginfo.join_tab;
   return use && (use->keys.bits_set() > 1 || (use->join && use->join->table_count > 1));
@@ -460,9 +505,9 @@ ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_r
       return HA_POS_ERROR;
     return 1;
   }
-  return engine->rows_in_range(has_choice(table) ? session : nullptr, share->table, index,
+  return engine->rows_in_range(session, share->table, index,
     low ? low->key : nullptr, low ? low->length : 0, low && low->flag == HA_READ_AFTER_KEY,
-    high ? high->key : nullptr, high ? high->length : 0, high && high->flag == HA_READ_BEFORE_KEY);
+    high ? high->key : nullptr, high ? high->length : 0, high && high->flag == HA_READ_BEFORE_KEY, has_choice(table));
 }
 
 /* Writes */
@@ -540,6 +585,7 @@ int ha_vinga::insert_or_lock(const uchar *record, uint8_t when) {
     const KEY &info= table->key_info[duplicate_key];
     std::vector<uchar> key(info.key_length);
     key_copy(key.data(), record, &info, info.key_length);
+    use_columns();
     int error= failed(engine->read_key(cursor, session, duplicate_key, key.data(), info.key_length, lock, table->record[1]));
     if (error == 0) {
       key_in_hand= std::move(key);
@@ -561,7 +607,8 @@ bool ha_vinga::is_in_hand(uint index, const uchar *key, uint length, const uchar
 }
 
 int ha_vinga::update_row(const uchar *before, const uchar *after) {
-  return failed(engine->update(cursor, session, before, after));
+  const std::vector<uint16_t> &places= changed_columns();
+  return failed(engine->update(cursor, session, before, after, places.data(), uint32_t(places.size())));
 }
 
 int ha_vinga::delete_row(const uchar *record) { return failed(engine->erase(cursor, session, record)); }

@@ -11,6 +11,17 @@ struct Vinga_share final : public Handler_share {
   ~Vinga_share() override { if (table) engine->table_close(table); }
 };
 
+/* Columns that were listed for the Rust side, see columns.cc. */
+struct Column_places {
+  std::vector<my_bitmap_map> seen;
+  std::vector<uint16_t> places;
+  /* Whether it is another set than the last one. */
+  bool note(const MY_BITMAP &set);
+};
+
+/* Whether a statement may give rows of a table another primary key. */
+bool changes_primary_key(const TABLE *table);
+
 class ha_vinga final : public handler {
   Vinga_share *share= nullptr;
   vinga_cursor *cursor= nullptr;
@@ -28,6 +39,7 @@ class ha_vinga final : public handler {
   bool is_sorted= false;             // the index is read in its order
   bool is_point= false;              // the row of a unique key was read; there is no next one
   std::vector<uchar> exact_key;      // whose rows are read; the index goes on behind them. Empty if there is no such key
+  Column_places read_columns, written_columns;
   /* A batch of keys or ranges, see batches.cc. */
   RANGE_SEQ_IF ranges;
   range_seq_t range_iterator= nullptr;
@@ -62,6 +74,9 @@ class ha_vinga final : public handler {
   int open_ranges();
   void set_condition();
   uint32_t enough_rows() const;
+  bool needs_whole_rows() const;
+  void use_columns();
+  const std::vector<uint16_t> &changed_columns();
 
 public:
   ha_vinga(handlerton *hton, TABLE_SHARE *table_share) : handler(hton, table_share) {}

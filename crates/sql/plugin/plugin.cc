@@ -115,7 +115,8 @@ static int start(void *p) {
   vinga_hton->pre_shutdown= before_shutdown;
   init_transactions(vinga_hton);
   init_discovery(vinga_hton);
-  vinga_settings settings= {{connectstring, strlen(connectstring)}, connection_pool, spin_us};
+  const char *folder= my_tmpdir(&mysql_tmpdir_list);
+  vinga_settings settings= {{connectstring, strlen(connectstring)}, {folder, strlen(folder)}, connection_pool, spin_us};
   static const vinga_server server= {sort_key, log_line, forget_table, drop_triggers, make_database, remove_database, new_databases};
   remove_unfinished_database();
   if (engine->start(&settings, &server)) return 1;

@@ -26,6 +26,7 @@ extern "C" void my_error(unsigned int number, unsigned long flags, ...);
 extern "C" void my_printf_error(unsigned int number, const char *format, unsigned long flags, ...);
 extern "C" enum thd_kill_levels thd_kill_level(const MYSQL_THD);
 #include "vinga_engine.h"
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -116,6 +117,9 @@ size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint
 void forget_table(const char *name, size_t length);
 /* Drops the triggers of a table that another SQL node drops. From threads of our own. */
 void drop_triggers(const char *name, size_t length);
+/* Does something while no client makes or drops a database of this name; false, and nothing is done, if one is at it for too
+   long. From threads of our own. */
+bool with_database_locked(const std::string &database, const std::function<void()> &work);
 /* Databases of the server: its folders, and their files of options. From threads of our own. */
 void make_database(vinga_text name, vinga_bytes options);
 void remove_database(vinga_text name);

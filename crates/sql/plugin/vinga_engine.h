@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 8
+#define VINGA_INTERFACE 9
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -117,6 +117,7 @@ typedef struct vinga_counters {
 
 typedef struct vinga_settings {
   vinga_text connectstring;
+  vinga_text temporary_folder;
   uint32_t connections;
   uint32_t spin_us;
 } vinga_settings;
@@ -203,10 +204,11 @@ typedef struct vinga_engine {
   int (*statistics)(vinga_session *session, vinga_table *table, uint8_t refresh, vinga_statistics *out);
   uint64_t (*rows_per_value)(const vinga_table *table, uint32_t key, uint32_t columns);
   /* Ends of ranges: the beginning of a key, null for no end; excluded ends leave out all keys that begin so. With a
-     session the data nodes are asked, without one it is a guess. */
+     session the data nodes are asked if that is worth a round trip, as it is more often where there are several ways to the
+     rows; without one it is a guess. */
   uint64_t (*rows_in_range)(vinga_session *session, vinga_table *table, uint32_t key, const uint8_t *low, uint32_t low_bytes,
                             uint32_t low_is_excluded, const uint8_t *high, uint32_t high_bytes,
-                            uint32_t high_is_excluded);
+                            uint32_t high_is_excluded, uint8_t has_choice);
 
   /* Auto-increment. */
   int (*reserve_values)(vinga_session *session, vinga_table *table, uint64_t wanted, uint64_t *first, uint64_t *count);
@@ -222,11 +224,15 @@ typedef struct vinga_engine {
   void (*cursor_free)(vinga_cursor *cursor);
   /* Ends what was begun; results are forgotten. */
   void (*cursor_reset)(vinga_cursor *cursor);
+  /* What is read of rows from now on: these columns, by their places in vinga_definition.columns, ascending, and those of
+     the primary key. Others stay in a record as they are. All, before the first call. */
+  void (*use_columns)(vinga_cursor *cursor, const uint16_t *places, uint32_t count);
   int (*read_key)(vinga_cursor *cursor, vinga_session *session, uint32_t key, const uint8_t *value, uint32_t bytes,
                   uint8_t lock, uint8_t *record);
+  /* The row at a position, as it was when that was taken, unless the statement has changed it since. */
   int (*read_position)(vinga_cursor *cursor, vinga_session *session, const uint8_t *position, uint8_t lock,
                        uint8_t *record);
-  void (*position)(vinga_cursor *cursor, const uint8_t *record, uint8_t *position);
+  int (*position)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record, uint8_t *position);
   /* A condition in postfix form, see condition.rs; no bytes for none. Nonzero if it can't be taken. */
   int (*set_condition)(vinga_cursor *cursor, const uint8_t *program, size_t bytes);
   /* Begins to read all rows. As of all scans: `enough` rows may be all that are wanted, so no more are locked at first; 0 if
@@ -251,7 +257,9 @@ typedef struct vinga_engine {
   int (*batch_row)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
 
   int (*insert)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record, uint8_t when);
-  int (*update)(vinga_cursor *cursor, vinga_session *session, const uint8_t *before, const uint8_t *after);
+  /* Only these columns may differ, and only they are looked at, unless one of them is in the primary key: then all are. */
+  int (*update)(vinga_cursor *cursor, vinga_session *session, const uint8_t *before, const uint8_t *after,
+                const uint16_t *places, uint32_t count);
   int (*erase)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record);
 
   /* An information table: 0 threads, 1 memory, 2 pools, 3 blocks, 4 nodes, 5 transactions, 6 locks. A row of one text is

@@ -282,10 +282,11 @@ impl Cluster {
     }
 
     /// Reads the committed rows with these keys of a unique index, in their order, all in bytes: keys are those of the
-    /// index's hidden table (the index's columns, as [`vinga_base::row_layout`] encodes keys), rows are images. For engines.
+    /// index's hidden table (the index's columns, as [`vinga_base::row_layout`] encodes keys), rows are images, or selections
+    /// of the table's columns and, behind them, of those of the index that are not among them. For engines.
     ///
     /// # Errors
-    /// As [`Cluster::get_by`]; `BadProgram` if the table has a selection of columns.
+    /// As [`Cluster::get_by`].
     pub async fn get_images_by<R>(
         &self,
         table: &Table<R>,

@@ -143,6 +143,13 @@ impl<R> ScanRequest<R> {
         self
     }
 
+    /// So many rows are likely to be enough, though there is no limit: the first batches are no longer than that takes, and
+    /// grow from there if more rows are taken.
+    pub fn expect_rows(mut self, rows: u32) -> Self {
+        self.spec.expected_rows = rows.max(1);
+        self
+    }
+
     /// How many rows a data manager sends at a time.
     pub fn batch_rows(mut self, rows: u16) -> Self {
         self.spec.batch_rows = rows.max(1);
@@ -340,6 +347,13 @@ impl<R> RowBatch<R> {
     pub fn ref_at(&self, offset: usize) -> Result<Option<(RowRef<'_>, usize)>> {
         let Some((row, next)) = self.rows().row_at(offset) else { return Ok(None) };
         Ok(Some((RowRef::new(self.table.core(), self.table.columns(), row.bytes)?, next)))
+    }
+
+    /// The bytes of the row at this offset, from 0, in which of the scan's ranges it was found, and the offset of the row
+    /// behind it; `None` at the end.
+    #[inline]
+    pub fn ranged_at(&self, offset: usize) -> Option<(&[u8], u16, usize)> {
+        self.rows().row_at(offset).map(|(row, next)| (row.bytes, row.range, next))
     }
 
     /// In which of the scan's ranges the row at this byte offset was found.

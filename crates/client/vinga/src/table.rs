@@ -105,6 +105,24 @@ impl<R> Table<R> {
         Table::new(self.handle(), Arc::clone(&self.inner.table), Some(columns))
     }
 
+    /// As [`Table::select`], with columns by their ids: for engines, which know the definition.
+    ///
+    /// # Errors
+    /// `BadRow` if there is no such column, `BadProgram` if one is given twice.
+    pub fn select_ids(&self, columns: &[ColumnId]) -> Result<Table<R>> {
+        let definition = self.definition();
+        for (at, column) in columns.iter().enumerate() {
+            let named = definition.columns.get(usize::from(column.0)).ok_or_else(|| {
+                Error::with_detail(ErrorCode::BadRow, format!("there is no column with id {}", column.0))
+            })?;
+            if columns[..at].contains(column) {
+                let detail = format!("column '{}' is selected twice", named.name);
+                return Err(Error::with_detail(ErrorCode::BadProgram, detail));
+            }
+        }
+        Table::new(self.handle(), Arc::clone(&self.inner.table), Some(columns.to_vec()))
+    }
+
     /// The same table with rows of another type; of its columns those that the type has are read.
     ///
     /// # Errors

@@ -352,7 +352,8 @@ pub(crate) async fn find<R: ReadRow, K: Key>(
     rows.into_iter().map(read).collect()
 }
 
-/// As [`find`], with keys of the hidden table and images of rows.
+/// As [`find`], with keys of the hidden table, and rows in bytes: images, or selections of the columns of the table behind
+/// which those of the index stand that are not among them.
 pub(crate) async fn find_images<R>(
     table: &Table<R>,
     index: &str,
@@ -360,12 +361,6 @@ pub(crate) async fn find_images<R>(
     transaction: Option<&mut Transaction>,
     lock: Lock,
 ) -> Result<Vec<Option<Vec<u8>>>> {
-    if table.columns().is_some() {
-        return Err(Error::with_detail(
-            ErrorCode::BadProgram,
-            "images of a table with a selection of columns",
-        ));
-    }
     let unique = table.unique(index)?;
     let mut search = Search::new(table.core(), &unique, keys);
     search.run(transaction, lock).await?;

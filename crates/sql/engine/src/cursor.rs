@@ -1,22 +1,26 @@
 //! One use of an open table: where it reads, and what it has read.
 //!
-//! Rows are converted straight from the bytes that arrived into the server's record. Long values are not even copied: the
-//! record points to them, so a cursor keeps what the last read brought until its next read.
+//! Of rows the columns are read that the statement uses ([`Cursor::use_columns`]). They are converted straight from the bytes
+//! that arrived into the server's record. Long values are not even copied: the record points to them, so a cursor keeps what
+//! the last read brought until its next read.
 
 mod batches;
 mod changes;
+mod kept_rows;
+mod positions;
 mod scans;
 
+pub use kept_rows::set_temporary_folder;
+
 use crate::failure::{Failure, Result, ha};
+use crate::plan::Projection;
 use crate::session::Session;
 use crate::table::OpenTable;
+use kept_rows::KeptRows;
 use std::ops::Range;
 use std::sync::Arc;
 use vinga::filter::Expression;
-use vinga::{KeyRange, Lock, LockedRows, LockingScan, OperationKind, ReadBatch, RowBatch, Scan};
-
-/// Rows that a data manager sends at a time of a range of which few are wanted, and of others.
-const RANGE_ROWS: (u16, u16) = (4, 256);
+use vinga::{KeyRange, Lock, LockedRows, LockingScan, OperationKind, ReadBatch, RowBatch, Scan, Table};
 
 /// Ranges of one scan, at most.
 const RANGES_MAX: usize = 1024;
@@ -47,17 +51,27 @@ pub struct ScanLock {
 /// See the head of this file.
 pub struct Cursor {
     table: Arc<OpenTable>,
-    /// What the last read brought, and over which connection.
-    reads: Option<(usize, ReadBatch)>,
+    /// The columns that the statement uses, by their places, and what is read for them.
+    columns: Vec<u16>,
+    projection: Arc<Projection>,
+    /// The same with the columns of a key, which was needed last.
+    projection_with_key: Option<(usize, Arc<Projection>)>,
+    /// What the last read by primary keys brought, and how it was asked for.
+    reads: Option<KeyReads>,
     key: Vec<u8>,
     image: Vec<u8>,
-    before: Vec<u8>,
     program: Vec<u8>,
-    /// Rows that came with locks, and where each is; `None` where there is none.
+    /// Rows that are copies, and where each is; `None` where there is none.
     rows: Vec<u8>,
     places: Vec<Option<Range<usize>>>,
-    /// The hidden primary key of the row that was read last.
+    /// How rows in `rows` look.
+    rows_projection: Arc<Projection>,
+    /// The row that was put into the server's record last.
+    shown: Shown,
+    /// The hidden primary key of that row.
     hidden_key: u64,
+    /// Rows that the server may ask for again.
+    kept: KeptRows,
     condition: Option<Expression>,
     scan: Option<OpenScan>,
     /// In which of the scan's ranges the row lies that was read last.
@@ -74,8 +88,31 @@ pub struct Cursor {
     batch_is_copied: bool,
 }
 
+/// Reads by primary keys over one connection, and their rows.
+struct KeyReads {
+    slot: usize,
+    projection: Arc<Projection>,
+    batch: ReadBatch,
+}
+
+/// Where the bytes of a row are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Shown {
+    /// Nothing was shown, or its bytes are gone.
+    Nothing,
+    /// One of the rows of the reads by key.
+    Read(usize),
+    /// Copied.
+    Copied(Range<usize>),
+    /// Of the scan, at this offset of what came last.
+    Scanned(usize),
+    /// Of the locking scan: which of the rows that came last.
+    Locked(usize),
+}
+
 struct OpenScan {
     source: Source,
+    projection: Arc<Projection>,
     /// Whether it meets all rows of the table, so that it knows how many there are.
     is_whole: bool,
     seen: u64,
@@ -95,18 +132,25 @@ fn kind_of(lock: Lock) -> OperationKind {
 }
 
 impl Cursor {
-    /// A cursor that has read nothing.
+    /// A cursor that has read nothing, and uses all columns.
     pub fn new(table: Arc<OpenTable>) -> Self {
+        let columns = table.plan.places();
+        let projection = table.projection(&columns, None);
         Cursor {
             table,
+            columns,
+            rows_projection: Arc::clone(&projection),
+            projection,
+            projection_with_key: None,
             reads: None,
             key: Vec::new(),
             image: Vec::new(),
-            before: Vec::new(),
             program: Vec::new(),
             rows: Vec::new(),
             places: Vec::new(),
+            shown: Shown::Nothing,
             hidden_key: 0,
+            kept: KeptRows::default(),
             condition: None,
             scan: None,
             range: 0,
@@ -124,66 +168,113 @@ impl Cursor {
         &self.table
     }
 
+    /// What is read from now on are these columns, by their places, ascending, and those of the primary key.
+    pub fn use_columns(&mut self, places: &[u16]) {
+        if places != self.columns {
+            self.columns.clear();
+            self.columns.extend_from_slice(places);
+            self.projection = self.table.projection(places, None);
+            self.projection_with_key = None;
+        }
+    }
+
     /// Forgets what was begun and read.
     pub fn reset(&mut self) {
         self.scan = None;
         self.condition = None;
+        self.shown = Shown::Nothing;
+        self.kept.clear();
         self.clear_batch();
     }
 
-    /// Bytes of a position.
-    pub fn position_bytes(table: &OpenTable) -> usize {
-        table.plan.key_bytes_max() + if table.plan.has_fixed_key() { 0 } else { 2 }
+    /// What is read where columns of a key are looked at beside those that are used.
+    fn projection_with_key(&mut self, key: usize) -> Arc<Projection> {
+        if let Some((_, known)) = self.projection_with_key.as_ref().filter(|(of, _)| *of == key) {
+            return Arc::clone(known);
+        }
+        let made = self.table.projection(&self.columns, Some(key));
+        self.projection_with_key = Some((key, Arc::clone(&made)));
+        made
     }
 
     /// Reads the row with `self.key`; false if there is none.
     fn read_row(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
         if lock != Lock::None || session.has_pending() {
-            return self.read_row_in_train(session, lock, record);
+            return self.read_row_with_changes(session, lock, record);
         }
-        let mut batch = self.empty_batch(session)?;
-        batch.push_encoded(&self.key).map_err(|error| session.node().failure(&error))?;
-        let batch = session.read(batch)?;
-        let found = match batch.bytes(0) {
-            Ok(Some(image)) => {
-                put_row(&self.table, &mut self.hidden_key, image, record)?;
-                Ok(true)
-            }
-            Ok(None) => Ok(false),
-            Err(error) => Err(session.node().failure(&error)),
-        };
-        self.reads = Some((session.slot(), batch));
-        found
+        let mut reads = self.empty_reads(session)?;
+        reads.batch.push_encoded(&self.key).map_err(|error| session.node().failure(&error))?;
+        reads.batch = session.read(reads.batch)?;
+        self.reads = Some(reads);
+        self.show_read(session, 0, record)
     }
 
-    /// A batch without keys.
-    fn empty_batch(&mut self, session: &mut Session) -> Result<ReadBatch> {
+    /// Reads without keys, for what is used now.
+    fn empty_reads(&mut self, session: &mut Session) -> Result<KeyReads> {
+        self.shown = Shown::Nothing;
         match self.reads.take() {
-            Some((slot, mut batch)) if slot == session.slot() => {
-                batch.clear();
-                Ok(batch)
+            Some(mut reads) if reads.slot == session.slot() && Arc::ptr_eq(&reads.projection, &self.projection) => {
+                reads.batch.clear();
+                Ok(reads)
             }
-            _ => Ok(ReadBatch::new(self.table.table(session)?)),
+            _ => {
+                let batch = ReadBatch::new(table_of(&self.table, &self.projection, session)?);
+                Ok(KeyReads { slot: session.slot(), projection: Arc::clone(&self.projection), batch })
+            }
         }
     }
 
-    /// The same, together with changes that wait to be sent.
-    fn read_row_in_train(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
-        let number = session.define_locked(&self.table, kind_of(lock), &self.key)?;
+    /// Reads the row with `self.key`, perhaps under a lock, together with changes that wait to be sent.
+    fn read_row_with_changes(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
+        let handle = table_of(&self.table, &self.projection, session)?;
+        let number = session.define_locked(handle, kind_of(lock), &self.key)?;
         session.execute_reads()?;
-        self.rows.clear();
+        self.begin_copies(Arc::clone(&self.projection));
         match session.locked_row(number)? {
             Some(image) => self.rows.extend_from_slice(image),
             None => return Ok(false),
         }
-        let place = 0..self.rows.len();
-        self.show(place, record)?;
+        self.show_copy(0..self.rows.len(), record)?;
+        Ok(true)
+    }
+
+    /// What is in `self.rows` from now on are rows of this projection.
+    fn begin_copies(&mut self, projection: Arc<Projection>) {
+        self.shown = Shown::Nothing;
+        self.rows.clear();
+        self.rows_projection = projection;
+    }
+
+    /// Puts one of the rows that were read by key into the record; false if there is none.
+    fn show_read(&mut self, session: &Session, at: usize, record: &mut [u8]) -> Result<bool> {
+        let Some(reads) = &self.reads else { return Ok(false) };
+        let row = reads.batch.bytes(at).map_err(|error| session.node().failure(&error))?;
+        let Some(row) = row else { return Ok(false) };
+        self.shown = Shown::Read(at);
+        put_row(&self.table, &reads.projection, &mut self.hidden_key, row, record)?;
         Ok(true)
     }
 
     /// Puts one of `self.rows` into the record.
-    fn show(&mut self, place: Range<usize>, record: &mut [u8]) -> Result<()> {
-        put_row(&self.table, &mut self.hidden_key, &self.rows[place], record)
+    fn show_copy(&mut self, place: Range<usize>, record: &mut [u8]) -> Result<()> {
+        self.shown = Shown::Copied(place.clone());
+        put_row(&self.table, &self.rows_projection, &mut self.hidden_key, &self.rows[place], record)
+    }
+
+    /// The row that was put into the record last, as it came, and how it looks.
+    fn shown_row(&self) -> Option<(&Arc<Projection>, &[u8])> {
+        match &self.shown {
+            Shown::Nothing => None,
+            Shown::Read(at) => {
+                let reads = self.reads.as_ref()?;
+                Some((&reads.projection, reads.batch.bytes(*at).ok()??))
+            }
+            Shown::Copied(place) => Some((&self.rows_projection, self.rows.get(place.clone())?)),
+            Shown::Scanned(_) | Shown::Locked(_) => {
+                let scan = self.scan.as_ref()?;
+                Some((&scan.projection, scan.row(&self.shown)?))
+            }
+        }
     }
 
     /// Reads the row with a whole unique key in the server's form.
@@ -221,67 +312,29 @@ impl Cursor {
         record: &mut [u8],
     ) -> Result<bool> {
         let key = self.key.clone();
-        let mut rows = self.unique_rows(session, index, vec![key], lock)?;
+        let projection = self.projection_with_key(index);
+        let mut rows = self.unique_rows(session, &projection, index, vec![key], lock)?;
+        self.begin_copies(projection);
         self.rows = match rows.pop().flatten() {
             Some(row) => row,
             None => return Ok(false),
         };
-        self.show(0..self.rows.len(), record)?;
+        self.show_copy(0..self.rows.len(), record)?;
         Ok(true)
     }
 
     fn unique_rows(
         &self,
         session: &mut Session,
+        projection: &Projection,
         index: usize,
         keys: Vec<Vec<u8>>,
         lock: Lock,
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let name = self.table.plan.unique_index(index);
         let name = name.ok_or_else(|| Failure::new(ha::WRONG_COMMAND, "the key has no unique index"))?;
-        session.read_unique(&self.table, name, keys, lock)
-    }
-
-    /// Reads the row at a position.
-    ///
-    /// # Errors
-    /// Why it was not read.
-    pub fn read_position(
-        &mut self,
-        session: &mut Session,
-        position: &[u8],
-        lock: Lock,
-        record: &mut [u8],
-    ) -> Result<bool> {
-        self.key.clear();
-        self.key.extend_from_slice(position_key(&self.table, position));
-        self.read_row(session, lock, record)
-    }
-
-    /// Writes the position of a record.
-    ///
-    /// # Safety
-    /// `record` is a record of this table; it was read last if the table has no primary key of its own.
-    ///
-    /// # Errors
-    /// If it has none.
-    pub unsafe fn position(
-        &mut self,
-        record: &[u8],
-        session_server: &crate::server::Server,
-        out: &mut [u8],
-    ) -> Result<()> {
-        self.key.clear();
-        // SAFETY: as the caller promises.
-        unsafe { self.key_of_record(record, session_server)? };
-        out.fill(0);
-        if self.table.plan.has_fixed_key() {
-            out[..self.key.len()].copy_from_slice(&self.key);
-        } else {
-            out[..2].copy_from_slice(&(self.key.len() as u16).to_le_bytes());
-            out[2..2 + self.key.len()].copy_from_slice(&self.key);
-        }
-        Ok(())
+        let handle = table_of(&self.table, projection, session)?;
+        session.read_unique(handle, name, keys, lock)
     }
 
     /// # Safety
@@ -296,25 +349,36 @@ impl Cursor {
     }
 }
 
-fn position_key<'a>(table: &OpenTable, position: &'a [u8]) -> &'a [u8] {
-    if table.plan.has_fixed_key() {
-        return position;
-    }
-    let length = usize::from(u16::from_le_bytes([position[0], position[1]]));
-    &position[2..2 + length.min(position.len() - 2)]
+/// The table over a session's connection, of whose rows this projection is read.
+#[inline]
+fn table_of<'a>(
+    table: &'a OpenTable,
+    projection: &'a Projection,
+    session: &mut Session,
+) -> Result<&'a Table> {
+    // Its place in the pool is known when it has a connection.
+    session.cluster()?;
+    let slot = session.slot();
+    projection.table(slot, || table.table(session).cloned())
 }
 
 /// Puts a row into a record, and keeps its primary key if the table has none of its own.
 #[inline]
-fn put_row(table: &OpenTable, kept_key: &mut u64, image: &[u8], record: &mut [u8]) -> Result<()> {
-    table.plan.read_image(image, record)?;
+fn put_row(
+    table: &OpenTable,
+    projection: &Projection,
+    kept_key: &mut u64,
+    row: &[u8],
+    record: &mut [u8],
+) -> Result<()> {
+    projection.read(&table.plan, row, record)?;
     if table.plan.has_hidden_key() {
-        *kept_key = hidden_key(table, image);
+        *kept_key = hidden_key(table, projection, row)?;
     }
     Ok(())
 }
 
-fn hidden_key(table: &OpenTable, image: &[u8]) -> u64 {
-    let key = table.plan.layout().key_of(image);
-    u64::from_le_bytes(key[..8].try_into().expect("a hidden key has eight bytes"))
+fn hidden_key(table: &OpenTable, projection: &Projection, row: &[u8]) -> Result<u64> {
+    let key = projection.key_of(&table.plan, row)?;
+    Ok(u64::from_le_bytes(key[..8].try_into().expect("a hidden key has eight bytes")))
 }

@@ -43,6 +43,9 @@ pub mod ha {
     pub const ABORTED_BY_USER: i32 = 188;
 }
 
+/// A temporary file of the SQL node could not be written or read. Among Vinga's own numbers, but not one that travels.
+pub const TEMPORARY_FILE_FAILED: i32 = 20070;
+
 /// See the head of this file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {

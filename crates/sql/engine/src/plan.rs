@@ -2,7 +2,11 @@
 //! then nothing but copying.
 
 mod keys;
+mod projection;
 mod records;
+
+pub use projection::Projection;
+pub use records::ChangedColumn;
 
 use crate::definition::{Column, Description, Form, HIDDEN_KEY, sort_column_name};
 use crate::failure::{Failure, Result, ha};
@@ -51,6 +55,8 @@ struct KeyStep {
 struct KeyPlan {
     /// Its indexes have it, too.
     name: String,
+    /// Its columns as the data nodes have them: sort keys for texts.
+    columns: Vec<ColumnId>,
     steps: Vec<KeyStep>,
     /// How keys of the ordered index are made. None for hashes.
     ordered: Option<OrderKey>,
@@ -104,6 +110,8 @@ pub struct Plan {
     steps: Vec<Step>,
     /// By the order of the variable columns in a row.
     variable: Vec<Source>,
+    /// By the place of the server's column: its sort key's column, and how long that may be.
+    sort_keys: Vec<Option<(ColumnId, usize)>>,
     key: Vec<KeyStep>,
     keys: Vec<KeyPlan>,
     primary: usize,
@@ -139,6 +147,7 @@ impl Plan {
             steps.push(Step { id, layout, form, offset, bytes, null });
         }
         let mut variable = Vec::new();
+        let mut sort_keys = vec![None; steps.len()];
         for id in layout.variable() {
             let name = &definition.columns[usize::from(id.0)].name;
             let source = match description.columns.iter().position(|column| column.name == *name) {
@@ -147,7 +156,9 @@ impl Plan {
                     let column = (0..description.columns.len())
                         .find(|&column| sort_column_name(column) == *name)
                         .ok_or_else(changed)?;
-                    Source::SortKey { column, bytes: sort_room(definition, *id) }
+                    let bytes = sort_room(definition, *id);
+                    sort_keys[column] = Some((*id, bytes));
+                    Source::SortKey { column, bytes }
                 }
             };
             variable.push(source);
@@ -189,6 +200,7 @@ impl Plan {
             keys.push(KeyPlan {
                 name: server_key.name.clone(),
                 steps: server_key.parts.iter().zip(&ids).map(step).collect(),
+                columns: ids,
                 ordered,
                 unique: unique.map(|index| index.id),
                 is_unique: server_key.is_unique,
@@ -218,6 +230,7 @@ impl Plan {
             layout: layout.clone(),
             steps,
             variable,
+            sort_keys,
             key,
             keys,
             primary: primary.unwrap_or(usize::MAX),
@@ -265,6 +278,11 @@ impl Plan {
         &self.layout
     }
 
+    /// The places of all of the server's columns.
+    pub fn places(&self) -> Vec<u16> {
+        (0..self.steps.len() as u16).collect()
+    }
+
     /// The column of a row that the server's column is.
     pub fn column(&self, place: usize) -> Option<ColumnId> {
         self.steps.get(place).map(|step| step.id)
@@ -305,5 +323,75 @@ fn sort_room(definition: &TableDefinition, id: ColumnId) -> usize {
     match definition.columns[usize::from(id.0)].column_type.kind() {
         vinga_base::schema::Kind::VarBytes(max) => usize::from(max),
         fixed => usize::from(fixed.fixed_bytes().expect("only VarBytes is variable")),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    //! Plans of small tables, for tests beside them.
+
+    use super::*;
+    use crate::definition::{Description, Key, KeyPart};
+    use vinga::ColumnType;
+
+    /// `id INT PRIMARY KEY, v INT NULL`, which lie behind a byte of null bits.
+    pub fn two_columns() -> Plan {
+        let column = |name: &str, offset, mask| Column {
+            name: name.into(),
+            column_type: ColumnType::Integer { bytes: 4, signed: true },
+            form: Form::Same,
+            offset,
+            bytes: 4,
+            null: (0, mask),
+            collation: Collation(std::ptr::null()),
+            sort_bytes: 0,
+        };
+        let part = KeyPart { column: 0, bytes: 4, has_length: false, is_nullable: false, is_descending: false };
+        let description = Description {
+            name: "test.t".into(),
+            columns: vec![column("id", 1, 0), column("v", 5, 1)],
+            keys: vec![Key {
+                name: "PRIMARY".into(),
+                parts: vec![part],
+                is_primary: true,
+                is_unique: true,
+                is_hash: false,
+            }],
+            record_bytes: 9,
+            default_record: vec![0; 9],
+            attachment: Vec::new(),
+            database_options: Vec::new(),
+            auto_increment: 0,
+            no_logging: false,
+            read_backup: false,
+            partitions: 0,
+        };
+        let definition = description.to_definition().expect("it is allowed");
+        Plan::new(&description, &definition, &RowLayout::new(&definition)).expect("it is its own")
+    }
+
+    #[test]
+    fn a_projection_leaves_other_columns_as_they_are() {
+        let plan = two_columns();
+        let (id, v) = (7i32.to_le_bytes(), (-2i32).to_le_bytes());
+        let mut image = Vec::new();
+        plan.layout().build_image(&[Some(&id), Some(&v)], &mut image).expect("it fits");
+        let whole = Projection::new(&plan, &[0, 1], None, 1);
+        let mut record = vec![0xff; 9];
+        whole.read(&plan, &image, &mut record).expect("it is a row");
+        assert_eq!(record, [&[0xfe][..], &id, &v].concat());
+        assert_eq!(*whole.key_of(&plan, &image).expect("it has a key"), id);
+
+        // The key comes first, and is there in any case.
+        let key_only = Projection::new(&plan, &[], None, 1);
+        let row = [&[0][..], &id].concat();
+        let mut record = vec![0xff; 9];
+        key_only.read(&plan, &row, &mut record).expect("it is a row");
+        assert_eq!(record, [&[0xff][..], &id, &[0xff; 4]].concat());
+        assert_eq!(*key_only.key_of(&plan, &row).expect("it has a key"), id);
+        assert!(key_only.covers(&[]) && !key_only.covers(&[1]));
+        for bad in [&[][..], &[0, 1, 2], &[1, 7, 0, 0, 0], &[0, 7, 0, 0, 0, 0]] {
+            assert!(key_only.read(&plan, bad, &mut record).is_err());
+        }
     }
 }

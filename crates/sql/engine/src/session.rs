@@ -31,6 +31,7 @@ use crate::node::Node;
 use crate::presence::Presence;
 use crate::table::OpenTable;
 use crate::waiting::{Ended, Stop, Waiter};
+use std::collections::HashSet;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
@@ -92,6 +93,19 @@ pub struct Session {
     duplicate: Option<Duplicate>,
     fences: Fences,
     holding_off: HoldingOff,
+    /// The rows that the present statement has changed, if anybody has asked for that.
+    changed_rows: Option<HashSet<RowName>>,
+}
+
+/// A row, of whichever table: a hash of that and its primary key, long enough to be taken for the row.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RowName(u128);
+
+impl RowName {
+    /// The row of a table, by the table's number in the data nodes, with this encoded primary key.
+    pub fn new(table: u32, key: &[u8]) -> Self {
+        RowName(xxhash_rust::xxh3::xxh3_128_with_seed(key, table.into()))
+    }
 }
 
 /// Greater numbers of failures are Vinga's own, see `vinga_engine.h`.
@@ -129,6 +143,7 @@ impl Session {
             duplicate: None,
             fences: Fences::default(),
             holding_off: HoldingOff::default(),
+            changed_rows: None,
         }
     }
 
@@ -231,7 +246,26 @@ impl Session {
         self.is_portioned = false;
         self.is_at_once = false;
         self.duplicate = None;
+        self.changed_rows = None;
         self.statement_start = self.next_number();
+    }
+
+    /// The changes of the present statement are remembered from now on, for who keeps rows that it has read.
+    pub fn remember_changes(&mut self) {
+        self.changed_rows.get_or_insert_default();
+    }
+
+    /// The present statement has changed a row.
+    #[inline]
+    pub fn note_change(&mut self, row: impl FnOnce() -> RowName) {
+        if let Some(changed) = &mut self.changed_rows {
+            changed.insert(row());
+        }
+    }
+
+    /// Whether the present statement has changed a row since [`Session::remember_changes`].
+    pub fn has_changed(&self, row: RowName) -> bool {
+        self.changed_rows.as_ref().is_some_and(|changed| changed.contains(&row))
     }
 
     /// No change of the present statement that may fail waits for its end: another engine could not undo it alone then, or

@@ -3,7 +3,7 @@
 use crate::auto_increment::Counter;
 use crate::definition::{Description, split_attachment};
 use crate::failure::{Failure, Result, ha};
-use crate::plan::{End, Plan};
+use crate::plan::{End, Plan, Projection};
 use crate::server::Server;
 use crate::session::Session;
 use std::collections::HashMap;
@@ -21,6 +21,13 @@ const STATISTICS_AGE_SMALL: (u64, Duration) = (10_000, Duration::from_millis(200
 /// By so many rows a table may grow or shrink before statistics of any age are old: these, and this part of it.
 const GROWTH_MAX: (u64, u64) = (16, 16);
 
+/// Projections that are kept, at most: with more of them all are made anew.
+const PROJECTIONS_MAX: usize = 128;
+
+/// A guess of so many rows of a range is not checked if there is no other way to them than the whole table. It is an average,
+/// or a number of different values.
+const GUESS_MAX: u64 = 500;
+
 /// Ranges whose rows were counted, at most.
 const COUNTED_MAX: usize = 256;
 
@@ -34,6 +41,8 @@ pub struct OpenTable {
     server: Server,
     /// The table as each connection of the pool knows it.
     tables: Vec<OnceLock<Table>>,
+    /// What statements read of it, by columns and key.
+    projections: Mutex<HashMap<ColumnsAndKey, Arc<Projection>>>,
     identity: (u32, u64),
     /// Its auto-increment values, or those of its hidden primary key.
     pub counter: Arc<Counter>,
@@ -42,6 +51,9 @@ pub struct OpenTable {
     statistics: Mutex<Statistics>,
     counted: Mutex<HashMap<Range, (Instant, u64)>>,
 }
+
+/// Columns by their places, ascending, and a key.
+type ColumnsAndKey = (Vec<u16>, Option<usize>);
 
 /// A range of a key: the key, and where its order keys begin and end.
 type Range = (usize, Vec<u8>, Option<Vec<u8>>);
@@ -106,6 +118,7 @@ impl OpenTable {
             counted: Mutex::default(),
             row_bytes: core.definition().row_bytes_max().max(1) as u64,
             tables,
+            projections: Mutex::default(),
         };
         let _ = open.tables[session.slot()].set(table);
         let open = Arc::new(open);
@@ -141,6 +154,26 @@ impl OpenTable {
             ));
         }
         Ok(place.get_or_init(|| table))
+    }
+
+    /// Its number in the data nodes.
+    pub fn number(&self) -> u32 {
+        self.identity.0
+    }
+
+    /// What is read of rows of which these columns are used, by their places, ascending, and those of a key.
+    pub fn projection(&self, places: &[u16], key: Option<usize>) -> Arc<Projection> {
+        let mut projections = self.projections.lock().expect(NO_PANIC);
+        let name = (places.to_vec(), key);
+        if let Some(known) = projections.get(&name) {
+            return Arc::clone(known);
+        }
+        if projections.len() >= PROJECTIONS_MAX {
+            projections.clear();
+        }
+        let made = Arc::new(Projection::new(&self.plan, places, key, self.tables.len()));
+        projections.insert(name, Arc::clone(&made));
+        made
     }
 
     /// Rows, as far as is known, and bytes of each.
@@ -195,8 +228,23 @@ impl OpenTable {
         }
     }
 
+    /// How many rows a range of a key has. The data nodes are asked if that is worth a round trip: if it decides between
+    /// ways to the rows (`has_choice`), or between this range and the whole table; of few rows neither is much slower.
+    pub fn rows_in_range(
+        &self,
+        session: &mut Session,
+        key: usize,
+        low: End<'_>,
+        high: End<'_>,
+        has_choice: bool,
+    ) -> u64 {
+        let guess = self.guess_rows_in_range(key, low, high);
+        let is_enough = guess <= if has_choice { 1 } else { GUESS_MAX };
+        if is_enough { guess } else { self.count_rows_in_range(session, key, low, high).unwrap_or(guess) }
+    }
+
     /// How many rows a range of a key has, about.
-    pub fn rows_in_range(&self, key: usize, low: End<'_>, high: End<'_>) -> u64 {
+    pub fn guess_rows_in_range(&self, key: usize, low: End<'_>, high: End<'_>) -> u64 {
         let rows = self.rows.load(Ordering::Relaxed).max(2);
         let bytes = |end| match end {
             End::Open => None,
@@ -231,7 +279,7 @@ impl OpenTable {
 
     /// How many rows a range of a key has, as the data nodes count them; `None` if they can't be asked. What was counted
     /// is kept for a while.
-    pub fn count_rows_in_range(
+    fn count_rows_in_range(
         &self,
         session: &mut Session,
         key: usize,

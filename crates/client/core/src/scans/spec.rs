@@ -25,6 +25,9 @@ pub struct ScanSpec {
     pub filter: Vec<u8>,
     /// Rows after which the scan ends; 0 for no limit.
     pub limit: u32,
+    /// As many rows may be enough, though there is no limit: the first batches are no longer, those behind them grow to
+    /// `batch_rows`. 0 if that is not known.
+    pub expected_rows: u32,
     /// Rows of one batch, at least 1.
     pub batch_rows: u16,
     /// Bytes of rows of one batch.
@@ -41,6 +44,7 @@ impl Default for ScanSpec {
             columns: None,
             filter: Vec::new(),
             limit: 0,
+            expected_rows: 0,
             batch_rows: 1024,
             batch_bytes: 64 * 1024,
             parallel: 16,
@@ -145,17 +149,23 @@ impl ScanSpec {
 
     /// Rows of the first batch from each of so many partitions.
     pub(super) fn first_rows(&self, partitions: usize) -> u16 {
-        if self.ranges.is_none() {
-            return self.batch_rows;
-        }
         let partitions = partitions.max(1) as u32;
-        // Twice each partition's share of a limit: with that it is rarely one that has more of the first rows.
-        let share = match self.limit {
-            0 => u32::MAX,
-            limit => limit.min(2 * limit.div_ceil(partitions) + 4),
+        let wanted = match (self.limit, self.expected_rows) {
+            (0, expected) => expected,
+            (limit, 0) => limit,
+            (limit, expected) => limit.min(expected),
         };
+        // Twice each partition's share: with that it is rarely one that has more of the first rows.
+        let share = match wanted {
+            0 => u32::MAX,
+            wanted => wanted.min(2 * wanted.div_ceil(partitions) + 4),
+        };
+        let share = u16::try_from(share).unwrap_or(u16::MAX).min(self.batch_rows);
+        if self.ranges.is_none() {
+            return share;
+        }
         let first = (u32::from(FIRST_ROWS) / partitions) as u16;
-        first.max(FIRST_ROWS_EACH).min(u16::try_from(share).unwrap_or(u16::MAX)).min(self.batch_rows)
+        first.max(FIRST_ROWS_EACH).min(share)
     }
 
     /// Rows of the batch behind one of so many rows.

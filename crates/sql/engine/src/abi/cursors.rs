@@ -4,7 +4,6 @@ use super::layout::{RecordIn, RecordOut, array, end_of, lock_of};
 use super::{Found, calm, entries};
 use crate::cursor::{Cursor, RangeWish, ScanLock};
 use crate::failure::{Result, ha};
-use crate::node::node;
 use crate::table::OpenTable;
 use std::sync::Arc;
 
@@ -25,18 +24,10 @@ pub(super) unsafe extern "C" fn cursor_reset(cursor: &mut Cursor) {
     calm(|| cursor.reset());
 }
 
-pub(super) unsafe extern "C" fn position(cursor: &mut Cursor, record: RecordIn, position: *mut u8) {
-    calm(|| {
-        let Some(node) = node() else { return };
-        let bytes = Cursor::position_bytes(cursor.table());
-        // SAFETY: the server gives room for a position.
-        let position = unsafe { std::slice::from_raw_parts_mut(position, bytes) };
-        let record = record.of(cursor.table());
-        // SAFETY: long values that the record points to are there during the call.
-        if let Err(failure) = unsafe { cursor.position(record, &node.server, position) } {
-            node.server.warn(&failure.text);
-        }
-    });
+pub(super) unsafe extern "C" fn use_columns(cursor: &mut Cursor, places: *const u16, count: u32) {
+    // SAFETY: the list is there during the call.
+    let places = unsafe { array(places, count) };
+    calm(|| cursor.use_columns(places));
 }
 
 pub(super) unsafe extern "C" fn set_condition(cursor: &mut Cursor, program: *const u8, bytes: usize) -> i32 {
@@ -125,6 +116,15 @@ entries! {
         Ok(Found { is_found, otherwise: ha::RECORD_DELETED })
     }
 
+    fn position(cursor: &mut Cursor; session, record: RecordIn, position: *mut u8) {
+        let bytes = Cursor::position_bytes(cursor.table());
+        // SAFETY: the server gives room for a position.
+        let position = unsafe { std::slice::from_raw_parts_mut(position, bytes) };
+        let record = record.of(cursor.table());
+        // SAFETY: long values that the record points to are there during the call.
+        unsafe { cursor.position(session, record, position) }
+    }
+
     fn scan_begin(cursor: &mut Cursor; session, lock: u8, enough: u32) {
         cursor.begin_scan(session, scan_lock_of(lock, enough))
     }
@@ -167,10 +167,12 @@ entries! {
         session.commit_portion()
     }
 
-    fn update(cursor: &mut Cursor; session, before: RecordIn, after: RecordIn) {
+    fn update(cursor: &mut Cursor; session, before: RecordIn, after: RecordIn, places: *const u16, count: u32) {
         let (before, after) = (before.of(cursor.table()), after.of(cursor.table()));
+        // SAFETY: the list is there during the call.
+        let places = unsafe { array(places, count) };
         // SAFETY: long values that the record points to are there during the call.
-        unsafe { cursor.update(session, before, after)? };
+        unsafe { cursor.update(session, before, after, places)? };
         // A row that was there is done with its update.
         session.commit_portion()
     }

@@ -152,6 +152,7 @@ pub struct Counters {
 #[repr(C)]
 pub struct Settings {
     pub connectstring: Slice,
+    pub temporary_folder: Slice,
     pub connections: u32,
     pub spin_us: u32,
 }

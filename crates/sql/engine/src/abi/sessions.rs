@@ -15,6 +15,7 @@ use vinga::OperationNumber;
 
 pub(super) unsafe extern "C" fn start(settings: &Settings, server: &Server) -> i32 {
     let started = catch_unwind(AssertUnwindSafe(|| {
+        crate::cursor::set_temporary_folder(settings.temporary_folder.text().into());
         let spin = Duration::from_micros(u64::from(settings.spin_us));
         node::start(settings.connectstring.text(), settings.connections as usize, spin, *server)
     }));

@@ -35,14 +35,15 @@ pub(super) unsafe extern "C" fn rows_in_range(
     high: *const u8,
     high_bytes: u32,
     high_is_excluded: u32,
+    has_choice: u8,
 ) -> u64 {
     // SAFETY: both ends are there during the call.
     let (low, high) =
         unsafe { (end_of(low, low_bytes, low_is_excluded), end_of(high, high_bytes, high_is_excluded)) };
     let key = key as usize;
-    calm(|| {
-        let counted = session.and_then(|session| table.count_rows_in_range(session, key, low, high));
-        counted.unwrap_or_else(|| table.rows_in_range(key, low, high))
+    calm(|| match session {
+        Some(session) => table.rows_in_range(session, key, low, high, has_choice != 0),
+        None => table.guess_rows_in_range(key, low, high),
     })
     .max(1)
 }

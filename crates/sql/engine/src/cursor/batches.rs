@@ -1,18 +1,18 @@
 //! Batches: many keys, or many ranges, with one request.
 
-use super::{Cursor, RANGES_BYTES_SOFT, RANGES_MAX, RangeWish, ScanLock, kind_of, put_row};
+use super::{Cursor, RANGES_BYTES_SOFT, RANGES_MAX, RangeWish, ScanLock, kind_of, table_of};
 use crate::failure::{Result, ha};
 use crate::plan::End;
 use crate::session::Session;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::Lock;
 
 impl Cursor {
-    /// Executes reads that were defined and keeps their rows.
+    /// Executes reads that were defined and copies their rows.
     fn take_rows(&mut self, session: &mut Session, numbers: &[vinga::OperationNumber]) -> Result<()> {
         session.execute_reads()?;
-        self.rows.clear();
-        self.places.clear();
+        self.begin_copies(Arc::clone(&self.projection));
         for number in numbers {
             let begin = self.rows.len();
             let place = session.locked_row(*number)?.map(|image| {
@@ -102,7 +102,8 @@ impl Cursor {
                 for index in 0..count {
                     if !self.batch_key(index).is_empty() {
                         let key = self.batch_key(index);
-                        numbers.push(session.define_locked(&self.table, kind_of(lock), key)?);
+                        let handle = table_of(&self.table, &self.projection, session)?;
+                        numbers.push(session.define_locked(handle, kind_of(lock), key)?);
                     }
                 }
                 self.take_rows(session, &numbers)?;
@@ -114,7 +115,7 @@ impl Cursor {
             }
             return Ok(());
         }
-        let mut batch = self.empty_batch(session)?;
+        let mut reads = self.empty_reads(session)?;
         let mut sent = 0;
         for index in 0..count {
             let key = self.batch_key(index);
@@ -122,13 +123,15 @@ impl Cursor {
                 self.places.push(None);
                 continue;
             }
-            batch.push_encoded(key).map_err(|error| session.node().failure(&error))?;
+            reads.batch.push_encoded(key).map_err(|error| session.node().failure(&error))?;
             // Which of the batch it is.
             self.places.push(Some(sent..sent));
             sent += 1;
         }
-        let batch = if sent == 0 { batch } else { session.read(batch)? };
-        self.reads = Some((session.slot(), batch));
+        if sent > 0 {
+            reads.batch = session.read(reads.batch)?;
+        }
+        self.reads = Some(reads);
         Ok(())
     }
 
@@ -137,8 +140,9 @@ impl Cursor {
         let keys =
             (0..self.batch_ends.len()).map(|index| self.batch_key(index)).filter(|key| !key.is_empty());
         let keys = keys.map(<[u8]>::to_vec).collect();
-        let rows = self.unique_rows(session, self.batch_index, keys, lock)?;
-        self.rows.clear();
+        let projection = self.projection_with_key(self.batch_index);
+        let rows = self.unique_rows(session, &projection, self.batch_index, keys, lock)?;
+        self.begin_copies(projection);
         for row in rows {
             let begin = self.rows.len();
             self.places.push(row.map(|row| {
@@ -156,17 +160,9 @@ impl Cursor {
     pub fn batch_row(&mut self, session: &mut Session, index: usize, record: &mut [u8]) -> Result<bool> {
         let Some(place) = self.places.get(index).cloned().flatten() else { return Ok(false) };
         if self.batch_is_copied {
-            self.show(place, record)?;
+            self.show_copy(place, record)?;
             return Ok(true);
         }
-        let Some((_, reads)) = &self.reads else { return Ok(false) };
-        match reads.bytes(place.start) {
-            Ok(Some(image)) => {
-                put_row(&self.table, &mut self.hidden_key, image, record)?;
-                Ok(true)
-            }
-            Ok(None) => Ok(false),
-            Err(error) => Err(session.node().failure(&error)),
-        }
+        self.show_read(session, place.start, record)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Cursor;
 use crate::failure::{Failure, Result, ha};
+use crate::plan::ChangedColumn;
 use crate::session::{Session, When};
 use std::sync::Arc;
 use vinga::OperationKind;
@@ -27,53 +28,53 @@ impl Cursor {
         Ok(())
     }
 
-    /// Replaces a row that was read with a lock.
+    /// Replaces a row that was read with a lock. Only these columns (by their places) may differ, and only they are looked
+    /// at; all columns are there if one of them belongs to the primary key.
     ///
     /// # Safety
     /// Both are records of this table, whose pointers point to values.
     ///
     /// # Errors
     /// Why it was not replaced, or a change before it failed.
-    pub unsafe fn update(&mut self, session: &mut Session, before: &[u8], after: &[u8]) -> Result<()> {
-        let node = Arc::clone(session.node());
+    pub unsafe fn update(
+        &mut self,
+        session: &mut Session,
+        before: &[u8],
+        after: &[u8],
+        places: &[u16],
+    ) -> Result<()> {
+        let server = session.node().server;
+        let table = Arc::clone(&self.table);
+        let plan = &table.plan;
         self.image.clear();
-        self.before.clear();
+        self.key.clear();
         // SAFETY: as the caller promises.
-        unsafe {
-            self.table.plan.write_image(before, self.hidden_key, &node.server, &mut self.before)?;
-            self.table.plan.write_image(after, self.hidden_key, &node.server, &mut self.image)?;
-        }
-        let layout = self.table.plan.layout();
-        let key = layout.key_of(&self.before);
-        if key != layout.key_of(&self.image) {
-            return session.replace(&self.table, &key, &self.image);
-        }
-        let (fixed_before, variable_before) = layout.split(&self.before);
-        let (fixed, variable) = layout.split(&self.image);
-        let mut instructions = Vec::new();
-        let definition = self.table.table(session)?.definition();
-        let mut may_fail = false;
-        for (id, column) in (0..).zip(layout.columns()) {
-            let was_null = layout.is_null(fixed_before, column);
-            let is_null = layout.is_null(fixed, column);
-            let value = layout.bytes(fixed, variable, column);
-            if was_null == is_null
-                && (is_null || value == layout.bytes(fixed_before, variable_before, column))
-            {
-                continue;
-            }
-            let action = if is_null { Action::SetNull } else { Action::Set(value) };
-            may_fail |= self.table.plan.is_unique_column(vinga::ColumnId(id), definition);
-            instructions.push(Instruction { column: vinga::ColumnId(id), action });
-        }
-        if instructions.is_empty() {
+        let changed = unsafe {
+            self.key_of_record(before, &server)?;
+            plan.write_changes(before, after, places, &server, &mut self.image)?
+        };
+        if changed.is_empty() {
             return Err(Failure::new(ha::RECORD_IS_THE_SAME, "nothing changes"));
         }
+        session.note_change(|| self.name_of(&self.key));
+        if changed.iter().any(|column| plan.layout().key().contains(&column.id)) {
+            self.image.clear();
+            // SAFETY: as the caller promises.
+            unsafe { plan.write_image(after, self.hidden_key, &server, &mut self.image)? };
+            return session.replace(&table, &self.key, &self.image);
+        }
+        let definition = table.table(session)?.definition();
+        let may_fail = changed.iter().any(|column| plan.is_unique_column(column.id, definition));
+        let instruction = |column: &ChangedColumn| Instruction {
+            column: column.id,
+            action: column.value.clone().map_or(Action::SetNull, |place| Action::Set(&self.image[place])),
+        };
+        let mut instructions: Vec<Instruction<'_>> = changed.iter().map(instruction).collect();
         self.program.clear();
-        write_program(&mut instructions, layout, &mut self.program)
+        write_program(&mut instructions, plan.layout(), &mut self.program)
             .map_err(|error| Failure::new(ha::INTERNAL_ERROR, format!("{error}")))?;
         let when = if may_fail { When::Now } else { When::InTransaction };
-        session.change(&self.table, OperationKind::Update, &key, &self.program, when)
+        session.change(&table, OperationKind::Update, &self.key, &self.program, when)
     }
 
     /// Removes a row that was read with a lock.
@@ -88,6 +89,7 @@ impl Cursor {
         let server = session.node().server;
         // SAFETY: as the caller promises.
         unsafe { self.key_of_record(record, &server)? };
+        session.note_change(|| self.name_of(&self.key));
         // A reader may hold the entry of a unique index.
         let may_fail = self.table.plan.has_unique_index();
         let when = if may_fail { When::InStatement } else { When::InTransaction };

@@ -1,12 +1,26 @@
 //! Scans: of all rows, of a range of an index, of many.
 
-use super::{Cursor, OpenScan, RANGE_ROWS, RangeWish, ScanLock, Source, put_row};
+use super::{Cursor, OpenScan, RangeWish, ScanLock, Shown, Source, put_row, table_of};
 use crate::condition;
 use crate::failure::{Failure, Result, ha};
-use crate::plan::End;
+use crate::plan::{End, Projection};
 use crate::session::Session;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::{KeyRange, Lock, ScanRequest};
+
+impl OpenScan {
+    /// The bytes of a row that was shown.
+    pub(super) fn row(&self, shown: &Shown) -> Option<&[u8]> {
+        match (&self.source, shown) {
+            (Source::Plain { rows, .. }, Shown::Scanned(offset)) => {
+                rows.as_ref()?.ranged_at(*offset).map(|(row, _, _)| row)
+            }
+            (Source::Locked { rows, .. }, Shown::Locked(at)) => rows.as_ref()?.bytes(*at),
+            _ => None,
+        }
+    }
+}
 
 impl Cursor {
     /// Sets the condition that the data nodes check in scans; false if they can't.
@@ -24,8 +38,9 @@ impl Cursor {
     /// # Errors
     /// Why that is not possible.
     pub fn begin_scan(&mut self, session: &mut Session, lock: ScanLock) -> Result<()> {
-        let request = self.request(session)?;
-        self.begin(session, request, lock, self.condition.is_none())
+        let projection = Arc::clone(&self.projection);
+        let request = self.request(session, &projection)?;
+        self.begin(session, request, projection, lock, self.condition.is_none())
     }
 
     /// Begins to read a range of an ordered index.
@@ -52,10 +67,14 @@ impl Cursor {
         wish: RangeWish,
         lock: ScanLock,
     ) -> Result<()> {
-        let request = self.request(session)?;
+        // Who locks a row looks once more whether it lies in the range.
+        let projection = match lock.lock {
+            Lock::None => Arc::clone(&self.projection),
+            Lock::Shared | Lock::Exclusive => self.projection_with_key(key),
+        };
+        let request = self.request(session, &projection)?;
         let index = self.table.plan.ordered_index(key).unwrap_or_default();
         let mut request = ranges.iter().fold(request.index(index), ScanRequest::range);
-        request = request.batch_rows(if wish.is_short { RANGE_ROWS.0 } else { RANGE_ROWS.1 });
         if wish.is_descending {
             request = request.descending();
         }
@@ -64,12 +83,12 @@ impl Cursor {
         }
         // One that is short goes on if its first row was not enough.
         let enough = if lock.enough == 0 && wish.is_short { 1 } else { lock.enough };
-        self.begin(session, request, ScanLock { enough, ..lock }, false)
+        self.begin(session, request, projection, ScanLock { enough, ..lock }, false)
     }
 
-    fn request(&mut self, session: &mut Session) -> Result<ScanRequest> {
+    fn request(&mut self, session: &mut Session, projection: &Projection) -> Result<ScanRequest> {
         self.scan = None;
-        let table = self.table.table(session)?;
+        let table = table_of(&self.table, projection, session)?;
         let mut request = session.cluster()?.as_async().scan(table);
         if let Some(condition) = &self.condition {
             session.node().counters.conditions.fetch_add(1, Ordering::Relaxed);
@@ -81,10 +100,14 @@ impl Cursor {
     fn begin(
         &mut self,
         session: &mut Session,
-        request: ScanRequest,
+        mut request: ScanRequest,
+        projection: Arc<Projection>,
         ScanLock { lock, enough }: ScanLock,
         is_whole: bool,
     ) -> Result<()> {
+        if enough != 0 {
+            request = request.expect_rows(enough);
+        }
         let source = if lock == Lock::None {
             Source::Plain { scan: session.scan(request)?, rows: None, offset: 0 }
         } else {
@@ -94,7 +117,7 @@ impl Cursor {
             }
             Source::Locked { scan, rows: None, next: 0 }
         };
-        self.scan = Some(OpenScan { source, is_whole, seen: 0 });
+        self.scan = Some(OpenScan { source, projection, is_whole, seen: 0 });
         Ok(())
     }
 
@@ -104,6 +127,7 @@ impl Cursor {
     /// Why it ended early.
     #[inline]
     pub fn next(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
+        self.shown = Shown::Nothing;
         let Some(mut open) = self.scan.take() else {
             return Err(Failure::new(ha::INTERNAL_ERROR, "there is no open scan"));
         };
@@ -115,10 +139,11 @@ impl Cursor {
     fn next_of(&mut self, open: &mut OpenScan, session: &mut Session, record: &mut [u8]) -> Result<bool> {
         let seen = match &mut open.source {
             Source::Plain { scan, rows, offset } => loop {
-                if let Some((image, next)) = rows.as_ref().and_then(|rows| rows.row_at(*offset)) {
-                    self.range = rows.as_ref().and_then(|rows| rows.range_at(*offset)).unwrap_or_default();
+                if let Some((row, range, next)) = rows.as_ref().and_then(|rows| rows.ranged_at(*offset)) {
+                    self.range = range;
+                    self.shown = Shown::Scanned(*offset);
                     *offset = next;
-                    put_row(&self.table, &mut self.hidden_key, image, record)?;
+                    put_row(&self.table, &open.projection, &mut self.hidden_key, row, record)?;
                     return Ok(true);
                 }
                 match session.next_rows(scan)? {
@@ -132,10 +157,11 @@ impl Cursor {
                 }
             },
             Source::Locked { scan, rows, next } => loop {
-                if let Some((range, image)) = rows.as_ref().and_then(|rows| rows.ranged_bytes(*next)) {
-                    *next += 1;
+                if let Some((range, row)) = rows.as_ref().and_then(|rows| rows.ranged_bytes(*next)) {
                     self.range = range;
-                    put_row(&self.table, &mut self.hidden_key, image, record)?;
+                    self.shown = Shown::Locked(*next);
+                    *next += 1;
+                    put_row(&self.table, &open.projection, &mut self.hidden_key, row, record)?;
                     return Ok(true);
                 }
                 match session.next_locked(scan)? {

@@ -4,8 +4,19 @@ use super::{Plan, Source, Step};
 use crate::definition::Form;
 use crate::failure::{Failure, Result, ha};
 use crate::server::Server;
+use std::ops::Range;
+use vinga::ColumnId;
 use vinga_base::row_layout::Place;
 use vinga_base::schema::ROW_BYTES_MAX;
+
+/// A column of a row that gets another value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChangedColumn {
+    /// Which.
+    pub id: ColumnId,
+    /// Where the value stands among those of all; `None` for NULL.
+    pub value: Option<Range<usize>>,
+}
 
 impl Plan {
     /// The value of a column in a record; `None` if it is NULL.
@@ -103,6 +114,53 @@ impl Plan {
         if out.len() - start > ROW_BYTES_MAX { Err(row_too_long()) } else { Ok(()) }
     }
 
+    /// Appends the values that a change of some of the server's columns gives to columns of the row, sort keys among them,
+    /// and says which columns get which of these bytes, or NULL.
+    ///
+    /// # Safety
+    /// Both are records of this table, whose pointers point to values.
+    ///
+    /// # Errors
+    /// If a sort key is too long.
+    pub unsafe fn write_changes(
+        &self,
+        before: &[u8],
+        after: &[u8],
+        places: &[u16],
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> Result<Vec<ChangedColumn>> {
+        let mut changed = Vec::new();
+        for &place in places {
+            let place = usize::from(place);
+            let step = &self.steps[place];
+            // SAFETY: as the caller promises.
+            let (was, is) = unsafe { (self.value(step, before)?, self.value(step, after)?) };
+            if was == is {
+                continue;
+            }
+            let begin = out.len();
+            if let Some(value) = is {
+                out.resize(begin + value.len(), 0);
+                put_fixed(step.form, value, &mut out[begin..]);
+            }
+            changed.push(ChangedColumn { id: step.id, value: is.map(|_| begin..out.len()) });
+            let Some((id, room)) = self.sort_keys[place] else { continue };
+            let mut key_of = |value: Option<&[u8]>| {
+                let begin = out.len();
+                let Some(value) = value else { return Ok(None) };
+                server.sort_key(self.collations[place], value, room, out)?;
+                Ok(Some(begin..out.len()))
+            };
+            // A row that is there has a sort key that is short enough.
+            let (old, new) = (key_of(was)?, key_of(is)?);
+            if old.map(|old| &out[old]) != new.clone().map(|new| &out[new]) {
+                changed.push(ChangedColumn { id, value: new });
+            }
+        }
+        Ok(changed)
+    }
+
     /// Puts beneath a NULL what the server has there: it compares records without looking at what is NULL.
     fn put_default(&self, step: &Step, record: &mut [u8]) {
         let bytes = match step.form {
@@ -121,7 +179,65 @@ impl Plan {
         record[place.clone()].copy_from_slice(&self.default_record[place]);
     }
 
-    /// Puts a row into a record. Long values stay where they are: the record points to them.
+    /// Puts a NULL into a record.
+    ///
+    /// # Errors
+    /// If the column can't be NULL.
+    pub(super) fn put_null(&self, step: &Step, record: &mut [u8]) -> Result<()> {
+        if step.null.1 == 0 {
+            return Err(Failure::new(ha::INTERNAL_ERROR, "a data node sent NULL for a column that has none"));
+        }
+        record[step.null.0] |= step.null.1;
+        self.put_default(step, record);
+        Ok(())
+    }
+
+    /// Puts a value into a record. A long one stays where it is: the record points to it.
+    ///
+    /// # Errors
+    /// If it is longer than its column.
+    #[inline]
+    pub(super) fn put_value(&self, step: &Step, value: &[u8], record: &mut [u8]) -> Result<()> {
+        if step.null.1 != 0 {
+            record[step.null.0] &= !step.null.1;
+        }
+        if value.len() > step.bytes && !matches!(step.form, Form::Long(_)) {
+            return Err(Failure::new(
+                ha::INTERNAL_ERROR,
+                "a data node sent a value that is longer than its column",
+            ));
+        }
+        let place = &mut record[step.offset..];
+        match step.form {
+            Form::Same => place[..value.len()].copy_from_slice(value),
+            Form::Reversed => {
+                for (to, from) in place.iter_mut().zip(value.iter().rev()) {
+                    *to = *from;
+                }
+            }
+            Form::Padded => {
+                let (begin, end) = place[..step.bytes].split_at_mut(value.len());
+                begin.copy_from_slice(value);
+                end.fill(b' ');
+            }
+            Form::Varying(1) => {
+                place[0] = value.len() as u8;
+                place[1..=value.len()].copy_from_slice(value);
+            }
+            Form::Varying(_) => {
+                place[..2].copy_from_slice(&(value.len() as u16).to_le_bytes());
+                place[2..2 + value.len()].copy_from_slice(value);
+            }
+            Form::Long(length_bytes) => {
+                let bytes = usize::from(length_bytes);
+                place[..bytes].copy_from_slice(&(value.len() as u32).to_le_bytes()[..bytes]);
+                place[bytes..bytes + 8].copy_from_slice(&(value.as_ptr() as usize).to_ne_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a whole row into a record.
     ///
     /// # Errors
     /// If a value is longer than its column, which no data node sends.
@@ -131,47 +247,10 @@ impl Plan {
         }
         let (fixed, variable) = self.layout.split(image);
         for step in &self.steps {
-            if step.null.1 != 0 {
-                if self.layout.is_null(fixed, &step.layout) {
-                    record[step.null.0] |= step.null.1;
-                    self.put_default(step, record);
-                    continue;
-                }
-                record[step.null.0] &= !step.null.1;
-            }
-            let value = self.layout.bytes(fixed, variable, &step.layout);
-            if value.len() > step.bytes && !matches!(step.form, Form::Long(_)) {
-                return Err(Failure::new(
-                    ha::INTERNAL_ERROR,
-                    "a data node sent a value that is longer than its column",
-                ));
-            }
-            let place = &mut record[step.offset..];
-            match step.form {
-                Form::Same => place[..value.len()].copy_from_slice(value),
-                Form::Reversed => {
-                    for (to, from) in place.iter_mut().zip(value.iter().rev()) {
-                        *to = *from;
-                    }
-                }
-                Form::Padded => {
-                    let (begin, end) = place[..step.bytes].split_at_mut(value.len());
-                    begin.copy_from_slice(value);
-                    end.fill(b' ');
-                }
-                Form::Varying(1) => {
-                    place[0] = value.len() as u8;
-                    place[1..=value.len()].copy_from_slice(value);
-                }
-                Form::Varying(_) => {
-                    place[..2].copy_from_slice(&(value.len() as u16).to_le_bytes());
-                    place[2..2 + value.len()].copy_from_slice(value);
-                }
-                Form::Long(length_bytes) => {
-                    let bytes = usize::from(length_bytes);
-                    place[..bytes].copy_from_slice(&(value.len() as u32).to_le_bytes()[..bytes]);
-                    place[bytes..bytes + 8].copy_from_slice(&(value.as_ptr() as usize).to_ne_bytes());
-                }
+            if step.null.1 != 0 && self.layout.is_null(fixed, &step.layout) {
+                self.put_null(step, record)?;
+            } else {
+                self.put_value(step, self.layout.bytes(fixed, variable, &step.layout), record)?;
             }
         }
         Ok(())

@@ -2,11 +2,10 @@
 
 use super::{Session, wait};
 use crate::failure::{Failure, Result};
-use crate::table::OpenTable;
 use std::sync::Arc;
 use vinga::{
     Error, ErrorCode, Lock, LockedRows, LockingScan, OperationKind, OperationNumber, ReadBatch, Record,
-    RowBatch, Scan, ScanRequest,
+    RowBatch, Scan, ScanRequest, Table,
 };
 
 impl Session {
@@ -47,20 +46,19 @@ impl Session {
         }
     }
 
-    /// Reads rows by keys of a unique index, images in bytes, with what this session has changed. With a lock they are held
+    /// Reads rows by keys of a unique index, in bytes, with what this session has changed. With a lock they are held
     /// to the end of the transaction.
     ///
     /// # Errors
     /// Why a change before it failed, or nothing could be read.
     pub fn read_unique(
         &mut self,
-        table: &Arc<OpenTable>,
+        handle: &Table,
         index: &str,
         keys: Vec<Vec<u8>>,
         lock: Lock,
     ) -> Result<Vec<Option<Vec<u8>>>> {
         self.check_lost()?;
-        let handle = table.table(self)?;
         if lock == Lock::None && !(self.has_operations && self.transaction.is_some()) {
             let cluster = self.cluster()?.clone();
             let rows = self.wait(cluster.as_async().get_images_by(handle, index, keys))?;
@@ -88,17 +86,17 @@ impl Session {
         failure
     }
 
-    /// Defines a read, perhaps with a lock, that sees what is pending; [`Session::locked_row`] has the row when [`Session::execute_reads`] has been called.
+    /// Defines a read, perhaps with a lock, that sees what is pending; [`Session::locked_row`] has the row when
+    /// [`Session::execute_reads`] has been called.
     ///
     /// # Errors
     /// Why it can't be defined.
     pub fn define_locked(
         &mut self,
-        table: &Arc<OpenTable>,
+        handle: &Table,
         kind: OperationKind,
         key: &[u8],
     ) -> Result<OperationNumber> {
-        let handle = table.table(self)?;
         let node = Arc::clone(&self.node);
         let transaction = self.transaction()?;
         transaction.set_lenient(true);

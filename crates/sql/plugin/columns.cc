@@ -1,0 +1,67 @@
+/* The columns that a statement uses: only they travel. */
+#include "ha_vinga.h"
+
+bool changes_primary_key(const TABLE *table) {
+  return table->s->primary_key != MAX_KEY && is_key_used(const_cast<TABLE *>(table), table->s->primary_key, table->write_set);
+}
+
+/* Whether rows of a table that is changed are read whole: a statement other than UPDATE and DELETE puts a whole row in the
+   place of another, and one with another primary key is a new one. */
+bool ha_vinga::needs_whole_rows() const {
+  if (lock != VINGA_LOCK_EXCLUSIVE) return false;
+  switch (thd_sql_command(table->in_use)) {
+  case SQLCOM_SELECT:
+    return false;
+  case SQLCOM_UPDATE: case SQLCOM_UPDATE_MULTI: case SQLCOM_DELETE: case SQLCOM_DELETE_MULTI:
+    return changes_primary_key(table);
+  default:
+    return true;
+  }
+}
+
+/* The places of a table's columns that are in a set, of those that are stored. */
+static void list_places(const MY_BITMAP &set, const std::vector<int> &places, std::vector<uint16_t> *out) {
+  out->clear();
+  for (uint i= 0; i < places.size(); i++)
+    if (places[i] >= 0 && bitmap_is_set(&set, i)) out->push_back(uint16_t(places[i]));
+}
+
+/* A set of columns and the list of places that was made of it: most statements have the same set again and again. */
+bool Column_places::note(const MY_BITMAP &set) {
+  const my_bitmap_map *words= set.bitmap;
+  size_t count= no_words_in_map(&set);
+  if (seen.size() == count && std::equal(words, words + count, seen.begin())) return false;
+  seen.assign(words, words + count);
+  return true;
+}
+
+/* Has those columns read that are used from here on. A sort reads with a set of its own, and may ask for rows by their
+   positions later with the usual one: both are read at once. Of rows that are changed it must be seen what they were. */
+void ha_vinga::use_columns() {
+  my_bitmap_map words[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
+  MY_BITMAP used;
+  my_bitmap_init(&used, words, table->s->fields);
+  if (needs_whole_rows())
+    bitmap_set_all(&used);
+  else {
+    bitmap_copy(&used, table->read_set);
+    if (table->read_set != &table->def_read_set) bitmap_union(&used, &table->def_read_set);
+    if (lock == VINGA_LOCK_EXCLUSIVE) bitmap_union(&used, table->write_set);
+  }
+  if (!read_columns.note(used)) return;
+  list_places(used, share->places, &read_columns.places);
+  engine->use_columns(cursor, read_columns.places.data(), uint32_t(read_columns.places.size()));
+}
+
+/* The columns that may differ between a row and what is put in its place. */
+const std::vector<uint16_t> &ha_vinga::changed_columns() {
+  if (needs_whole_rows()) {
+    my_bitmap_map words[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
+    MY_BITMAP all;
+    my_bitmap_init(&all, words, table->s->fields);
+    bitmap_set_all(&all);
+    if (written_columns.note(all)) list_places(all, share->places, &written_columns.places);
+  } else if (written_columns.note(*table->write_set))
+    list_places(*table->write_set, share->places, &written_columns.places);
+  return written_columns.places;
+}
