@@ -4,8 +4,6 @@
 #include "sql_parse.h"
 #include "sql_select.h"
 
-extern "C" int thd_binlog_format(const MYSQL_THD thd);
-
 ulonglong ha_vinga::table_flags() const {
   /* Without HA_BINLOG_STMT_CAPABLE: statements that are run one after the other, as their transactions were committed, would
      find other rows, for there are no snapshots and no locks on gaps. */
@@ -15,11 +13,11 @@ ulonglong ha_vinga::table_flags() const {
          HA_PARTIAL_COLUMN_READ;
 }
 
-/* Without HA_KEYREAD_ONLY: of each row the columns travel that are used, whichever way it is found, and to count all rows the
-   server would go through an index, in which rows move. */
+/* HA_KEYREAD_ONLY: of each row the columns travel that are used, so of one that is found by a key which has them all only these,
+   see columns.cc. */
 ulong ha_vinga::index_flags(uint index, uint, bool) const {
   if (is_hash(index)) return HA_ONLY_WHOLE_INDEX | HA_KEY_SCAN_NOT_ROR;
-  return HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEY_SCAN_NOT_ROR;
+  return HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY | HA_KEY_SCAN_NOT_ROR;
 }
 
 /* Statements */
@@ -121,7 +119,7 @@ static bool leaves_engine(THD *thd) {
 
 /* Whether a statement of a longer transaction changes tables of another engine, too. That engine ends its part of the
    statement before this one is asked whether all went well, and could undo no more than the whole transaction then. */
-static bool changes_others(THD *thd) {
+bool changes_others(THD *thd) {
   if (!in_transaction(thd)) return false;
   for (TABLE *other= thd->open_tables; other; other= other->next)
     if (other->file->ht != vinga_hton && other->reginfo.lock_type >= TL_FIRST_WRITE && other->file->has_transactions())
@@ -237,6 +235,8 @@ int ha_vinga::reset() {
   is_bulk= is_portioned= false;
   greatest_value= 0;
   key_in_hand.clear();
+  deferral= DEFERRAL_UNKNOWN;
+  deferred_rows.clear();
   cond_pop();
   ranges_are_batched= false;
   if (cursor) engine->cursor_reset(cursor);
@@ -309,6 +309,8 @@ uint32_t ha_vinga::enough_rows() const {
 
 int ha_vinga::rnd_init(bool scan) {
   if (!scan) return 0;
+  is_point= false;
+  exact_key.clear();
   set_condition();
   use_columns();
   return failed(engine->scan_begin(cursor, session, lock, enough_rows()));
@@ -430,7 +432,23 @@ int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts
   return error ? error : as_not_found(next(record));
 }
 
+/* Whether the rows of a table have to come in the order of the index that the server goes through: it always says so of a
+   query's first table. */
+static bool needs_order(const TABLE *table, uint index) {
+  const JOIN_TAB *use= table->reginfo.join_tab;
+  if (!use || !use->join || use->type != JT_NEXT || use->index != index || use->loosescan_match_tab) return true;
+  const SELECT_LEX *select= use->join->select_lex;
+  return select->order_list.elements || select->group_list.elements || select->have_window_funcs() ||
+         (use->join->select_options & SELECT_DISTINCT);
+}
+
+/* All rows, in any order, are read as they lie, even if an index has all that is wanted of them: there rows move when they
+   are changed, and would be met twice or not at all. */
 int ha_vinga::index_first(uchar *record) {
+  if (!needs_order(table, active_index)) {
+    int error= rnd_init(true);
+    return error ? error : next(record);
+  }
   int error= range(nullptr, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT);
   return error ? error : next(record);
 }
@@ -527,6 +545,7 @@ bool ha_vinga::commits_portions() const {
 void ha_vinga::start_bulk_insert(ha_rows, uint) {
   is_bulk= true;
   is_portioned= commits_portions();
+  deferral= DEFERRAL_UNKNOWN;
   greatest_value= 0;
 }
 
@@ -541,6 +560,12 @@ static int of_copy(THD *thd, int error) { return error && thd_killed(thd) ? HA_E
 
 int ha_vinga::end_bulk_insert() {
   is_bulk= is_portioned= false;
+  /* After an error the statement is undone. */
+  if (ha_thd()->is_error()) deferred_rows.clear();
+  if (int error= send_deferred()) {
+    my_errno= error;
+    return error;
+  }
   int error= ha_thd()->transaction->on ? 0 : of_copy(ha_thd(), engine->commit(session));
   if (error == HA_ERR_FOUND_DUPP_KEY) restore_duplicate(session);
   if (!error) error= use_explicit_value();
@@ -550,6 +575,7 @@ int ha_vinga::end_bulk_insert() {
 }
 
 int ha_vinga::write_row(const uchar *record) {
+  if (unlikely(duplicate_in_turn != NO_DUPLICATE)) return write_duplicate(record);
   if (table->next_number_field && record == table->record[0]) {
     if (int error= update_auto_increment())
       /* The server has no more to say than that there is no value. */
@@ -562,6 +588,11 @@ int ha_vinga::write_row(const uchar *record) {
         if (int error= use_explicit_value()) return failed(error);
     }
   }
+  if (unlikely(writes_now) && defers()) {
+    /* A value that was generated is remembered by the server when it hears that its row was added. */
+    if (insert_id_for_cur_row == 0) return defer(record);
+    if (int error= send_deferred()) return error;
+  }
   THD *thd= ha_thd();
   /* With a binary log everything has to be known before it is written. */
   bool now= writes_now || (!is_bulk && thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC);
@@ -571,7 +602,10 @@ int ha_vinga::write_row(const uchar *record) {
   int error= engine->insert(cursor, session, record, when);
   if (error == HA_ERR_FOUND_DUPP_KEY) {
     if (!now) restore_duplicate(session);
-    else if (thd->lex->duplicates != DUP_ERROR) return insert_or_lock(record, when);
+    else if (thd->lex->duplicates != DUP_ERROR) {
+      failed(error);
+      return insert_or_lock(record, when);
+    }
   }
   return failed(thd->transaction->on ? error : of_copy(thd, error));
 }
@@ -580,23 +614,33 @@ int ha_vinga::write_row(const uchar *record) {
    gone meanwhile. So it is locked before they are told of it; if it has gone the new row is tried again. */
 int ha_vinga::insert_or_lock(const uchar *record, uint8_t when) {
   static const int TRIES_MAX= 1000;
-  failed(HA_ERR_FOUND_DUPP_KEY);
   for (int tries= 0; tries < TRIES_MAX; tries++) {
-    const KEY &info= table->key_info[duplicate_key];
-    std::vector<uchar> key(info.key_length);
-    key_copy(key.data(), record, &info, info.key_length);
-    use_columns();
-    int error= failed(engine->read_key(cursor, session, duplicate_key, key.data(), info.key_length, lock, table->record[1]));
-    if (error == 0) {
-      key_in_hand= std::move(key);
-      return HA_ERR_FOUND_DUPP_KEY;
-    }
+    int error= lock_row_in_the_way(record);
+    if (error == 0) return HA_ERR_FOUND_DUPP_KEY;
     if (error != HA_ERR_KEY_NOT_FOUND) return error;
     error= failed(engine->insert(cursor, session, record, when));
     if (error != HA_ERR_FOUND_DUPP_KEY) return error;
     if (thd_killed(ha_thd())) return HA_ERR_ABORTED_BY_USER;
   }
   return failed(HA_ERR_LOCK_WAIT_TIMEOUT);
+}
+
+/* The row that has the key of a new one, of those that were found to be there, is in the table's second record: the server
+   will ask for it. */
+void ha_vinga::take_in_hand(const uchar *record) {
+  const KEY &info= table->key_info[duplicate_key];
+  key_in_hand.resize(info.key_length);
+  key_copy(key_in_hand.data(), record, &info, info.key_length);
+}
+
+int ha_vinga::lock_row_in_the_way(const uchar *record) {
+  const KEY &info= table->key_info[duplicate_key];
+  std::vector<uchar> key(info.key_length);
+  key_copy(key.data(), record, &info, info.key_length);
+  use_columns();
+  int error= failed(engine->read_key(cursor, session, duplicate_key, key.data(), info.key_length, lock, table->record[1]));
+  if (!error) take_in_hand(record);
+  return error;
 }
 
 bool ha_vinga::is_in_hand(uint index, const uchar *key, uint length, const uchar *record) {

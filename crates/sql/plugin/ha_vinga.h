@@ -40,6 +40,12 @@ class ha_vinga final : public handler {
   bool is_point= false;              // the row of a unique key was read; there is no next one
   std::vector<uchar> exact_key;      // whose rows are read; the index goes on behind them. Empty if there is no such key
   Column_places read_columns, written_columns;
+  /* Rows that are sent together though they may be duplicates, see deferred_rows.cc: their numbers in the statement. */
+  enum { DEFERRAL_UNKNOWN, DEFERRAL_YES, DEFERRAL_NO } deferral= DEFERRAL_UNKNOWN;
+  std::vector<ulong> deferred_rows;
+  static const uint32_t NO_DUPLICATE= UINT32_MAX;
+  uint32_t duplicate_in_turn= NO_DUPLICATE;
+  bool deals_with_duplicates= false;
   /* A batch of keys or ranges, see batches.cc. */
   RANGE_SEQ_IF ranges;
   range_seq_t range_iterator= nullptr;
@@ -74,6 +80,14 @@ class ha_vinga final : public handler {
   int open_ranges();
   void set_condition();
   uint32_t enough_rows() const;
+  void take_in_hand(const uchar *record);
+  int lock_row_in_the_way(const uchar *record);
+  bool may_defer() const;
+  bool defers();
+  int defer(const uchar *record);
+  int send_deferred();
+  int deal_with_duplicates(const std::vector<ulong> &rows);
+  int write_duplicate(const uchar *record);
   bool needs_whole_rows() const;
   void use_columns();
   const std::vector<uint16_t> &changed_columns();

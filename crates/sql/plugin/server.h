@@ -25,6 +25,7 @@
 extern "C" void my_error(unsigned int number, unsigned long flags, ...);
 extern "C" void my_printf_error(unsigned int number, const char *format, unsigned long flags, ...);
 extern "C" enum thd_kill_levels thd_kill_level(const MYSQL_THD);
+extern "C" int thd_binlog_format(const MYSQL_THD thd);
 #include "vinga_engine.h"
 #include <functional>
 #include <string>
@@ -55,6 +56,12 @@ public:
   }
 };
 
+/* By how much the server has counted too few rows of a statement: see deferred_rows.cc. */
+struct Counts {
+  longlong copied= 0, deleted= 0, updated= 0, touched= 0;
+  bool is_none() const { return copied == 0 && deleted == 0 && updated == 0 && touched == 0; }
+};
+
 /* What belongs to a connection. */
 struct Connection {
   explicit Connection(vinga_session *session): session(session) {}
@@ -66,7 +73,13 @@ struct Connection {
   /* The statement that copies a table, which it has fenced; 0 if there is none. */
   query_id_t copies= 0;
   Silence silence;
+  Counts correction;
 };
+
+/* Puts the counts right of a statement that has ended well and whose result was not sent yet. */
+void correct_counts(THD *thd, Counts *correction);
+/* Whether a statement of a longer transaction changes tables of another engine, too. */
+bool changes_others(THD *thd);
 
 /* The connection's data, made when it is first asked for; null if the engine was not started. */
 Connection *connection_of(THD *thd);

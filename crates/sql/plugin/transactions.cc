@@ -99,6 +99,7 @@ void begin_statement(THD *thd, bool is_first) {
   engine->session_revive(connection->session);
   if (thd_killed(thd)) engine->session_kill(connection->session);
   engine->statement_begin(connection->session, !in_transaction(thd));
+  connection->correction= {};
 }
 
 void lift_fences(Connection *connection) {
@@ -138,7 +139,10 @@ static int commit(handlerton *, THD *thd, bool all) {
   if (!connection) return 0;
   bool ends= all || !in_transaction(thd);
   int error= ends ? engine->commit(connection->session) : engine->statement_flush(connection->session);
-  if (!error) return 0;
+  if (!error) {
+    if (unlikely(!connection->correction.is_none())) correct_counts(thd, &connection->correction);
+    return 0;
+  }
   raise_of_changes(thd, connection, error);
   if (!ends) engine->statement_roll_back(connection->session);
   return error;

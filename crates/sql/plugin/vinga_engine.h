@@ -100,6 +100,10 @@ enum vinga_range { VINGA_RANGE_DESCENDING = 1, VINGA_RANGE_IN_ORDER = 2, VINGA_R
 /* What a batch says that takes no more. */
 enum vinga_batch { VINGA_BATCH_FULL = -1 };
 
+/* What comes of a row that is to be deferred; and no row. */
+enum vinga_deferred { VINGA_DEFERRED_FULL = -2, VINGA_DEFERRED_CONFLICT = -3 };
+#define VINGA_NO_ROW UINT32_MAX
+
 /* How a row is written, a sum: at once or with others; and whether what was written is committed in portions. */
 enum vinga_write { VINGA_WRITE_NOW = 0, VINGA_WRITE_LATER = 1, VINGA_WRITE_PORTIONS = 2 };
 
@@ -257,6 +261,20 @@ typedef struct vinga_engine {
   int (*batch_row)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
 
   int (*insert)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record, uint8_t when);
+  /* Rows that are added together though the statement goes on after a duplicate, see deferred.rs. VINGA_DEFERRED_FULL: send
+     them now; VINGA_DEFERRED_CONFLICT: send them, then this one again. */
+  int (*defer_row)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record);
+  /* How many of them were duplicates; with `locks_rows` those are locked that are in their way by the primary key. After an
+     error `row` is the one that failed, from 0, or VINGA_NO_ROW. */
+  int (*send_deferred)(vinga_cursor *cursor, vinga_session *session, uint8_t locks_rows, uint32_t *count, uint32_t *row);
+  /* The duplicate with this number is put into the record: which of the rows, and of which key. */
+  int (*duplicate_row)(vinga_cursor *cursor, vinga_session *session, uint32_t at, uint8_t *record, uint32_t *row,
+                       uint32_t *key);
+  /* The row in its way, whole, if it is at hand. */
+  int (*row_in_the_way)(vinga_cursor *cursor, vinga_session *session, uint32_t at, uint8_t *record);
+  uint8_t (*has_deferred)(const vinga_cursor *cursor);
+  /* All duplicates have been dealt with. */
+  void (*end_deferred)(vinga_cursor *cursor);
   /* Only these columns may differ, and only they are looked at, unless one of them is in the primary key: then all are. */
   int (*update)(vinga_cursor *cursor, vinga_session *session, const uint8_t *before, const uint8_t *after,
                 const uint16_t *places, uint32_t count);

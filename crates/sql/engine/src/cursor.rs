@@ -6,16 +6,19 @@
 
 mod batches;
 mod changes;
+mod deferred;
 mod kept_rows;
 mod positions;
 mod scans;
 
+pub use deferred::Deferral;
 pub use kept_rows::set_temporary_folder;
 
 use crate::failure::{Failure, Result, ha};
 use crate::plan::Projection;
 use crate::session::Session;
 use crate::table::OpenTable;
+use deferred::DeferredRows;
 use kept_rows::KeptRows;
 use std::ops::Range;
 use std::sync::Arc;
@@ -72,6 +75,8 @@ pub struct Cursor {
     hidden_key: u64,
     /// Rows that the server may ask for again.
     kept: KeptRows,
+    /// Rows that are to be added, see [`deferred`].
+    deferred: DeferredRows,
     condition: Option<Expression>,
     scan: Option<OpenScan>,
     /// In which of the scan's ranges the row lies that was read last.
@@ -151,6 +156,7 @@ impl Cursor {
             shown: Shown::Nothing,
             hidden_key: 0,
             kept: KeptRows::default(),
+            deferred: DeferredRows::default(),
             condition: None,
             scan: None,
             range: 0,
@@ -184,6 +190,7 @@ impl Cursor {
         self.condition = None;
         self.shown = Shown::Nothing;
         self.kept.clear();
+        self.deferred.clear();
         self.clear_batch();
     }
 

@@ -239,7 +239,9 @@ impl OpenTable {
         has_choice: bool,
     ) -> u64 {
         let guess = self.guess_rows_in_range(key, low, high);
-        let is_enough = guess <= if has_choice { 1 } else { GUESS_MAX };
+        let is_one_row = matches!((low, high), (End::Included(from), End::Included(to))
+            if from == to && self.plan.parts_of(key, from).1);
+        let is_enough = is_one_row || (!has_choice && guess <= GUESS_MAX);
         if is_enough { guess } else { self.count_rows_in_range(session, key, low, high).unwrap_or(guess) }
     }
 

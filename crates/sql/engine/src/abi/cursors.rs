@@ -2,7 +2,7 @@
 
 use super::layout::{RecordIn, RecordOut, array, end_of, lock_of};
 use super::{Found, calm, entries};
-use crate::cursor::{Cursor, RangeWish, ScanLock};
+use crate::cursor::{Cursor, Deferral, RangeWish, ScanLock};
 use crate::failure::{Result, ha};
 use crate::table::OpenTable;
 use std::sync::Arc;
@@ -28,6 +28,14 @@ pub(super) unsafe extern "C" fn use_columns(cursor: &mut Cursor, places: *const 
     // SAFETY: the list is there during the call.
     let places = unsafe { array(places, count) };
     calm(|| cursor.use_columns(places));
+}
+
+pub(super) unsafe extern "C" fn has_deferred(cursor: &Cursor) -> u8 {
+    cursor.has_deferred().into()
+}
+
+pub(super) unsafe extern "C" fn end_deferred(cursor: &mut Cursor) {
+    calm(|| cursor.end_deferred());
 }
 
 pub(super) unsafe extern "C" fn set_condition(cursor: &mut Cursor, program: *const u8, bytes: usize) -> i32 {
@@ -93,6 +101,13 @@ fn wish_of(wish: u8) -> RangeWish {
 fn scan_lock_of(lock: u8, enough: u32) -> ScanLock {
     ScanLock { lock: lock_of(lock), enough }
 }
+
+/// `VINGA_DEFERRED_FULL`
+const DEFERRED_FULL: i32 = -2;
+/// `VINGA_DEFERRED_CONFLICT`
+const DEFERRED_CONFLICT: i32 = -3;
+/// `VINGA_NO_ROW`
+const NO_ROW: u32 = u32::MAX;
 
 /// `VINGA_WRITE_LATER`
 const WRITE_LATER: u8 = 1;
@@ -165,6 +180,38 @@ entries! {
         // SAFETY: long values that the record points to are there during the call.
         unsafe { cursor.insert(session, record, when & WRITE_LATER == 0)? };
         session.commit_portion()
+    }
+
+    fn defer_row(cursor: &mut Cursor; session, record: RecordIn) {
+        let record = record.of(cursor.table());
+        // SAFETY: long values that the record points to are there during the call.
+        Ok(match unsafe { cursor.defer(session, record)? } {
+            Deferral::Done => 0,
+            Deferral::Full => DEFERRED_FULL,
+            Deferral::Conflict => DEFERRED_CONFLICT,
+        })
+    }
+
+    fn send_deferred(cursor: &mut Cursor; session, locks_rows: u8, count: &mut u32, row: &mut u32) {
+        let (sent, failed_at) = cursor.send_deferred(session, locks_rows != 0);
+        *row = failed_at.map_or(NO_ROW, |at| at as u32);
+        *count = sent? as u32;
+        Ok(())
+    }
+
+    fn duplicate_row(cursor: &mut Cursor; _session, at: u32, record: RecordOut, row: &mut u32, key: &mut u32) {
+        let record = record.of(cursor.table());
+        let found = cursor.duplicate_row(at as usize, record)?;
+        if let Some((of, server_key)) = found {
+            (*row, *key) = (of as u32, server_key as u32);
+        }
+        Ok(Found { is_found: found.is_some(), otherwise: ha::END_OF_FILE })
+    }
+
+    fn row_in_the_way(cursor: &mut Cursor; session, at: u32, record: RecordOut) {
+        let record = record.of(cursor.table());
+        let is_found = cursor.show_row_in_the_way(session, at as usize, record)?;
+        Ok(Found { is_found, otherwise: ha::KEY_NOT_FOUND })
     }
 
     fn update(cursor: &mut Cursor; session, before: RecordIn, after: RecordIn, places: *const u16, count: u32) {

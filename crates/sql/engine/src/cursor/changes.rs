@@ -17,8 +17,7 @@ impl Cursor {
     /// # Errors
     /// Why it was not added, or a change before it failed.
     pub unsafe fn insert(&mut self, session: &mut Session, record: &[u8], now: bool) -> Result<()> {
-        let hidden =
-            if self.table.plan.has_hidden_key() { self.table.counter.take(session, 1)?.0 } else { 0 };
+        let hidden = self.new_hidden_key(session)?;
         self.image.clear();
         // SAFETY: as the caller promises.
         unsafe { self.table.plan.write_image(record, hidden, &session.node().server, &mut self.image)? };

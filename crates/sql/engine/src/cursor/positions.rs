@@ -117,7 +117,7 @@ impl Cursor {
     }
 
     /// Reads rows by their primary keys with one request, with what the transaction has changed.
-    fn read_keys(
+    pub(super) fn read_keys(
         &self,
         session: &mut Session,
         projection: &Projection,

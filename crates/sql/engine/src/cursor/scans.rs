@@ -105,10 +105,10 @@ impl Cursor {
         ScanLock { lock, enough }: ScanLock,
         is_whole: bool,
     ) -> Result<()> {
-        if enough != 0 {
-            request = request.expect_rows(enough);
-        }
         let source = if lock == Lock::None {
+            if enough != 0 {
+                request = request.expect_rows(enough);
+            }
             Source::Plain { scan: session.scan(request)?, rows: None, offset: 0 }
         } else {
             let mut scan = Box::new(session.scan_locked(request, lock)?);

@@ -152,6 +152,29 @@ impl Plan {
         Ok(Taken::Whole)
     }
 
+    /// Gives the unique keys of a row to `take`, the primary one among them: the server's key, or the number of keys for a
+    /// hidden primary key, and bytes that are the same if and only if the values are. A key with NULL is none.
+    pub fn unique_keys(&self, image: &[u8], mut take: impl FnMut(usize, &[u8])) {
+        let primary = self.primary.min(self.keys.len());
+        take(primary, &self.layout.key_of(image));
+        let (fixed, variable) = self.layout.split(image);
+        let mut bytes = Vec::new();
+        for (at, key) in self.keys.iter().enumerate().filter(|(_, key)| key.unique.is_some()) {
+            bytes.clear();
+            let mut has_null = false;
+            for id in &key.columns {
+                let column = &self.layout.columns()[usize::from(id.0)];
+                has_null |= self.layout.is_null(fixed, column);
+                let value = self.layout.bytes(fixed, variable, column);
+                bytes.extend_from_slice(&(value.len() as u16).to_le_bytes());
+                bytes.extend_from_slice(value);
+            }
+            if !has_null {
+                take(at, &bytes);
+            }
+        }
+    }
+
     /// Appends the primary key of a record.
     ///
     /// # Safety

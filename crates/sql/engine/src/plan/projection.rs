@@ -46,9 +46,11 @@ impl Projection {
     pub fn new(plan: &Plan, places: &[u16], key: Option<usize>, connections: usize) -> Self {
         let of_key = key.and_then(|key| plan.keys.get(key)).map_or(&[][..], |key| &key.columns);
         let of_places = places.iter().map(|place| plan.steps[usize::from(*place)].id);
+        // Of a text the primary key has the sort key only, and the server the text.
+        let of_primary = plan.key.iter().map(|part| plan.steps[part.column].id);
         let mut columns = plan.layout.key().to_vec();
         let key_columns = columns.len();
-        for id in of_places.chain(of_key.iter().copied()) {
+        for id in of_primary.chain(of_places).chain(of_key.iter().copied()) {
             if !columns.contains(&id) {
                 columns.push(id);
             }

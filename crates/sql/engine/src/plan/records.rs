@@ -144,6 +144,9 @@ impl Plan {
                 out.resize(begin + value.len(), 0);
                 put_fixed(step.form, value, &mut out[begin..]);
             }
+            if out.len() > ROW_BYTES_MAX {
+                return Err(row_too_long());
+            }
             changed.push(ChangedColumn { id: step.id, value: is.map(|_| begin..out.len()) });
             let Some((id, room)) = self.sort_keys[place] else { continue };
             let mut key_of = |value: Option<&[u8]>| {

@@ -4,7 +4,7 @@ use super::{Duplicate, Pending, Session, When, wait};
 use crate::failure::{Failure, Result};
 use crate::table::OpenTable;
 use std::sync::Arc;
-use vinga::{Error, ErrorCode, OperationKind, OperationNumber};
+use vinga::{Error, ErrorCode, OperationKind, OperationNumber, Table};
 
 /// Changes that wait to be sent, at most.
 const PENDING_MAX: usize = 1024;
@@ -34,6 +34,47 @@ impl Session {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// Defines a change whose error is its own alone; [`Session::execute_reads`] sends it, and [`Session::outcome_alone`]
+    /// tells of it.
+    ///
+    /// # Errors
+    /// Why it can't be defined.
+    pub fn define_alone(
+        &mut self,
+        handle: &Table,
+        kind: OperationKind,
+        key: &[u8],
+        body: &[u8],
+    ) -> Result<OperationNumber> {
+        let node = Arc::clone(&self.node);
+        let transaction = self.transaction()?;
+        transaction.set_lenient(true);
+        let number =
+            transaction.define_encoded(handle, kind, key, body).map_err(|error| node.failure(&error))?;
+        self.has_operations = true;
+        self.portion += 1;
+        Ok(number)
+    }
+
+    /// What has become of a change that was defined so and sent: the server's key that was there already, if any.
+    ///
+    /// # Errors
+    /// Why else it failed.
+    pub fn outcome_alone(&self, table: &OpenTable, number: OperationNumber) -> Result<Option<usize>> {
+        let Some(transaction) = &self.transaction else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        let Err(error) = transaction.result(number) else { return Ok(None) };
+        if error.code() == ErrorCode::DuplicateKey {
+            let key = error.index().and_then(|index| table.plan.key_of_index(index));
+            return Ok(Some(key.unwrap_or(table.plan.primary())));
+        }
+        let mut failure = self.node.failure(&error);
+        failure.table = table.name().split_once('.').map_or(table.name(), |(_, name)| name).to_owned();
+        failure.is_doomed = error.code() == ErrorCode::Deadlock;
+        Err(failure)
     }
 
     /// Puts a row (its image) where one with another key was: both are done at once, or neither.

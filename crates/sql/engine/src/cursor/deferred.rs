@@ -1,0 +1,219 @@
+//! Rows that a statement adds, and goes on if their keys are there: `INSERT IGNORE`, `REPLACE`, `ON DUPLICATE KEY UPDATE`.
+//!
+//! The server wants to know of each row at once whether it was added. Asked for each that would be a round trip a row, so
+//! rows are *deferred*: the server takes each for added, they are sent together, and of those that were duplicates after all
+//! it is told then (`deferred_rows.cc` in the plugin), in their order.
+//!
+//! Invariant: no two deferred rows have the same key, of any unique one. So what becomes of one does not depend on another
+//! of the same batch, and it makes no difference that all of them are tried before any duplicate is dealt with: who deals
+//! with a duplicate removes or changes rows with its keys only.
+//!
+//! Rows that are in the way by their primary keys are read and locked together, too, so that who deals with them finds them
+//! at hand. They are there as they are until the statement changes them, which [`Session::has_changed`] knows.
+
+use super::kept_rows::{Kept, KeptRows};
+use super::Cursor;
+use crate::failure::{Failure, Result};
+use crate::session::{RowName, Session};
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+use vinga::{Lock, OperationKind};
+
+/// Rows that are sent together, at most.
+const ROWS_MAX: usize = 1024;
+/// Their bytes, at most.
+const BYTES_MAX: usize = 256 * 1024;
+
+/// What has come of a row that was to be deferred.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deferral {
+    /// It waits.
+    Done,
+    /// It waits, and those that wait are to be sent now.
+    Full,
+    /// It does not: one that waits has one of its keys. Those are to be sent first.
+    Conflict,
+}
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct DeferredRows {
+    images: Vec<u8>,
+    places: Vec<Range<usize>>,
+    /// The keys of these rows.
+    names: HashSet<RowName>,
+    /// Which of the rows that were sent were duplicates, and of which of the server's keys.
+    duplicates: Vec<(usize, usize)>,
+    /// Rows that are in the way, by the primary key.
+    in_the_way: KeptRows,
+}
+
+impl DeferredRows {
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.images.clear();
+        self.places.clear();
+        self.names.clear();
+        self.duplicates.clear();
+        self.in_the_way.clear();
+    }
+}
+
+impl Cursor {
+    /// Takes a row that is to be added with others.
+    ///
+    /// # Safety
+    /// `record` is a record of this table, whose pointers point to values.
+    ///
+    /// # Errors
+    /// If it can't be a row.
+    pub unsafe fn defer(&mut self, session: &mut Session, record: &[u8]) -> Result<Deferral> {
+        let hidden = self.new_hidden_key(session)?;
+        let plan = &self.table.plan;
+        let deferred = &mut self.deferred;
+        let begin = deferred.images.len();
+        // SAFETY: as the caller promises.
+        if let Err(failure) =
+            unsafe { plan.write_image(record, hidden, &session.node().server, &mut deferred.images) }
+        {
+            deferred.images.truncate(begin);
+            return Err(failure);
+        }
+        let mut names = Vec::new();
+        plan.unique_keys(&deferred.images[begin..], |key, bytes| names.push(RowName::new(key as u32, bytes)));
+        if names.iter().any(|name| deferred.names.contains(name)) {
+            deferred.images.truncate(begin);
+            return Ok(Deferral::Conflict);
+        }
+        deferred.names.extend(names);
+        deferred.places.push(begin..deferred.images.len());
+        let is_full = deferred.places.len() >= ROWS_MAX || deferred.images.len() >= BYTES_MAX;
+        Ok(if is_full { Deferral::Full } else { Deferral::Done })
+    }
+
+    /// Sends the deferred rows; how many were duplicates. With `locks_rows` those are locked that are in the way by their
+    /// primary keys. If it fails, the second value says at which of the rows, if it is the failure of one.
+    pub fn send_deferred(
+        &mut self,
+        session: &mut Session,
+        locks_rows: bool,
+    ) -> (Result<usize>, Option<usize>) {
+        let mut deferred = std::mem::take(&mut self.deferred);
+        deferred.names.clear();
+        let sent = self.try_deferred(session, &mut deferred);
+        let sent = match sent {
+            Ok(()) if locks_rows => self.lock_duplicates(session, &mut deferred).map_err(|failure| (failure, None)),
+            sent => sent,
+        };
+        let count = deferred.duplicates.len();
+        self.deferred = deferred;
+        match sent {
+            Ok(()) => (Ok(count), None),
+            Err((failure, row)) => (Err(failure), row),
+        }
+    }
+
+    fn try_deferred(
+        &self,
+        session: &mut Session,
+        deferred: &mut DeferredRows,
+    ) -> std::result::Result<(), (Failure, Option<usize>)> {
+        let handle = self.table.table(session).map_err(|failure| (failure, None))?;
+        let mut numbers = Vec::with_capacity(deferred.places.len());
+        for (at, place) in deferred.places.iter().enumerate() {
+            let image = &deferred.images[place.clone()];
+            let number = session.define_alone(handle, OperationKind::Insert, &[], image);
+            numbers.push(number.map_err(|failure| (failure, Some(at)))?);
+        }
+        session.execute_reads().map_err(|failure| (failure, None))?;
+        let mut added = 0;
+        for (at, number) in numbers.into_iter().enumerate() {
+            match session.outcome_alone(&self.table, number) {
+                Ok(None) => added += 1,
+                Ok(Some(key)) => deferred.duplicates.push((at, key)),
+                Err(failure) => return Err((failure, Some(at))),
+            }
+        }
+        self.table.add_rows(added);
+        Ok(())
+    }
+
+    /// Locks and keeps the rows that are in the way by the primary key.
+    fn lock_duplicates(&mut self, session: &mut Session, deferred: &mut DeferredRows) -> Result<()> {
+        let layout = self.table.plan.layout();
+        let primary = self.table.plan.primary();
+        let of_primary = deferred.duplicates.iter().filter(|(_, key)| *key == primary);
+        let keys: Vec<Box<[u8]>> = of_primary
+            .map(|(at, _)| layout.key_of(&deferred.images[deferred.places[*at].clone()]).as_ref().into())
+            .collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        session.remember_changes();
+        let whole = self.table.projection(&self.table.plan.places(), None);
+        let rows = self.read_keys(session, &whole, &keys, Lock::Exclusive)?;
+        for (key, row) in keys.iter().zip(rows) {
+            if let Some(row) = row {
+                deferred.in_the_way.keep(self.name_of(key), &whole, &row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a duplicate among the rows that were sent last into a record: which of the rows it was, and which of the server's
+    /// keys was there. `None` if there are no more.
+    ///
+    /// # Errors
+    /// As for a row of a data node.
+    pub fn duplicate_row(&mut self, at: usize, record: &mut [u8]) -> Result<Option<(usize, usize)>> {
+        let Some(&(row, key)) = self.deferred.duplicates.get(at) else { return Ok(None) };
+        self.table.plan.read_image(&self.deferred.images[self.deferred.places[row].clone()], record)?;
+        Ok(Some((row, key)))
+    }
+
+    /// Shows the row that is in the way of a duplicate by the primary key; false if it is not at hand as it is now.
+    ///
+    /// # Errors
+    /// As for a row of a data node.
+    pub fn show_row_in_the_way(
+        &mut self,
+        session: &Session,
+        at: usize,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        let Some(&(row, key)) = self.deferred.duplicates.get(at) else { return Ok(false) };
+        if key != self.table.plan.primary() {
+            return Ok(false);
+        }
+        let image = &self.deferred.images[self.deferred.places[row].clone()];
+        let name = self.name_of(&self.table.plan.layout().key_of(image));
+        if session.has_changed(name) {
+            return Ok(false);
+        }
+        self.begin_copies(Arc::clone(&self.projection));
+        match self.deferred.in_the_way.get(name, &mut self.rows)? {
+            Kept::Row(projection) => {
+                self.rows_projection = projection;
+                self.show_copy(0..self.rows.len(), record)?;
+                Ok(true)
+            }
+            Kept::Gone | Kept::Unknown => Ok(false),
+        }
+    }
+
+    /// All rows that were sent have been dealt with.
+    pub fn end_deferred(&mut self) {
+        self.deferred.clear();
+    }
+
+    /// Whether rows wait to be sent.
+    pub fn has_deferred(&self) -> bool {
+        !self.deferred.places.is_empty()
+    }
+
+    /// The primary key of a new row of a table that has none of its own; 0 for others.
+    pub(super) fn new_hidden_key(&self, session: &Session) -> Result<u64> {
+        if self.table.plan.has_hidden_key() { Ok(self.table.counter.take(session, 1)?.0) } else { Ok(0) }
+    }
+}
