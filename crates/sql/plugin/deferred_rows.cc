@@ -6,21 +6,77 @@
    statement says. What it counts then differs from what it has counted before; the difference is put right when the
    statement has ended well, before its result is sent.
 
-   Statements go row by row, as before, where somebody would notice an order of things: triggers, a binary log, RETURNING, rows of
-   another table that an update looks at, generated values. */
+   Statements go row by row where somebody would notice an order of things: triggers, a binary log, RETURNING, rows of another
+   table that an update looks at, updates of unique keys, generated values. */
 #include "ha_vinga.h"
 #include "sql_insert.h"
 #include "sql_parse.h"
+#include <algorithm>
 
-/* Whether the values of ON DUPLICATE KEY UPDATE are made of the row that is there and the one that was to be added, and of
-   nothing that may be another thing later: rows of the query, functions, variables. */
+/* Functions that make the same of the same values each time, and nothing else. */
+static bool is_plain_function(const Item_func *function) {
+  static const char *const plain[]= {"+", "-", "*", "/", "DIV", "%", "MOD", "&", "|", "^", "~", "<<", ">>", "=", "<>", "<", "<=",
+    ">", ">=", "<=>", "and", "or", "not", "isnull", "isnotnull", "is", "between", "in", "like", "if", "ifnull", "nullif",
+    "coalesce", "case", "case_searched", "case_simple", "greatest", "least", "abs", "round", "floor", "ceiling", "truncate",
+    "concat", "concat_ws", "lcase", "ucase", "lower", "upper", "left", "right", "substr", "trim", "ltrim", "rtrim", "lpad",
+    "rpad", "replace", "length", "octet_length", "char_length", "hex", "unhex", "md5", "sha", "crc32", "cast_as_signed",
+    "cast_as_unsigned", "cast_as_char", "cast_as_decimal", "json_set", "json_merge_patch", "json_extract"};
+  std::string name= function->func_name();
+  return std::any_of(std::begin(plain), std::end(plain), [&](const char *known) { return name == known; });
+}
+
+/* Whether a value is made of the row that is there and the one that was to be added, and of nothing that may be another
+   thing later: rows of the query, random values, variables. */
+static bool is_of_row_alone(Item *item, table_map row) {
+  item= item->real_item();
+  switch (item->type()) {
+  case Item::INSERT_VALUE_ITEM:
+    return true;
+  case Item::FUNC_ITEM: case Item::COND_ITEM: {
+    auto *function= static_cast<Item_func *>(item);
+    if ((item->used_tables() & ~row) == 0) return !item->with_subquery();
+    if (item->type() == Item::COND_ITEM) {
+      List_iterator<Item> parts(*static_cast<Item_cond *>(item)->argument_list());
+      while (Item *part= parts++)
+        if (!is_of_row_alone(part, row)) return false;
+      return true;
+    }
+    if (!is_plain_function(function)) return false;
+    for (uint i= 0; i < function->argument_count(); i++)
+      if (!is_of_row_alone(function->arguments()[i], row)) return false;
+    return true;
+  }
+  default:
+    /* Random values, variables and what is not deterministic have a bit of their own. */
+    return (item->used_tables() & ~row) == 0 && !item->with_subquery();
+  }
+}
+
 static bool are_of_the_row_alone(THD *thd, const TABLE *table) {
   List_iterator<Item> values(thd->lex->value_list);
-  while (Item *value= values++) {
-    /* Random values, variables and functions that are not deterministic have a bit of their own. */
-    if ((value->used_tables() & ~table->map) || value->with_subquery()) return false;
-  }
+  while (Item *value= values++)
+    if (!is_of_row_alone(value, table->map)) return false;
   return true;
+}
+
+/* Whether ON DUPLICATE KEY UPDATE may give a row another key: then it could meet rows that come behind its own. */
+static bool changes_unique_keys(THD *thd, const TABLE *table) {
+  auto is_changed= [&](const Field *field) {
+    if (field->vcol_info || field->has_update_default_function()) return true;
+    List_iterator<Item> fields(thd->lex->update_list);
+    while (Item *item= fields++) {
+      const Item *changed= item->real_item();
+      if (changed->type() != Item::FIELD_ITEM || static_cast<const Item_field *>(changed)->field == field) return true;
+    }
+    return false;
+  };
+  for (uint i= 0; i < table->s->keys; i++) {
+    const KEY &key= table->key_info[i];
+    if (!(key.flags & HA_NOSAME)) continue;
+    for (uint j= 0; j < key.user_defined_key_parts; j++)
+      if (is_changed(key.key_part[j].field)) return true;
+  }
+  return false;
 }
 
 static bool is_used_elsewhere(THD *thd, const TABLE *table) {
@@ -40,7 +96,7 @@ bool ha_vinga::may_defer() const {
   if (table->triggers || table->versioned() || table->check_constraints || thd->lex->has_returning()) return false;
   if (thd->in_sub_stmt || thd->lex->first_not_own_table() || thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC) return false;
   if (changes_others(thd) || is_used_elsewhere(thd, table)) return false;
-  return thd->lex->duplicates != DUP_UPDATE || are_of_the_row_alone(thd, table);
+  return thd->lex->duplicates != DUP_UPDATE || (are_of_the_row_alone(thd, table) && !changes_unique_keys(thd, table));
 }
 
 /* Whether the row that is being written is deferred. */
@@ -57,38 +113,54 @@ int ha_vinga::defer(const uchar *record) {
     error= engine->defer_row(cursor, session, record);
   }
   if (error && error != VINGA_DEFERRED_FULL) return failed(error);
-  deferred_rows.push_back(table->in_use->get_stmt_da()->current_row_for_warning());
+  const Diagnostics_area *said= table->in_use->get_stmt_da();
+  deferred_rows.push_back({said->current_row_for_warning(), said->cond_count()});
   return error ? send_deferred() : 0;
 }
 
-/* What the server has while it writes a row: another one is written in the middle of that. */
+/* What the server has while it writes a row: others are written in the middle of that. Long values of a row are in its
+   fields' memory, which those of the others take: so they are copied to where they can stay until the row is written. */
 class Row_in_hand {
   TABLE *table;
   std::vector<uchar> record;
+  std::vector<std::string> &long_values;
   ulonglong insert_id, next_insert_id;
   ulong row_number;
 
+  Field_blob *long_field(uint at) const { return static_cast<Field_blob *>(table->field[table->s->blob_field[at]]); }
+
 public:
-  explicit Row_in_hand(TABLE *of)
-      : table(of), record(of->record[0], of->record[0] + of->s->reclength), insert_id(of->file->insert_id_for_cur_row),
-        next_insert_id(of->file->next_insert_id), row_number(of->in_use->get_stmt_da()->current_row_for_warning()) {}
+  Row_in_hand(TABLE *of, std::vector<std::string> *for_long_values)
+      : table(of), record(of->record[0], of->record[0] + of->s->reclength), long_values(*for_long_values),
+        insert_id(of->file->insert_id_for_cur_row), next_insert_id(of->file->next_insert_id),
+        row_number(of->in_use->get_stmt_da()->current_row_for_warning()) {
+    long_values.assign(table->s->blob_fields, std::string());
+    for (uint at= 0; at < long_values.size(); at++) {
+      const Field_blob *field= long_field(at);
+      if (!field->is_null() && field->get_length())
+        long_values[at].assign(reinterpret_cast<const char *>(field->get_ptr()), field->get_length());
+    }
+  }
   ~Row_in_hand() {
     memcpy(table->record[0], record.data(), record.size());
+    for (uint at= 0; at < long_values.size(); at++)
+      if (!long_values[at].empty())
+        long_field(at)->set_ptr(uint32(long_values[at].size()), reinterpret_cast<uchar *>(&long_values[at][0]));
     table->file->insert_id_for_cur_row= insert_id;
     table->file->next_insert_id= next_insert_id;
-    table->in_use->get_stmt_da()->reset_current_row_for_warning(row_number);
+    table->in_use->get_stmt_da()->reset_current_row_for_warning(int(row_number));
   }
 };
 
 int ha_vinga::send_deferred() {
   if (deferred_rows.empty()) return 0;
   THD *thd= table->in_use;
-  std::vector<ulong> rows;
+  std::vector<Deferred_row> rows;
   rows.swap(deferred_rows);
   uint32_t count= 0, failed_row= VINGA_NO_ROW;
   bool locks_rows= thd->lex->duplicates != DUP_ERROR;
   if (int error= engine->send_deferred(cursor, session, locks_rows, &count, &failed_row)) {
-    if (failed_row < rows.size()) thd->get_stmt_da()->reset_current_row_for_warning(rows[failed_row]);
+    if (failed_row < rows.size()) thd->get_stmt_da()->reset_current_row_for_warning(rows[failed_row].number);
     engine->end_deferred(cursor);
     return failed(error);
   }
@@ -97,9 +169,37 @@ int ha_vinga::send_deferred() {
   return error;
 }
 
-int ha_vinga::deal_with_duplicates(const std::vector<ulong> &rows) {
+/* Warnings that a row has got, and before which of those that were there already they belong. */
+struct Late_warnings { uint place, count; };
+
+/* Puts the last warnings of a statement where they would be if they had been given row by row. */
+static void order_warnings(THD *thd, const std::vector<Late_warnings> &late) {
+  Diagnostics_area *said= thd->get_stmt_da();
+  uint late_count= 0;
+  for (const Late_warnings &some : late) late_count+= some.count;
+  uint count= said->cond_count(), early_count= count - late_count;
+  bool is_in_order= late.empty() || late.front().place >= early_count;
+  /* If there are more than are kept, those that are kept stay as they are. */
+  if (is_in_order || count != said->warn_count() || count != said->current_statement_warn_count()) return;
+  Diagnostics_area kept(said->warning_info_id(), true, true);
+  std::vector<const Sql_condition *> all;
+  Diagnostics_area::Sql_condition_iterator conditions= said->sql_conditions();
+  while (const Sql_condition *condition= conditions++) all.push_back(kept.push_warning(thd, condition));
+  ulong row= said->current_row_for_warning();
+  said->clear_warning_info(said->warning_info_id());
+  uint next_late= early_count;
+  auto next= late.begin();
+  for (uint at= 0; at <= early_count; at++) {
+    for (; next != late.end() && (next->place <= at || at == early_count); ++next)
+      for (uint i= 0; i < next->count; i++) said->push_warning(thd, all[next_late++]);
+    if (at < early_count) said->push_warning(thd, all[at]);
+  }
+  said->reset_current_row_for_warning(int(row));
+}
+
+int ha_vinga::deal_with_duplicates(const std::vector<Deferred_row> &rows) {
   THD *thd= table->in_use;
-  Row_in_hand in_hand(table);
+  Row_in_hand in_hand(table, &long_values_in_hand);
   COPY_INFO counts= {};
   counts.handle_duplicates= thd->lex->duplicates;
   counts.ignore= thd->lex->ignore || thd->lex->duplicates == DUP_ERROR;
@@ -107,6 +207,7 @@ int ha_vinga::deal_with_duplicates(const std::vector<ulong> &rows) {
   counts.update_values= &thd->lex->value_list;
   counts.table_list= table->pos_in_table_list;
   Write_record writer(thd, table, &counts);
+  std::vector<Late_warnings> late;
   uint32_t row= 0, key= 0;
   int error= 0;
   deals_with_duplicates= true;
@@ -117,12 +218,15 @@ int ha_vinga::deal_with_duplicates(const std::vector<ulong> &rows) {
       deals_with_duplicates= false;
       return failed(found);
     }
-    thd->get_stmt_da()->reset_current_row_for_warning(rows[row]);
+    thd->get_stmt_da()->reset_current_row_for_warning(int(rows[row].number));
+    uint warnings= thd->get_stmt_da()->cond_count();
     insert_id_for_cur_row= 0;
     duplicate_key= key;
     duplicate_in_turn= at;
     error= writer.write_record();
     duplicate_in_turn= NO_DUPLICATE;
+    warnings= thd->get_stmt_da()->cond_count() - warnings;
+    if (warnings) late.push_back({rows[row].warnings, warnings});
     if (thd_killed(thd)) error= 1;
   }
   deals_with_duplicates= false;
@@ -132,7 +236,10 @@ int ha_vinga::deal_with_duplicates(const std::vector<ulong> &rows) {
   correction.deleted+= counts.deleted;
   correction.updated+= counts.updated;
   correction.touched+= counts.touched;
-  if (!error) return 0;
+  if (!error) {
+    order_warnings(thd, late);
+    return 0;
+  }
   /* The server has said why. */
   return thd->is_error() ? HA_ERR_UNSUPPORTED : HA_ERR_ABORTED_BY_USER;
 }

@@ -19,6 +19,9 @@ struct Column_places {
   bool note(const MY_BITMAP &set);
 };
 
+/* A row that was taken for added: its number in the statement, and how many warnings there were before it. */
+struct Deferred_row { ulong number; uint warnings; };
+
 /* Whether a statement may give rows of a table another primary key. */
 bool changes_primary_key(const TABLE *table);
 
@@ -40,12 +43,13 @@ class ha_vinga final : public handler {
   bool is_point= false;              // the row of a unique key was read; there is no next one
   std::vector<uchar> exact_key;      // whose rows are read; the index goes on behind them. Empty if there is no such key
   Column_places read_columns, written_columns;
-  /* Rows that are sent together though they may be duplicates, see deferred_rows.cc: their numbers in the statement. */
+  /* Rows that are sent together though they may be duplicates, see deferred_rows.cc. */
   enum { DEFERRAL_UNKNOWN, DEFERRAL_YES, DEFERRAL_NO } deferral= DEFERRAL_UNKNOWN;
-  std::vector<ulong> deferred_rows;
+  std::vector<Deferred_row> deferred_rows;
   static const uint32_t NO_DUPLICATE= UINT32_MAX;
   uint32_t duplicate_in_turn= NO_DUPLICATE;
   bool deals_with_duplicates= false;
+  std::vector<std::string> long_values_in_hand;
   /* A batch of keys or ranges, see batches.cc. */
   RANGE_SEQ_IF ranges;
   range_seq_t range_iterator= nullptr;
@@ -86,7 +90,7 @@ class ha_vinga final : public handler {
   bool defers();
   int defer(const uchar *record);
   int send_deferred();
-  int deal_with_duplicates(const std::vector<ulong> &rows);
+  int deal_with_duplicates(const std::vector<Deferred_row> &rows);
   int write_duplicate(const uchar *record);
   bool needs_whole_rows() const;
   void use_columns();

@@ -6,7 +6,7 @@
 //!
 //! Invariant: no two deferred rows have the same key, of any unique one. So what becomes of one does not depend on another
 //! of the same batch, and it makes no difference that all of them are tried before any duplicate is dealt with: who deals
-//! with a duplicate removes or changes rows with its keys only.
+//! with a duplicate removes rows with its keys, or changes them and leaves their keys as they are.
 //!
 //! Rows that are in the way by their primary keys are read and locked together, too, so that who deals with them finds them
 //! at hand. They are there as they are until the statement changes them, which [`Session::has_changed`] knows.
