@@ -435,12 +435,7 @@ int ha_vinga::info(uint flag) {
     if ((flag & HA_STATUS_CONST) || known.revision != revision) set_rows_per_value(known.revision);
   }
   if (flag & HA_STATUS_ERRKEY) errkey= duplicate_key;
-  if ((flag & HA_STATUS_AUTO) && table->found_next_number_field) {
-    Connection *connection= connection_of(ha_thd());
-    uint64_t value= 1;
-    if (connection) engine->next_value(connection->session, share->table, &value);
-    stats.auto_increment_value= value;
-  }
+  if ((flag & HA_STATUS_AUTO) && table->found_next_number_field) stats.auto_increment_value= next_number();
   return 0;
 }
 
@@ -485,12 +480,6 @@ void ha_vinga::start_bulk_insert(ha_rows, uint) {
   greatest_value= 0;
 }
 
-int ha_vinga::use_explicit_value() {
-  ulonglong value= greatest_value;
-  greatest_value= 0;
-  return value ? engine->value_used(session, share->table, value) : 0;
-}
-
 /* The error of a copy. When it was killed nobody asks what became of its last rows: they are dropped. */
 static int of_copy(THD *thd, int error) { return error && thd_killed(thd) ? HA_ERR_ABORTED_BY_USER : error; }
 
@@ -505,18 +494,8 @@ int ha_vinga::end_bulk_insert() {
 }
 
 int ha_vinga::write_row(const uchar *record) {
-  if (table->next_number_field && record == table->record[0]) {
-    if (int error= update_auto_increment())
-      /* The server has no more to say than that there is no value. */
-      return error == HA_ERR_AUTOINC_READ_FAILED && reserve_error ? reserve_error : failed(error);
-    ulonglong value= table->next_number_field->val_int();
-    if (insert_id_for_cur_row == 0 && value > greatest_value &&
-        ((table->next_number_field->flags & UNSIGNED_FLAG) || longlong(value) > 0)) {
-      greatest_value= value;
-      if (!is_bulk)
-        if (int error= use_explicit_value()) return failed(error);
-    }
-  }
+  if (table->next_number_field && record == table->record[0])
+    if (int error= number_row()) return error;
   THD *thd= ha_thd();
   /* With a binary log everything has to be known before it is written. */
   bool now= writes_now || (!is_bulk && thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC);
@@ -565,54 +544,3 @@ int ha_vinga::update_row(const uchar *before, const uchar *after) {
 }
 
 int ha_vinga::delete_row(const uchar *record) { return failed(engine->erase(cursor, session, record)); }
-
-void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
-                                  ulonglong *count) {
-  /* A row of the same statement may have been given a greater value. */
-  if ((reserve_error= failed(use_explicit_value()))) {
-    *first= ULONGLONG_MAX;
-    return;
-  }
-  if (increment <= 1) {
-    uint64_t from= 0, got= 0;
-    if ((reserve_error= failed(engine->reserve_values(session, share->table, wanted, &from, &got)))) {
-      *first= ULONGLONG_MAX;
-      return;
-    }
-    *first= from;
-    *count= got;
-    return;
-  }
-  /* Of the values that are reserved the first that this server may use. */
-  uint64_t from= 0, got= 0;
-  do {
-    if ((reserve_error= failed(engine->reserve_values(session, share->table, increment, &from, &got)))) {
-      *first= ULONGLONG_MAX;
-      return;
-    }
-    ulonglong start= offset > increment ? 1 : offset;
-    ulonglong rest= (from + increment - start) % increment;
-    *first= rest ? from + increment - rest : from;
-  } while (*first >= from + got);
-  *count= 1;
-}
-
-/* A statement of many rows takes more values the more often it asks. */
-void ha_vinga::release_auto_increment() {
-  ulonglong end= auto_inc_interval_for_cur_row.maximum();
-  if (table->s->next_number_keypart == 0 && ha_thd()->variables.auto_increment_increment <= 1 && next_insert_id &&
-      next_insert_id < end)
-    engine->return_values(share->table, next_insert_id, end - next_insert_id);
-}
-
-int ha_vinga::reset_auto_increment(ulonglong value) {
-  Connection *connection= connection_of(ha_thd());
-  return connection ? failed(engine->set_next_value(connection->session, share->table, value)) : 0;
-}
-
-void ha_vinga::update_create_info(HA_CREATE_INFO *info) {
-  if (!(info->used_fields & HA_CREATE_USED_AUTO) && table->found_next_number_field) {
-    this->info(HA_STATUS_AUTO);
-    info->auto_increment_value= stats.auto_increment_value;
-  }
-}

@@ -46,7 +46,9 @@ class ha_vinga final : public handler {
   void set_rows_per_value(uint64_t revision);
   int open_share(const char *path);
   int failed(int error);
+  int number_row();
   int use_explicit_value();
+  ulonglong next_number() const;
   int insert_or_lock(const uchar *record, uint8_t when);
   bool is_in_hand(uint index, const uchar *key, uint length, const uchar *record);
   int fence(THD *thd);
