@@ -3,8 +3,7 @@
 #include "set_var.h"
 #include "sql_parse.h"
 #include "sql_select.h"
-
-extern "C" int thd_binlog_format(const MYSQL_THD thd);
+#include "slave.h"
 
 ulonglong ha_vinga::table_flags() const {
   /* Without HA_BINLOG_STMT_CAPABLE: statements that are run one after the other, as their transactions were committed, would
@@ -143,7 +142,7 @@ int ha_vinga::external_lock(THD *thd, int type) {
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
   lock= lock_of(thd, type == F_WRLCK, lock_type);
-  if (type == F_WRLCK && unlikely(is_overheard(thd))) engine->send_at_once(session);
+  if (type == F_WRLCK && unlikely(sends_at_once= is_overheard(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   if (unlikely(copies(thd, lock_type))) {
     if (int error= fence(thd)) {
@@ -169,7 +168,7 @@ int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
   connection->statement= thd->query_id;
   session= connection->session;
   lock= lock_of(thd, type >= TL_FIRST_WRITE, type);
-  if (type >= TL_FIRST_WRITE && unlikely(is_overheard(thd))) engine->send_at_once(session);
+  if (type >= TL_FIRST_WRITE && unlikely(sends_at_once= is_overheard(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   return copies(thd, type) ? fence(thd) : 0;
 }
@@ -194,7 +193,7 @@ int ha_vinga::extra(enum ha_extra_function operation) {
 int ha_vinga::reset() {
   writes_now= false;
   is_bulk= is_portioned= false;
-  greatest_value= 0;
+  value_tried= rows_to_come= 0;
   key_in_hand.clear();
   cond_pop();
   ranges_are_batched= false;
@@ -217,6 +216,7 @@ bool ha_vinga::restore_duplicate(vinga_session *of) {
   uint32_t key;
   if (!share || engine->duplicate(of, share->table, table->record[0], &key)) return false;
   duplicate_key= key;
+  forget_value_of_failed();
   return true;
 }
 
@@ -477,7 +477,6 @@ bool ha_vinga::commits_portions() const {
 void ha_vinga::start_bulk_insert(ha_rows, uint) {
   is_bulk= true;
   is_portioned= commits_portions();
-  greatest_value= 0;
 }
 
 /* The error of a copy. When it was killed nobody asks what became of its last rows: they are dropped. */
@@ -487,22 +486,30 @@ int ha_vinga::end_bulk_insert() {
   is_bulk= is_portioned= false;
   int error= ha_thd()->transaction->on ? 0 : of_copy(ha_thd(), engine->commit(session));
   if (error == HA_ERR_FOUND_DUPP_KEY) restore_duplicate(session);
-  if (!error) error= use_explicit_value();
   /* Whoever copies rows takes the reason from there. */
   if (error) my_errno= error;
   return failed(error);
 }
 
+/* Whether a slave is told to pass over some errors: it has to hear of each with its row. */
+static bool skips_errors(const THD *thd) { return thd->slave_thread && use_slave_mask; }
+
 int ha_vinga::write_row(const uchar *record) {
-  if (table->next_number_field && record == table->record[0])
+  bool has_value= table->next_number_field && record == table->record[0];
+  if (has_value) {
     if (int error= number_row()) return error;
+  } else
+    is_generated= false;
   THD *thd= ha_thd();
   /* With a binary log everything has to be known before it is written. */
-  bool now= writes_now || (!is_bulk && thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC);
+  bool now= writes_now || sends_at_once || (!is_bulk && thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC) ||
+            has_to_know_value() || unlikely(skips_errors(thd));
   /* ALTER that copies has switched transactions off. */
   uint8_t portions= !thd->transaction->on || is_portioned ? VINGA_WRITE_PORTIONS : 0;
-  uint8_t when= (now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER) | portions;
+  uint8_t when= (now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER) | portions | value_flags(now);
   int error= engine->insert(cursor, session, record, when);
+  if (unlikely(error == HA_ERR_FOUND_DUPP_KEY && now)) error= write_with_other_values(record, when, error);
+  if (rows_to_come) rows_to_come--;
   if (error == HA_ERR_FOUND_DUPP_KEY) {
     if (!now) restore_duplicate(session);
     else if (thd->lex->duplicates != DUP_ERROR) return insert_or_lock(record, when);
@@ -522,10 +529,12 @@ int ha_vinga::insert_or_lock(const uchar *record, uint8_t when) {
     int error= failed(engine->read_key(cursor, session, duplicate_key, key.data(), info.key_length, lock, table->record[1]));
     if (error == 0) {
       key_in_hand= std::move(key);
+      if (is_generated) value_tried= table->next_number_field->val_uint();
       return HA_ERR_FOUND_DUPP_KEY;
     }
     if (error != HA_ERR_KEY_NOT_FOUND) return error;
-    error= failed(engine->insert(cursor, session, record, when));
+    error= engine->insert(cursor, session, record, when);
+    error= failed(write_with_other_values(record, when, error));
     if (error != HA_ERR_FOUND_DUPP_KEY) return error;
     if (thd_killed(ha_thd())) return HA_ERR_ABORTED_BY_USER;
   }
@@ -540,6 +549,8 @@ bool ha_vinga::is_in_hand(uint index, const uchar *key, uint length, const uchar
 }
 
 int ha_vinga::update_row(const uchar *before, const uchar *after) {
+  value_tried= 0;
+  if (int error= use_updated_value(after)) return error;
   return failed(engine->update(cursor, session, before, after));
 }
 

@@ -25,6 +25,7 @@
 extern "C" void my_error(unsigned int number, unsigned long flags, ...);
 extern "C" void my_printf_error(unsigned int number, const char *format, unsigned long flags, ...);
 extern "C" enum thd_kill_levels thd_kill_level(const MYSQL_THD);
+extern "C" int thd_binlog_format(const MYSQL_THD thd);
 #include "vinga_engine.h"
 #include <string>
 #include <vector>
@@ -90,6 +91,8 @@ void begin_statement(THD *thd, bool is_first);
 void register_transaction(THD *thd);
 /* Others may change a table again that was being copied. */
 void lift_fences(Connection *connection);
+/* Tells the server the first auto-increment value of a statement if it has become another one. */
+void tell_new_values(THD *thd, const vinga_session *session);
 void init_transactions(handlerton *hton);
 
 /* How a table looks, in the form that the Rust side takes. It points into the server's table. */

@@ -2,6 +2,7 @@
 //! then nothing but copying.
 
 mod keys;
+mod numbers;
 mod records;
 
 use crate::definition::{Column, Description, Form, HIDDEN_KEY, sort_column_name};
@@ -109,6 +110,8 @@ pub struct Plan {
     primary: usize,
     collations: Vec<Collation>,
     hidden_key: Option<usize>,
+    /// The auto-increment column.
+    number: Option<numbers::Number>,
     record_bytes: usize,
     /// What is beneath a NULL: the server compares whole records.
     default_record: Vec<u8>,
@@ -206,6 +209,10 @@ impl Plan {
                 Vec::new()
             }
         };
+        let number = description.auto_increment_column.and_then(|place| {
+            let step: &Step = steps.get(place)?;
+            numbers::Number::new(place, step, definition.columns[usize::from(step.id.0)].column_type)
+        });
         let key_bytes_max = definition
             .primary_key
             .iter()
@@ -223,6 +230,7 @@ impl Plan {
             primary: primary.unwrap_or(usize::MAX),
             collations: description.columns.iter().map(|column| column.collation).collect(),
             hidden_key,
+            number,
             record_bytes: description.record_bytes,
             default_record: description.default_record.clone(),
             key_bytes_max,

@@ -5,6 +5,7 @@ use super::{Found, calm, entries};
 use crate::cursor::{Cursor, RangeWish, ScanLock};
 use crate::failure::{Result, ha};
 use crate::node::node;
+use crate::session::Numbered;
 use crate::table::OpenTable;
 use std::sync::Arc;
 
@@ -107,6 +108,18 @@ fn scan_lock_of(lock: u8, enough: u32) -> ScanLock {
 const WRITE_LATER: u8 = 1;
 /// `VINGA_WRITE_PORTIONS`
 const WRITE_PORTIONS: u8 = 2;
+/// `VINGA_WRITE_NUMBERED`
+const WRITE_NUMBERED: u8 = 4;
+/// `VINGA_WRITE_RENUMBER`
+const WRITE_RENUMBER: u8 = 8;
+
+fn numbered_of(when: u8) -> Numbered {
+    match (when & WRITE_NUMBERED != 0, when & WRITE_RENUMBER != 0) {
+        (true, true) => Numbered::Free,
+        (true, false) => Numbered::Fixed,
+        (false, _) => Numbered::No,
+    }
+}
 
 entries! {
     fn read_key(cursor: &mut Cursor; session, key: u32, value: *const u8, bytes: u32, lock: u8, record: RecordOut) {
@@ -163,7 +176,7 @@ entries! {
             session.commit_in_portions();
         }
         // SAFETY: long values that the record points to are there during the call.
-        unsafe { cursor.insert(session, record, when & WRITE_LATER == 0)? };
+        unsafe { cursor.insert(session, record, when & WRITE_LATER == 0, numbered_of(when))? };
         session.commit_portion()
     }
 

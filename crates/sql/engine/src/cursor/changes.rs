@@ -1,8 +1,9 @@
 //! Changes of rows.
 
 use super::Cursor;
+use crate::auto_increment::Wish;
 use crate::failure::{Failure, Result, ha};
-use crate::session::{Session, When};
+use crate::session::{Numbered, Session, When};
 use std::sync::Arc;
 use vinga::OperationKind;
 use vinga_fragment::update_program::{Action, Instruction, write as write_program};
@@ -15,13 +16,22 @@ impl Cursor {
     ///
     /// # Errors
     /// Why it was not added, or a change before it failed.
-    pub unsafe fn insert(&mut self, session: &mut Session, record: &[u8], now: bool) -> Result<()> {
-        let hidden =
-            if self.table.plan.has_hidden_key() { self.table.counter.take(session, 1)?.0 } else { 0 };
+    pub unsafe fn insert(
+        &mut self,
+        session: &mut Session,
+        record: &[u8],
+        now: bool,
+        numbered: Numbered,
+    ) -> Result<()> {
+        let hidden = match self.table.plan.has_hidden_key() {
+            true => self.table.hidden_keys.take(session, &Wish::one())?.0,
+            false => 0,
+        };
         self.image.clear();
         // SAFETY: as the caller promises.
         unsafe { self.table.plan.write_image(record, hidden, &session.node().server, &mut self.image)? };
         let when = if now { When::Now } else { When::InStatement };
+        session.number_next(numbered);
         session.change(&self.table, OperationKind::Insert, &[], &self.image, when)?;
         self.table.add_rows(1);
         Ok(())

@@ -98,6 +98,10 @@ impl Session {
         kind: OperationKind,
         key: &[u8],
     ) -> Result<OperationNumber> {
+        // Their answers, and those of a second attempt, are not mixed with that of the read.
+        if self.has_free_numbers() {
+            self.flush()?;
+        }
         let handle = table.table(self)?;
         let node = Arc::clone(&self.node);
         let transaction = self.transaction()?;
