@@ -191,17 +191,32 @@ impl Counter {
     pub fn use_value(&self, session: &mut Session, value: u64) -> Result<()> {
         let move_to = self.state.lock().expect(NO_PANIC).ranges.use_value(value);
         let Some((next, slack)) = move_to else { return Ok(()) };
-        let node = Arc::clone(session.node());
-        let cluster = session.cluster()?.clone();
-        let moved = counters::advance(&cluster, self.key, next, next.saturating_add(slack));
-        let moved = moved.map_err(|error| counters::failure(&error, |error| node.failure(error)))?;
+        let moved = self.advance(session, next, next.saturating_add(slack))?;
         let mut state = self.state.lock().expect(NO_PANIC);
-        let slack_max = state.size.max(node.prefetch());
+        let slack_max = state.size.max(session.node().prefetch());
         match moved {
             Moved::To(end) => state.ranges.move_behind(next, end, slack_max),
             Moved::Was(there) => state.ranges.learn(there),
         }
         Ok(())
+    }
+
+    /// Values begin here, or further on.
+    ///
+    /// # Errors
+    /// Why the counter could not be moved.
+    pub fn begin_at(&self, session: &mut Session, next: u64) -> Result<()> {
+        let (Moved::To(there) | Moved::Was(there)) = self.advance(session, next, next)?;
+        let mut state = self.state.lock().expect(NO_PANIC);
+        state.ranges.use_value(next.saturating_sub(1));
+        state.ranges.learn(there);
+        Ok(())
+    }
+
+    fn advance(&self, session: &mut Session, next: u64, end: u64) -> Result<Moved> {
+        let node = Arc::clone(session.node());
+        let moved = counters::advance(session.cluster()?, self.key, next, end);
+        moved.map_err(|error| counters::failure(&error, |error| node.failure(error)))
     }
 
     /// A generated value met a row that was there: leaves the range that has it, as there may be more of them.

@@ -211,7 +211,8 @@ const NUMBERED: [&str; 10] = [
 
 /// What was logged of tables of one engine is run again on those of another, and numbers go on behind those of the log.
 fn replay_numbers(format: &str, from: &str, to: &str) {
-    let cluster = cluster("READ-COMMITTED");
+    // InnoDB logs no statements below it.
+    let cluster = cluster("REPEATABLE-READ");
     let mut session = cluster.connect(0);
     let make = |session: &mut Session, engine: &str| {
         session.query("SET sql_log_bin = 0");
@@ -266,7 +267,12 @@ fn a_slave_passes_over_the_errors_that_it_is_told_to() {
             })
             .unwrap_or_else(|error| panic!("{error}"))
         };
-        let master = node(&[("log_bin", "changes"), ("server_id", "1"), ("binlog_format", format)]);
+        let master = node(&[
+            ("log_bin", "changes"),
+            ("server_id", "1"),
+            ("binlog_format", format),
+            ("transaction_isolation", "REPEATABLE-READ"),
+        ]);
         let slave = node(&[("server_id", "2"), ("slave_skip_errors", "1062"), ("slave_net_timeout", "60")]);
         let [mut on_master, mut on_slave] =
             [&master, &slave].map(|node| Session::new(node.connect().expect("a SQL node answers")));

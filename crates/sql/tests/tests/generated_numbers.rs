@@ -95,7 +95,7 @@ fn a_number_that_was_tried_is_gone() {
         "INSERT INTO a (u) SELECT seq FROM seq_2_to_20",
         "INSERT INTO a VALUES (1, 9, 9)",
         "INSERT INTO a VALUES (0, 9, 9), (7, 10, 9), (NULL, 11, 9), (NULL, 12, 9)",
-        "INSERT INTO a VALUES (-5, 9, 9), (NULL, 10, 9)",
+        "INSERT INTO a VALUES (10, 20, 9), (-5, 9, 9), (NULL, 10, 9)",
         "REPLACE INTO a VALUES (1, 9, 9), (NULL, 10, 9)",
         "UPDATE a SET id = 30",
         "UPDATE a SET id = -1",

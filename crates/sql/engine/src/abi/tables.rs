@@ -88,7 +88,7 @@ entries! {
     }
 
     fn set_next_value(; session, table: &OpenTable, value: u64) {
-        if value > 1 { table.counter.use_value(session, value - 1) } else { Ok(()) }
+        if value > 1 { table.counter.begin_at(session, value) } else { Ok(()) }
     }
 
     fn next_value(; session, table: &OpenTable, value: &mut u64) {
