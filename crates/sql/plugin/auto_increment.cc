@@ -71,7 +71,7 @@ uint8_t ha_vinga::value_flags(bool is_sent_now) const {
 bool ha_vinga::value_is_taken() {
   uint32_t key;
   if (!is_generated || engine->duplicate(session, share->table, nullptr, &key)) return false;
-  if (key >= table->s->keys) key= table->s->primary_key;
+  if (key >= table->s->keys) return false;
   const KEY &info= table->key_info[key];
   for (uint i= 0; i < info.user_defined_key_parts; i++)
     if (info.key_part[i].fieldnr == table->next_number_field->field_index + 1) return true;

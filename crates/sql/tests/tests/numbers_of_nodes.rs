@@ -94,14 +94,20 @@ fn a_generated_number_that_is_there_is_no_duplicate() {
 #[test]
 fn numbers_of_a_statement_of_many_rows_follow_each_other_behind_those_of_others() {
     let cluster = TestCluster::start(2);
-    for (insert, rows, follow) in [
-        ("INSERT INTO a (s) VALUES (10), (11), (12), (13)", 4, true),
-        ("INSERT INTO a (s) SELECT 10 UNION ALL SELECT 11 UNION ALL SELECT 12 UNION ALL SELECT 13", 4, true),
-        ("INSERT IGNORE INTO a (s) VALUES (10), (11), (12), (13)", 4, false),
-        ("REPLACE INTO a (s) VALUES (10), (11), (12), (13)", 4, false),
-        ("INSERT INTO a (s) VALUES (10), (11), (12), (13) ON DUPLICATE KEY UPDATE s = 0", 4, false),
+    for (insert, rows, follow, in_portions) in [
+        ("INSERT INTO a (s) VALUES (10), (11), (12), (13)", 4, true, false),
+        (
+            "INSERT INTO a (s) SELECT 10 UNION ALL SELECT 11 UNION ALL SELECT 12 UNION ALL SELECT 13",
+            4,
+            true,
+            false,
+        ),
+        ("INSERT IGNORE INTO a (s) VALUES (10), (11), (12), (13)", 4, false, false),
+        ("REPLACE INTO a (s) VALUES (10), (11), (12), (13)", 4, false, false),
+        ("INSERT INTO a (s) VALUES (10), (11), (12), (13) ON DUPLICATE KEY UPDATE s = 0", 4, false, false),
         // Of more rows than are sent together.
-        ("INSERT INTO a (s) SELECT seq FROM seq_10_to_5009", 5000, false),
+        ("INSERT INTO a (s) SELECT seq FROM seq_10_to_5009", 5000, false, false),
+        ("INSERT INTO a (s) SELECT seq FROM seq_10_to_5009", 5000, false, true),
     ] {
         for is_transaction in [false, true] {
             let [mut giver, mut taker] = meet(&cluster, "id INT AUTO_INCREMENT PRIMARY KEY");
@@ -111,6 +117,7 @@ fn numbers_of_a_statement_of_many_rows_follow_each_other_behind_those_of_others(
                 taker.query("BEGIN");
                 taker.query("UPDATE a SET s = 2 WHERE id = 1");
             }
+            taker.query(&format!("SET vinga_use_transactions = {}", !in_portions));
             taker.query(insert);
             let first = last_number(&mut taker);
             if is_transaction {

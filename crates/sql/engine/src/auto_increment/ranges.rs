@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn steps_and_offsets_are_those_of_the_server() {
         for (step, offset, values) in
-            [(10, 5, [5, 15, 25]), (10, 1, [1, 11, 21]), (3, 3, [3, 6, 9]), (5, 10, [4, 9, 10])]
+            [(10, 5, [5, 15, 25]), (10, 1, [1, 11, 21]), (3, 3, [3, 6, 9]), (5, 10, [4, 10, 15])]
         {
             let mut ranges = ranges(1, 100);
             for value in values {
