@@ -210,13 +210,16 @@ int ha_vinga::deal_with_duplicates(const std::vector<Deferred_row> &rows) {
   std::vector<Late_warnings> late;
   uint32_t row= 0, key= 0;
   int error= 0;
+  bool generated= is_generated;
+  ulonglong tried= value_tried;
+  is_generated= false;
   deals_with_duplicates= true;
   for (uint32_t at= 0; !error; at++) {
     int found= engine->duplicate_row(cursor, session, at, table->record[0], &row, &key);
     if (found == HA_ERR_END_OF_FILE) break;
     if (found) {
-      deals_with_duplicates= false;
-      return failed(found);
+      error= failed(found);
+      break;
     }
     thd->get_stmt_da()->reset_current_row_for_warning(int(rows[row].number));
     uint warnings= thd->get_stmt_da()->cond_count();
@@ -230,6 +233,8 @@ int ha_vinga::deal_with_duplicates(const std::vector<Deferred_row> &rows) {
     if (thd_killed(thd)) error= 1;
   }
   deals_with_duplicates= false;
+  is_generated= generated;
+  value_tried= tried;
   /* It was counted as added before, and is now counted as what it is. */
   Counts &correction= connection_of(thd)->correction;
   correction.copied+= longlong(counts.copied) - longlong(counts.records);

@@ -153,7 +153,8 @@ bool describe(const TABLE *table, Description *out) {
   definition.key_count= out->keys.size();
   definition.record_bytes= share->reclength;
   definition.default_record= share->default_values;
-  definition.has_auto_increment= share->found_next_number_field != nullptr;
+  definition.auto_increment_column=
+    table->found_next_number_field ? out->places[table->found_next_number_field->field_index] : -1;
   /* The version of the definition; when the table is made, the frm image follows. */
   out->attachment.assign(1, char(share->tabledef_version.length));
   out->attachment.append(reinterpret_cast<const char *>(share->tabledef_version.str), share->tabledef_version.length);

@@ -3,6 +3,7 @@
 #include "set_var.h"
 #include "sql_parse.h"
 #include "sql_select.h"
+#include "slave.h"
 
 ulonglong ha_vinga::table_flags() const {
   /* Without HA_BINLOG_STMT_CAPABLE: statements that are run one after the other, as their transactions were committed, would
@@ -182,7 +183,7 @@ int ha_vinga::external_lock(THD *thd, int type) {
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
   lock= lock_of(thd, type == F_WRLCK, lock_type);
-  if (type == F_WRLCK && unlikely(is_overheard(thd))) engine->send_at_once(session);
+  if (type == F_WRLCK && unlikely(sends_at_once= is_overheard(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   if (unlikely(copies(thd, lock_type))) {
     if (int error= fence(thd)) {
@@ -208,7 +209,7 @@ int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
   connection->statement= thd->query_id;
   session= connection->session;
   lock= lock_of(thd, type >= TL_FIRST_WRITE, type);
-  if (type >= TL_FIRST_WRITE && unlikely(is_overheard(thd))) engine->send_at_once(session);
+  if (type >= TL_FIRST_WRITE && unlikely(sends_at_once= is_overheard(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   return copies(thd, type) ? fence(thd) : 0;
 }
@@ -233,7 +234,7 @@ int ha_vinga::extra(enum ha_extra_function operation) {
 int ha_vinga::reset() {
   writes_now= false;
   is_bulk= is_portioned= false;
-  greatest_value= 0;
+  value_tried= rows_to_come= 0;
   key_in_hand.clear();
   deferral= DEFERRAL_UNKNOWN;
   deferred_rows.clear();
@@ -258,6 +259,7 @@ bool ha_vinga::restore_duplicate(vinga_session *of) {
   uint32_t key;
   if (!share || engine->duplicate(of, share->table, table->record[0], &key)) return false;
   duplicate_key= key;
+  forget_value_of_failed();
   return true;
 }
 
@@ -498,12 +500,7 @@ int ha_vinga::info(uint flag) {
     if ((flag & HA_STATUS_CONST) || known.revision != revision) set_rows_per_value(known.revision);
   }
   if (flag & HA_STATUS_ERRKEY) errkey= duplicate_key;
-  if ((flag & HA_STATUS_AUTO) && table->found_next_number_field) {
-    Connection *connection= connection_of(ha_thd());
-    uint64_t value= 1;
-    if (connection) engine->next_value(connection->session, share->table, &value);
-    stats.auto_increment_value= value;
-  }
+  if ((flag & HA_STATUS_AUTO) && table->found_next_number_field) stats.auto_increment_value= next_number();
   return 0;
 }
 
@@ -546,13 +543,6 @@ void ha_vinga::start_bulk_insert(ha_rows, uint) {
   is_bulk= true;
   is_portioned= commits_portions();
   deferral= DEFERRAL_UNKNOWN;
-  greatest_value= 0;
-}
-
-int ha_vinga::use_explicit_value() {
-  ulonglong value= greatest_value;
-  greatest_value= 0;
-  return value ? engine->value_used(session, share->table, value) : 0;
 }
 
 /* The error of a copy. When it was killed nobody asks what became of its last rows: they are dropped. */
@@ -568,38 +558,36 @@ int ha_vinga::end_bulk_insert() {
   }
   int error= ha_thd()->transaction->on ? 0 : of_copy(ha_thd(), engine->commit(session));
   if (error == HA_ERR_FOUND_DUPP_KEY) restore_duplicate(session);
-  if (!error) error= use_explicit_value();
   /* Whoever copies rows takes the reason from there. */
   if (error) my_errno= error;
   return failed(error);
 }
 
+/* Whether a slave is told to pass over some errors: it has to hear of each with its row. */
+static bool skips_errors(const THD *thd) { return thd->slave_thread && use_slave_mask; }
+
 int ha_vinga::write_row(const uchar *record) {
   if (unlikely(duplicate_in_turn != NO_DUPLICATE)) return write_duplicate(record);
-  if (table->next_number_field && record == table->record[0]) {
-    if (int error= update_auto_increment())
-      /* The server has no more to say than that there is no value. */
-      return error == HA_ERR_AUTOINC_READ_FAILED && reserve_error ? reserve_error : failed(error);
-    ulonglong value= table->next_number_field->val_int();
-    if (insert_id_for_cur_row == 0 && value > greatest_value &&
-        ((table->next_number_field->flags & UNSIGNED_FLAG) || longlong(value) > 0)) {
-      greatest_value= value;
-      if (!is_bulk)
-        if (int error= use_explicit_value()) return failed(error);
-    }
-  }
+  bool has_value= table->next_number_field && record == table->record[0];
+  if (has_value) {
+    if (int error= number_row()) return error;
+  } else
+    is_generated= false;
   if (unlikely(writes_now) && defers()) {
     /* A value that was generated is remembered by the server when it hears that its row was added. */
-    if (insert_id_for_cur_row == 0) return defer(record);
+    if (insert_id_for_cur_row == 0 && !is_generated) return defer(record);
     if (int error= send_deferred()) return error;
   }
   THD *thd= ha_thd();
   /* With a binary log everything has to be known before it is written. */
-  bool now= writes_now || (!is_bulk && thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC);
+  bool now= writes_now || sends_at_once || (!is_bulk && thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC) ||
+            has_to_know_value() || unlikely(skips_errors(thd));
   /* ALTER that copies has switched transactions off. */
   uint8_t portions= !thd->transaction->on || is_portioned ? VINGA_WRITE_PORTIONS : 0;
-  uint8_t when= (now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER) | portions;
+  uint8_t when= (now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER) | portions | value_flags(now);
   int error= engine->insert(cursor, session, record, when);
+  if (unlikely(error == HA_ERR_FOUND_DUPP_KEY && now)) error= write_with_other_values(record, when, error);
+  if (rows_to_come) rows_to_come--;
   if (error == HA_ERR_FOUND_DUPP_KEY) {
     if (!now) restore_duplicate(session);
     else if (thd->lex->duplicates != DUP_ERROR) {
@@ -616,9 +604,13 @@ int ha_vinga::insert_or_lock(const uchar *record, uint8_t when) {
   static const int TRIES_MAX= 1000;
   for (int tries= 0; tries < TRIES_MAX; tries++) {
     int error= lock_row_in_the_way(record);
-    if (error == 0) return HA_ERR_FOUND_DUPP_KEY;
+    if (error == 0) {
+      if (is_generated) value_tried= table->next_number_field->val_uint();
+      return HA_ERR_FOUND_DUPP_KEY;
+    }
     if (error != HA_ERR_KEY_NOT_FOUND) return error;
-    error= failed(engine->insert(cursor, session, record, when));
+    error= engine->insert(cursor, session, record, when);
+    error= failed(write_with_other_values(record, when, error));
     if (error != HA_ERR_FOUND_DUPP_KEY) return error;
     if (thd_killed(ha_thd())) return HA_ERR_ABORTED_BY_USER;
   }
@@ -651,59 +643,10 @@ bool ha_vinga::is_in_hand(uint index, const uchar *key, uint length, const uchar
 }
 
 int ha_vinga::update_row(const uchar *before, const uchar *after) {
+  value_tried= 0;
+  if (int error= use_updated_value(after)) return error;
   const std::vector<uint16_t> &places= changed_columns();
   return failed(engine->update(cursor, session, before, after, places.data(), uint32_t(places.size())));
 }
 
 int ha_vinga::delete_row(const uchar *record) { return failed(engine->erase(cursor, session, record)); }
-
-void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
-                                  ulonglong *count) {
-  /* A row of the same statement may have been given a greater value. */
-  if ((reserve_error= failed(use_explicit_value()))) {
-    *first= ULONGLONG_MAX;
-    return;
-  }
-  if (increment <= 1) {
-    uint64_t from= 0, got= 0;
-    if ((reserve_error= failed(engine->reserve_values(session, share->table, wanted, &from, &got)))) {
-      *first= ULONGLONG_MAX;
-      return;
-    }
-    *first= from;
-    *count= got;
-    return;
-  }
-  /* Of the values that are reserved the first that this server may use. */
-  uint64_t from= 0, got= 0;
-  do {
-    if ((reserve_error= failed(engine->reserve_values(session, share->table, increment, &from, &got)))) {
-      *first= ULONGLONG_MAX;
-      return;
-    }
-    ulonglong start= offset > increment ? 1 : offset;
-    ulonglong rest= (from + increment - start) % increment;
-    *first= rest ? from + increment - rest : from;
-  } while (*first >= from + got);
-  *count= 1;
-}
-
-/* A statement of many rows takes more values the more often it asks. */
-void ha_vinga::release_auto_increment() {
-  ulonglong end= auto_inc_interval_for_cur_row.maximum();
-  if (table->s->next_number_keypart == 0 && ha_thd()->variables.auto_increment_increment <= 1 && next_insert_id &&
-      next_insert_id < end)
-    engine->return_values(share->table, next_insert_id, end - next_insert_id);
-}
-
-int ha_vinga::reset_auto_increment(ulonglong value) {
-  Connection *connection= connection_of(ha_thd());
-  return connection ? failed(engine->set_next_value(connection->session, share->table, value)) : 0;
-}
-
-void ha_vinga::update_create_info(HA_CREATE_INFO *info) {
-  if (!(info->used_fields & HA_CREATE_USED_AUTO) && table->found_next_number_field) {
-    this->info(HA_STATUS_AUTO);
-    info->auto_increment_value= stats.auto_increment_value;
-  }
-}

@@ -35,8 +35,13 @@ class ha_vinga final : public handler {
   bool is_bulk= false;
   bool has_file= false;              // the server has a file with the definition as long as LOCK TABLES holds
   bool is_portioned= false;          // a bulk load that is committed in portions
-  ulonglong greatest_value= 0;       // explicit auto-increment value of a bulk insert
-  int reserve_error= 0;              // why there is no auto-increment value
+  bool sends_at_once= false;         // each change of the statement is sent before the next
+  /* Values of the auto-increment column, see auto_increment.cc. */
+  int reserve_error= 0;              // why there is none
+  ulonglong rows_to_come= 0;         // of the present statement, the present one counted
+  ulonglong reserved_first= 0, reserved_span= 0;
+  bool is_generated= false;          // that of the present row
+  ulonglong value_tried= 0;          // that of a row of REPLACE that was a duplicate in another key
   uint duplicate_key= MAX_KEY;
   std::vector<uchar> key_in_hand;    // of the row that is in the way of a new one: locked, and in the table's second record
   bool is_sorted= false;             // the index is read in its order
@@ -68,7 +73,17 @@ class ha_vinga final : public handler {
   void set_rows_per_value(uint64_t revision);
   int open_share(const char *path);
   int failed(int error);
-  int use_explicit_value();
+  int number_row();
+  int use_value(ulonglong value, const Field *field);
+  void forget_value_of_failed();
+  int use_updated_value(const uchar *after);
+  bool is_forced(ulonglong value) const;
+  bool has_to_know_value() const;
+  uint8_t value_flags(bool is_sent_now) const;
+  bool value_is_taken();
+  int renumber_row();
+  int write_with_other_values(const uchar *record, uint8_t when, int error);
+  ulonglong next_number() const;
   int insert_or_lock(const uchar *record, uint8_t when);
   bool is_in_hand(uint index, const uchar *key, uint length, const uchar *record);
   int fence(THD *thd);

@@ -104,6 +104,8 @@ void begin_statement(THD *thd, bool is_first);
 void register_transaction(THD *thd);
 /* Others may change a table again that was being copied. */
 void lift_fences(Connection *connection);
+/* Tells the server the first auto-increment value of a statement if it has become another one. */
+void tell_new_values(THD *thd, const vinga_session *session);
 void init_transactions(handlerton *hton);
 
 /* How a table looks, in the form that the Rust side takes. It points into the server's table. */

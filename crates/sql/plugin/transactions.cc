@@ -65,6 +65,7 @@ void raise(THD *thd, int error) {
   case HA_ERR_NO_SUCH_TABLE: case HA_ERR_TABLE_DEF_CHANGED: my_error(ER_TABLE_DEF_CHANGED, MYF(0)); break;
   case HA_ERR_LOCK_WAIT_TIMEOUT: my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0)); break;
   case HA_ERR_LOCK_DEADLOCK: my_error(ER_LOCK_DEADLOCK, MYF(0)); break;
+  case HA_ERR_AUTOINC_READ_FAILED: my_error(ER_AUTOINC_READ_FAILED, MYF(0)); break;
   case HA_ERR_RECORD_FILE_FULL: my_error(ER_RECORD_FILE_FULL, MYF(0), table.c_str()); break;
   case HA_ERR_TO_BIG_ROW: raise_long_row(); break;
   default: my_error(temporary ? ER_GET_TEMPORARY_ERRMSG : ER_GET_ERRMSG, MYF(0), error, text.c_str(), "VINGA");
@@ -129,7 +130,10 @@ static void uncount_rows(THD *thd) {
 /* The error of a commit, or of what comes before it: behind it the server says that there was one. */
 static void raise_of_changes(THD *thd, Connection *connection, int error) {
   uncount_rows(thd);
-  if (error != HA_ERR_FOUND_DUPP_KEY || !raise_duplicate(thd, connection->session)) raise(thd, error);
+  if (error != HA_ERR_FOUND_DUPP_KEY || !raise_duplicate(thd, connection->session)) {
+    thd->first_successful_insert_id_in_cur_stmt= 0;
+    raise(thd, error);
+  }
   note_failure(thd, error);
   connection->silence.listen(thd);
 }
@@ -140,6 +144,7 @@ static int commit(handlerton *, THD *thd, bool all) {
   bool ends= all || !in_transaction(thd);
   int error= ends ? engine->commit(connection->session) : engine->statement_flush(connection->session);
   if (!error) {
+    tell_new_values(thd, connection->session);
     if (unlikely(!connection->correction.is_none())) correct_counts(thd, &connection->correction);
     return 0;
   }

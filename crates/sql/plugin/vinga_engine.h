@@ -88,7 +88,7 @@ typedef struct vinga_definition {
   uint64_t auto_increment;  /* the first value; 0 for the usual one */
   uint32_t partitions;      /* 0 for the usual number */
   uint8_t no_logging, read_backup;
-  uint8_t has_auto_increment;
+  int32_t auto_increment_column;   /* place in columns; -1 if there is none */
 } vinga_definition;
 
 /* How rows are held that are read. */
@@ -104,8 +104,18 @@ enum vinga_batch { VINGA_BATCH_FULL = -1 };
 enum vinga_deferred { VINGA_DEFERRED_FULL = -2, VINGA_DEFERRED_CONFLICT = -3 };
 #define VINGA_NO_ROW UINT32_MAX
 
-/* How a row is written, a sum: at once or with others; and whether what was written is committed in portions. */
-enum vinga_write { VINGA_WRITE_NOW = 0, VINGA_WRITE_LATER = 1, VINGA_WRITE_PORTIONS = 2 };
+/* How a row is written, a sum: at once or with others; whether what was written is committed in portions; whether the value
+   of its auto-increment column was reserved, and if so, whether it may get another one if a row is there that has it. */
+enum vinga_write {
+  VINGA_WRITE_NOW = 0, VINGA_WRITE_LATER = 1, VINGA_WRITE_PORTIONS = 2, VINGA_WRITE_NUMBERED = 4, VINGA_WRITE_RENUMBER = 8
+};
+
+/* Values of an auto-increment column that are wanted. */
+typedef struct vinga_wish {
+  uint64_t count;
+  uint64_t step, offset;   /* auto_increment_increment, auto_increment_offset */
+  uint64_t max;            /* the column's greatest value */
+} vinga_wish;
 
 typedef struct vinga_statistics {
   uint64_t rows, row_bytes, data_bytes;
@@ -185,6 +195,9 @@ typedef struct vinga_engine {
   int (*roll_back_to)(vinga_session *session, uint32_t place);
   /* After an error: what was a duplicate of what, with the row put into `record`. */
   int (*duplicate)(vinga_session *session, const vinga_table *table, uint8_t *record, uint32_t *key);
+  /* Whether the present statement's rows were written with other auto-increment values than they were given with: that of
+     the first row, before and now. */
+  uint8_t (*renumbered)(const vinga_session *session, uint64_t *before, uint64_t *now);
 
   /* Definitions. */
   int (*create_table)(vinga_session *session, const vinga_definition *definition);
@@ -215,10 +228,15 @@ typedef struct vinga_engine {
                             uint32_t high_is_excluded, uint8_t has_choice);
 
   /* Auto-increment. */
-  int (*reserve_values)(vinga_session *session, vinga_table *table, uint64_t wanted, uint64_t *first, uint64_t *count);
-  /* Values that were reserved and not used. */
-  void (*return_values)(vinga_table *table, uint64_t first, uint64_t count);
-  /* A row with this value was written: later values are greater. */
+  /* Takes values for rows; fewer than are wanted if these are the last of all, and none, with the value that would be the
+     first, if that is greater than the column's greatest. */
+  int (*reserve_values)(vinga_session *session, vinga_table *table, const vinga_wish *wish, uint64_t *first,
+                        uint64_t *count);
+  /* A row that was there has this value, which was reserved: others of the same range may be taken, too. */
+  void (*leave_values)(vinga_table *table, uint64_t value);
+  /* Whether that has happened with this table. */
+  uint8_t (*has_met_rows)(const vinga_table *table);
+  /* A row with this value is going to be written, it was given by hand: later values are greater. */
   int (*value_used)(vinga_session *session, vinga_table *table, uint64_t value);
   int (*set_next_value)(vinga_session *session, vinga_table *table, uint64_t value);
   int (*next_value)(vinga_session *session, vinga_table *table, uint64_t *value);

@@ -1,115 +1,140 @@
 //! Values of auto-increment columns.
 //!
 //! Each table has a counter in the table `vinga.auto_increment`: the next value that nobody has, under the table's birth
-//! (the version with which its rows began), so a table that is emptied or made anew begins anew. A SQL node takes ranges
-//! from it: one update that adds to the counter and one read of the sum, in the train of one commit. It uses a range's
-//! values in its own memory, and fetches the next range when half of one is used up, on a thread of its own: no statement
-//! holds a lock while it fetches, and one waits only if a whole range was used up within one round trip; ranges grow then.
+//! (the version with which its rows began), so a table that is emptied or made anew begins anew. A table without a primary
+//! key has a second one, for its hidden key. A SQL node takes ranges from a counter: one update that adds to it and one
+//! read of the sum, in one batch with their commit. It uses a range's values in its own memory, and fetches the next range
+//! when half of one is used up, on a thread of its own: no statement holds a lock while it fetches, and one waits only if a
+//! whole range was used up within one round trip; ranges grow then. What a node has of a table's values it keeps as long as
+//! it runs, whoever opens and closes the table.
 //!
 //! The values of a statement that says how many rows it has follow each other: its client knows all of them by the first
 //! (`LAST_INSERT_ID()`). What a range has left is let go if it is less than that and the next one does not continue it,
-//! which it does not where other SQL nodes take ranges, too.
+//! which it does not where other SQL nodes take ranges, too. Nothing that was taken is given back, as in InnoDB.
 //!
-//! A value that a statement gives explicitly moves the counter beyond it. Ranges that other SQL nodes hold stay theirs, so
-//! their values may be lower.
+//! # Values that are given by hand
+//! A value that a statement gives (in the row, by `SET INSERT_ID`, by an `UPDATE`, or that a log replays) is told before its
+//! row is written, whatever becomes of the row:
+//!
+//! 1. In memory: this node gives out no value up to it any more.
+//! 2. At the data nodes: the counter is moved behind it if it is lower, so ranges that are taken from then on begin behind
+//!    it. Values that follow each other closely move it ever less often, as some beyond are taken for this node each time.
+//!
+//! What is left is a value inside a range that *another* SQL node has taken before. That node is not told: to ask whether its
+//! range still holds would cost each of its statements a round trip, for something that hardly ever happens. It finds out by
+//! the row itself: a generated value is only ever in a row that the data nodes have accepted, and where the column is in a
+//! unique key they accept none whose value is there. So no row is lost, overwritten or taken for another one:
+//!
+//! - A generated value that meets a row is no duplicate that the statement hears of. The node leaves the range behind
+//!   ([`Counter::leave`]), takes the next one, which begins behind all that was given, and writes the row once more.
+//! - A row that is sent at once (`IGNORE`, `REPLACE`, `ON DUPLICATE KEY UPDATE`, triggers) gets its other value in the plugin
+//!   (`auto_increment.cc`), before the server hears of the first. Rows that wait to be sent with others get theirs in the
+//!   session ([`crate::session`]): the whole batch is written anew with values that follow each other, and the server is told
+//!   the first one, for `LAST_INSERT_ID()`, before it answers.
+//! - Values that the server passes on as soon as a row is written can't be changed afterwards: with a binary log, and with
+//!   `RETURNING`. There a single row is sent at once. Several rows of one statement are sent together all the same; if they
+//!   meet a row the statement fails with 1062, nothing of it stays, and from then on this node sends such rows of the table
+//!   one by one.
+//!
+//! Where the column is in no unique key nothing fails if two rows have the same value, and nothing is done about it.
 
-use crate::failure::{Failure, Result, ha};
-use crate::holding_off::HoldingOff;
+mod counters;
+mod ranges;
+
+pub use ranges::Wish;
+
+use crate::failure::{Failure, Result};
 use crate::node::Node;
 use crate::session::Session;
-use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use counters::Moved;
+use ranges::Ranges;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread;
 use std::time::Duration;
 use vinga::blocking::Cluster;
-use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value};
 
-/// The table of the counters.
-const TABLE: &str = "vinga.auto_increment";
 /// Values of a range, at most.
 const RANGE_MAX: u64 = 1 << 16;
-/// How often something is tried when others move the counter at the same moment.
-const ATTEMPTS_MAX: u32 = 20;
 /// How long a statement waits before it looks whether it was killed.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// Counters that are kept, about, beside those of open tables.
+const KEPT_MAX: usize = 4096;
 
 const NO_PANIC: &str = "nothing panics while it holds a counter";
 
-/// What this node has of one table's values.
+/// What this node has of one counter.
 #[derive(Default)]
 struct State {
-    /// Values from `next` below `end` are ours.
-    next: u64,
-    end: u64,
-    /// The range behind it, if it has been fetched.
-    spare: Option<(u64, u64)>,
-    /// The counter in the data nodes is at least this.
-    known: u64,
-    /// Behind all values that statements have given: a range that was on its way then is used from here on.
-    floor: u64,
+    ranges: Ranges,
     /// Size of the next range.
     size: u64,
     /// Values of the fetch that is under way; 0 if there is none.
     fetching: u64,
-    /// The counter is so near to its end that it gives less than was asked for.
-    is_ending: bool,
     /// Fetches that have ended.
     fetches: u64,
     failure: Option<Failure>,
 }
 
-impl State {
-    /// The first of so many values that follow each other, or the last ones of all.
-    fn take(&mut self, wanted: u64) -> Option<u64> {
-        while self.end - self.next < wanted
-            && let Some((begin, end)) = self.spare.take()
-        {
-            match begin == self.end {
-                true => self.end = end,
-                false => (self.next, self.end) = (begin, end),
-            }
-        }
-        let is_enough = self.end - self.next >= wanted || (self.is_ending && self.next < self.end);
-        is_enough.then_some(self.next)
+/// A counter's name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Name {
+    /// The life of the cluster: in the next one births begin anew.
+    pub incarnation: u64,
+    /// Of the table.
+    pub birth: u64,
+    /// Whether its values are those of the hidden primary key.
+    pub is_of_hidden_key: bool,
+}
+
+impl Name {
+    /// The key of its row.
+    fn key(self) -> u64 {
+        self.birth | u64::from(self.is_of_hidden_key) << 63
     }
 }
 
-/// The values of one open table. See the head of this file.
+/// A counter, as this node has it. See the head of this file.
 pub struct Counter {
-    birth: u64,
-    /// The first value of all.
-    first: u64,
+    key: u64,
     state: Mutex<State>,
     on_fetched: Condvar,
+    has_met_rows: AtomicBool,
 }
 
 impl Counter {
-    /// The counter of a table of this birth.
-    pub fn new(birth: u64) -> Self {
-        Counter { birth, first: 1, state: Mutex::default(), on_fetched: Condvar::new() }
+    /// The counter with a name.
+    pub fn of(node: &Node, name: Name) -> Arc<Self> {
+        node.fetcher.counter(name)
     }
 
-    /// Takes so many values in a row: the first, and how many, which is less only for the last values of all.
+    fn new(key: u64) -> Self {
+        Counter {
+            key,
+            state: Mutex::default(),
+            on_fetched: Condvar::new(),
+            has_met_rows: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes values in a row: the first, and how many, which is less only for the last values of all, and 0 if the first is
+    /// greater than the column's greatest.
     ///
     /// # Errors
     /// Why none could be fetched.
-    pub fn take(self: &Arc<Self>, session: &Session, wanted: u64) -> Result<(u64, u64)> {
+    pub fn take(self: &Arc<Self>, session: &Session, wish: &Wish) -> Result<(u64, u64)> {
         let node = session.node();
-        let wanted = wanted.max(1);
         let mut state = self.state.lock().expect(NO_PANIC);
         let mut waits = 0;
         // Who meets the fetch of a smaller range waits for that one, and for its own.
-        let patience = if (1..wanted).contains(&state.fetching) { 2 } else { 1 };
+        let patience = if (1..wish.span()).contains(&state.fetching) { 2 } else { 1 };
         let mut fetches_before = state.fetches;
         loop {
-            if let Some(first) = state.take(wanted) {
-                let count = wanted.min(state.end - first);
-                state.next = first + count;
-                if state.spare.is_none() && (state.end - state.next) * 2 < state.size {
-                    self.fetch(&mut state, node, wanted);
+            if let Some(taken) = state.ranges.take(wish) {
+                if state.ranges.is_half_used(wish) {
+                    self.fetch(&mut state, node, wish);
                 }
-                return Ok((first, count));
+                return Ok(taken);
             }
             if waits > 0 && state.fetches > fetches_before {
                 if let Some(failure) = state.failure.clone() {
@@ -128,7 +153,7 @@ impl Counter {
                     state.size = (state.size * 2).min(RANGE_MAX);
                 }
             }
-            self.fetch(&mut state, node, wanted);
+            self.fetch(&mut state, node, wish);
             state = self.on_fetched.wait_timeout(state, LOOK_PAUSE).expect(NO_PANIC).0;
             if session.is_killed() {
                 return Err(Failure::killed());
@@ -136,85 +161,77 @@ impl Counter {
         }
     }
 
-    /// Values that were taken and are not used. They are given to others if nobody has taken any behind them.
-    pub fn give_back(&self, first: u64, count: u64) {
-        let mut state = self.state.lock().expect(NO_PANIC);
-        if state.next == first + count {
-            state.next = first;
-        }
-    }
-
-    fn fetch(self: &Arc<Self>, state: &mut State, node: &Arc<Node>, wanted: u64) {
+    fn fetch(self: &Arc<Self>, state: &mut State, node: &Arc<Node>, wish: &Wish) {
         if state.fetching > 0 {
             return;
         }
         state.size = state.size.max(node.prefetch());
-        state.fetching = state.size.max(wanted);
+        state.fetching = state.ranges.portion(wish, state.size);
         node.fetcher.push(Arc::clone(self), state.fetching);
     }
 
     fn take_over(&self, fetched: Result<(u64, u64)>) {
         let mut state = self.state.lock().expect(NO_PANIC);
-        let asked = std::mem::take(&mut state.fetching);
+        state.fetching = 0;
         state.fetches += 1;
         match fetched {
             Ok((begin, end)) => {
                 state.failure = None;
-                state.is_ending = end - begin < asked;
-                // An explicit value may have overtaken it.
-                let begin = begin.max(self.first).max(state.floor).min(end);
-                state.known = state.known.max(end);
-                if state.next < state.end {
-                    state.spare = Some((begin, end));
-                } else {
-                    (state.next, state.end) = (begin, end);
-                }
+                state.ranges.add(begin, end);
             }
             Err(failure) => state.failure = Some(failure),
         }
         self.on_fetched.notify_all();
     }
 
-    /// A row with this value was given: later values of this node are greater.
+    /// A statement gives this value: no value up to it is given out any more, here or from ranges that are taken from now on.
     ///
     /// # Errors
     /// Why the counter could not be moved.
     pub fn use_value(&self, session: &mut Session, value: u64) -> Result<()> {
-        if value == u64::MAX {
-            return Ok(());
+        let move_to = self.state.lock().expect(NO_PANIC).ranges.use_value(value);
+        let Some((next, slack)) = move_to else { return Ok(()) };
+        let moved = self.advance(session, next, next.saturating_add(slack))?;
+        let mut state = self.state.lock().expect(NO_PANIC);
+        let slack_max = state.size.max(session.node().prefetch());
+        match moved {
+            Moved::To(end) => state.ranges.move_behind(next, end, slack_max),
+            Moved::Was(there) => state.ranges.learn(there),
         }
-        let next = value + 1;
-        {
-            let mut state = self.state.lock().expect(NO_PANIC);
-            state.floor = state.floor.max(next);
-            if state.next <= value && value < state.end {
-                state.next = next;
-            } else if value >= state.end {
-                state.next = state.end;
-            }
-            match state.spare {
-                Some((begin, end)) if begin <= value && value < end => state.spare = Some((next, end)),
-                Some((_, end)) if value >= end => state.spare = None,
-                _ => {}
-            }
-            if next <= state.known {
-                return Ok(());
-            }
-        }
-        self.move_to(session, next)
+        Ok(())
     }
 
-    /// Values from now on begin with this one, if it is not lower than the counter.
+    /// Values begin here, or further on.
     ///
     /// # Errors
     /// Why the counter could not be moved.
-    pub fn move_to(&self, session: &mut Session, next: u64) -> Result<()> {
-        let node = Arc::clone(session.node());
-        let cluster = session.cluster()?.clone();
-        advance(&cluster, self.birth, next).map_err(|error| node.failure(&error))?;
+    pub fn begin_at(&self, session: &mut Session, next: u64) -> Result<()> {
+        let (Moved::To(there) | Moved::Was(there)) = self.advance(session, next, next)?;
         let mut state = self.state.lock().expect(NO_PANIC);
-        state.known = state.known.max(next);
+        state.ranges.use_value(next.saturating_sub(1));
+        state.ranges.learn(there);
         Ok(())
+    }
+
+    fn advance(&self, session: &mut Session, next: u64, end: u64) -> Result<Moved> {
+        let node = Arc::clone(session.node());
+        let moved = counters::advance(session.cluster()?, self.key, next, end);
+        moved.map_err(|error| counters::failure(&error, |error| node.failure(error)))
+    }
+
+    /// A generated value met a row that was there: leaves the range that has it, as there may be more of them.
+    pub fn leave(&self, value: u64) {
+        let mut state = self.state.lock().expect(NO_PANIC);
+        if state.ranges.leave(value) {
+            // Who made these rows without a word to the counter may have made many.
+            state.size = (state.size * 2).min(RANGE_MAX);
+        }
+        self.has_met_rows.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that has happened.
+    pub fn has_met_rows(&self) -> bool {
+        self.has_met_rows.load(Ordering::Relaxed)
     }
 
     /// What the next value would be, as far as the data nodes know.
@@ -222,135 +239,18 @@ impl Counter {
     /// # Errors
     /// Why that could not be read.
     pub fn peek(&self, session: &mut Session) -> Result<u64> {
-        {
+        let (own, floor) = {
             let state = self.state.lock().expect(NO_PANIC);
-            if state.next < state.end {
-                return Ok(state.next);
-            }
+            (state.ranges.peek(), state.ranges.floor())
+        };
+        if let Some(next) = own {
+            return Ok(next);
         }
         let node = Arc::clone(session.node());
         let cluster = session.cluster()?.clone();
-        let row = counters(&cluster).and_then(|table| cluster.get(&table, self.birth));
-        match row.map_err(|error| node.failure(&error))? {
-            Some(row) => number(&row),
-            None => Ok(self.first),
-        }
-    }
-}
-
-fn number(row: &Record) -> Result<u64> {
-    match row.get("next") {
-        Some(Value::UInt(next)) => Ok(*next),
-        _ => Err(Failure::new(ha::AUTO_INCREMENT_READ_FAILED, format!("{TABLE} is not as it should be"))),
-    }
-}
-
-/// Attempts at something that others do at the same moment, with a pause between two of them that grows: who tries again at
-/// once mostly meets the same.
-#[derive(Default)]
-struct Attempts {
-    made: u32,
-    holding_off: HoldingOff,
-}
-
-impl Attempts {
-    /// One has failed: pauses before the next.
-    ///
-    /// # Errors
-    /// This error, if it was the last one.
-    fn once_more(&mut self, error: vinga::Error) -> vinga::Result<()> {
-        self.made += 1;
-        if self.made == ATTEMPTS_MAX {
-            return Err(error);
-        }
-        thread::sleep(self.holding_off.once_more());
-        Ok(())
-    }
-}
-
-/// The table of the counters, which is made by whoever needs it first.
-fn counters(cluster: &Cluster) -> vinga::Result<Table> {
-    const BIGINT: ColumnType = ColumnType::Integer { bytes: 8, signed: false };
-    let mut attempts = Attempts::default();
-    loop {
-        match cluster.table(TABLE) {
-            Err(error) if error.code() == ErrorCode::NoSuchTable => {}
-            there => return there,
-        }
-        let table =
-            NewTable::new(TABLE).column("birth", BIGINT).column("next", BIGINT).primary_key(&["birth"]);
-        match cluster.create_table(table) {
-            Err(error) if matches!(error.code(), ErrorCode::TableExists | ErrorCode::SchemaBusy) => {
-                attempts.once_more(error)?;
-            }
-            made => return made,
-        }
-    }
-}
-
-/// Takes a range from a counter.
-fn fetch(cluster: &Cluster, birth: u64, first: u64, count: u64) -> vinga::Result<(u64, u64)> {
-    let table = counters(cluster)?;
-    let mut attempts = Attempts::default();
-    loop {
-        let mut transaction = cluster.begin()?;
-        transaction.update(&table, birth, &Update::new().add("next", count))?;
-        let reading = transaction.define_read(&table, birth, Lock::Exclusive)?;
-        let error = match transaction.commit() {
-            Ok(committed) => {
-                let row = committed.row(&reading)?.ok_or(ErrorCode::NoSuchRow)?;
-                match row.get("next") {
-                    Some(Value::UInt(end)) => return Ok((end - count, *end)),
-                    _ => return Err(ErrorCode::BadRow.into()),
-                }
-            }
-            Err(error) => error,
-        };
-        if error.code() == ErrorCode::NoSuchRow {
-            match cluster.insert(&table, &[("birth", birth), ("next", first + count)]) {
-                Ok(()) => return Ok((first, first + count)),
-                Err(error) if error.code() == ErrorCode::DuplicateKey => {}
-                Err(error) => return Err(error),
-            }
-        } else if error.code() == ErrorCode::NumericOverflow && count > 1 {
-            // The last values of all come one by one.
-            return fetch(cluster, birth, first, 1);
-        } else if !error.is_retryable() || error.code() == ErrorCode::ClusterFailure {
-            return Err(error);
-        }
-        attempts.once_more(error)?;
-    }
-}
-
-/// Why there are no more values.
-fn failure(node: &Node, error: &vinga::Error) -> Failure {
-    match error.code() {
-        ErrorCode::NumericOverflow => Failure::new(ha::AUTO_INCREMENT_READ_FAILED, "all values are used up"),
-        _ => node.failure(error),
-    }
-}
-
-/// Moves a counter up to `next`, if it is lower.
-fn advance(cluster: &Cluster, birth: u64, next: u64) -> vinga::Result<()> {
-    let table = counters(cluster)?;
-    let mut attempts = Attempts::default();
-    loop {
-        let update = Update::new().when("next", "<", next)?.set("next", next);
-        let error = match cluster.update(&table, birth, &update) {
-            Ok(()) => return Ok(()),
-            Err(error) if error.code() == ErrorCode::ConditionFailed => return Ok(()),
-            Err(error) => error,
-        };
-        if error.code() == ErrorCode::NoSuchRow {
-            match cluster.insert(&table, &[("birth", birth), ("next", next)]) {
-                Ok(()) => return Ok(()),
-                Err(error) if error.code() == ErrorCode::DuplicateKey => {}
-                Err(error) => return Err(error),
-            }
-        } else if !error.is_retryable() || error.code() == ErrorCode::ClusterFailure {
-            return Err(error);
-        }
-        attempts.once_more(error)?;
+        let next = counters::read(&cluster, self.key);
+        let next = next.map_err(|error| counters::failure(&error, |error| node.failure(error)))?;
+        Ok(next.unwrap_or(1).max(floor))
     }
 }
 
@@ -359,6 +259,7 @@ fn advance(cluster: &Cluster, birth: u64, next: u64) -> vinga::Result<()> {
 pub struct Fetcher {
     queue: Mutex<Queue>,
     on_push: Condvar,
+    counters: Mutex<HashMap<Name, Arc<Counter>>>,
 }
 
 #[derive(Default)]
@@ -368,6 +269,14 @@ struct Queue {
 }
 
 impl Fetcher {
+    fn counter(&self, name: Name) -> Arc<Counter> {
+        let mut counters = self.counters.lock().expect(NO_PANIC);
+        if counters.len() >= KEPT_MAX && !counters.contains_key(&name) {
+            counters.retain(|_, counter| Arc::strong_count(counter) > 1);
+        }
+        Arc::clone(counters.entry(name).or_insert_with(|| Arc::new(Counter::new(name.key()))))
+    }
+
     fn push(&self, counter: Arc<Counter>, count: u64) {
         self.queue.lock().expect(NO_PANIC).wanted.push_back((counter, count));
         self.on_push.notify_one();
@@ -393,32 +302,12 @@ impl Fetcher {
                 }
             };
             drop(queue);
-            let fetched = node.cluster(0, None).and_then(|(_, cluster)| {
-                fetch(&cluster, counter.birth, counter.first, count).map_err(|error| failure(node, &error))
+            let fetched = node.cluster(0, None).and_then(|(_, cluster): (usize, Cluster)| {
+                counters::take(&cluster, counter.key, count)
+                    .map_err(|error| counters::failure(&error, |error| node.failure(error)))
             });
             node.counters.auto_increment_fetches.fetch_add(1, Ordering::Relaxed);
             counter.take_over(fetched);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Instant;
-
-    #[test]
-    fn attempts_end_and_have_pauses_between_them() {
-        let (began, mut attempts) = (Instant::now(), Attempts::default());
-        let mut made = 1;
-        let error = loop {
-            match attempts.once_more(ErrorCode::LockTimeout.into()) {
-                Ok(()) => made += 1,
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(error.code(), ErrorCode::LockTimeout);
-        assert_eq!(made, ATTEMPTS_MAX);
-        assert!(began.elapsed() >= Duration::from_millis(1 + 2 + 4 + 8 + 16 + 14 * 20), "there were pauses");
     }
 }

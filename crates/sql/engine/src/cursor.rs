@@ -220,7 +220,9 @@ impl Cursor {
     fn empty_reads(&mut self, session: &mut Session) -> Result<KeyReads> {
         self.shown = Shown::Nothing;
         match self.reads.take() {
-            Some(mut reads) if reads.slot == session.slot() && Arc::ptr_eq(&reads.projection, &self.projection) => {
+            Some(mut reads)
+                if reads.slot == session.slot() && Arc::ptr_eq(&reads.projection, &self.projection) =>
+            {
                 reads.batch.clear();
                 Ok(reads)
             }
@@ -232,7 +234,12 @@ impl Cursor {
     }
 
     /// Reads the row with `self.key`, perhaps under a lock, together with changes that wait to be sent.
-    fn read_row_with_changes(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
+    fn read_row_with_changes(
+        &mut self,
+        session: &mut Session,
+        lock: Lock,
+        record: &mut [u8],
+    ) -> Result<bool> {
         let handle = table_of(&self.table, &self.projection, session)?;
         let number = session.define_locked(handle, kind_of(lock), &self.key)?;
         session.execute_reads()?;

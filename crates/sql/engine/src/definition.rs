@@ -103,6 +103,8 @@ pub struct Description {
     pub database_options: Vec<u8>,
     /// The first value of the auto-increment column; 0 for the usual one.
     pub auto_increment: u64,
+    /// Which of the columns that is.
+    pub auto_increment_column: Option<usize>,
     /// Neither logged nor checkpointed.
     pub no_logging: bool,
     /// Backups answer, too.

@@ -2,6 +2,7 @@
 //! then nothing but copying.
 
 mod keys;
+mod numbers;
 mod projection;
 mod records;
 
@@ -117,6 +118,8 @@ pub struct Plan {
     primary: usize,
     collations: Vec<Collation>,
     hidden_key: Option<usize>,
+    /// The auto-increment column.
+    number: Option<numbers::Number>,
     record_bytes: usize,
     /// What is beneath a NULL: the server compares whole records.
     default_record: Vec<u8>,
@@ -218,6 +221,10 @@ impl Plan {
                 Vec::new()
             }
         };
+        let number = description.auto_increment_column.and_then(|place| {
+            let step: &Step = steps.get(place)?;
+            numbers::Number::new(place, step, definition.columns[usize::from(step.id.0)].column_type)
+        });
         let key_bytes_max = definition
             .primary_key
             .iter()
@@ -236,6 +243,7 @@ impl Plan {
             primary: primary.unwrap_or(usize::MAX),
             collations: description.columns.iter().map(|column| column.collation).collect(),
             hidden_key,
+            number,
             record_bytes: description.record_bytes,
             default_record: description.default_record.clone(),
             key_bytes_max,
@@ -346,7 +354,8 @@ pub mod tests {
             collation: Collation(std::ptr::null()),
             sort_bytes: 0,
         };
-        let part = KeyPart { column: 0, bytes: 4, has_length: false, is_nullable: false, is_descending: false };
+        let part =
+            KeyPart { column: 0, bytes: 4, has_length: false, is_nullable: false, is_descending: false };
         let description = Description {
             name: "test.t".into(),
             columns: vec![column("id", 1, 0), column("v", 5, 1)],
@@ -362,6 +371,7 @@ pub mod tests {
             attachment: Vec::new(),
             database_options: Vec::new(),
             auto_increment: 0,
+            auto_increment_column: None,
             no_logging: false,
             read_backup: false,
             partitions: 0,

@@ -1,6 +1,6 @@
 //! What a session's statements do to tables as a whole: they are made, dropped, given another name, emptied, and found.
 
-use crate::auto_increment::Counter;
+use crate::auto_increment::{Counter, Name};
 use crate::definition::{Description, OWN_DATABASE, split_attachment};
 use crate::failure::{Failure, Result, ha};
 use crate::fences;
@@ -59,7 +59,9 @@ pub fn create_table(session: &mut Session, description: &Description) -> Result<
     let table =
         carry_out(session, |cluster| async move { cluster.as_async().create_table(definition).await })?;
     if description.auto_increment > 1 {
-        Counter::new(table.core().birth().0).move_to(session, description.auto_increment)?;
+        let incarnation = session.cluster()?.incarnation();
+        let name = Name { incarnation, birth: table.core().birth().0, is_of_hidden_key: false };
+        Counter::of(session.node(), name).begin_at(session, description.auto_increment)?;
     }
     Ok(())
 }

@@ -15,6 +15,11 @@
 //! it back as a whole. Until it has done so nothing more is read or changed, so that the rest of a statement, or of a
 //! transaction, is never taken for all of it.
 //!
+//! *Rows that get another value.* An insert whose auto-increment value was generated may find a row there that another SQL
+//! node's client has made with that value by hand, see [`crate::auto_increment`]. Then the rows that were collected with it
+//! are written anew, with other values; nobody hears of the first attempt. So such inserts cost their batch the transaction
+//! only when it is sent with the commit, and there is nothing else in it.
+//!
 //! *Changes that are overheard.* A statement that fires triggers or calls functions which use tables sends each of its
 //! changes at once, and so do those: whoever handles errors in one of them hears of its own changes only, and such an error
 //! is that of a single change, which alone is undone. Changes that can wait do so here, too, but their errors, of which
@@ -22,6 +27,7 @@
 
 mod changes;
 mod endings;
+mod numbers;
 mod reads;
 
 use crate::failure::{Failure, Result, ha};
@@ -57,6 +63,20 @@ struct Pending {
     table: Arc<OpenTable>,
     /// Of an insert: where its row is.
     image: Range<usize>,
+    /// Whether its auto-increment value was generated.
+    numbered: Numbered,
+}
+
+/// What is known of the auto-increment value of a row that is inserted.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Numbered {
+    /// There is none, or it was given.
+    #[default]
+    No,
+    /// It was generated, and somebody knows it already.
+    Fixed,
+    /// It was generated, and may be another one.
+    Free,
 }
 
 /// A row that could not be inserted because its key was there.
@@ -91,6 +111,7 @@ pub struct Session {
     images: Vec<u8>,
     failure: Failure,
     duplicate: Option<Duplicate>,
+    numbers: numbers::Numbers,
     fences: Fences,
     holding_off: HoldingOff,
     /// The rows that the present statement has changed, if anybody has asked for that.
@@ -141,6 +162,7 @@ impl Session {
             images: Vec::new(),
             failure: Failure::new(0, ""),
             duplicate: None,
+            numbers: numbers::Numbers::default(),
             fences: Fences::default(),
             holding_off: HoldingOff::default(),
             changed_rows: None,
@@ -247,6 +269,7 @@ impl Session {
         self.is_at_once = false;
         self.duplicate = None;
         self.changed_rows = None;
+        self.numbers = numbers::Numbers::default();
         self.statement_start = self.next_number();
     }
 

@@ -1,6 +1,6 @@
 //! An open table, shared by all statements of the node that use it.
 
-use crate::auto_increment::Counter;
+use crate::auto_increment::{Counter, Name};
 use crate::definition::{Description, split_attachment};
 use crate::failure::{Failure, Result, ha};
 use crate::plan::{End, Plan, Projection};
@@ -44,8 +44,10 @@ pub struct OpenTable {
     /// What statements read of it, by columns and key.
     projections: Mutex<HashMap<ColumnsAndKey, Arc<Projection>>>,
     identity: (u32, u64),
-    /// Its auto-increment values, or those of its hidden primary key.
+    /// Its auto-increment values.
     pub counter: Arc<Counter>,
+    /// The values of its hidden primary key.
+    pub hidden_keys: Arc<Counter>,
     rows: AtomicU64,
     row_bytes: u64,
     statistics: Mutex<Statistics>,
@@ -107,12 +109,19 @@ impl OpenTable {
         })?;
         let tables: Vec<OnceLock<Table>> = (0..session.node().pool_size()).map(|_| OnceLock::new()).collect();
         let core = table.core();
+        // Asked for behind the description: what is of this life of the cluster by now was not taken in one before.
+        let incarnation = session.cluster()?.incarnation();
+        let counter = |is_of_hidden_key| {
+            let name = Name { incarnation, birth: core.birth().0, is_of_hidden_key };
+            Counter::of(session.node(), name)
+        };
         let open = OpenTable {
             name: description.name.clone(),
             plan,
             server: session.node().server,
             identity: (core.id().0, core.version().0),
-            counter: Arc::new(Counter::new(core.birth().0)),
+            counter: counter(false),
+            hidden_keys: counter(true),
             rows: AtomicU64::new(ROWS_ASSUMED),
             statistics: Mutex::default(),
             counted: Mutex::default(),

@@ -194,3 +194,124 @@ fn a_log_of_statements_is_refused() {
         assert_eq!(session.lines("SHOW WARNINGS"), [""; 0], "{statement}");
     }
 }
+
+/// Statements whose rows get numbers in all ways; some of their rows fail.
+const NUMBERED: [&str; 10] = [
+    "INSERT INTO n (s) VALUES (1), (2)",
+    "INSERT INTO n (s) SELECT seq FROM seq_10_to_20",
+    "INSERT INTO n VALUES (100, 3)",
+    "INSERT IGNORE INTO n (s) VALUES (4), (4), (5)",
+    "REPLACE INTO n (s) VALUES (4), (6)",
+    "INSERT INTO n (s) VALUES (7) ON DUPLICATE KEY UPDATE s = 8",
+    "SET INSERT_ID = 200",
+    "INSERT INTO n (s) VALUES (9)",
+    "UPDATE n SET id = 300 WHERE s = 9",
+    "INSERT INTO n (s) VALUES (21), (22), (23)",
+];
+
+/// What was logged of tables of one engine is run again on those of another, and numbers go on behind those of the log.
+fn replay_numbers(format: &str, from: &str, to: &str) {
+    // InnoDB logs no statements below it.
+    let cluster = cluster("REPEATABLE-READ");
+    let mut session = cluster.connect(0);
+    let make = |session: &mut Session, engine: &str| {
+        session.query("SET sql_log_bin = 0");
+        session.query("DROP TABLE IF EXISTS n");
+        session.query(&format!(
+            "CREATE TABLE n (id INT AUTO_INCREMENT PRIMARY KEY, s INT UNIQUE) ENGINE={engine}"
+        ));
+        session.query("SET sql_log_bin = 1");
+    };
+    make(&mut session, from);
+    session.query(&format!("SET binlog_format = {format}"));
+    let start = end_of_log(&mut session);
+    for statement in NUMBERED {
+        session.query(statement);
+    }
+    let stop = end_of_log(&mut session);
+    let rows = session.lines("SELECT * FROM n ORDER BY id");
+    make(&mut session, to);
+    replay(&cluster, &start, &stop);
+    assert_eq!(session.lines("SELECT * FROM n ORDER BY id"), rows, "{format}, from {from} to {to}");
+    session.query("SET sql_log_bin = 0");
+    for s in 1000..1300 {
+        session.query(&format!("INSERT INTO n (s) VALUES ({s})"));
+    }
+    let behind = session.lines("SELECT MIN(id) > 303, COUNT(*) FROM n WHERE s >= 1000");
+    assert_eq!(behind, ["1 300"], "{format}, from {from} to {to}");
+}
+
+#[test]
+fn numbers_go_on_behind_those_that_were_replayed() {
+    for (format, from, to) in [
+        ("STATEMENT", "InnoDB", "VINGA"),
+        ("MIXED", "InnoDB", "VINGA"),
+        ("ROW", "InnoDB", "VINGA"),
+        ("MIXED", "VINGA", "VINGA"),
+        ("ROW", "VINGA", "VINGA"),
+        ("ROW", "VINGA", "InnoDB"),
+    ] {
+        replay_numbers(format, from, to);
+    }
+}
+
+/// A slave whose tables are Vinga's, of a master whose tables are InnoDB's.
+#[test]
+fn a_slave_passes_over_the_errors_that_it_is_told_to() {
+    for format in ["ROW", "STATEMENT"] {
+        let data_node = vinga_datanode::LocalNode::start().expect("a data node starts");
+        let node = |variables: &[(&str, &str)]| {
+            vinga_sqlnode::ScopedSqlNode::start_with(data_node.address(), |settings| {
+                let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+                settings.variables.extend(variables.iter().map(owned));
+            })
+            .unwrap_or_else(|error| panic!("{error}"))
+        };
+        let master = node(&[
+            ("log_bin", "changes"),
+            ("server_id", "1"),
+            ("binlog_format", format),
+            ("transaction_isolation", "REPEATABLE-READ"),
+        ]);
+        let slave = node(&[("server_id", "2"), ("slave_skip_errors", "1062"), ("slave_net_timeout", "60")]);
+        let [mut on_master, mut on_slave] =
+            [&master, &slave].map(|node| Session::new(node.connect().expect("a SQL node answers")));
+        on_master.query("SET sql_log_bin = 0");
+        for (session, engine) in [(&mut on_master, "InnoDB"), (&mut on_slave, "VINGA")] {
+            session.query("CREATE DATABASE IF NOT EXISTS test");
+            session.query("USE test");
+            session
+                .query(&format!("CREATE TABLE n (id INT AUTO_INCREMENT PRIMARY KEY, s INT) ENGINE={engine}"));
+        }
+        on_master.query("SET sql_log_bin = 1");
+        on_slave.query("INSERT INTO n VALUES (1, -1), (5, -5)");
+        let start = on_master.query("SHOW MASTER STATUS");
+        on_slave.query(&format!(
+            "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {}, MASTER_USER = 'root', \
+             MASTER_LOG_FILE = '{}', MASTER_LOG_POS = {}",
+            master.port(),
+            start[0][0],
+            start[0][1]
+        ));
+        on_slave.query("START SLAVE");
+        for statement in [
+            "INSERT INTO n (s) VALUES (1)",
+            "INSERT INTO n (s) VALUES (2)",
+            "INSERT INTO n (s) VALUES (3), (4)",
+            "INSERT INTO n VALUES (5, 5)",
+            "INSERT INTO n (s) VALUES (6)",
+        ] {
+            on_master.query(statement);
+        }
+        let stop = on_master.query("SHOW MASTER STATUS");
+        let wait = format!("SELECT MASTER_POS_WAIT('{}', {}) IS NULL", stop[0][0], stop[0][1]);
+        let said = on_slave.lines(&wait);
+        let state = on_slave.query("SHOW SLAVE STATUS");
+        assert_eq!(said, ["0"], "{format}: the slave has stopped: {state:?}");
+        let rows = on_slave.lines("SELECT * FROM n ORDER BY id");
+        assert_eq!(rows, ["1 -1", "2 2", "3 3", "4 4", "5 -5", "6 6"], "{format}");
+        on_slave.query("STOP SLAVE");
+        on_slave.query("INSERT INTO n (s) VALUES (7)");
+        assert_eq!(on_slave.lines("SELECT id > 6 FROM n WHERE s = 7"), ["1"], "{format}");
+    }
+}

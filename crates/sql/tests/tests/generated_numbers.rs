@@ -1,5 +1,5 @@
 //! Numbers that `AUTO_INCREMENT` gives, within one session and after one another: with values that statements give
-//! themselves between them, rows are those that InnoDB has.
+//! themselves between them, rows are those that InnoDB has, and so is the number that comes next.
 
 use std::thread;
 use vinga_sql_tests::TestCluster;
@@ -58,22 +58,291 @@ fn random_statements_never_meet_a_value_of_their_own() {
     }
 }
 
+/// What comes next, as the server tells it.
+const NEXT: &str = "SELECT AUTO_INCREMENT FROM information_schema.TABLES \
+                    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'a'";
+
+/// Each statement says the same with both, errors too, and leaves the same rows and the same next number.
+fn same_numbers(oracle: &mut Oracle, statements: &[&str]) {
+    for statement in statements {
+        oracle.same(statement);
+        let rows = oracle.same("SELECT * FROM a ORDER BY 1, 2");
+        let next = oracle.ask(NEXT);
+        assert_eq!(
+            next[0], next[1],
+            "left: Vinga, right: InnoDB; after {statement} of {statements:?}: {rows:?}"
+        );
+    }
+}
+
 #[test]
-fn a_counter_at_its_end_gives_no_more() {
+fn a_number_that_was_tried_is_gone() {
     let cluster = TestCluster::start(1);
     let mut oracle = oracle(&cluster);
-    for (column, last) in [("BIGINT UNSIGNED", "18446744073709551613"), ("TINYINT", "126")] {
-        oracle.good(&format!("CREATE OR REPLACE TABLE a (id {column} AUTO_INCREMENT PRIMARY KEY, v INT)"));
-        oracle.good(&format!("INSERT INTO a VALUES ({last}, 1)"));
-        let mut numbers = [Vec::new(), Vec::new()];
-        for _ in 0..4 {
-            let said = oracle.ask("INSERT INTO a (v) VALUES (2)");
-            for (number, said) in numbers.iter_mut().zip(said) {
-                number.push(said.number());
+    for insert in [
+        "INSERT INTO a (u) VALUES (1)",
+        "INSERT IGNORE INTO a (u) VALUES (1)",
+        "INSERT INTO a (u) VALUES (1), (2)",
+        "INSERT IGNORE INTO a (u) VALUES (1), (2)",
+        "INSERT INTO a (u) VALUES (2), (3), (1)",
+        "INSERT IGNORE INTO a (u) VALUES (2), (1), (3)",
+        "INSERT INTO a (u) VALUES (1) ON DUPLICATE KEY UPDATE v = 5",
+        "INSERT INTO a (u) VALUES (2), (1), (3) ON DUPLICATE KEY UPDATE v = v + 1",
+        "REPLACE INTO a (u) VALUES (1)",
+        "REPLACE INTO a (u) VALUES (2), (1), (3)",
+        "INSERT INTO a (u) SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4",
+        "INSERT INTO a (u) SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 1",
+        "INSERT INTO a (u) SELECT seq FROM seq_2_to_20",
+        "INSERT INTO a VALUES (1, 9, 9)",
+        "INSERT INTO a VALUES (0, 9, 9), (7, 10, 9), (NULL, 11, 9), (NULL, 12, 9)",
+        "INSERT INTO a VALUES (10, 20, 9), (-5, 9, 9), (NULL, 10, 9)",
+        "REPLACE INTO a VALUES (1, 9, 9), (NULL, 10, 9)",
+        "UPDATE a SET id = 30",
+        "UPDATE a SET id = -1",
+        "INSERT INTO a (u) VALUES (1) ON DUPLICATE KEY UPDATE id = 40",
+        "INSERT INTO a (u) VALUES (1) ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id)",
+    ] {
+        oracle.good("CREATE OR REPLACE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, u INT UNIQUE, v INT)");
+        let again = "INSERT INTO a (u) VALUES (100), (101)";
+        let last = "SELECT LAST_INSERT_ID()";
+        same_numbers(&mut oracle, &["INSERT INTO a (u) VALUES (1)", insert, last, again, last]);
+        oracle.good("CREATE OR REPLACE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, u INT UNIQUE, v INT)");
+        same_numbers(
+            &mut oracle,
+            &["INSERT INTO a (u) VALUES (1)", "BEGIN", insert, again, "ROLLBACK", again, last, "SELECT 1"],
+        );
+    }
+}
+
+/// Of these statements InnoDB gives the number out that failed: it was given by hand, and only the row's success counts.
+#[test]
+fn a_number_given_by_hand_is_gone_even_if_its_row_failed() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    for (set, insert) in [
+        ("SET @x = 1", "INSERT INTO a VALUES (50, 1)"),
+        ("SET @x = 1", "INSERT IGNORE INTO a VALUES (50, 1)"),
+        ("SET @x = 1", "INSERT INTO a VALUES (50, 7), (60, 1)"),
+        ("SET INSERT_ID = 50", "INSERT INTO a (u) VALUES (1)"),
+        ("SET INSERT_ID = 50", "INSERT IGNORE INTO a (u) VALUES (1)"),
+        ("SET INSERT_ID = 50", "INSERT INTO a (u) VALUES (7), (1)"),
+    ] {
+        session.query("CREATE OR REPLACE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, u INT UNIQUE)");
+        session.query("INSERT INTO a (u) VALUES (1)");
+        session.query(set);
+        let _ = session.try_query(insert);
+        session.query("INSERT INTO a (u) VALUES (100)");
+        let id = session.lines("SELECT id FROM a WHERE u = 100")[0].parse::<u32>().expect("a number");
+        assert!(id > 50, "{set}, {insert}: {id}");
+    }
+}
+
+#[test]
+fn numbers_that_a_log_has_move_the_counter() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    oracle.good("CREATE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, s INT)");
+    same_numbers(
+        &mut oracle,
+        &[
+            "SET INSERT_ID = 3",
+            "INSERT INTO a (s) VALUES (1)",
+            "INSERT INTO a (s) VALUES (2)",
+            "SET INSERT_ID = 1",
+            "INSERT INTO a (s) VALUES (3), (4)",
+            "INSERT INTO a (s) VALUES (5)",
+            "SET INSERT_ID = 10",
+            "INSERT INTO a (s) VALUES (6), (7), (8)",
+            "INSERT INTO a (s) VALUES (9)",
+            "SET INSERT_ID = 10",
+            "INSERT INTO a (s) VALUES (10)",
+            "INSERT INTO a (s) VALUES (11)",
+            "SET INSERT_ID = 40",
+            "INSERT INTO a (s) SELECT seq FROM seq_20_to_23",
+            "INSERT INTO a (s) VALUES (12)",
+            "SELECT LAST_INSERT_ID()",
+        ],
+    );
+}
+
+#[test]
+fn the_ends_of_each_type_are_those_of_innodb() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    let types: [(&str, i128); 12] = [
+        ("TINYINT", i8::MAX.into()),
+        ("TINYINT UNSIGNED", u8::MAX.into()),
+        ("SMALLINT", i16::MAX.into()),
+        ("SMALLINT UNSIGNED", u16::MAX.into()),
+        ("MEDIUMINT", 0x7f_ffff),
+        ("MEDIUMINT UNSIGNED", 0xff_ffff),
+        ("INT", i32::MAX.into()),
+        ("INT UNSIGNED", u32::MAX.into()),
+        ("BIGINT", i64::MAX.into()),
+        ("BIGINT UNSIGNED", u64::MAX.into()),
+        ("FLOAT", 1 << 24),
+        ("DOUBLE", 1 << 53),
+    ];
+    for (name, max) in types {
+        for mode in ["", "STRICT_TRANS_TABLES", "NO_AUTO_VALUE_ON_ZERO"] {
+            oracle.good(&format!("SET sql_mode = '{mode}'"));
+            for key in ["PRIMARY KEY", "UNIQUE", "NOT NULL, KEY (id)"] {
+                for last in [max, max - 1, max - 2] {
+                    oracle
+                        .good(&format!("CREATE OR REPLACE TABLE a (id {name} AUTO_INCREMENT {key}, v INT)"));
+                    same_numbers(
+                        &mut oracle,
+                        &[
+                            "INSERT INTO a VALUES (-3, 0)",
+                            "INSERT INTO a VALUES (0, 0)",
+                            "INSERT INTO a (v) VALUES (1)",
+                            &format!("INSERT INTO a VALUES ({last}, 1)"),
+                            "INSERT INTO a (v) VALUES (2)",
+                            "INSERT INTO a (v) VALUES (3)",
+                            "INSERT INTO a (v) VALUES (4), (5)",
+                            "INSERT INTO a VALUES (50, 6)",
+                            "INSERT IGNORE INTO a (v) VALUES (7), (8)",
+                            "REPLACE INTO a (v) VALUES (9), (10)",
+                            "INSERT INTO a (v) VALUES (11) ON DUPLICATE KEY UPDATE v = 11",
+                        ],
+                    );
+                }
             }
         }
-        assert_eq!(numbers[0].last(), numbers[1].last(), "{column}: left: Vinga, right: InnoDB; {numbers:?}");
-        assert_eq!(numbers[0].first(), Some(&0), "{column}: {numbers:?}");
+    }
+}
+
+#[test]
+fn increments_and_offsets_are_those_of_innodb() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    for (increment, offset) in [(2, 1), (2, 2), (10, 5), (10, 1), (5, 10), (3, 3), (65535, 7)] {
+        oracle.good("CREATE OR REPLACE TABLE a (id SMALLINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, v INT)");
+        same_numbers(
+            &mut oracle,
+            &[
+                &format!("SET auto_increment_increment = {increment}, auto_increment_offset = {offset}"),
+                "INSERT INTO a (v) VALUES (1)",
+                "INSERT INTO a (v) VALUES (2), (3), (4)",
+                "SELECT LAST_INSERT_ID()",
+                "INSERT INTO a (v) SELECT seq FROM seq_5_to_9",
+                "SET auto_increment_increment = 1, auto_increment_offset = 1",
+                "INSERT INTO a (v) VALUES (10), (11)",
+            ],
+        );
+    }
+    oracle.good("CREATE OR REPLACE TABLE a (id TINYINT AUTO_INCREMENT PRIMARY KEY, v INT)");
+    oracle.good("SET auto_increment_increment = 50, auto_increment_offset = 20");
+    same_numbers(&mut oracle, &["INSERT INTO a (v) VALUES (1)"; 5]);
+}
+
+#[test]
+fn an_auto_increment_column_has_to_be_first_in_a_key() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    oracle.same("CREATE TABLE a (x INT, id INT AUTO_INCREMENT, PRIMARY KEY (x, id))");
+    oracle.good("CREATE TABLE a (x INT, id INT AUTO_INCREMENT, PRIMARY KEY (id, x))");
+    same_numbers(
+        &mut oracle,
+        &["INSERT INTO a (x) VALUES (1)", "INSERT INTO a VALUES (5, 4)", "INSERT INTO a (x) VALUES (1), (2)"],
+    );
+}
+
+#[test]
+fn a_table_without_a_primary_key_counts_its_own_numbers() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    oracle.good("CREATE TABLE a (id TINYINT NOT NULL AUTO_INCREMENT, v INT, KEY (id))");
+    for _ in 0..127 {
+        oracle.good("INSERT INTO a (v) VALUES (1)");
+    }
+    same_numbers(&mut oracle, &["INSERT INTO a (v) VALUES (2)", "SELECT COUNT(*), MAX(id) FROM a"]);
+    oracle.good("CREATE OR REPLACE TABLE a (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, v INT, KEY (id))");
+    same_numbers(
+        &mut oracle,
+        &[
+            "INSERT INTO a VALUES (18446744073709551614, 1)",
+            "INSERT INTO a VALUES (5, 2)",
+            "INSERT INTO a VALUES (18446744073709551615, 3)",
+            "INSERT INTO a VALUES (6, 4), (7, 5)",
+            "INSERT INTO a (v) VALUES (6)",
+        ],
+    );
+}
+
+#[test]
+fn changes_of_the_table_leave_the_counter() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    for column in [
+        "INT AUTO_INCREMENT PRIMARY KEY",
+        "TINYINT AUTO_INCREMENT NULL UNIQUE",
+        "BIGINT AUTO_INCREMENT, KEY (id)",
+    ] {
+        for first in ["", "AUTO_INCREMENT = 10"] {
+            oracle.good(&format!("CREATE OR REPLACE TABLE a (id {column}) {first}"));
+            same_numbers(
+                &mut oracle,
+                &[
+                    "INSERT INTO a VALUES (NULL)",
+                    "ALTER TABLE a AUTO_INCREMENT = 10, ALGORITHM = COPY",
+                    "INSERT INTO a VALUES (NULL), (NULL), (NULL)",
+                    "ALTER TABLE a AUTO_INCREMENT = 5, ALGORITHM = COPY",
+                    "INSERT INTO a VALUES (NULL)",
+                    "ALTER TABLE a FORCE, ALGORITHM = COPY",
+                    "DELETE FROM a WHERE id > 3",
+                    "ALTER TABLE a ADD COLUMN x INT, ALGORITHM = COPY",
+                    "INSERT INTO a (x) VALUES (NULL)",
+                    "ALTER TABLE a AUTO_INCREMENT = 6, ALGORITHM = COPY",
+                    "INSERT INTO a (x) VALUES (NULL)",
+                    "ALTER TABLE a AUTO_INCREMENT = 100, ALGORITHM = COPY",
+                    "RENAME TABLE a TO b, b TO a",
+                    "FLUSH TABLES",
+                    "INSERT INTO a (x) VALUES (NULL)",
+                    "DELETE FROM a",
+                    "INSERT INTO a (x) VALUES (NULL)",
+                    "TRUNCATE TABLE a",
+                    "INSERT INTO a (x) VALUES (NULL), (NULL)",
+                ],
+            );
+        }
+    }
+    oracle.good("CREATE OR REPLACE TABLE a (v INT)");
+    same_numbers(
+        &mut oracle,
+        &[
+            "INSERT INTO a VALUES (1), (2), (3)",
+            "ALTER TABLE a ADD COLUMN id INT AUTO_INCREMENT PRIMARY KEY FIRST, ALGORITHM = COPY",
+            "INSERT INTO a (v) VALUES (4)",
+        ],
+    );
+}
+
+#[test]
+fn the_counter_is_told_as_innodb_tells_it() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    let shown = |oracle: &mut Oracle| {
+        let said = oracle.ask("SHOW CREATE TABLE a");
+        let counter = said.map(|said| {
+            let text = format!("{said:?}");
+            text.split_once("AUTO_INCREMENT=")
+                .map(|(_, rest)| rest.split(' ').next().unwrap_or("").to_owned())
+        });
+        assert_eq!(counter[0], counter[1], "left: Vinga, right: InnoDB");
+    };
+    oracle.good("CREATE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, v INT)");
+    shown(&mut oracle);
+    for statement in [
+        "INSERT INTO a (v) VALUES (1)",
+        "INSERT INTO a (v) VALUES (1), (2), (3)",
+        "INSERT INTO a VALUES (10, 1)",
+        "INSERT INTO a (v) SELECT seq FROM seq_1_to_1000",
+        "INSERT INTO a VALUES (100000, 1)",
+        "DELETE FROM a",
+    ] {
+        same_numbers(&mut oracle, &[statement]);
+        shown(&mut oracle);
     }
 }
 

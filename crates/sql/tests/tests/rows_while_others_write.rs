@@ -7,7 +7,11 @@ use vinga_sql_tests::{Session, TestCluster};
 const ROWS: u64 = 3000;
 
 /// Runs `read` until others have made so many changes, each by a statement that is given a random number below [`ROWS`].
-fn while_others_write(cluster: &TestCluster, change: impl Fn(u64, &mut fastrand::Rng) -> String + Sync, mut read: impl FnMut()) {
+fn while_others_write(
+    cluster: &TestCluster,
+    change: impl Fn(u64, &mut fastrand::Rng) -> String + Sync,
+    mut read: impl FnMut(),
+) {
     const CHANGES: u64 = 4000;
     let (is_over, changes) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -69,8 +73,9 @@ fn rows_that_are_sorted_fulfil_the_condition() {
 fn rows_are_counted_once_while_they_move_in_an_index() {
     let cluster = TestCluster::start(1);
     let mut session = filled(&cluster);
-    let change =
-        |row, random: &mut fastrand::Rng| format!("UPDATE t SET k = {} WHERE id = {row}", random.u32(0..100_000));
+    let change = |row, random: &mut fastrand::Rng| {
+        format!("UPDATE t SET k = {} WHERE id = {row}", random.u32(0..100_000))
+    };
     while_others_write(&cluster, change, || {
         for count in ["COUNT(*)", "COUNT(k)", "COUNT(id)", "COUNT(DISTINCT id)"] {
             assert_eq!(session.lines(&format!("SELECT {count} FROM t")), [ROWS.to_string()], "{count}");
@@ -88,7 +93,9 @@ fn what_was_read_stays() {
     session.query("INSERT INTO s VALUES (1, 0)");
     session.query("CREATE FUNCTION v_of(wanted INT) RETURNS INT READS SQL DATA RETURN (SELECT v FROM s WHERE id = wanted)");
     session.query("CREATE PROCEDURE look() BEGIN IF EXISTS (SELECT 1 FROM s WHERE v >= 0) THEN SET @found = 1; END IF; END");
-    session.query("CREATE TRIGGER t BEFORE INSERT ON log FOR EACH ROW SET NEW.v = (SELECT v FROM s WHERE id = 1)");
+    session.query(
+        "CREATE TRIGGER t BEFORE INSERT ON log FOR EACH ROW SET NEW.v = (SELECT v FROM s WHERE id = 1)",
+    );
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         for read in [
             "SET @v = (SELECT v FROM s WHERE id = 1)",
@@ -133,9 +140,15 @@ fn positions_cost_no_round_trip_a_row() {
         ("UPDATE t FORCE INDEX (k) SET k = k + 5 WHERE k BETWEEN 1 AND 2000", 60),
         ("SELECT SUM(LENGTH(b)) FROM t FORCE INDEX (k, state) WHERE k < 900 OR state = 0", 60),
         ("SELECT COUNT(*) FROM t", 30),
-        ("SELECT SUM(k) FROM (SELECT k FROM t FORCE INDEX (k) WHERE k BETWEEN 1 AND 3000 ORDER BY k DESC LIMIT 5000) x", 30),
+        (
+            "SELECT SUM(k) FROM (SELECT k FROM t FORCE INDEX (k) WHERE k BETWEEN 1 AND 3000 ORDER BY k DESC LIMIT 5000) x",
+            30,
+        ),
         // The rows of the second table are read one by one by the join; what comes after is not.
-        ("UPDATE t JOIN u ON u.id = t.id SET t.state = 2, u.k = 1, u.b = CONCAT(u.b, 'y') WHERE t.id <= 1000", 1100),
+        (
+            "UPDATE t JOIN u ON u.id = t.id SET t.state = 2, u.k = 1, u.b = CONCAT(u.b, 'y') WHERE t.id <= 1000",
+            1100,
+        ),
         ("DELETE u FROM t JOIN u ON u.id = t.id WHERE t.id <= 1000", 1100),
     ] {
         let before = round_trips(&mut session);
@@ -152,8 +165,12 @@ fn positions_cost_no_round_trip_a_row() {
 fn columns_that_are_not_used_stay_where_they_are() {
     let cluster = TestCluster::start(1);
     let mut session = cluster.connect(0);
-    let wide: Vec<String> = (0..30).map(|n| format!("c{n} CHAR(30) CHARACTER SET latin1 NOT NULL DEFAULT 'x'")).collect();
-    session.query(&format!("CREATE TABLE wide (id INT PRIMARY KEY, k INT NOT NULL, {}) ENGINE=VINGA", wide.join(", ")));
+    let wide: Vec<String> =
+        (0..30).map(|n| format!("c{n} CHAR(30) CHARACTER SET latin1 NOT NULL DEFAULT 'x'")).collect();
+    session.query(&format!(
+        "CREATE TABLE wide (id INT PRIMARY KEY, k INT NOT NULL, {}) ENGINE=VINGA",
+        wide.join(", ")
+    ));
     session.query("INSERT INTO wide (id, k) SELECT seq, seq FROM seq_1_to_2000");
     let mut sent = |statement: &str| {
         let sum = "SELECT CAST(SUM(BYTES_SENT) AS UNSIGNED) FROM information_schema.VINGA_THREADS";
@@ -162,7 +179,12 @@ fn columns_that_are_not_used_stay_where_they_are() {
         session.query(statement);
         bytes(&mut session) - before
     };
-    let (narrow, all) = (sent("SELECT SUM(k) FROM wide"), sent("SELECT SUM(k), MAX(CONCAT_WS(c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17, c18, c19, c20, c21, c22, c23, c24, c25, c26, c27, c28, c29)) FROM wide"));
+    let (narrow, all) = (
+        sent("SELECT SUM(k) FROM wide"),
+        sent(
+            "SELECT SUM(k), MAX(CONCAT_WS(c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17, c18, c19, c20, c21, c22, c23, c24, c25, c26, c27, c28, c29)) FROM wide",
+        ),
+    );
     assert!(narrow * 20 < all, "{narrow} bytes beside {all}");
 }
 
@@ -176,5 +198,8 @@ fn a_primary_key_that_changes_under_two_names_is_refused() {
     assert_eq!(session.error(&format!("{both} SET a.k = 5, b.id = b.id + 5000 WHERE a.id < 5")).0, 1706);
     session.query(&format!("{both} SET a.id = a.id + 5000 WHERE a.id = 1"));
     session.query(&format!("{both} SET a.k = 5, b.k = 6 WHERE a.id = 2"));
-    assert_eq!(session.lines("SELECT id, k FROM t WHERE id IN (1, 2, 3, 5001) ORDER BY id"), ["2 5", "3 6", "5001 1"]);
+    assert_eq!(
+        session.lines("SELECT id, k FROM t WHERE id IN (1, 2, 3, 5001) ORDER BY id"),
+        ["2 5", "3 6", "5001 1"]
+    );
 }

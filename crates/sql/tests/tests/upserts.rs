@@ -108,7 +108,10 @@ fn random_statements_do_and_count_as_innodb() {
             let [begin, end] = surroundings[random.0.usize(0..3)];
             oracle.good(begin);
             let said = oracle.ask(&statement);
-            assert_eq!(said[0], said[1], "left: Vinga, right: InnoDB; seed {seed}, round {round}: {statement}");
+            assert_eq!(
+                said[0], said[1],
+                "left: Vinga, right: InnoDB; seed {seed}, round {round}: {statement}"
+            );
             oracle.same("SHOW WARNINGS");
             oracle.good("SELECT ROW_COUNT()");
             all(&mut oracle);
@@ -134,7 +137,9 @@ fn many_rows_cost_few_round_trips() {
         format!("INSERT IGNORE INTO t SELECT seq + {ROWS}, seq FROM seq_1_to_{ROWS}"),
         format!("REPLACE INTO t SELECT seq, seq + 1 FROM seq_1_to_{ROWS}"),
         format!("REPLACE INTO t SELECT seq, seq + 1 FROM seq_1_to_{ROWS}"),
-        format!("INSERT INTO t SELECT seq, seq FROM seq_1_to_{ROWS} ON DUPLICATE KEY UPDATE v = v + VALUES(v)"),
+        format!(
+            "INSERT INTO t SELECT seq, seq FROM seq_1_to_{ROWS} ON DUPLICATE KEY UPDATE v = v + VALUES(v)"
+        ),
         format!("INSERT INTO t SELECT seq, seq FROM seq_1_to_{ROWS} ON DUPLICATE KEY UPDATE v = v"),
     ] {
         let before = round_trips(&mut session);

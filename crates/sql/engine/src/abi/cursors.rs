@@ -4,6 +4,7 @@ use super::layout::{RecordIn, RecordOut, array, end_of, lock_of};
 use super::{Found, calm, entries};
 use crate::cursor::{Cursor, Deferral, RangeWish, ScanLock};
 use crate::failure::{Result, ha};
+use crate::session::Numbered;
 use crate::table::OpenTable;
 use std::sync::Arc;
 
@@ -113,6 +114,18 @@ const NO_ROW: u32 = u32::MAX;
 const WRITE_LATER: u8 = 1;
 /// `VINGA_WRITE_PORTIONS`
 const WRITE_PORTIONS: u8 = 2;
+/// `VINGA_WRITE_NUMBERED`
+const WRITE_NUMBERED: u8 = 4;
+/// `VINGA_WRITE_RENUMBER`
+const WRITE_RENUMBER: u8 = 8;
+
+fn numbered_of(when: u8) -> Numbered {
+    match (when & WRITE_NUMBERED != 0, when & WRITE_RENUMBER != 0) {
+        (true, true) => Numbered::Free,
+        (true, false) => Numbered::Fixed,
+        (false, _) => Numbered::No,
+    }
+}
 
 entries! {
     fn read_key(cursor: &mut Cursor; session, key: u32, value: *const u8, bytes: u32, lock: u8, record: RecordOut) {
@@ -178,7 +191,7 @@ entries! {
             session.commit_in_portions();
         }
         // SAFETY: long values that the record points to are there during the call.
-        unsafe { cursor.insert(session, record, when & WRITE_LATER == 0)? };
+        unsafe { cursor.insert(session, record, when & WRITE_LATER == 0, numbered_of(when))? };
         session.commit_portion()
     }
 

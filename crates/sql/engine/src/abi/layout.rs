@@ -2,6 +2,7 @@
 //!
 //! Only the C side makes the pointers in these; what they point to is there during the call that they are passed to.
 
+use crate::auto_increment;
 use crate::definition::{self, Description, Form};
 use crate::failure::{Failure, Result};
 use crate::plan::End;
@@ -119,7 +120,24 @@ pub struct Definition {
     partitions: u32,
     no_logging: u8,
     read_backup: u8,
-    has_auto_increment: u8,
+    /// -1 if there is none.
+    auto_increment_column: i32,
+}
+
+/// `vinga_wish`
+#[repr(C)]
+pub struct Wish {
+    count: u64,
+    step: u64,
+    offset: u64,
+    max: u64,
+}
+
+impl Wish {
+    pub fn read(&self) -> auto_increment::Wish {
+        let Wish { count, step, offset, max } = *self;
+        auto_increment::Wish { step: step.max(1), offset, max, count }.of(count)
+    }
 }
 
 /// `vinga_statistics`
@@ -275,6 +293,7 @@ impl Definition {
             attachment: self.attachment.get().to_vec(),
             database_options: self.database_options.get().to_vec(),
             auto_increment: self.auto_increment,
+            auto_increment_column: usize::try_from(self.auto_increment_column).ok(),
             no_logging: self.no_logging != 0,
             read_backup: self.read_backup != 0,
             partitions: self.partitions,

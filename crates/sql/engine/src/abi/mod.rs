@@ -125,10 +125,11 @@ macro_rules! interface {
 interface! {
     sessions: start stop set_auto_increment_prefetch set_wait_max_ms counters
         session_new session_free session_kill session_revive session_error session_error_table
-        statement_begin send_at_once statement_flush prepare statement_roll_back commit roll_back savepoint roll_back_to duplicate;
+        statement_begin send_at_once statement_flush prepare statement_roll_back commit roll_back savepoint roll_back_to duplicate
+        renumbered;
     definitions: create_table drop_database drop_table rename_table truncate_table fence_table lift_fences discover table_names;
     tables: table_open table_close position_bytes statistics rows_per_value rows_in_range
-        reserve_values return_values value_used set_next_value next_value;
+        reserve_values leave_values has_met_rows value_used set_next_value next_value;
     cursors: cursor_new cursor_free cursor_reset use_columns read_key read_position position set_condition scan_begin scan_next
         range_begin batch_clear batch_add batch_add_range batch_scan scan_range batch_run batch_row insert
         defer_row send_deferred duplicate_row row_in_the_way has_deferred end_deferred update erase;

@@ -105,6 +105,12 @@ pub(super) unsafe extern "C" fn send_at_once(session: &mut Session) {
     session.send_at_once();
 }
 
+pub(super) unsafe extern "C" fn renumbered(session: &Session, before: &mut u64, now: &mut u64) -> u8 {
+    let Some(first) = session.renumbered() else { return 0 };
+    (*before, *now) = first;
+    1
+}
+
 entries! {
     fn statement_flush(; session) {
         session.end_statement()

@@ -1,6 +1,6 @@
 //! Open tables: what the optimizer asks, and auto-increment values.
 
-use super::layout::{Definition, Statistics, end_of};
+use super::layout::{Definition, Statistics, Wish, end_of};
 use super::{calm, enter, entries};
 use crate::cursor::Cursor;
 use crate::session::Session;
@@ -20,8 +20,12 @@ pub(super) unsafe extern "C" fn rows_per_value(table: &OpenTable, key: u32, colu
     calm(|| table.rows_per_value(key as usize, columns as usize)).max(1)
 }
 
-pub(super) unsafe extern "C" fn return_values(table: &OpenTable, first: u64, count: u64) {
-    calm(|| table.counter.give_back(first, count));
+pub(super) unsafe extern "C" fn leave_values(table: &OpenTable, value: u64) {
+    calm(|| table.counter.leave(value));
+}
+
+pub(super) unsafe extern "C" fn has_met_rows(table: &OpenTable) -> u8 {
+    calm(|| table.counter.has_met_rows()).into()
 }
 
 #[allow(clippy::too_many_arguments, reason = "two ends of a range, as the server has them")]
@@ -73,8 +77,10 @@ entries! {
         Ok(())
     }
 
-    fn reserve_values(; session, table: &OpenTable, wanted: u64, first: &mut u64, count: &mut u64) {
-        (*first, *count) = table.counter.take(session, wanted)?;
+    fn reserve_values(; session, table: &OpenTable, wish: &Wish, first: &mut u64, count: &mut u64) {
+        let wish = wish.read();
+        session.note_wish(wish);
+        (*first, *count) = table.counter.take(session, &wish)?;
         Ok(())
     }
 
@@ -83,7 +89,7 @@ entries! {
     }
 
     fn set_next_value(; session, table: &OpenTable, value: u64) {
-        value.checked_sub(1).map_or(Ok(()), |used| table.counter.use_value(session, used))
+        if value > 1 { table.counter.begin_at(session, value) } else { Ok(()) }
     }
 
     fn next_value(; session, table: &OpenTable, value: &mut u64) {

@@ -3,7 +3,7 @@
 use super::Cursor;
 use crate::failure::{Failure, Result, ha};
 use crate::plan::ChangedColumn;
-use crate::session::{Session, When};
+use crate::session::{Numbered, Session, When};
 use std::sync::Arc;
 use vinga::OperationKind;
 use vinga_fragment::update_program::{Action, Instruction, write as write_program};
@@ -16,12 +16,19 @@ impl Cursor {
     ///
     /// # Errors
     /// Why it was not added, or a change before it failed.
-    pub unsafe fn insert(&mut self, session: &mut Session, record: &[u8], now: bool) -> Result<()> {
+    pub unsafe fn insert(
+        &mut self,
+        session: &mut Session,
+        record: &[u8],
+        now: bool,
+        numbered: Numbered,
+    ) -> Result<()> {
         let hidden = self.new_hidden_key(session)?;
         self.image.clear();
         // SAFETY: as the caller promises.
         unsafe { self.table.plan.write_image(record, hidden, &session.node().server, &mut self.image)? };
         let when = if now { When::Now } else { When::InStatement };
+        session.number_next(numbered);
         session.change(&self.table, OperationKind::Insert, &[], &self.image, when)?;
         self.table.add_rows(1);
         Ok(())

@@ -11,8 +11,9 @@
 //! Rows that are in the way by their primary keys are read and locked together, too, so that who deals with them finds them
 //! at hand. They are there as they are until the statement changes them, which [`Session::has_changed`] knows.
 
-use super::kept_rows::{Kept, KeptRows};
 use super::Cursor;
+use super::kept_rows::{Kept, KeptRows};
+use crate::auto_increment::Wish;
 use crate::failure::{Failure, Result};
 use crate::session::{RowName, Session};
 use std::collections::HashSet;
@@ -74,9 +75,9 @@ impl Cursor {
         let deferred = &mut self.deferred;
         let begin = deferred.images.len();
         // SAFETY: as the caller promises.
-        if let Err(failure) =
-            unsafe { plan.write_image(record, hidden, &session.node().server, &mut deferred.images) }
-        {
+        let written =
+            unsafe { plan.write_image(record, hidden, &session.node().server, &mut deferred.images) };
+        if let Err(failure) = written {
             deferred.images.truncate(begin);
             return Err(failure);
         }
@@ -103,7 +104,9 @@ impl Cursor {
         deferred.names.clear();
         let sent = self.try_deferred(session, &mut deferred);
         let sent = match sent {
-            Ok(()) if locks_rows => self.lock_duplicates(session, &mut deferred).map_err(|failure| (failure, None)),
+            Ok(()) if locks_rows => {
+                self.lock_duplicates(session, &mut deferred).map_err(|failure| (failure, None))
+            }
             sent => sent,
         };
         let count = deferred.duplicates.len();
@@ -176,12 +179,7 @@ impl Cursor {
     ///
     /// # Errors
     /// As for a row of a data node.
-    pub fn show_row_in_the_way(
-        &mut self,
-        session: &Session,
-        at: usize,
-        record: &mut [u8],
-    ) -> Result<bool> {
+    pub fn show_row_in_the_way(&mut self, session: &Session, at: usize, record: &mut [u8]) -> Result<bool> {
         let Some(&(row, key)) = self.deferred.duplicates.get(at) else { return Ok(false) };
         if key != self.table.plan.primary() {
             return Ok(false);
@@ -214,6 +212,9 @@ impl Cursor {
 
     /// The primary key of a new row of a table that has none of its own; 0 for others.
     pub(super) fn new_hidden_key(&self, session: &Session) -> Result<u64> {
-        if self.table.plan.has_hidden_key() { Ok(self.table.counter.take(session, 1)?.0) } else { Ok(0) }
+        match self.table.plan.has_hidden_key() {
+            true => Ok(self.table.hidden_keys.take(session, &Wish::one())?.0),
+            false => Ok(0),
+        }
     }
 }

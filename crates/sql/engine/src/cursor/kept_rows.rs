@@ -203,8 +203,10 @@ mod tests {
     #[test]
     fn rows_come_back_from_memory_and_from_the_file() {
         let plan = two_columns();
-        let (all, one) =
-            (Arc::new(Projection::new(&plan, &[0, 1], None, 1)), Arc::new(Projection::new(&plan, &[1], None, 1)));
+        let (all, one) = (
+            Arc::new(Projection::new(&plan, &[0, 1], None, 1)),
+            Arc::new(Projection::new(&plan, &[1], None, 1)),
+        );
         let mut kept = KeptRows::default();
         // Four times as much as may be in memory.
         let rows = (4 * MEMORY_MAX / row(0).len()) as u32;
@@ -219,9 +221,17 @@ mod tests {
         let mut out = Vec::new();
         for n in (0..rows).rev() {
             out.clear();
-            let Kept::Row(projection) = kept.get(name(n), &mut out).unwrap() else { panic!("row {n} is lost") };
+            let Kept::Row(projection) = kept.get(name(n), &mut out).unwrap() else {
+                panic!("row {n} is lost")
+            };
             assert!(Arc::ptr_eq(&projection, if n % 2 == 0 { &all } else { &one }));
-            let expected = if n == 0 { 8 } else if n == rows - 1 { 7 } else { n };
+            let expected = if n == 0 {
+                8
+            } else if n == rows - 1 {
+                7
+            } else {
+                n
+            };
             assert!(out == row(expected), "row {n}");
         }
         assert!(matches!(kept.get(name(rows), &mut out), Ok(Kept::Gone)));

@@ -125,8 +125,10 @@ impl Cursor {
         lock: Lock,
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let handle = table_of(&self.table, projection, session)?;
-        let numbers: Vec<_> =
-            keys.iter().map(|key| session.define_locked(handle, kind_of(lock), key)).collect::<Result<_>>()?;
+        let numbers: Vec<_> = keys
+            .iter()
+            .map(|key| session.define_locked(handle, kind_of(lock), key))
+            .collect::<Result<_>>()?;
         session.execute_reads()?;
         numbers.into_iter().map(|number| Ok(session.locked_row(number)?.map(<[u8]>::to_vec))).collect()
     }

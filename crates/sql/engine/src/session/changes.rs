@@ -1,6 +1,6 @@
 //! Changes of rows: collected, sent, and what became of them.
 
-use super::{Duplicate, Pending, Session, When, wait};
+use super::{Duplicate, Numbered, Pending, Session, When, wait};
 use crate::failure::{Failure, Result};
 use crate::table::OpenTable;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl Session {
     }
 
     /// Defines a change that is sent later.
-    fn define(
+    pub(super) fn define(
         &mut self,
         table: &Arc<OpenTable>,
         kind: OperationKind,
@@ -102,7 +102,9 @@ impl Session {
         when: When,
     ) -> Result<()> {
         let handle = table.table(self)?;
-        let is_lenient = when == When::Now || !(self.stands_alone || self.is_at_once);
+        let numbered = self.numbers.take_next(when);
+        let is_lenient =
+            when == When::Now || numbered == Numbered::Free || !(self.stands_alone || self.is_at_once);
         let node = Arc::clone(&self.node);
         let transaction = self.transaction()?;
         transaction.set_lenient(is_lenient);
@@ -115,7 +117,7 @@ impl Session {
             self.images.extend_from_slice(body);
         }
         let image = begin..self.images.len();
-        self.pending.push(Pending { number, when, table: Arc::clone(table), image });
+        self.pending.push(Pending { number, when, table: Arc::clone(table), image, numbered });
         Ok(())
     }
 
@@ -142,7 +144,7 @@ impl Session {
         if self.pending.is_empty() {
             return Ok(());
         }
-        self.execute()
+        self.execute_numbered()
     }
 
     /// Others are about to commit with this transaction: sends what waits to be sent, and finds out whether the transaction
@@ -152,7 +154,11 @@ impl Session {
     /// Why one of the changes failed, or that the transaction is lost.
     pub fn prepare(&mut self) -> Result<()> {
         self.check_lost()?;
-        if self.has_operations { self.execute() } else { Ok(()) }
+        match (self.pending.is_empty(), self.has_operations) {
+            (false, _) => self.flush(),
+            (true, true) => self.execute(),
+            (true, false) => Ok(()),
+        }
     }
 
     /// Whether something waits to be sent.
@@ -217,6 +223,7 @@ impl Session {
                 let plan = &pending.table.plan;
                 let key = error.index().and_then(|index| plan.key_of_index(index)).unwrap_or(plan.primary());
                 self.duplicate = Some(Duplicate { table: name.into(), key, image });
+                self.meet_number(number, key);
             }
         }
         failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock);

@@ -16,13 +16,13 @@ impl Session {
     /// # Errors
     /// Why it was rolled back, or that this is not known.
     pub fn commit(&mut self) -> Result<()> {
-        let committed = self.check_lost().and_then(|()| self.end_by_commit());
+        let committed = self.check_lost().and_then(|()| self.commit_numbered());
         self.forget();
         self.is_lost = false;
         committed
     }
 
-    fn end_by_commit(&mut self) -> Result<()> {
+    pub(super) fn end_by_commit(&mut self) -> Result<()> {
         let (Some(transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
             return Ok(());
         };

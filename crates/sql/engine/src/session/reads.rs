@@ -97,6 +97,10 @@ impl Session {
         kind: OperationKind,
         key: &[u8],
     ) -> Result<OperationNumber> {
+        // Their answers, and those of a second attempt, are not mixed with that of the read.
+        if self.has_free_numbers() {
+            self.flush()?;
+        }
         let node = Arc::clone(&self.node);
         let transaction = self.transaction()?;
         transaction.set_lenient(true);

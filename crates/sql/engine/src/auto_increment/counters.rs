@@ -1,0 +1,176 @@
+//! The table of the counters at the data nodes.
+//!
+//! A row is a counter: `next`, the lowest value that nobody has; the greatest number of all stands for "none is left". Its key
+//! is the table's birth, with the highest bit set for the counter of the hidden primary key.
+
+use crate::failure::{Failure, ha};
+use crate::holding_off::HoldingOff;
+use std::thread;
+use vinga::blocking::Cluster;
+use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value};
+
+/// The table of the counters.
+const TABLE: &str = "vinga.auto_increment";
+/// How often something is tried when others move the counter at the same moment.
+const ATTEMPTS_MAX: u32 = 20;
+
+/// Attempts at something that others do at the same moment, with a pause between two of them that grows: who tries again at
+/// once mostly meets the same.
+#[derive(Default)]
+struct Attempts {
+    made: u32,
+    holding_off: HoldingOff,
+}
+
+impl Attempts {
+    /// One has failed: pauses before the next.
+    ///
+    /// # Errors
+    /// This error, if it was the last one, or trying again does not help.
+    fn once_more(&mut self, error: vinga::Error) -> vinga::Result<()> {
+        self.made += 1;
+        let is_race = matches!(error.code(), ErrorCode::DuplicateKey | ErrorCode::TableExists);
+        let may_help = is_race || (error.is_retryable() && error.code() != ErrorCode::ClusterFailure);
+        if !may_help || self.made == ATTEMPTS_MAX {
+            return Err(error);
+        }
+        thread::sleep(self.holding_off.once_more());
+        Ok(())
+    }
+}
+
+/// The table, which is made by whoever needs it first.
+fn table(cluster: &Cluster) -> vinga::Result<Table> {
+    const BIGINT: ColumnType = ColumnType::Integer { bytes: 8, signed: false };
+    let mut attempts = Attempts::default();
+    loop {
+        match cluster.table(TABLE) {
+            Err(error) if error.code() == ErrorCode::NoSuchTable => {}
+            there => return there,
+        }
+        let table =
+            NewTable::new(TABLE).column("birth", BIGINT).column("next", BIGINT).primary_key(&["birth"]);
+        match cluster.create_table(table) {
+            Ok(made) => return Ok(made),
+            Err(error) => attempts.once_more(error)?,
+        }
+    }
+}
+
+fn number(row: &Record) -> vinga::Result<u64> {
+    match row.get("next") {
+        Some(Value::UInt(next)) => Ok(*next),
+        _ => Err(ErrorCode::BadRow.into()),
+    }
+}
+
+/// Takes so many values from a counter: the first, and where they end. Near the end of all values it is one.
+///
+/// # Errors
+/// `NumericOverflow` if none is left; why it could not be moved.
+pub fn take(cluster: &Cluster, key: u64, count: u64) -> vinga::Result<(u64, u64)> {
+    let table = table(cluster)?;
+    let (mut attempts, mut count) = (Attempts::default(), count);
+    loop {
+        let mut transaction = cluster.begin()?;
+        transaction.update(&table, key, &Update::new().add("next", count))?;
+        let reading = transaction.define_read(&table, key, Lock::Exclusive)?;
+        let error = match transaction.commit() {
+            Ok(committed) => {
+                let end = number(&committed.row(&reading)?.ok_or(ErrorCode::NoSuchRow)?)?;
+                return Ok((end - count, end));
+            }
+            Err(error) => error,
+        };
+        match error.code() {
+            ErrorCode::NoSuchRow => {
+                let end = count.saturating_add(1);
+                match cluster.insert(&table, &[("birth", key), ("next", end)]) {
+                    Ok(()) => return Ok((1, end)),
+                    Err(error) => attempts.once_more(error)?,
+                }
+            }
+            ErrorCode::NumericOverflow if count > 1 => count = 1,
+            _ => attempts.once_more(error)?,
+        }
+    }
+}
+
+/// What became of a counter that was to be moved.
+pub enum Moved {
+    /// It is where it was to be.
+    To(u64),
+    /// It was there, or further on, already.
+    Was(u64),
+}
+
+/// Moves a counter to `end` if it is lower than `next`.
+///
+/// # Errors
+/// Why it could not be moved.
+pub fn advance(cluster: &Cluster, key: u64, next: u64, end: u64) -> vinga::Result<Moved> {
+    let table = table(cluster)?;
+    let mut attempts = Attempts::default();
+    loop {
+        let update = Update::new().when("next", "<", next)?.set("next", end);
+        let error = match cluster.update(&table, key, &update) {
+            Ok(()) => return Ok(Moved::To(end)),
+            Err(error) => error,
+        };
+        match error.code() {
+            ErrorCode::ConditionFailed => return Ok(Moved::Was(read(cluster, key)?.unwrap_or(next))),
+            ErrorCode::NoSuchRow => match cluster.insert(&table, &[("birth", key), ("next", end)]) {
+                Ok(()) => return Ok(Moved::To(end)),
+                Err(error) => attempts.once_more(error)?,
+            },
+            _ => attempts.once_more(error)?,
+        }
+    }
+}
+
+/// Where a counter stands; `None` if nobody has taken or given a value yet.
+///
+/// # Errors
+/// Why it could not be read.
+pub fn read(cluster: &Cluster, key: u64) -> vinga::Result<Option<u64>> {
+    let table = table(cluster)?;
+    cluster.get(&table, key)?.as_ref().map(number).transpose()
+}
+
+/// What a statement is told of an error here.
+pub fn failure(error: &vinga::Error, otherwise: impl FnOnce(&vinga::Error) -> Failure) -> Failure {
+    match error.code() {
+        ErrorCode::NumericOverflow => Failure::new(ha::AUTO_INCREMENT_READ_FAILED, "all values are used up"),
+        ErrorCode::BadRow => {
+            Failure::new(ha::AUTO_INCREMENT_READ_FAILED, format!("{TABLE} is not as it should be"))
+        }
+        _ => otherwise(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn attempts_end_and_have_pauses_between_them() {
+        let (began, mut attempts) = (Instant::now(), Attempts::default());
+        let mut made = 1;
+        let error = loop {
+            match attempts.once_more(ErrorCode::LockTimeout.into()) {
+                Ok(()) => made += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.code(), ErrorCode::LockTimeout);
+        assert_eq!(made, ATTEMPTS_MAX);
+        assert!(began.elapsed() >= Duration::from_millis(1 + 2 + 4 + 8 + 16 + 14 * 20), "there were pauses");
+    }
+
+    #[test]
+    fn what_does_not_pass_by_is_not_tried_again() {
+        assert!(Attempts::default().once_more(ErrorCode::NumericOverflow.into()).is_err());
+        assert!(Attempts::default().once_more(ErrorCode::DuplicateKey.into()).is_ok());
+    }
+}

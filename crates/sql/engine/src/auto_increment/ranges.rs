@@ -1,0 +1,334 @@
+//! What a SQL node has of one counter's values, and what it takes of them: nothing but arithmetic.
+
+/// Values that a statement wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wish {
+    /// How many.
+    pub count: u64,
+    /// From one to the next (`auto_increment_increment`), at least 1.
+    pub step: u64,
+    /// Where the first of all lies (`auto_increment_offset`), if the step is greater than 1.
+    pub offset: u64,
+    /// The greatest value that the column can have.
+    pub max: u64,
+}
+
+impl Wish {
+    /// One value, whichever is next.
+    pub fn one() -> Self {
+        Wish { count: 1, step: 1, offset: 1, max: u64::MAX }
+    }
+
+    /// The same for so many values, at least one.
+    pub fn of(self, count: u64) -> Self {
+        Wish { count: count.max(1), ..self }
+    }
+
+    /// The first value for it that is not less than `from`. With an offset greater than the step the server's arithmetic
+    /// wraps around, and it counts once more from what it is given, so this does the same. What would be beyond the column's
+    /// end is left for the server to refuse.
+    fn first(&self, from: u64) -> u64 {
+        if self.step <= 1 || from == 0 || from >= self.max || self.step > !from {
+            return from;
+        }
+        let at_least = |from: u64| {
+            let steps = (from - 1).wrapping_add(self.step).wrapping_sub(self.offset) / self.step;
+            steps.wrapping_mul(self.step).wrapping_add(self.offset)
+        };
+        let first = at_least(at_least(from).max(1));
+        if first < from || first >= self.max { from } else { first }
+    }
+
+    /// Where values go on behind so many of them, the first of which is this one, as InnoDB counts it.
+    fn behind(&self, first: u64, count: u64) -> u64 {
+        if self.step <= 1 {
+            return first.saturating_add(count);
+        }
+        let offset = if self.offset > self.step { 0 } else { self.offset };
+        let whole = first.abs_diff(offset) / self.step * self.step;
+        whole.saturating_add(offset).saturating_add(count.saturating_mul(self.step))
+    }
+
+    /// The last of so many values.
+    fn last(&self, first: u64, count: u64) -> Option<u64> {
+        first.checked_add((count - 1).checked_mul(self.step.max(1))?)
+    }
+
+    /// How many values of the counter it may take.
+    pub fn span(&self) -> u64 {
+        let step = self.step.max(1);
+        self.count.saturating_mul(step).saturating_add(step - 1)
+    }
+}
+
+/// Values from `begin` below `end`, of which those from `next` on are free.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Range {
+    begin: u64,
+    next: u64,
+    end: u64,
+}
+
+impl Range {
+    fn new(begin: u64, end: u64) -> Self {
+        Range { begin, next: begin, end: end.max(begin) }
+    }
+
+    fn has(&self, value: u64) -> bool {
+        (self.begin..self.end).contains(&value)
+    }
+}
+
+/// See the head of this file.
+#[derive(Default, Debug)]
+pub struct Ranges {
+    own: Range,
+    /// The range behind it, if it has been fetched.
+    spare: Option<Range>,
+    /// Values of the range that came last.
+    size: u64,
+    /// The counter at the data nodes is at least this.
+    known: u64,
+    /// Behind all values that were given or taken: no value below it is given out, whichever range it is in.
+    floor: u64,
+    /// Values that are taken from the counter beyond the next one that is given by hand.
+    slack: u64,
+}
+
+impl Ranges {
+    /// Takes values that follow each other at the wish's steps: the first, and how many. That is less than was asked for if
+    /// these are the last ones of all, and none if the first would be greater than the column's greatest. `None` if more
+    /// values have to be fetched.
+    pub fn take(&mut self, wish: &Wish) -> Option<(u64, u64)> {
+        loop {
+            let own = &mut self.own;
+            own.next = own.next.max(self.floor).min(own.end);
+            if own.next < own.end {
+                let first = wish.first(own.next);
+                if first > wish.max {
+                    return Some((first, 0));
+                }
+                let is_enough = wish.last(first, wish.count).is_some_and(|last| last < own.end);
+                // Behind the last range of all there is none.
+                let count = match own.end {
+                    _ if is_enough => wish.count,
+                    u64::MAX if first < own.end => (own.end - 1 - first) / wish.step.max(1) + 1,
+                    _ => 0,
+                };
+                if count > 0 {
+                    self.slack = 0;
+                    self.floor = self.floor.max(wish.behind(first, count));
+                    return Some((first, count));
+                }
+            }
+            let spare = self.spare.take()?;
+            if spare.begin == self.own.end && self.own.next < self.own.end {
+                self.own.end = spare.end;
+            } else {
+                self.own = spare;
+            }
+        }
+    }
+
+    /// Whether more than half of the range is used, there is none behind it, and one is of use.
+    pub fn is_half_used(&self, wish: &Wish) -> bool {
+        let Range { next, end, .. } = self.own;
+        let left = end - next.max(self.floor).min(end);
+        self.spare.is_none() && end <= wish.max && left < self.size.div_ceil(2)
+    }
+
+    /// How many values are fetched at a time, if it is not more than `usual`: not all that a small column has are one
+    /// node's.
+    pub fn portion(&self, wish: &Wish, usual: u64) -> u64 {
+        usual.min(wish.max.saturating_sub(self.known) / 8 + 1).max(wish.span())
+    }
+
+    /// A range has come from the counter.
+    pub fn add(&mut self, begin: u64, end: u64) {
+        self.known = self.known.max(end);
+        self.size = end - begin;
+        let range = Range::new(begin.max(1), end);
+        if self.own.next.max(self.floor) < self.own.end {
+            self.spare = Some(range);
+        } else {
+            self.own = range;
+        }
+    }
+
+    /// A value was given: it is never given out here any more. What the counter at the data nodes has to be moved to, if
+    /// it may be lower: behind the value, and how many values more are taken on this occasion, for those that follow.
+    pub fn use_value(&mut self, value: u64) -> Option<(u64, u64)> {
+        let next = value.saturating_add(1);
+        self.floor = self.floor.max(next);
+        (next > self.known).then_some((next, self.slack))
+    }
+
+    /// The counter was moved to `end`; the values from `begin` on are this node's. Who gives one value after the other pays
+    /// for ever fewer of these moves, and who gives a single one takes no values away from others.
+    pub fn move_behind(&mut self, begin: u64, end: u64, slack_max: u64) {
+        self.known = self.known.max(end);
+        self.slack = (self.slack * 2).clamp(1, slack_max.max(1));
+        // Another statement may have moved it meanwhile.
+        if begin >= self.own.end && begin < end {
+            self.size = end - begin;
+            (self.own, self.spare) = (Range::new(begin, end), None);
+        }
+    }
+
+    /// The counter at the data nodes was found there.
+    pub fn learn(&mut self, next: u64) {
+        self.known = self.known.max(next);
+    }
+
+    /// A row that others have made has this value: leaves the range that has it. Whether there was one.
+    pub fn leave(&mut self, value: u64) -> bool {
+        let is_own = self.own.has(value);
+        if is_own {
+            self.own.next = self.own.end;
+            self.floor = self.floor.max(self.own.end);
+        }
+        let is_spare = self.spare.is_some_and(|spare| spare.has(value));
+        if is_spare {
+            self.spare = None;
+        }
+        is_own || is_spare
+    }
+
+    /// The next value, if it is one of this node's.
+    pub fn peek(&self) -> Option<u64> {
+        let of = |range: Range| {
+            let next = range.next.max(self.floor);
+            (next < range.end).then_some(next)
+        };
+        of(self.own).or_else(|| self.spare.and_then(of))
+    }
+
+    /// No value below this one is given out.
+    pub fn floor(&self) -> u64 {
+        self.floor.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INT: u64 = 0x7fff_ffff;
+
+    fn wish(count: u64, max: u64) -> Wish {
+        Wish { count, max, ..Wish::one() }
+    }
+
+    fn ranges(begin: u64, end: u64) -> Ranges {
+        let mut ranges = Ranges::default();
+        ranges.add(begin, end);
+        ranges
+    }
+
+    #[test]
+    fn values_of_a_statement_follow_each_other() {
+        let mut ranges = ranges(1, 5);
+        assert_eq!(ranges.take(&wish(3, INT)), Some((1, 3)));
+        assert_eq!(ranges.take(&wish(3, INT)), None, "one is left");
+        ranges.add(9, 20);
+        assert_eq!(ranges.take(&wish(3, INT)), Some((9, 3)));
+        ranges.add(20, 30);
+        assert_eq!(ranges.take(&wish(12, INT)), Some((12, 12)), "over the end of the range");
+        assert_eq!(ranges.peek(), Some(24));
+    }
+
+    #[test]
+    fn a_value_that_was_given_is_never_given_out() {
+        let mut ranges = ranges(1, 10);
+        assert_eq!(ranges.use_value(3), None, "the data nodes know");
+        assert_eq!(ranges.take(&wish(1, INT)), Some((4, 1)));
+        assert_eq!(ranges.use_value(100), Some((101, 0)));
+        assert_eq!(ranges.take(&wish(1, INT)), None);
+        ranges.move_behind(101, 101, 256);
+        // A range that was on its way.
+        ranges.add(10, 105);
+        assert_eq!(ranges.take(&wish(1, INT)), Some((101, 1)));
+        assert_eq!(ranges.use_value(50), None);
+        assert_eq!(ranges.take(&wish(1, INT)), Some((102, 1)));
+    }
+
+    #[test]
+    fn values_that_are_given_one_after_the_other_move_the_counter_ever_less_often() {
+        let (mut ranges, mut counter, mut moves) = (Ranges::default(), 1, 0);
+        for value in 1..=10_000 {
+            if let Some((next, slack)) = ranges.use_value(value) {
+                assert!(counter < next);
+                counter = next + slack;
+                moves += 1;
+                ranges.move_behind(next, counter, 256);
+            }
+        }
+        assert_eq!(moves, 9 + (10_000 - 264_u64).div_ceil(257));
+        assert_eq!(ranges.take(&wish(1, INT)), Some((10_001, 1)));
+    }
+
+    #[test]
+    fn the_last_values_of_all_come_one_by_one_and_then_none() {
+        let mut ranges = ranges(u64::MAX - 2, u64::MAX);
+        assert_eq!(ranges.take(&wish(5, u64::MAX)), Some((u64::MAX - 2, 2)));
+        assert_eq!(ranges.take(&wish(1, u64::MAX)), None);
+        assert_eq!(ranges.use_value(u64::MAX), None, "the counter is there already");
+        assert_eq!(Ranges::default().use_value(u64::MAX), Some((u64::MAX, 0)));
+    }
+
+    #[test]
+    fn what_a_column_can_not_hold_is_told_and_not_taken() {
+        let mut ranges = ranges(126, 140);
+        assert_eq!(ranges.take(&wish(2, 127)), Some((126, 2)));
+        for _ in 0..3 {
+            assert_eq!(ranges.take(&wish(1, 127)), Some((128, 0)));
+        }
+        assert_eq!(ranges.peek(), Some(128));
+        assert!(!ranges.is_half_used(&wish(1, 127)), "there is nothing to fetch");
+    }
+
+    #[test]
+    fn a_small_column_is_shared() {
+        let mut ranges = Ranges::default();
+        assert_eq!(ranges.portion(&wish(1, 127), 256), 16);
+        assert_eq!(ranges.portion(&wish(1, INT), 256), 256);
+        assert_eq!(ranges.portion(&wish(300, INT), 256), 300);
+        ranges.learn(200);
+        assert_eq!(ranges.portion(&wish(1, 127), 256), 1);
+    }
+
+    #[test]
+    fn steps_and_offsets_are_those_of_the_server() {
+        for (step, offset, values) in
+            [(10, 5, [5, 15, 25]), (10, 1, [1, 11, 21]), (3, 3, [3, 6, 9]), (5, 10, [4, 10, 15])]
+        {
+            let mut ranges = ranges(1, 100);
+            for value in values {
+                assert_eq!(
+                    ranges.take(&Wish { count: 1, step, offset, max: INT }),
+                    Some((value, 1)),
+                    "{step} {offset}"
+                );
+            }
+        }
+        let mut ranges = ranges(1, 100);
+        assert_eq!(ranges.take(&Wish { count: 3, step: 10, offset: 5, max: INT }), Some((5, 3)));
+        assert_eq!(ranges.peek(), Some(35), "behind the whole block");
+        assert_eq!(
+            ranges.take(&Wish { count: 8, step: 10, offset: 5, max: INT }),
+            None,
+            "the last would be 105"
+        );
+    }
+
+    #[test]
+    fn a_range_in_which_others_were_met_is_left() {
+        let mut ranges = ranges(1, 257);
+        assert_eq!(ranges.take(&wish(1, INT)), Some((1, 1)));
+        assert!(ranges.leave(1));
+        assert_eq!(ranges.take(&wish(1, INT)), None);
+        ranges.add(257, 513);
+        assert!(!ranges.leave(1), "another session has left it already");
+        assert_eq!(ranges.take(&wish(1, INT)), Some((257, 1)));
+    }
+}
