@@ -7,12 +7,12 @@ mod batches;
 mod changes;
 mod scans;
 
+use crate::condition::Condition;
 use crate::failure::{Failure, Result, ha};
 use crate::session::Session;
 use crate::table::OpenTable;
 use std::ops::Range;
 use std::sync::Arc;
-use vinga::filter::Expression;
 use vinga::{KeyRange, Lock, LockedRows, LockingScan, OperationKind, ReadBatch, RowBatch, Scan};
 
 /// Rows that a data manager sends at a time of a range of which few are wanted, and of others.
@@ -33,6 +33,19 @@ pub struct RangeWish {
     pub in_order: bool,
     /// The first row is likely to be enough.
     pub is_short: bool,
+}
+
+/// What the data nodes check of a condition of the server; `VINGA_CHECKED` numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(i32)]
+pub enum Checked {
+    /// Nothing: all rows come.
+    #[default]
+    None = 0,
+    /// A part: rows may come for which it is not true.
+    Part = 1,
+    /// All of it.
+    Whole = 2,
 }
 
 /// How rows of a scan are held, and how many of them.
@@ -58,7 +71,7 @@ pub struct Cursor {
     places: Vec<Option<Range<usize>>>,
     /// The hidden primary key of the row that was read last.
     hidden_key: u64,
-    condition: Option<Expression>,
+    condition: Option<Condition>,
     scan: Option<OpenScan>,
     /// In which of the scan's ranges the row lies that was read last.
     range: u16,
