@@ -74,6 +74,8 @@ Kind kind_of(const TABLE *table, const Field *field) {
 Item *constant_of(Item *item) {
   static const int CACHES_MAX= 8;
   for (int i= 0; i < CACHES_MAX && item; i++) {
+    /* Those that the server has made of others have their own value. */
+    if (item->basic_const_item() && item->type() != Item::CACHE_ITEM) break;
     item= item->real_item();
     if (item->type() != Item::CACHE_ITEM) break;
     item= static_cast<Item_cache *>(item)->get_example();
@@ -180,6 +182,9 @@ static Evaluated real_of(Item *item, double *out) {
 
 static bool put_number(Program *program, const Operand &operand, const Comparing &comparing, Item *item, Item *original) {
   const Field *field= operand.field;
+  /* As a double, but not as an integer, the server takes the greater half of these for negative. */
+  if (field->real_type() == MYSQL_TYPE_BIT && field->pack_length() == 8 && comparing.handler->cmp_type() != INT_RESULT)
+    return false;
   switch (comparing.handler->cmp_type()) {
   case INT_RESULT: {
     if (item->cmp_type() != INT_RESULT) return false;
@@ -345,7 +350,7 @@ static void put_datetime(Program *program, const Operand &operand, MYSQL_TIME ti
   bool is_above= whole != time.second_part;
   time.second_part= whole;
   uchar image[8];
-  my_datetime_packed_to_binary(pack_time(&time), image, digits);
+  my_datetime_packed_to_binary(TIME_to_longlong_datetime_packed(&time), image, digits);
   program->stored(operand.place, image, operand.field->pack_length());
   if (is_above) program->code('^');
 }
@@ -358,7 +363,7 @@ static void put_time(Program *program, const Operand &operand, MYSQL_TIME time) 
   time.second_part= whole;
   if (!time.hour && !time.minute && !time.second && !whole) time.neg= false;
   uchar image[8];
-  my_time_packed_to_binary(pack_time(&time), image, digits);
+  my_time_packed_to_binary(TIME_to_longlong_time_packed(&time), image, digits);
   program->stored(operand.place, image, operand.field->pack_length());
   if (side) program->code(side);
 }

@@ -333,12 +333,8 @@ private:
     if (operand.kind == Kind::PADDED || operand.kind == Kind::LABELS) {
       /* Each end by itself. */
       for (uint i= 1; i <= 2; i++) {
-        size_t before= program.out.size();
         char code= i == 1 ? ']' : '[';
-        if (!put_compared(operand, comparing, args[i], wanted ? code : negated(code))) {
-          program.out.resize(before);
-          program.code('?');
-        }
+        if (!put_compared(operand, comparing, args[i], wanted ? code : negated(code))) return false;
       }
       program.counted(wanted ? '&' : '|', 2);
       return true;
@@ -426,6 +422,13 @@ private:
     std::string prefix;
     bool is_all= false;
     if (!prefix_of(cs, *pattern, func->escape, &prefix, &is_all)) return false;
+    if (prefix.empty()) {
+      if (!is_all) return false;
+      /* All texts are found. */
+      if (wanted) program.column(operand.place);
+      program.code(wanted ? 'N' : 'f');
+      return true;
+    }
     bool by_bytes= (cs->state & MY_CS_BINSORT) && operand.kind != Kind::SORTED;
     /* Where it varies in length a value has nothing behind it that the server would not see. */
     bool is_exact= is_all && by_bytes && operand.kind != Kind::FILLED;

@@ -157,18 +157,17 @@ impl<'a, C: Columns> Decoder<'a, C> {
             b'k' => {
                 let place = self.u16()?;
                 let text = self.slice()?;
-                let operand = self.columns.sort_key(place, text).map_or(Operand::Unknown, |(key, is_whole)| {
-                    Operand::Constant(Constant::Bytes(key), if is_whole { Side::At } else { Side::Above })
-                });
+                let operand =
+                    self.columns.sort_key(place, text).map_or(Operand::Unknown, |(key, is_whole)| {
+                        Operand::Constant(Constant::Bytes(key), if is_whole { Side::At } else { Side::Above })
+                    });
                 Some(Entry::Operand(operand))
             }
             b'0' => constant(Constant::Null),
             b'^' | b'_' => {
                 let side = if code == b'^' { Side::Above } else { Side::Below };
                 match self.operand()? {
-                    Operand::Constant(constant, _) => {
-                        Some(Entry::Operand(Operand::Constant(constant, side)))
-                    }
+                    Operand::Constant(constant, _) => Some(Entry::Operand(Operand::Constant(constant, side))),
                     operand => Some(Entry::Operand(operand)),
                 }
             }

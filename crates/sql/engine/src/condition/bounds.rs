@@ -62,7 +62,8 @@ pub(super) fn within(bounds: Bounds) -> Tree {
 }
 
 fn of_test(test: &Expression) -> Option<(ColumnId, Interval)> {
-    let between = |low: &Constant, high: &Constant| Interval { low: Some(low.clone()), high: Some(high.clone()) };
+    let between =
+        |low: &Constant, high: &Constant| Interval { low: Some(low.clone()), high: Some(high.clone()) };
     match test {
         Expression::Compare(comparison, value, constant) => {
             let (Expression::Column(column), Expression::Constant(constant)) = (&**value, &**constant) else {
@@ -127,9 +128,7 @@ fn order(left: &Constant, right: &Constant) -> Option<Ordering> {
 /// The end that lets fewer pass, where both hold; if it is not known which that is, one of them.
 fn narrower(one: Option<Constant>, other: Option<Constant>, wanted: Ordering) -> Option<Constant> {
     match (one, other) {
-        (Some(one), Some(other)) => {
-            Some(if order(&other, &one) == Some(wanted) { other } else { one })
-        }
+        (Some(one), Some(other)) => Some(if order(&other, &one) == Some(wanted) { other } else { one }),
         (one, other) => one.or(other),
     }
 }

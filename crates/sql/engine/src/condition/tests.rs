@@ -124,7 +124,12 @@ fn comparisons_are_those_of_the_server() {
     program().column(1).code(b'n').is_whole(column(1).is_null());
     program().column(1).code(b'N').is_whole(column(1).is_not_null());
     program().column(1).int(3).int(9).code(b'b').is_whole(column(1).between(3i64, 9i64));
-    program().column(1).int(3).int(9).code(b'B').is_whole(column(1).less_than(3i64).or(column(1).greater_than(9i64)));
+    program()
+        .column(1)
+        .int(3)
+        .int(9)
+        .code(b'B')
+        .is_whole(column(1).less_than(3i64).or(column(1).greater_than(9i64)));
     program().column(5).bytes("ab").code(b'p').is_whole(column(5).starts_with("ab"));
     program().column(5).bytes("ab").code(b'P').is_whole(not(column(5).starts_with("ab")));
     let list = |code| program().column(1).int(3).int(9).count(code, 2);
@@ -181,7 +186,8 @@ fn texts_are_compared_by_their_sort_keys() {
     compared(4, "abcd", b'>').is_whole(column(14).greater_than("ABC"));
     // Without a sort key it is the server's business, but the rest is not.
     assert_eq!(compared(5, "ab", b'<').read(), None);
-    let beside = program().sort_column(5).sort_key(5, "ab").code(b'<').column(1).int(7).code(b'=').count(b'&', 2);
+    let beside =
+        program().sort_column(5).sort_key(5, "ab").code(b'<').column(1).int(7).code(b'=').count(b'&', 2);
     beside.is_part(column(1).equal(7i64));
 }
 
@@ -201,14 +207,25 @@ fn what_is_not_known_is_left_away_beneath_an_and() {
 
 #[test]
 fn equal_values_of_a_column_are_a_list() {
-    let list = program().column(1).int(7).code(b'=').column(2).int(1).code(b'<').column(1).int(3).int(5).count(b'I', 2);
+    let list = program()
+        .column(1)
+        .int(7)
+        .code(b'=')
+        .column(2)
+        .int(1)
+        .code(b'<')
+        .column(1)
+        .int(3)
+        .int(5)
+        .count(b'I', 2);
     list.count(b'|', 3).is_whole(column(2).less_than(1i64).or(column(1).is_in([7i64, 3, 5])));
 }
 
 #[test]
 fn long_lists_become_ranges() {
     let long = |code| {
-        let members = (0..100_000i64).fold(program().column(1), |program, at| program.int((at * 7_919) % 1_000_003 - 500));
+        let members = (0..100_000i64)
+            .fold(program().column(1), |program, at| program.int((at * 7_919) % 1_000_003 - 500));
         members.count(code, 100_000)
     };
     long(b'I').is_part(column(1).between(-500i64, 999_500i64));
@@ -216,8 +233,10 @@ fn long_lists_become_ranges() {
     let texts = (0..10_000).fold(program().column(5), |program, at| program.bytes(&format!("text {at}")));
     texts.count(b'I', 10_000).is_part(column(5).between("text 0", "text 9999"));
     // Beside others each stays as long as there is room.
-    let terms = (0..5_000i64).fold(program(), |program, at| program.column((at % 2) as u16).int(at).code(b'='));
-    let Some(Condition { filter: Expression::Or(parts), is_whole: false }) = terms.count(b'|', 5_000).read() else {
+    let terms =
+        (0..5_000i64).fold(program(), |program, at| program.column((at % 2) as u16).int(at).code(b'='));
+    let Some(Condition { filter: Expression::Or(parts), is_whole: false }) = terms.count(b'|', 5_000).read()
+    else {
         panic!("it is an OR")
     };
     assert_eq!(parts, [column(0).between(0i64, 4998i64), column(1).between(1i64, 4999i64)]);
@@ -225,7 +244,8 @@ fn long_lists_become_ranges() {
 
 /// `(c = 0 OR (d < 1 AND (c = 2 OR …)))`
 fn deep(levels: i64) -> Program {
-    let program = (0..levels).fold(program(), |program, at| program.column((at % 2) as u16).int(at).code(b'<'));
+    let program =
+        (0..levels).fold(program(), |program, at| program.column((at % 2) as u16).int(at).code(b'<'));
     let program = program.column(2).int(1).code(b'=');
     (0..levels).rev().fold(program, |program, at| program.count(if at % 2 == 0 { b'|' } else { b'&' }, 2))
 }
@@ -254,7 +274,19 @@ fn deep_conditions_lose_their_depths() {
 
 #[test]
 fn what_is_no_program_is_refused() {
-    for bytes in [&b""[..], b"c", b"c\x09\0", b"=", b"i\0\0\0\0\0\0\0\0", b"c\0\0", b"t%%&", b"tt", b"&\xff\xff\xff\xff", b"Q", b"c\0\0n?"] {
+    for bytes in [
+        &b""[..],
+        b"c",
+        b"c\x09\0",
+        b"=",
+        b"i\0\0\0\0\0\0\0\0",
+        b"c\0\0",
+        b"t%%&",
+        b"tt",
+        b"&\xff\xff\xff\xff",
+        b"Q",
+        b"c\0\0n?",
+    ] {
         assert_eq!(read(bytes), None, "{bytes:?}");
     }
     let whole = program().column(5).bytes("ab").bytes("cd").count(b'I', 2).0;
@@ -274,11 +306,19 @@ fn evaluate(expression: &Expression, row: &[Option<i64>; 4]) -> Option<bool> {
     match expression {
         Expression::And(parts) => {
             let said: Vec<_> = parts.iter().map(|part| evaluate(part, row)).collect();
-            if said.contains(&Some(false)) { Some(false) } else { said.iter().all(Option::is_some).then_some(true) }
+            if said.contains(&Some(false)) {
+                Some(false)
+            } else {
+                said.iter().all(Option::is_some).then_some(true)
+            }
         }
         Expression::Or(parts) => {
             let said: Vec<_> = parts.iter().map(|part| evaluate(part, row)).collect();
-            if said.contains(&Some(true)) { Some(true) } else { said.iter().all(Option::is_some).then_some(false) }
+            if said.contains(&Some(true)) {
+                Some(true)
+            } else {
+                said.iter().all(Option::is_some).then_some(false)
+            }
         }
         Expression::Not(one) => evaluate(one, row).map(|said| !said),
         Expression::IsNull(one) => Some(value(one).is_none()),
@@ -392,7 +432,8 @@ fn filters_have_room_where_they_are_said_to_have() {
         let bytes = 20 + random.below(2_000) as usize;
         if let Some(condition) = decode_within(&program.0, &Model, Room::of_filter(bytes)) {
             let mut encoded = Vec::new();
-            vinga_fragment::filter::codec::encode(&condition.filter, &[], &mut encoded).expect("it is within the limits");
+            vinga_fragment::filter::codec::encode(&condition.filter, &[], &mut encoded)
+                .expect("it is within the limits");
             assert!(encoded.len() <= bytes, "{} bytes, not {bytes}", encoded.len());
         }
     }

@@ -139,8 +139,7 @@ pub(super) fn compare(comparison: Comparison, left: Operand, right: Operand) -> 
         Operand::Unknown => return None,
     };
     // Not NULL, so it is the same and needs less.
-    let comparison =
-        if comparison == Comparison::NullSafeEqual { Comparison::Equal } else { comparison };
+    let comparison = if comparison == Comparison::NullSafeEqual { Comparison::Equal } else { comparison };
     let beside = match (side, comparison) {
         (Side::At, _) => comparison,
         (_, Comparison::Equal | Comparison::NullSafeEqual) => return Some(Tree::nothing()),
@@ -189,11 +188,9 @@ pub(super) fn between(value: Operand, low: Operand, high: Operand, wanted: bool)
         return Some(Tree::any(vec![below, above]));
     }
     match (value, low, high) {
-        (
-            Operand::Column(column),
-            Operand::Constant(low, Side::At),
-            Operand::Constant(high, Side::At),
-        ) if low != Constant::Null && high != Constant::Null => {
+        (Operand::Column(column), Operand::Constant(low, Side::At), Operand::Constant(high, Side::At))
+            if low != Constant::Null && high != Constant::Null =>
+        {
             Some(Tree::Test(Expression::Column(column).between(low, high)))
         }
         (value, low, high) => {
