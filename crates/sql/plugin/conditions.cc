@@ -1,257 +1,522 @@
-/* Conditions of the server, brought into the form that crates/sql/engine/src/condition.rs describes. What is not certain to
-   mean the same at the data nodes is left away; the server checks everything again anyway. */
+/* Conditions of the server, brought into the form that crates/sql/engine/src/condition.rs describes: of each the rows for which
+   it is true, or false if it stands beneath NOT. What is not certain to mean the same at the data nodes is written as one that
+   lets more rows pass, or as anything; the server checks everything again anyway. */
 #include "ha_vinga.h"
+#include "conditions.h"
+#include <algorithm>
+#include <iterator>
 
-/* Longer ones are left to the server: a request has to have room for it. */
-static const size_t CONDITION_BYTES_MAX= 16 * 1024;
+/* Levels of a condition that are looked into: filters have no more. */
+static const int LEVELS_MAX= 66;
+/* Texts of an ENUM or SET, at most, of which each is compared beforehand. */
+static const uint LABELS_MAX= 256;
+/* Values of a list that are written one by one where each is a condition. */
+static const uint SINGLE_MAX= 64;
 
 namespace {
 
-struct Writer {
+/* The comparator of BETWEEN and IN, which is theirs alone. */
+struct Comparator : Item_func_opt_neg {
+  static const Type_handler *of(Item_func_opt_neg *func) { return (func->*&Comparator::m_comparator).type_handler(); }
+};
+
+/* Comparisons, by their codes. */
+char negated(char code) {
+  switch (code) {
+  case '=': return '#';
+  case '#': return '=';
+  case '<': return ']';
+  case '[': return '>';
+  case '>': return '[';
+  case ']': return '<';
+  case '~': return 'x';
+  default: return '~';
+  }
+}
+
+char mirrored(char code) {
+  switch (code) {
+  case '<': return '>';
+  case '[': return ']';
+  case '>': return '<';
+  case ']': return '[';
+  default: return code;
+  }
+}
+
+class Writer {
   const TABLE *table;
   const std::vector<int> &places;
-  std::string out;
 
-  template <class T> void put(T value) { out.append(reinterpret_cast<const char *>(&value), sizeof value); }
+public:
+  Program program;
 
-  static bool is_integer(const Field *field) {
-    switch (field->real_type()) {
-    case MYSQL_TYPE_TINY: case MYSQL_TYPE_SHORT: case MYSQL_TYPE_INT24: case MYSQL_TYPE_LONG: case MYSQL_TYPE_LONGLONG:
-      return true;
-    default:
-      return false;
-    }
+  Writer(const TABLE *of, const std::vector<int> &columns): table(of), places(columns) {}
+
+  /* Writes the rows for which an item is true, or false: exactly one condition. */
+  void write(Item *item, bool wanted, int level= 1) {
+    size_t before= program.out.size();
+    if (level <= LEVELS_MAX && put(item, wanted, level)) return;
+    program.out.resize(before);
+    program.code('?');
   }
 
-  /* The field of this table that an item is; null if it is something else. */
-  Field *field_of(Item *item) const {
+private:
+  /* The column of this table that an item is. */
+  bool column_of(Item *item, Operand *out) const {
     item= item->real_item();
-    if (item->type() != Item::FIELD_ITEM) return nullptr;
+    if (item->type() != Item::FIELD_ITEM) return false;
     Field *field= static_cast<Item_field *>(item)->field;
-    if (!field || field->table != table || places[field->field_index] < 0) return nullptr;
-    return field;
+    if (!field || field->table != table || places[field->field_index] < 0) return false;
+    out->field= field;
+    out->place= places[field->field_index];
+    out->kind= kind_of(table, field);
+    out->offset= 0;
+    return true;
   }
 
-  void column(const Field *field) {
-    out+= 'c';
-    put(uint16_t(places[field->field_index]));
+  /* The same, or an integer column plus or minus a constant. */
+  bool operand_of(Item *item, Operand *out) const {
+    if (column_of(item, out)) return out->kind != Kind::NONE;
+    item= item->real_item();
+    if (item->type() != Item::FUNC_ITEM || item->cmp_type() != INT_RESULT) return false;
+    bool is_minus= dynamic_cast<Item_func_minus *>(item) != nullptr;
+    if (!is_minus && !dynamic_cast<Item_func_plus *>(item)) return false;
+    Item **args= static_cast<Item_func *>(item)->arguments();
+    Item *constant= args[1];
+    if (!column_of(args[0], out)) {
+      if (is_minus || !column_of(args[1], out)) return false;
+      constant= args[0];
+    }
+    if (out->kind != Kind::INTEGER || out->field->cmp_type() != INT_RESULT || out->field->real_type() == MYSQL_TYPE_YEAR ||
+        out->field->real_type() == MYSQL_TYPE_BIT)
+      return false;
+    constant= constant_of(constant);
+    if (!constant || !integer_of(constant, &out->offset)) return false;
+    if (is_minus) out->offset= -out->offset;
+    return is_certain_sum(out->field, out->offset, item->unsigned_flag);
   }
 
-  /* A constant that is compared with a field. */
-  bool constant(const Field *field, Item *item) {
-    if (!item->const_item() || item->is_expensive()) return false;
-    if (is_integer(field)) {
-      if (item->cmp_type() != INT_RESULT || item->field_type() == MYSQL_TYPE_BIT) return false;
-      longlong value= item->val_int();
-      if (item->null_value)
-        out+= '0';
-      else if (item->unsigned_flag) {
-        out+= 'u';
-        put(uint64_t(value));
-      } else {
-        out+= 'i';
-        put(int64_t(value));
-      }
+  void put_operand(const Operand &operand) {
+    if (operand.kind == Kind::SORTED)
+      program.sort_column(operand.place);
+    else
+      program.column(operand.place);
+  }
+
+  bool put(Item *item, bool wanted, int level) {
+    if (item->type() == Item::COND_ITEM) {
+      auto *cond= static_cast<Item_cond *>(item);
+      put_parts(cond, wanted, level);
       return true;
     }
-    return stored(const_cast<Field *>(field), item);
+    if (item->type() != Item::FUNC_ITEM) return put_constant_condition(item, wanted);
+    auto *func= static_cast<Item_func *>(item);
+    switch (func->functype()) {
+    case Item_func::EQ_FUNC: return put_comparison(func, '=', wanted);
+    case Item_func::NE_FUNC: return put_comparison(func, '#', wanted);
+    case Item_func::LT_FUNC: return put_comparison(func, '<', wanted);
+    case Item_func::LE_FUNC: return put_comparison(func, '[', wanted);
+    case Item_func::GT_FUNC: return put_comparison(func, '>', wanted);
+    case Item_func::GE_FUNC: return put_comparison(func, ']', wanted);
+    case Item_func::EQUAL_FUNC: return put_comparison(func, '~', wanted);
+    case Item_func::ISNULL_FUNC: return put_null_test(func, wanted);
+    case Item_func::ISNOTNULL_FUNC: return put_null_test(func, !wanted);
+    case Item_func::BETWEEN: return put_between(static_cast<Item_func_between *>(func), wanted);
+    case Item_func::IN_FUNC: return put_in(static_cast<Item_func_in *>(func), wanted);
+    case Item_func::LIKE_FUNC: return put_like(static_cast<Item_func_like *>(func), wanted);
+    case Item_func::NOT_FUNC: write(func->arguments()[0], !wanted, level + 1); return true;
+    case Item_func::MULT_EQUAL_FUNC: return put_equal_columns(static_cast<Item_equal *>(func), wanted);
+    default: return false;
+    }
   }
 
-  /* A constant in the form that the field has in a record, if it fits exactly. */
-  bool stored(Field *field, Item *item) {
-    switch (field->real_type()) {
-    case MYSQL_TYPE_NEWDATE: case MYSQL_TYPE_DATETIME2: case MYSQL_TYPE_TIME2:
-      if (item->cmp_type() != TIME_RESULT || item->field_type() != field->type()) return false;
-      if (item->decimals > field->decimals()) return false;
+  /* AND where all have to be true, or one has to be false of OR; else OR. */
+  void put_parts(Item_cond *cond, bool wanted, int level) {
+    bool is_and= cond->functype() == Item_func::COND_AND_FUNC;
+    List_iterator<Item> items(*cond->argument_list());
+    uint count= 0;
+    while (Item *item= items++) {
+      write(item, wanted, level + 1);
+      count++;
+    }
+    program.counted(is_and == wanted ? '&' : '|', count);
+  }
+
+  bool put_constant_condition(Item *item, bool wanted) {
+    if (!item->basic_const_item() || item->cmp_type() != INT_RESULT) return false;
+    program.code(!item->is_null() && (item->val_int() != 0) == wanted ? 't' : 'f');
+    return true;
+  }
+
+  bool put_null_test(Item_func *func, bool wanted) {
+    Operand operand;
+    if (!column_of(func->arguments()[0], &operand)) return false;
+    program.column(operand.place);
+    program.code(wanted ? 'n' : 'N');
+    return true;
+  }
+
+  bool put_comparison(Item_func *func, char code, bool wanted) {
+    auto *comparison= dynamic_cast<Item_bool_rowready_func2 *>(func);
+    if (!comparison) return false;
+    Comparing comparing= {comparison->compare_type_handler(), comparison->compare_collation(), true};
+    Item **args= func->arguments();
+    if (!wanted) code= negated(code);
+    Operand left, right;
+    bool has_left= operand_of(args[0], &left), has_right= operand_of(args[1], &right);
+    if (has_left && has_right) return put_columns(left, right, comparing, code);
+    if (has_left) return put_compared(left, comparing, args[1], code);
+    return has_right && put_compared(right, comparing, args[0], mirrored(code));
+  }
+
+  bool put_compared(const Operand &operand, const Comparing &comparing, Item *item, char code) {
+    if (operand.kind == Kind::PADDED) return put_padded(operand, comparing, item, code);
+    if (operand.kind == Kind::LABELS && comparing.handler->cmp_type() == STRING_RESULT)
+      return put_labels(operand, comparing, item, code);
+    put_operand(operand);
+    if (!put_constant(&program, operand, comparing, item)) return false;
+    program.code(code);
+    return true;
+  }
+
+  /* Two columns that have the same form at the data nodes, and are compared in it. */
+  bool put_columns(const Operand &left, const Operand &right, const Comparing &comparing, char code) {
+    const Field *one= left.field, *other= right.field;
+    if (left.kind != right.kind || left.offset || right.offset) return false;
+    Item_result as= comparing.handler->cmp_type();
+    switch (left.kind) {
+    case Kind::INTEGER:
+      if (as != INT_RESULT || (one->real_type() == MYSQL_TYPE_YEAR) != (other->real_type() == MYSQL_TYPE_YEAR)) return false;
       break;
-    case MYSQL_TYPE_NEWDECIMAL:
-      if (item->cmp_type() != INT_RESULT && item->cmp_type() != DECIMAL_RESULT) return false;
-      if (item->decimals > field->decimals()) return false;
+    case Kind::REAL:
+      if (as != REAL_RESULT || one->decimals() < NOT_FIXED_DEC || other->decimals() < NOT_FIXED_DEC) return false;
       break;
-    case MYSQL_TYPE_STRING: case MYSQL_TYPE_VARCHAR:
-      if (field->charset() != &my_charset_bin || item->cmp_type() != STRING_RESULT) return false;
-      if (field->real_type() == MYSQL_TYPE_STRING && !dynamic_cast<Field_string *>(field)) return false;
+    case Kind::DECIMAL:
+      if (as != DECIMAL_RESULT || one->decimals() != other->decimals() ||
+          static_cast<const Field_new_decimal *>(one)->precision != static_cast<const Field_new_decimal *>(other)->precision)
+        return false;
       break;
+    case Kind::DATE: case Kind::DATETIME: case Kind::TIME:
+      if (as != TIME_RESULT || one->decimals() != other->decimals()) return false;
+      break;
+    case Kind::TIMESTAMP:
+      /* Not by their local times. */
+      if (!dynamic_cast<const Type_handler_timestamp_common *>(comparing.handler) || one->decimals() != other->decimals())
+        return false;
+      break;
+    case Kind::FILLED:
+      if (one->pack_length() != other->pack_length()) return false;
+      /* fall through */
+    case Kind::BYTES: case Kind::SORTED:
+      if (as != STRING_RESULT || !comparing.handler->is_traditional_scalar_type() || comparing.cs != one->charset() ||
+          comparing.cs != other->charset())
+        return false;
+      break;
+    case Kind::LABELS: case Kind::PADDED: case Kind::NONE:
+      return false;
+    }
+    put_operand(left);
+    put_operand(right);
+    program.code(code);
+    return true;
+  }
+
+  /* The text of a constant that is compared with one of a column; false if it is not known, or NULL. */
+  bool text_for(const Comparing &comparing, CHARSET_INFO *cs, Item *item, String *buffer, String **out) const {
+    if (comparing.handler->cmp_type() != STRING_RESULT || !comparing.handler->is_traditional_scalar_type() ||
+        !comparing.cs || !my_charset_same(comparing.cs, cs))
+      return false;
+    item= constant_of(item);
+    return item && string_of(item, buffer, out) == Evaluated::VALUE && *out;
+  }
+
+  /* Of an ENUM or a SET all values for which a comparison with a text is true. */
+  bool put_labels(const Operand &operand, const Comparing &comparing, Item *item, char code) {
+    StringBuffer<256> buffer;
+    String *text= nullptr;
+    if (!text_for(comparing, operand.field->charset(), item, &buffer, &text)) return false;
+    auto is_true= [&](const String &label) {
+      int order= sortcmp(&label, text, comparing.cs);
+      switch (code) {
+      case '=': case '~': return order == 0;
+      case '#': case 'x': return order != 0;
+      case '<': return order < 0;
+      case '[': return order <= 0;
+      case '>': return order > 0;
+      default: return order >= 0;
+      }
+    };
+    const TYPELIB *labels= static_cast<Field_enum *>(operand.field)->typelib;
+    bool is_set= operand.field->real_type() == MYSQL_TYPE_SET;
+    uint values= is_set ? (labels->count < 9 ? 1U << labels->count : UINT_MAX32) : labels->count + 1;
+    if (values > LABELS_MAX) return false;
+    program.column(operand.place);
+    uint count= 0;
+    for (uint value= 0; value < values; value++) {
+      StringBuffer<256> label(operand.field->charset());
+      label.length(0);
+      if (is_set) {
+        for (uint i= 0; i < labels->count; i++) {
+          if (!(value >> i & 1)) continue;
+          if (label.length()) label.append(',');
+          label.append(labels->type_names[i], labels->type_lengths[i]);
+        }
+      } else if (value) {
+        label.append(labels->type_names[value - 1], labels->type_lengths[value - 1]);
+      }
+      if (!is_true(label)) continue;
+      program.integer(value);
+      count++;
+    }
+    program.counted('I', count);
+    if (code == 'x') {
+      /* NULL, too. */
+      program.column(operand.place);
+      program.code('n');
+      program.counted('|', 2);
+    }
+    return true;
+  }
+
+  /* Texts that are the same with spaces behind them: without these, `text`, they stand near each other. */
+  bool put_padded(const Operand &operand, const Comparing &comparing, Item *item, char code) {
+    StringBuffer<256> buffer;
+    String *constant= nullptr;
+    if (comparing.cs != operand.field->charset() ||
+        !text_for(comparing, operand.field->charset(), item, &buffer, &constant))
+      return false;
+    std::string text(constant->ptr(), constant->length());
+    auto trim= [&] { text.erase(text.find_last_not_of(' ') + 1); };
+    trim();
+    auto begins= [&] {
+      program.column(operand.place);
+      program.bytes(text.data(), text.size());
+      program.code('p');
+    };
+    switch (code) {
+    case '=': case '~':
+      begins();
+      break;
+    case '<': case '[':
+      /* Less by its bytes; or it goes on, perhaps with what is less than a space. */
+      program.column(operand.place);
+      program.bytes(text.data(), text.size());
+      program.code('[');
+      begins();
+      program.counted('|', 2);
+      break;
+    case '>': case ']': {
+      /* Greater by its bytes; or it ends where the constant goes on with what is less than a space. */
+      size_t low= 0;
+      while (low < text.size() && uchar(text[low]) >= ' ') low++;
+      text.resize(low);
+      trim();
+      program.column(operand.place);
+      program.bytes(text.data(), text.size());
+      program.code(']');
+      break;
+    }
     default:
       return false;
     }
-    if (field->real_type() == MYSQL_TYPE_STRING || field->real_type() == MYSQL_TYPE_VARCHAR) {
-      StringBuffer<256> buffer;
-      String *value= item->val_str(&buffer);
-      if (item->null_value || !value) {
-        out+= '0';
-        return true;
-      }
-      size_t bytes= value->length();
-      /* BINARY(n) is compared with its padding. */
-      if (field->real_type() == MYSQL_TYPE_STRING && bytes != field->pack_length()) return false;
-      if (field->real_type() == MYSQL_TYPE_VARCHAR && bytes > field->field_length) return false;
-      image(field, reinterpret_cast<const uchar *>(value->ptr()), bytes);
-      return true;
-    }
-    /* Stored into the record's place for a moment. */
-    THD *thd= table->in_use;
-    enum_check_fields checks= thd->count_cuted_fields;
-    MY_BITMAP *write_set= dbug_tmp_use_all_columns(const_cast<TABLE *>(table), &const_cast<TABLE *>(table)->write_set);
-    uchar before[64];
-    uint bytes= field->pack_length();
-    bool can= bytes <= sizeof before;
-    if (can) {
-      memcpy(before, field->ptr, bytes);
-      bool was_null= field->is_null();
-      thd->count_cuted_fields= CHECK_FIELD_IGNORE;
-      int error= item->save_in_field(field, true);
-      thd->count_cuted_fields= checks;
-      can= error == 0 && !field->is_null();
-      if (can) image(field, field->ptr, bytes);
-      memcpy(field->ptr, before, bytes);
-      if (was_null) field->set_null(); else field->set_notnull();
-    }
-    dbug_tmp_restore_column_map(&const_cast<TABLE *>(table)->write_set, write_set);
-    return can;
+    program.code('%');
+    return true;
   }
 
-  void image(const Field *field, const uchar *bytes, size_t length) {
-    out+= 'v';
-    put(uint16_t(places[field->field_index]));
-    put(uint32_t(length));
-    out.append(reinterpret_cast<const char *>(bytes), length);
-  }
-
-  bool comparison(Item_func *func, char code, char turned) {
+  bool put_between(Item_func_between *func, bool wanted) {
     Item **args= func->arguments();
-    if (Field *field= field_of(args[0])) {
-      column(field);
-      if (!constant(field, args[1])) return false;
-      out+= code;
+    Operand operand;
+    if (!operand_of(args[0], &operand)) return false;
+    wanted= wanted != func->negated;
+    Comparing comparing= {Comparator::of(func), func->compare_collation(), false};
+    if (operand.kind == Kind::PADDED || operand.kind == Kind::LABELS) {
+      /* Each end by itself. */
+      for (uint i= 1; i <= 2; i++) {
+        char code= i == 1 ? ']' : '[';
+        if (!put_compared(operand, comparing, args[i], wanted ? code : negated(code))) return false;
+      }
+      program.counted(wanted ? '&' : '|', 2);
       return true;
     }
-    if (Field *field= field_of(args[1])) {
-      column(field);
-      if (!constant(field, args[0])) return false;
-      out+= turned;
-      return true;
-    }
-    return false;
+    put_operand(operand);
+    for (uint i= 1; i <= 2; i++)
+      if (!put_constant(&program, operand, comparing, args[i])) return false;
+    program.code(wanted ? 'b' : 'B');
+    return true;
   }
 
-  bool write(Item *item);
-
-  /* Writes what can be written of the parts of an AND; all or nothing of others. */
-  bool parts(Item_cond *cond, bool is_and) {
-    List_iterator<Item> items(*cond->argument_list());
-    uint16_t count= 0;
-    while (Item *item= items++) {
-      size_t before= out.size();
-      if (write(item))
-        count++;
-      else if (is_and)
-        out.resize(before);
-      else
+  bool put_in(Item_func_in *func, bool wanted) {
+    Item **args= func->arguments();
+    Operand operand;
+    if (!operand_of(args[0], &operand)) return false;
+    wanted= wanted != func->negated;
+    uint count= func->argument_count() - 1;
+    Comparing comparing= {Comparator::of(func), func->compare_collation(), false};
+    bool singly= operand.kind == Kind::PADDED || operand.kind == Kind::LABELS;
+    if (singly && count > SINGLE_MAX) return false;
+    if (!singly) put_operand(operand);
+    uint comparator= 0;
+    for (uint i= 1; i <= count; i++) {
+      Item *constant= args[i]->real_item();
+      bool is_null= constant->type() == Item::NULL_ITEM;
+      if (!func->arg_types_compatible && !is_null) {
+        /* Each value has its own way of being compared; NULL has none. */
+        while (comparator < func->comparator_count() && func->get_comparator_arg_index(comparator) < i) comparator++;
+        if (comparator == func->comparator_count() || func->get_comparator_arg_index(comparator) != i) return false;
+        comparing.handler= func->get_comparator_type_handler(comparator);
+      }
+      if (singly) {
+        if (is_null)
+          program.code('f');
+        else if (!put_compared(operand, comparing, args[i], wanted ? '=' : '#'))
+          return false;
+      } else if (is_null) {
+        program.code('0');
+      } else if (!put_constant(&program, operand, comparing, args[i])) {
         return false;
+      }
     }
-    if (count == 0) return false;
-    out+= is_and ? '&' : '|';
-    put(count);
+    if (singly)
+      program.counted(wanted ? '|' : '&', count);
+    else
+      program.counted(wanted ? 'I' : 'J', count);
+    return true;
+  }
+
+  /* Whether texts that LIKE finds by a prefix have its weights at the beginning of their sort keys: LIKE compares character by
+     character, so the collation must not know characters that are more, or less, together. */
+  static bool has_simple_weights(CHARSET_INFO *cs) {
+    static const char *const SIMPLE[]= {"utf8mb3_unicode_ci", "utf8mb4_unicode_ci", "utf8mb3_unicode_nopad_ci",
+                                        "utf8mb4_unicode_nopad_ci"};
+    static const char *const ODD[]= {"latin1_german2_ci", "latin1_german2_nopad_ci", "latin2_czech_cs", "cp1250_czech_cs",
+                                     "big5_chinese_ci", "big5_chinese_nopad_ci", "tis620_thai_ci", "tis620_thai_nopad_ci"};
+    if (cs->mbminlen != 1) return false;
+    auto is_one_of= [&](const char *const *begin, const char *const *end) {
+      return std::any_of(begin, end, [&](const char *name) { return strcmp(name, cs->coll_name.str) == 0; });
+    };
+    return cs->uca ? is_one_of(std::begin(SIMPLE), std::end(SIMPLE)) : !is_one_of(std::begin(ODD), std::end(ODD));
+  }
+
+  bool put_like(Item_func_like *func, bool wanted) {
+    Item **args= func->arguments();
+    Operand operand;
+    if (!column_of(args[0], &operand)) return false;
+    const Field *field= operand.field;
+    CHARSET_INFO *cs= field->charset();
+    if (operand.kind != Kind::BYTES && operand.kind != Kind::FILLED && operand.kind != Kind::PADDED &&
+        operand.kind != Kind::SORTED)
+      return false;
+    if (func->compare_collation() != cs || cs->mbminlen != 1) return false;
+    Item *item= constant_of(args[1]);
+    StringBuffer<256> buffer;
+    String *pattern= nullptr;
+    if (!item) return false;
+    switch (string_of(item, &buffer, &pattern)) {
+    case Evaluated::NOT_KNOWN: return false;
+    case Evaluated::IS_NULL: program.code('f'); return true;
+    case Evaluated::VALUE: break;
+    }
+    if (!pattern) return false;
+    wanted= wanted != func->negated;
+    std::string prefix;
+    bool is_all= false;
+    if (!prefix_of(cs, *pattern, func->escape, &prefix, &is_all)) return false;
+    if (prefix.empty()) {
+      if (!is_all) return false;
+      /* All texts are found. */
+      if (wanted) program.column(operand.place);
+      program.code(wanted ? 'N' : 'f');
+      return true;
+    }
+    bool by_bytes= (cs->state & MY_CS_BINSORT) && operand.kind != Kind::SORTED;
+    /* Where it varies in length a value has nothing behind it that the server would not see. */
+    bool is_exact= is_all && by_bytes && operand.kind != Kind::FILLED;
+    if (!wanted && !is_exact) return false;
+    if (operand.kind == Kind::FILLED) {
+      /* Spaces behind a value are none of it, or are, as the session wants. */
+      prefix.erase(prefix.find_last_not_of(' ') + 1);
+    }
+    if (by_bytes) {
+      program.column(operand.place);
+      program.bytes(prefix.data(), prefix.size());
+    } else if (operand.kind == Kind::SORTED && has_simple_weights(cs)) {
+      std::string key= sort_key_prefix(sorter_of(cs, field->real_type() == MYSQL_TYPE_STRING), prefix);
+      program.sort_column(operand.place);
+      program.bytes(key.data(), key.size());
+    } else {
+      return false;
+    }
+    program.code(wanted ? 'p' : 'P');
+    if (!is_exact) program.code('%');
+    return true;
+  }
+
+  /* What stands before the first wildcard of a pattern; whether nothing but one '%' follows. */
+  static bool prefix_of(CHARSET_INFO *cs, const String &pattern, int escape, std::string *out, bool *is_all) {
+    const char *at= pattern.ptr(), *end= at + pattern.length();
+    while (at < end) {
+      int bytes= cs->charlen(reinterpret_cast<const uchar *>(at), reinterpret_cast<const uchar *>(end));
+      if (bytes < 1 || at + bytes > end) return false;
+      if (bytes == 1) {
+        if (uchar(*at) == escape && at + 1 < end) {
+          at++;
+          bytes= cs->charlen(reinterpret_cast<const uchar *>(at), reinterpret_cast<const uchar *>(end));
+          if (bytes < 1 || at + bytes > end) return false;
+        } else if (*at == '%' || *at == '_') {
+          *is_all= *at == '%' && at + 1 == end;
+          return true;
+        }
+      } else if (escape > 127) {
+        return false;
+      }
+      out->append(at, bytes);
+      at+= bytes;
+    }
+    *is_all= false;
+    return true;
+  }
+
+  /* Columns that are all equal, and perhaps to a constant. */
+  bool put_equal_columns(Item_equal *equal, bool wanted) {
+    Item *constant= equal->get_const();
+    if (!constant || !wanted) return false;
+    Comparing comparing= {equal->compare_type_handler(), equal->compare_collation(), true};
+    uint count= 0;
+    Item_equal_fields_iterator fields(*equal);
+    while (Item *part= fields++) {
+      Operand operand;
+      size_t before= program.out.size();
+      if (!operand_of(part, &operand) || !put_compared(operand, comparing, constant, '=')) {
+        program.out.resize(before);
+        program.code('?');
+      }
+      count++;
+    }
+    program.counted('&', count);
     return true;
   }
 };
 
-bool Writer::write(Item *item) {
-  if (item->type() == Item::COND_ITEM) {
-    auto *cond= static_cast<Item_cond *>(item);
-    return parts(cond, cond->functype() == Item_func::COND_AND_FUNC);
-  }
-  if (item->type() != Item::FUNC_ITEM) return false;
-  auto *func= static_cast<Item_func *>(item);
-  Item **args= func->arguments();
-  switch (func->functype()) {
-  case Item_func::EQ_FUNC: return comparison(func, '=', '=');
-  case Item_func::NE_FUNC: return comparison(func, '#', '#');
-  case Item_func::LT_FUNC: return comparison(func, '<', '>');
-  case Item_func::LE_FUNC: return comparison(func, '[', ']');
-  case Item_func::GT_FUNC: return comparison(func, '>', '<');
-  case Item_func::GE_FUNC: return comparison(func, ']', '[');
-  case Item_func::EQUAL_FUNC: return comparison(func, '~', '~');
-  case Item_func::ISNULL_FUNC: case Item_func::ISNOTNULL_FUNC:
-    if (Field *field= field_of(args[0])) {
-      column(field);
-      out+= func->functype() == Item_func::ISNULL_FUNC ? 'n' : 'N';
-      return true;
-    }
-    return false;
-  case Item_func::BETWEEN: {
-    Field *field= field_of(args[0]);
-    if (!field || static_cast<Item_func_opt_neg *>(func)->negated) return false;
-    column(field);
-    if (!constant(field, args[1]) || !constant(field, args[2])) return false;
-    out+= 'b';
-    return true;
-  }
-  case Item_func::IN_FUNC: {
-    Field *field= field_of(args[0]);
-    if (!field || static_cast<Item_func_opt_neg *>(func)->negated || func->argument_count() > 1000) return false;
-    column(field);
-    for (uint i= 1; i < func->argument_count(); i++)
-      if (!constant(field, args[i])) return false;
-    out+= 'I';
-    put(uint16_t(func->argument_count() - 1));
-    return true;
-  }
-  case Item_func::MULT_EQUAL_FUNC: {
-    /* Columns that are all equal, and perhaps to a constant. */
-    auto *equal= static_cast<Item_equal *>(func);
-    Item *constant_item= equal->get_const();
-    if (!constant_item) return false;
-    uint16_t count= 0;
-    Item_equal_fields_iterator fields(*equal);
-    while (Item *part= fields++) {
-      Field *field= field_of(part);
-      size_t before= out.size();
-      if (!field) continue;
-      column(field);
-      if (!constant(field, constant_item)) {
-        out.resize(before);
-        continue;
-      }
-      out+= '=';
-      count++;
-    }
-    if (!count) return false;
-    out+= '&';
-    put(count);
-    return true;
-  }
-  default:
-    return false;
-  }
-}
-
 }  // namespace
-
-bool condition_program(const COND *condition, const TABLE *table, const std::vector<int> &places, std::string *out) {
-  Writer writer{table, places, {}};
-  if (!writer.write(const_cast<COND *>(condition))) return false;
-  *out= std::move(writer.out);
-  return true;
-}
 
 /* A program of many constants takes longer to make than rows that are read by their keys, which need none, so it is made
    when a scan begins. */
 void ha_vinga::set_condition() {
   if (condition_is_set || !condition) return;
   condition_is_set= true;
-  std::string program;
-  if (!condition_program(condition, table, share->places, &program) || program.size() > CONDITION_BYTES_MAX) return;
-  if (engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(program.data()), program.size())) return;
-  pushed_cond= condition;   // for EXPLAIN
+  Writer writer(table, share->places);
+  writer.write(const_cast<COND *>(condition), true);
+  const std::string &program= writer.program.out;
+  checked= engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(program.data()), program.size());
+  if (checked != VINGA_CHECKED_NONE) pushed_cond= condition;   // for EXPLAIN
 }
 
 const COND *ha_vinga::cond_push(const COND *cond) {
   cond_pop();
   condition= cond;
   if (ha_thd()->lex->describe) set_condition();
-  /* Taken, but the server checks again: what was left away of an AND is its own. */
+  /* Taken, but the server checks again: what was left away is its own. */
   return cond;
 }
 
@@ -259,5 +524,6 @@ void ha_vinga::cond_pop() {
   if (condition_is_set) engine->set_condition(cursor, nullptr, 0);
   condition= nullptr;
   condition_is_set= false;
+  checked= VINGA_CHECKED_NONE;
   pushed_cond= nullptr;
 }

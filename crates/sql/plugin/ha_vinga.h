@@ -66,6 +66,7 @@ class ha_vinga final : public handler {
   /* What the data nodes are to check, see conditions.cc. */
   const COND *condition= nullptr;
   bool condition_is_set= false;
+  int checked= VINGA_CHECKED_NONE;   // how much of it they check; a vinga_checked number
 
   /* Of the statistics that the keys have. */
   uint64_t revision= 0;

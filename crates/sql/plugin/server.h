@@ -126,6 +126,9 @@ bool describe(const TABLE *table, Description *out);
 const void *sorter_of(CHARSET_INFO *cs, bool is_char);
 /* Bytes of a sort key, at most. */
 size_t sort_key_bytes(const void *collation, size_t value_bytes);
+/* The bytes with which the sort keys of all values begin that begin with these characters, each of which has a weight of its
+   own. */
+std::string sort_key_prefix(const void *collation, const std::string &text);
 size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room);
 
 /* Forgets the definition of a table. From threads of our own. */
@@ -170,9 +173,6 @@ int drop_by_path(handlerton *, const char *path);
 
 /* Whether a key is found by whole values only: USING HASH, which only unique keys can do. Others get an ordered index. */
 inline bool is_hash_key(const KEY &key) { return key.algorithm == HA_KEY_ALG_HASH && (key.flags & HA_NOSAME); }
-
-/* A condition of the server in the form that the Rust side takes; false if it has a part that is not supported. */
-bool condition_program(const COND *condition, const TABLE *table, const std::vector<int> &places, std::string *out);
 
 inline vinga_text text_of(const std::string &s) { return {s.data(), s.size()}; }
 

@@ -207,3 +207,18 @@ size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint
   }
   return to - out;
 }
+
+std::string sort_key_prefix(const void *collation, const std::string &text) {
+  const Sorter &sorter= *static_cast<const Sorter *>(collation);
+  const Level &level= sorter.levels.front();
+  const uchar *value= reinterpret_cast<const uchar *>(text.data());
+  std::vector<uchar> weights(sorter.room_for_weights(text.size()));
+  size_t count= sorter.weights_of(level, value, text.size(), weights.data(), weights.size());
+  /* Spaces take more room among others. */
+  std::vector<uchar> key(2 * count + 2 * WEIGHT_BYTES_MAX);
+  uchar *end= key.data();
+  sorter.add_level(level, weights.data(), count, &end, key.data() + key.size());
+  /* Other values go on, where this one has the weight that says that only spaces follow. */
+  if (level.pads) end-= level.bytes;
+  return std::string(reinterpret_cast<const char *>(key.data()), end - key.data());
+}

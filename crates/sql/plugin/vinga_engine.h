@@ -97,6 +97,9 @@ enum vinga_lock { VINGA_LOCK_NONE = 0, VINGA_LOCK_SHARED = 1, VINGA_LOCK_EXCLUSI
 /* How a range is read: from its end, in order, and whether its first row is likely to be enough. */
 enum vinga_range { VINGA_RANGE_DESCENDING = 1, VINGA_RANGE_IN_ORDER = 2, VINGA_RANGE_SHORT = 4 };
 
+/* What the data nodes check of a condition: nothing; a part, so that rows may come for which it is not true; all of it. */
+enum vinga_checked { VINGA_CHECKED_NONE = 0, VINGA_CHECKED_PART = 1, VINGA_CHECKED_WHOLE = 2 };
+
 /* What a batch says that takes no more. */
 enum vinga_batch { VINGA_BATCH_FULL = -1 };
 
@@ -124,7 +127,7 @@ typedef struct vinga_statistics {
 
 typedef struct vinga_counters {
   uint64_t auto_increment_fetches, auto_increment_waits, auto_increment_long_waits;
-  uint64_t round_trips, batches_of_rows, rows_of_scans, pushed_conditions, transactions, sessions;
+  uint64_t round_trips, batches_of_rows, rows_of_scans, pushed_conditions, whole_conditions, transactions, sessions;
   uint64_t databases_noticed, databases_found;   /* new and altered ones: of which the system has told, and others */
   uint64_t connected;
 } vinga_counters;
@@ -255,7 +258,7 @@ typedef struct vinga_engine {
   int (*read_position)(vinga_cursor *cursor, vinga_session *session, const uint8_t *position, uint8_t lock,
                        uint8_t *record);
   int (*position)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record, uint8_t *position);
-  /* A condition in postfix form, see condition.rs; no bytes for none. Nonzero if it can't be taken. */
+  /* A condition in postfix form, see condition.rs; no bytes for none. A vinga_checked number. */
   int (*set_condition)(vinga_cursor *cursor, const uint8_t *program, size_t bytes);
   /* Begins to read all rows. As of all scans: `enough` rows may be all that are wanted, so no more are locked at first; 0 if
      that is not known. */

@@ -14,6 +14,7 @@ mod scans;
 pub use deferred::Deferral;
 pub use kept_rows::set_temporary_folder;
 
+use crate::condition::Condition;
 use crate::failure::{Failure, Result, ha};
 use crate::plan::Projection;
 use crate::session::Session;
@@ -22,7 +23,6 @@ use deferred::DeferredRows;
 use kept_rows::KeptRows;
 use std::ops::Range;
 use std::sync::Arc;
-use vinga::filter::Expression;
 use vinga::{KeyRange, Lock, LockedRows, LockingScan, OperationKind, ReadBatch, RowBatch, Scan, Table};
 
 /// Ranges of one scan, at most.
@@ -40,6 +40,19 @@ pub struct RangeWish {
     pub in_order: bool,
     /// The first row is likely to be enough.
     pub is_short: bool,
+}
+
+/// What the data nodes check of a condition of the server; `VINGA_CHECKED` numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(i32)]
+pub enum Checked {
+    /// Nothing: all rows come.
+    #[default]
+    None = 0,
+    /// A part: rows may come for which it is not true.
+    Part = 1,
+    /// All of it.
+    Whole = 2,
 }
 
 /// How rows of a scan are held, and how many of them.
@@ -77,7 +90,7 @@ pub struct Cursor {
     kept: KeptRows,
     /// Rows that are to be added, see [`deferred`].
     deferred: DeferredRows,
-    condition: Option<Expression>,
+    condition: Option<Condition>,
     scan: Option<OpenScan>,
     /// In which of the scan's ranges the row lies that was read last.
     range: u16,

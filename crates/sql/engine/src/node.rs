@@ -47,6 +47,8 @@ pub struct Counters {
     pub scanned_rows: AtomicU64,
     /// Conditions that data nodes checked.
     pub conditions: AtomicU64,
+    /// Those of them of which nothing was left to the server.
+    pub whole_conditions: AtomicU64,
     /// Transactions that were begun.
     pub transactions: AtomicU64,
     /// Sessions that there are.

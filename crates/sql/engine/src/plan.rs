@@ -296,6 +296,21 @@ impl Plan {
         self.steps.get(place).map(|step| step.id)
     }
 
+    /// The column of a row that is the sort key of the server's column; `None` if that is in no key, or its bytes compare as
+    /// its values do.
+    pub fn sort_column(&self, place: usize) -> Option<ColumnId> {
+        self.sort_source(place).map(|(id, _)| id)
+    }
+
+    /// The same, and bytes of a sort key in it, at most.
+    fn sort_source(&self, place: usize) -> Option<(ColumnId, usize)> {
+        let columns = self.layout.variable().iter().zip(&self.variable);
+        columns.into_iter().find_map(|(&id, source)| match *source {
+            Source::SortKey { column, bytes } if column == place => Some((id, bytes)),
+            Source::SortKey { .. } | Source::Column(_) => None,
+        })
+    }
+
     /// The server's place of the primary key.
     pub fn primary(&self) -> usize {
         self.primary

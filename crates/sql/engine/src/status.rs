@@ -69,7 +69,12 @@ fn work(node: &Node, out: &mut String) {
     line!(out, "round trips: {}", get(&counters.round_trips));
     line!(out, "batches of keys: {}", get(&counters.batches));
     line!(out, "rows of scans: {}", get(&counters.scanned_rows));
-    line!(out, "pushed conditions: {}", get(&counters.conditions));
+    line!(
+        out,
+        "pushed conditions: {}, as a whole: {}",
+        get(&counters.conditions),
+        get(&counters.whole_conditions)
+    );
     line!(out, "open tables: {}", node.open_tables());
     line!(
         out,

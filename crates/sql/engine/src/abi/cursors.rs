@@ -42,7 +42,7 @@ pub(super) unsafe extern "C" fn end_deferred(cursor: &mut Cursor) {
 pub(super) unsafe extern "C" fn set_condition(cursor: &mut Cursor, program: *const u8, bytes: usize) -> i32 {
     // SAFETY: the program is there during the call.
     let program = unsafe { array(program, bytes as u32) };
-    i32::from(!calm(|| cursor.set_condition(program)))
+    calm(|| cursor.set_condition(program)) as i32
 }
 
 pub(super) unsafe extern "C" fn batch_clear(cursor: &mut Cursor) {

@@ -159,6 +159,7 @@ pub struct Counters {
     pub batches_of_rows: u64,
     pub rows_of_scans: u64,
     pub pushed_conditions: u64,
+    pub whole_conditions: u64,
     pub transactions: u64,
     pub sessions: u64,
     pub databases_noticed: u64,

@@ -54,6 +54,7 @@ pub(super) unsafe extern "C" fn counters(out: &mut Counters) {
             batches_of_rows: get(&counters.batches),
             rows_of_scans: get(&counters.scanned_rows),
             pushed_conditions: get(&counters.conditions),
+            whole_conditions: get(&counters.whole_conditions),
             transactions: get(&counters.transactions),
             sessions: get(&counters.sessions),
             databases_noticed: get(&counters.databases_noticed),

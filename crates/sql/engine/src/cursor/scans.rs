@@ -1,6 +1,6 @@
 //! Scans: of all rows, of a range of an index, of many.
 
-use super::{Cursor, OpenScan, RangeWish, ScanLock, Shown, Source, put_row, table_of};
+use super::{Checked, Cursor, OpenScan, RangeWish, ScanLock, Shown, Source, put_row, table_of};
 use crate::condition;
 use crate::failure::{Failure, Result, ha};
 use crate::plan::{End, Projection};
@@ -23,14 +23,18 @@ impl OpenScan {
 }
 
 impl Cursor {
-    /// Sets the condition that the data nodes check in scans; false if they can't.
-    pub fn set_condition(&mut self, program: &[u8]) -> bool {
-        self.condition = None;
-        if program.is_empty() {
-            return true;
+    /// Sets the condition that the data nodes check in scans, none if the program is empty; what they check of it.
+    pub fn set_condition(&mut self, program: &[u8]) -> Checked {
+        let server = self.table.server();
+        self.condition = match program {
+            [] => None,
+            program => condition::decode(program, &self.table.plan, server),
+        };
+        match &self.condition {
+            None => Checked::None,
+            Some(condition) if condition.is_whole => Checked::Whole,
+            Some(_) => Checked::Part,
         }
-        self.condition = condition::decode(program, &self.table.plan);
-        self.condition.is_some()
     }
 
     /// Begins to read all rows.
@@ -91,8 +95,10 @@ impl Cursor {
         let table = table_of(&self.table, projection, session)?;
         let mut request = session.cluster()?.as_async().scan(table);
         if let Some(condition) = &self.condition {
-            session.node().counters.conditions.fetch_add(1, Ordering::Relaxed);
-            request = request.filter(condition.clone());
+            let counters = &session.node().counters;
+            counters.conditions.fetch_add(1, Ordering::Relaxed);
+            counters.whole_conditions.fetch_add(condition.is_whole.into(), Ordering::Relaxed);
+            request = request.filter(condition.filter.clone());
         }
         Ok(request)
     }

@@ -247,6 +247,15 @@ impl Plan {
         Ok(())
     }
 
+    /// The sort key of a value of the server's column, cut off where no row can have more, and whether that is all of it; `None`
+    /// if rows have none.
+    pub fn sort_key_of(&self, place: usize, value: &[u8], server: &Server) -> Option<(Vec<u8>, bool)> {
+        let (_, room) = self.sort_source(place)?;
+        let mut key = Vec::new();
+        let is_whole = server.sort_key_within(self.collations[place], value, room, &mut key);
+        Some((key, is_whole))
+    }
+
     /// A value in the server's form as rows have it; `None` if it does not fit the column.
     pub fn stored_value(&self, place: usize, value: &[u8]) -> Option<Vec<u8>> {
         let step = self.steps.get(place)?;

@@ -1,0 +1,90 @@
+/* What the files of conditions share: the program that is handed over (crates/sql/engine/src/condition.rs has its form), and
+   constants as they stand among the values of a column. */
+#ifndef VINGA_CONDITIONS_H
+#define VINGA_CONDITIONS_H
+#include "server.h"
+
+/* A condition in the form that the Rust side takes. */
+struct Program {
+  std::string out;
+
+  void code(char code) { out+= code; }
+  template <class T> void put(T value) { out.append(reinterpret_cast<const char *>(&value), sizeof value); }
+  void column(int place) { code('c'); put(uint16_t(place)); }
+  void sort_column(int place) { code('s'); put(uint16_t(place)); }
+  void integer(__int128 value);
+  void real(double value) { code('d'); put(value); }
+  /* A value of a column in the record's form. */
+  void stored(int place, const uchar *bytes, size_t length) { code('v'); put(uint16_t(place)); text(bytes, length); }
+  void bytes(const char *bytes, size_t length) { code('r'); text(reinterpret_cast<const uchar *>(bytes), length); }
+  void sort_key(int place, const char *bytes, size_t length)
+  { code('k'); put(uint16_t(place)); text(reinterpret_cast<const uchar *>(bytes), length); }
+  void counted(char which, size_t count) { code(which); put(uint32_t(count)); }
+
+private:
+  void text(const uchar *bytes, size_t length) {
+    put(uint32_t(length));
+    out.append(reinterpret_cast<const char *>(bytes), length);
+  }
+};
+
+/* How the values of a column compare at the data nodes. */
+enum class Kind {
+  NONE,
+  INTEGER,     /* as numbers; YEAR and BIT, too */
+  LABELS,      /* ENUM and SET: as numbers, each of which is a text */
+  REAL, DECIMAL, DATE, DATETIME, TIME, TIMESTAMP,
+  BYTES,       /* by bytes and then by length: binary ones that vary in length, and texts that compare so */
+  FILLED,      /* by bytes, to which each value is filled up: with zeros (BINARY), or with spaces (CHAR of a binary collation) */
+  PADDED,      /* texts of a binary collation that are the same with spaces behind them; the bytes say that nearly */
+  SORTED       /* texts with a sort key */
+};
+
+Kind kind_of(const TABLE *table, const Field *field);
+
+/* A column, or an integer one with a constant added to it. */
+struct Operand {
+  Field *field= nullptr;
+  int place= -1;
+  Kind kind= Kind::NONE;
+  __int128 offset= 0;
+};
+
+/* How the server compares: the type to which it brings both sides, for texts the collation; and whether by a comparison, which
+   rounds where both sides have so many digits behind the point, or as BETWEEN and IN do. */
+struct Comparing {
+  const Type_handler *handler;
+  CHARSET_INFO *cs;
+  bool is_rounding;
+};
+
+/* While it is there nothing is told that is raised, but only that there was something. What the data nodes are to compare with
+   is not told twice, nor in a statement that never comes to it. */
+class Quiet : public Internal_error_handler {
+  THD *thd;
+
+public:
+  bool has_heard= false;
+  explicit Quiet(THD *of): thd(of) { thd->push_internal_handler(this); }
+  ~Quiet() override { thd->pop_internal_handler(); }
+  bool handle_condition(THD *, uint, const char *, Sql_condition::enum_warning_level *, const char *, Sql_condition **) override {
+    has_heard= true;
+    return true;
+  }
+};
+
+/* The item behind references and caches, if it has the same value for all rows and can be asked for it; else null. What a cache
+   keeps is left alone: it says what there is to be said about its value when the server asks it. */
+Item *constant_of(Item *item);
+
+enum class Evaluated { VALUE, IS_NULL, NOT_KNOWN };
+/* The value of a constant text. */
+Evaluated string_of(Item *item, String *buffer, String **out);
+
+/* Writes a constant as the server compares an operand with it; false if that is not certain. */
+bool put_constant(Program *program, const Operand &operand, const Comparing &comparing, Item *item);
+/* Whether an integer column plus this can't be more, or less, than the server's integers are, which would be an error. */
+bool is_certain_sum(const Field *field, __int128 offset, bool is_unsigned);
+/* The value of a constant integer. */
+bool integer_of(Item *item, __int128 *out);
+#endif
