@@ -201,7 +201,7 @@ impl Client {
             hash: U64::ZERO,
             table: U32::new(table),
             number: U32::new(operation.number),
-            row: U32::ZERO,
+            row_or_wait: U32::ZERO,
             kind: operation.kind as u8,
             flags: if operation.error_is_local { FLAG_ERROR_IS_LOCAL } else { 0 },
             key_bytes: U16::new(key.len() as u16),
