@@ -90,13 +90,7 @@ const SIGNAL_BYTES: usize = 32 * 1024;
 impl UniqueWork {
     /// An operation that something may have to follow is sent.
     pub fn expect(&mut self, base: Base) {
-        self.steps.push(Step {
-            base,
-            is_answered: false,
-            subs: Vec::new(),
-            outstanding: 0,
-            failure: None,
-        });
+        self.steps.push(Step { base, is_answered: false, subs: Vec::new(), outstanding: 0, failure: None });
     }
 
     fn find(&mut self, number: u32) -> Option<&mut Step> {
@@ -106,7 +100,8 @@ impl UniqueWork {
 
     /// The step has come to its end: its hidden rows are certain.
     fn end(&mut self, number: u32) {
-        let at = self.steps.binary_search_by_key(&number, |step| step.base.number).expect("the caller found it");
+        let at =
+            self.steps.binary_search_by_key(&number, |step| step.base.number).expect("the caller found it");
         if self.steps[at].base.may_fail_alone {
             for sub in core::mem::take(&mut self.steps[at].subs) {
                 self.uncertain.remove(&sub.row);

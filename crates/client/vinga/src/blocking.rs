@@ -4,7 +4,7 @@
 
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
 use crate::engine::Engine;
-use crate::lock::{Found, Lock, LockRequest, LockWait, TryLock};
+use crate::lock::{Found, LockRequest, LockWait};
 use crate::locking_scan::LockedRows;
 use crate::new_table::IntoDefinition;
 use crate::program::Update;
@@ -317,7 +317,12 @@ impl Transaction {
     }
 
     /// Defines: read a row.
-    pub fn define_read<R>(&mut self, table: &Table<R>, key: impl Key, lock: impl Into<LockRequest>) -> Result<Reading<R>> {
+    pub fn define_read<R>(
+        &mut self,
+        table: &Table<R>,
+        key: impl Key,
+        lock: impl Into<LockRequest>,
+    ) -> Result<Reading<R>> {
         self.inner.define_read(table, key, lock)
     }
 
@@ -336,14 +341,14 @@ impl Transaction {
         self.engine.block_on(self.inner.read_locked(table, key, lock))
     }
 
-    /// Locks a row if that needs no wait, and reads it in any case.
-    pub fn try_read_locked<R: ReadRow>(
+    /// Reads a row under a lock; says which operation has locked it, and whether others have.
+    pub fn find<R: ReadRow>(
         &mut self,
         table: &Table<R>,
         key: impl Key,
-        lock: Lock,
-    ) -> Result<TryLock<R>> {
-        self.engine.block_on(self.inner.try_read_locked(table, key, lock))
+        lock: impl Into<LockRequest>,
+    ) -> Result<Found<R>> {
+        self.engine.block_on(self.inner.find(table, key, lock))
     }
 
     /// Reads the rows that have these values in the columns of a unique index; says which operation has locked each, and which

@@ -2,6 +2,7 @@
 
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket, take_read, take_write};
 use crate::engine::{Engine, Handle};
+use crate::lock::{Found, Lock};
 use crate::new_table::IntoDefinition;
 use crate::pending::Pending;
 use crate::program::Update;
@@ -10,7 +11,6 @@ use crate::row::{ReadRow, WriteRow};
 use crate::scan::ScanRequest;
 use crate::spare;
 use crate::table::Table;
-use crate::lock::{Found, Lock};
 use crate::transaction::Transaction;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -294,7 +294,7 @@ mod unique;
 
 pub use batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
 pub use cluster::{Cluster, ConnectOptions, InfoRows, PORT};
-pub use lock::{Found, Lock, LockRequest, LockWait, TryLock};
+pub use lock::{Found, Lock, LockRequest, LockWait};
 pub use locking_scan::{LockedRows, LockingScan};
 pub use new_table::{IntoDefinition, NewTable};
 pub use program::Update;

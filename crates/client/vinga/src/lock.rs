@@ -63,28 +63,23 @@ pub struct LockRequest {
     pub(crate) wait: Option<LockWait>,
 }
 
+impl LockRequest {
+    /// How the row is held.
+    pub fn lock(self) -> Lock {
+        self.lock
+    }
+}
+
 impl From<Lock> for LockRequest {
     fn from(lock: Lock) -> Self {
         LockRequest { lock, wait: None }
     }
 }
 
-/// What came of an attempt to lock a row without waiting ([`crate::Transaction::try_read_locked`]).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum TryLock<R> {
-    /// It is locked now.
-    Locked(R),
-    /// Others have it locked. This is its committed version, as a read without a lock would give it; `None` if there is none,
-    /// as of a row that somebody is about to insert.
-    NotLocked(Option<R>),
-    /// There is no row, and nothing is locked.
-    NoRow,
-}
-
-/// A row that was looked for by a unique index ([`crate::Transaction::find_by`]).
+/// A row that was to be locked: by key ([`crate::Transaction::find`]) or by a unique index ([`crate::Transaction::find_by`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Found<R> {
-    /// There is none.
+    /// There is none, and nothing is locked.
     NoRow,
     /// It was found.
     Row {
@@ -93,9 +88,10 @@ pub enum Found<R> {
         /// The operation that has locked it, for [`crate::Transaction::unlock`]; `None` if it was read without a lock.
         operation: Option<vinga_base::OperationNumber>,
     },
-    /// Others have it locked, or its place in the index, and the lock was not to be waited for.
+    /// Others have it locked, or its place in the index, and such rows are skipped.
     NotLocked {
-        /// Its committed version, with [`LockWait::ElseCommitted`].
+        /// Its committed version, with [`LockWait::ElseCommitted`]: as a read without a lock would give it. `None` if there is
+        /// none, as of a row that somebody is about to insert.
         committed: Option<R>,
     },
 }

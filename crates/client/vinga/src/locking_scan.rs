@@ -10,10 +10,10 @@
 //! Rows that others have locked are waited for, left out, or given as they are committed, as was asked for. If one can't be
 //! locked that fails the scan, the rows before it are given first, and those that were locked behind it are let go of.
 
+use crate::lock::{Lock, LockWait};
 use crate::row::{ReadRow, Record, RowReader};
 use crate::scan::{Finished, Scan, ScanRequest};
 use crate::table::Table;
-use crate::lock::{Lock, LockWait};
 use crate::transaction::Transaction;
 use crate::unique::with_columns;
 use std::collections::HashSet;

@@ -2,7 +2,7 @@
 
 use crate::batch::take_read;
 use crate::engine::Handle;
-use crate::lock::{Found, Lock, LockRequest, LockWait, TryLock};
+use crate::lock::{Found, Lock, LockRequest, LockWait};
 use crate::locking_scan::LockingScan;
 use crate::pending::Pending;
 use crate::program::Update;
@@ -381,36 +381,37 @@ impl Transaction {
         key: impl Key,
         lock: impl Into<LockRequest>,
     ) -> Result<Option<R>> {
-        let request = lock.into();
-        let reading = self.define_read(table, key, request)?;
-        self.execute().await?;
-        match self.row(&reading) {
-            Err(error) if error.code() == ErrorCode::RowLocked && self.wait_of(request).skips() => Ok(None),
-            row => row,
-        }
+        Ok(self.find(table, key, lock).await?.row())
     }
 
-    /// Locks a row if that needs no wait, and reads it in any case: if others have it locked, its committed version. Executes
-    /// what was defined before.
+    /// As [`Transaction::read_locked`]; and says which operation has locked the row, and whether others have.
     ///
-    /// This is what a semi-consistent update needs: a row whose committed version it does not want need not be waited for; one
-    /// that it wants is read again with [`Transaction::read_locked`], and looked at again, since it may have changed.
+    /// With [`Lock::else_committed`] this is what a semi-consistent update needs: the row is locked if that needs no wait, else
+    /// its committed version is read in the same round trip. A row whose committed version is not wanted need not be waited
+    /// for. One that is wanted has to be locked with another wait, and looked at again, since it may have changed.
     ///
     /// # Errors
     /// As [`Transaction::read`].
-    pub async fn try_read_locked<R: ReadRow>(
+    pub async fn find<R: ReadRow>(
         &mut self,
         table: &Table<R>,
         key: impl Key,
-        lock: Lock,
-    ) -> Result<TryLock<R>> {
-        let reading = self.define_read(table, key, lock.else_committed())?;
+        lock: impl Into<LockRequest>,
+    ) -> Result<Found<R>> {
+        let request = lock.into();
+        let skips = self.wait_of(request).skips();
+        let reading = self.define_read(table, key, request)?;
         self.execute().await?;
         match self.row(&reading) {
-            Ok(Some(row)) => Ok(TryLock::Locked(row)),
-            Ok(None) => Ok(TryLock::NoRow),
-            Err(error) if error.code() == ErrorCode::RowLocked => {
-                self.committed_row(&reading).map(TryLock::NotLocked)
+            Ok(Some(row)) => {
+                let operation = (request.lock != Lock::None).then_some(reading.number);
+                Ok(Found::Row { row, operation })
+            }
+            Ok(None) => Ok(Found::NoRow),
+            Err(error) if error.code() == ErrorCode::RowLocked && skips => {
+                let committed = self.committed(reading.number);
+                let committed = committed.map(|bytes| reading.table.read(bytes)).transpose()?;
+                Ok(Found::NotLocked { committed })
             }
             Err(error) => Err(error),
         }

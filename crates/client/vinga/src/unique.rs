@@ -11,11 +11,11 @@
 //! have locked are passed over, those whose hidden row others have locked are too: it is not known yet what that leads to.
 
 use crate::engine::Handle;
+use crate::lock::{Found, Lock, LockRequest, LockWait};
 use crate::pending::Pending;
 use crate::retry::Pauses;
 use crate::row::ReadRow;
 use crate::table::Table;
-use crate::lock::{Found, Lock, LockRequest, LockWait};
 use crate::transaction::Transaction;
 use std::sync::Arc;
 use vinga_base::schema::IndexDefinition;
@@ -273,12 +273,7 @@ impl<'a> Search<'a> {
 
     /// One search for rows that are to be locked, behind whoever changes a hidden row. The locks of these go in front of those
     /// of the base rows, in the same train.
-    async fn lock_once(
-        &mut self,
-        transaction: &mut Transaction,
-        lock: Lock,
-        wait: LockWait,
-    ) -> Result<()> {
+    async fn lock_once(&mut self, transaction: &mut Transaction, lock: Lock, wait: LockWait) -> Result<()> {
         let (leads, locked) = self.lock_hidden(transaction, wait).await?;
         locked.into_iter().try_for_each(|number| transaction.unlock_here(number))?;
         self.lock_base(transaction, leads, (lock, wait)).await

@@ -2,7 +2,7 @@
 
 use vinga_base::Epoch;
 use vinga_wire::ErrorCode;
-use vinga_wire::operation::OperationKind;
+use vinga_wire::operation::{LockWait, OperationKind};
 use vinga_workloads::check;
 use vinga_workloads::history::{
     Event, History, KeyRead, OperationRecord, OperationResult, RowName, ScanRecord, Transaction,
@@ -38,6 +38,7 @@ fn operation(
         body,
         condition: None,
         error_is_local: false,
+        wait: LockWait::Default,
         selects: false,
     };
     Event::Operation(OperationRecord { operation, version: VERSION, sent, answered: Some(answered), result })
