@@ -5,7 +5,7 @@ use super::{Call, Client, Surroundings};
 use std::collections::BTreeMap;
 use vinga_base::{Epoch, NodeId, TransactionId};
 use vinga_wire::key_read::NO_ROW;
-use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, OperationHead, OperationKind};
+use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, LockWait, OperationHead, OperationKind};
 use vinga_wire::transaction::{
     FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OperationError, Outcome, TransactionAnswer,
     TransactionHead, TransactionRow,
@@ -277,8 +277,11 @@ impl Client {
                 }
             }
         };
-        record.result = OperationResult::Row(row);
-        record.answered = Some(cx.now);
+        // Whether others have it locked is told with the train.
+        if record.operation.wait != LockWait::ElseCommitted {
+            record.result = OperationResult::Row(row);
+            record.answered = Some(cx.now);
+        }
         under_way.rows.insert(number, row);
         self.finish_train(cx, session);
         Some(())
@@ -379,8 +382,12 @@ impl Client {
                 let done = cx.changes.check(record.operation.table, version, record.sent);
                 cx.violations.extend(done.err());
             }
-            if failed.or(fatal).is_none() && has_ended_well && !record.operation.kind.is_read() {
-                record.result = OperationResult::Done;
+            if failed.or(fatal).is_none() && has_ended_well && record.answered.is_none() {
+                match (record.operation.kind.is_read(), under_way.rows.get(number)) {
+                    (true, None) => continue,
+                    (true, Some(row)) => record.result = OperationResult::Row(*row),
+                    (false, _) => record.result = OperationResult::Done,
+                }
                 record.answered = Some(cx.now);
             }
         }
