@@ -598,7 +598,12 @@ mod stories {
         assert_eq!(c.told(), [open(1)]);
         // Errors of a transaction that skips are those of the single operations, though it is strict.
         c.wait = LockWait::SkipLocked;
-        c.train(passer, FLAG_START, 1, &strict(&[Op::Read(ReadExclusive, key), Op::Read(ReadExclusive, other)]));
+        c.train(
+            passer,
+            FLAG_START,
+            1,
+            &strict(&[Op::Read(ReadExclusive, key), Op::Read(ReadExclusive, other)]),
+        );
         let locked = |number| (number, ErrorCode::RowLocked);
         let found = Told::Row { operation: 2, row: Some(row(other, 1)) };
         assert_eq!(c.told(), [found, Told::Confirm { request: 1, outcome: 0, errors: vec![locked(1)] }]);
@@ -635,7 +640,12 @@ mod stories {
         assert_eq!(c.told(), [found, Told::Confirm { request: 1, outcome: 0, errors }]);
         assert_eq!(c.at_once(&[Op::Add(free, 1)]), [refused(1, ErrorCode::RowLocked, 1)]);
         // What it holds itself is not in its way, nor is what an operation of the same train has got before.
-        c.train(id, 0, 3, &strict(&[Op::Read(ReadShared, free), Op::Add(free, 5), Op::Read(ReadExclusive, free)]));
+        c.train(
+            id,
+            0,
+            3,
+            &strict(&[Op::Read(ReadShared, free), Op::Add(free, 5), Op::Read(ReadExclusive, free)]),
+        );
         let found = |operation, n| Told::Row { operation, row: Some(row(free, n)) };
         assert_eq!(c.told(), [found(3, 1), found(5, 6), open(3)]);
         c.train(holder, FLAG_COMMIT, 2, &[]);

@@ -356,10 +356,10 @@ proptest! {
 #[test]
 fn an_upgrade_waits_before_all_others() {
     let mut both = Both::new(1, 1, 10);
-    both.lock(0, transaction(2), LockMode::Shared);
-    both.lock(0, transaction(4), LockMode::Shared);
-    both.lock(0, transaction(6), LockMode::Exclusive);
-    both.lock(0, transaction(2), LockMode::Exclusive);
+    both.lock(0, transaction(2), LockMode::Shared, true);
+    both.lock(0, transaction(4), LockMode::Shared, true);
+    both.lock(0, transaction(6), LockMode::Exclusive, true);
+    both.lock(0, transaction(2), LockMode::Exclusive, true);
     let waiters: Vec<_> = both.table.waiters(both.headers[0]).map(|waiter| waiter.transaction).collect();
     assert_eq!(waiters, [transaction(2), transaction(6)]);
     both.release(2);
