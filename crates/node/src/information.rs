@@ -302,6 +302,7 @@ impl Source<'_> {
             row(&block, "rows scanned", counters.scanned_rows);
             row(&block, "lock waits", counters.lock_waits);
             row(&block, "lock time-outs", counters.lock_timeouts);
+            row(&block, "locks not waited for", counters.locks_denied);
             row(&block, "deadlocks", counters.deadlocks);
         }
         for (block, coordinator) in self.coordinators() {

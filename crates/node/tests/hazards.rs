@@ -13,7 +13,8 @@ use support::{
 };
 use vinga_base::NodeId;
 use vinga_kernel::{Mutation, Tick};
-use vinga_wire::operation::OperationKind::{ReadCommitted, ReadShared};
+use vinga_wire::operation::LockWait;
+use vinga_wire::operation::OperationKind::{ReadCommitted, ReadExclusive, ReadShared};
 use vinga_wire::schema::SchemaChange;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber};
@@ -135,6 +136,12 @@ hazards! {
 
     /// A longer circle, which goes through a shared lock and a queue. Those who wait beside it are left alone.
     a_circle_through_queues_and_shared_locks_is_broken breaks DeadlockVictimGoesOn;
+
+    /// Who skips a locked row and stands in the queue for it all the same gets its lock some time later, for nobody.
+    who_skips_a_locked_row_stands_in_no_queue breaks SkipLeavesQueueEntry;
+
+    /// A read that was not to wait is told that it has locked a row, which somebody else goes on to change.
+    a_read_that_does_not_wait_has_a_lock_or_an_error breaks NoWaitReadCountsAsLock;
 }
 
 /// The stories themselves. Each ends with nothing left of any transaction.
@@ -579,6 +586,72 @@ mod stories {
         assert_eq!(c.read(&[x, y, z], None), [Some(row(x, 0)), Some(row(y, 111)), Some(row(z, 10))]);
         c.train(reader, FLAG_COMMIT, 2, &[]);
         c.told();
+        ends_well(c);
+    }
+
+    pub fn who_skips_a_locked_row_stands_in_no_queue(mutation: Option<Mutation>) {
+        let mut c = three(mutation);
+        let [key, other] = keys(&c);
+        c.at_once(&[Op::Insert(row(key, 1)), Op::Insert(row(other, 1))]);
+        let (holder, passer) = (c.begin(), c.begin());
+        c.train(holder, FLAG_START, 1, &strict(&[Op::Add(key, 1)]));
+        assert_eq!(c.told(), [open(1)]);
+        // Errors of a transaction that skips are those of the single operations, though it is strict.
+        c.wait = LockWait::SkipLocked;
+        c.train(
+            passer,
+            FLAG_START,
+            1,
+            &strict(&[Op::Read(ReadExclusive, key), Op::Read(ReadExclusive, other)]),
+        );
+        let locked = |number| (number, ErrorCode::RowLocked);
+        let found = Told::Row { operation: 2, row: Some(row(other, 1)) };
+        assert_eq!(c.told(), [found, Told::Confirm { request: 1, outcome: 0, errors: vec![locked(1)] }]);
+        c.train(passer, 0, 3, &strict(&[Op::Add(key, 10), Op::Delete(key), Op::Insert(row(key, 5))]));
+        let errors = vec![locked(3), locked(4), locked(5)];
+        assert_eq!(c.told(), [Told::Confirm { request: 3, outcome: 0, errors }]);
+        c.wait = LockWait::Default;
+        c.train(holder, FLAG_COMMIT, 2, &[]);
+        assert_eq!(c.told(), [committed(2)]);
+        // The row is nobody's, while the one who has passed by goes on.
+        assert_eq!(c.at_once(&[Op::Add(key, 100)]), [committed(1)]);
+        c.train(passer, FLAG_COMMIT, 6, &strict(&[Op::Add(other, 1)]));
+        assert_eq!(c.told(), [committed(6)]);
+        assert_eq!(c.read(&[key, other], None), [Some(row(key, 102)), Some(row(other, 2))]);
+        ends_well(c);
+    }
+
+    pub fn a_read_that_does_not_wait_has_a_lock_or_an_error(mutation: Option<Mutation>) {
+        let mut c = three(mutation);
+        let [key, free] = keys(&c);
+        c.at_once(&[Op::Insert(row(key, 1)), Op::Insert(row(free, 1))]);
+        let holder = c.begin();
+        c.train(holder, FLAG_START, 1, &strict(&[Op::Add(key, 1)]));
+        assert_eq!(c.told(), [open(1)]);
+        // By itself it is a transaction that has failed.
+        c.wait = LockWait::NoWait;
+        assert_eq!(c.at_once(&[Op::Read(ReadShared, key)]), [refused(1, ErrorCode::RowLocked, 1)]);
+        // As a lenient one it fails alone; and it has the lock of what nobody has.
+        let id = c.begin();
+        let reads = [(Op::Read(ReadExclusive, key), true), (Op::Read(ReadExclusive, free), true)];
+        c.train(id, FLAG_START, 1, &reads);
+        let errors = vec![(1, ErrorCode::RowLocked)];
+        let found = Told::Row { operation: 2, row: Some(row(free, 1)) };
+        assert_eq!(c.told(), [found, Told::Confirm { request: 1, outcome: 0, errors }]);
+        assert_eq!(c.at_once(&[Op::Add(free, 1)]), [refused(1, ErrorCode::RowLocked, 1)]);
+        // What it holds itself is not in its way, nor is what an operation of the same train has got before.
+        c.train(
+            id,
+            0,
+            3,
+            &strict(&[Op::Read(ReadShared, free), Op::Add(free, 5), Op::Read(ReadExclusive, free)]),
+        );
+        let found = |operation, n| Told::Row { operation, row: Some(row(free, n)) };
+        assert_eq!(c.told(), [found(3, 1), found(5, 6), open(3)]);
+        c.train(holder, FLAG_COMMIT, 2, &[]);
+        c.train(id, FLAG_COMMIT, 6, &strict(&[Op::Add(key, 10)]));
+        assert_eq!(c.told(), [committed(2), committed(6)]);
+        assert_eq!(c.read(&[key, free], None), [Some(row(key, 12)), Some(row(free, 6))]);
         ends_well(c);
     }
 

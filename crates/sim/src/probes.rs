@@ -36,6 +36,8 @@ pub const EXPECTED: &[&str] = &[
     "node was not running for longer than a heartbeat period",
     "not forwarded to a failed replica",
     "operation is undone alone because of a unique index",
+    "lock wait of a length of its own timed out",
+    "operation that may not wait finds its row locked",
     "operation waits for an earlier one of its transaction",
     "partial rollback keeps the lock",
     "prepare for a chain that is not the present one",

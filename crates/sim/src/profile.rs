@@ -143,6 +143,8 @@ pub enum Load {
     Unique,
     /// [`vinga_workloads::unique_reading`].
     UniqueReading,
+    /// [`vinga_workloads::picking`].
+    Picking,
 }
 
 impl Load {
@@ -275,6 +277,9 @@ impl Profile {
         }
         if Rng::with_seed(seed.wrapping_mul(5)).u8(..4) == 0 {
             loads.push(Load::UniqueReading);
+        }
+        if Rng::with_seed(seed.wrapping_mul(13)).u8(..4) == 0 {
+            loads.push(Load::Picking);
         }
         if loads.is_empty() {
             loads.push(Load::KeyValue);

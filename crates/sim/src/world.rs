@@ -24,6 +24,7 @@ use vinga_workloads::bank::{self, Bank};
 use vinga_workloads::counter::{self, Counter};
 use vinga_workloads::history::History;
 use vinga_workloads::key_value::{self, KeyValue};
+use vinga_workloads::picking::{self, Picking};
 use vinga_workloads::range_scanning::{self, RangeScanning};
 use vinga_workloads::scan_ahead::{self, ScanAhead};
 use vinga_workloads::scanning::{self, Scanning};
@@ -263,6 +264,13 @@ impl World {
                     steps: transactions,
                     pause,
                     rechecks: !is_on(self.mutation, Mutation::UniqueRecheckLeftOut),
+                })),
+                Load::Picking => Box::new(Picking::new(picking::Settings {
+                    keys: keys.clamp(3, 12),
+                    transactions,
+                    pause,
+                    // Shorter and longer than the usual wait.
+                    wait_max: (self.profile.lock_timeout / 500) as u32,
                 })),
                 Load::SchemaChurn => Box::new(SchemaChurn::new(schema_churn::Settings {
                     rounds: self.random.u32(1..6),

@@ -289,7 +289,7 @@ fn nonsense_rows(site: &Site, noise: &mut Noise) -> Result<()> {
                 hash: U64::ZERO,
                 table: U32::new(site.table.core().id().0),
                 number: U32::new(1),
-                row: U32::ZERO,
+                row_or_wait: U32::ZERO,
                 kind: OperationKind::Insert as u8,
                 flags: 0,
                 key_bytes: U16::ZERO,

@@ -21,7 +21,7 @@ use crate::ending::Cause;
 use crate::tables::Table;
 use crate::train::actor;
 use crate::transaction::{Place, State};
-use crate::unique::UniqueWork;
+use crate::unique::{Base, UniqueWork};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -77,6 +77,11 @@ impl<'a> Routed<'a> {
         self.operation.head.flags & FLAG_ERROR_IS_LOCAL != 0
     }
 
+    /// Whether it may be undone alone: what was to skip locked rows may be, if nothing else.
+    fn may_fail_alone(&self) -> bool {
+        self.error_is_local() || self.operation.head.wait().skips()
+    }
+
     fn is_change(&self) -> bool {
         self.operation.kind().is_some_and(OperationKind::is_change)
     }
@@ -101,7 +106,7 @@ fn stage_length(routed: &[Routed<'_>]) -> usize {
         if at > first && (one.is_hidden || uncertain.contains(&one.row())) {
             return at;
         }
-        if one.has_unique && one.error_is_local() {
+        if one.has_unique && one.may_fail_alone() {
             uncertain.insert(one.row());
         }
     }
@@ -120,7 +125,13 @@ impl Coordinator {
         if stage.iter().any(|one| one.has_unique) {
             let mut work = UniqueWork::default();
             for one in stage.iter().filter(|one| one.has_unique) {
-                work.expect(one.number(), one.error_is_local(), one.place);
+                work.expect(Base {
+                    number: one.number(),
+                    error_is_local: one.error_is_local(),
+                    may_fail_alone: one.may_fail_alone(),
+                    wait: one.operation.head.wait(),
+                    place: one.place,
+                });
             }
             if !rest.is_empty() {
                 cx.probe("rest of a train waits for unique indexes");

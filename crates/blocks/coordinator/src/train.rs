@@ -206,6 +206,8 @@ impl Coordinator {
                     }
                 }
             }
+            // What is meant is a lock of this transaction, wherever it is.
+            OperationKind::Unlock if operation.key.is_empty() => KeyHash(head.hash.get()),
             OperationKind::ReadCommitted
             | OperationKind::ReadShared
             | OperationKind::ReadExclusive

@@ -28,7 +28,7 @@ use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
 use vinga_kernel::{Context, Mutation};
 use vinga_wire::commit::{ABORT_ONE, AbortBody, OPERATION_CHANGES, PreparedOperation};
-use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, Operation, OperationHead, OperationKind};
+use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, LockWait, Operation, OperationHead, OperationKind};
 use vinga_wire::unique::IndexChange;
 use vinga_wire::{ErrorCode, SignalNumber, U16, U32, U64};
 
@@ -48,12 +48,23 @@ pub struct UniqueWork {
     pub rest: Rest,
 }
 
+/// A change that something may have to follow, as it is sent.
+#[derive(Clone, Copy)]
+pub struct Base {
+    pub number: u32,
+    /// Whether any error of it is its own.
+    pub error_is_local: bool,
+    /// Whether some error of it is.
+    pub may_fail_alone: bool,
+    /// How long it waits for each of its locks.
+    pub wait: LockWait,
+    /// Of its row.
+    pub place: Place,
+}
+
 /// A change and what follows it.
 struct Step {
-    number: u32,
-    error_is_local: bool,
-    /// Of its row.
-    place: Place,
+    base: Base,
     /// Its data managers have answered.
     is_answered: bool,
     subs: Vec<Sub>,
@@ -78,27 +89,20 @@ const SIGNAL_BYTES: usize = 32 * 1024;
 
 impl UniqueWork {
     /// An operation that something may have to follow is sent.
-    pub fn expect(&mut self, number: u32, error_is_local: bool, place: Place) {
-        self.steps.push(Step {
-            number,
-            error_is_local,
-            place,
-            is_answered: false,
-            subs: Vec::new(),
-            outstanding: 0,
-            failure: None,
-        });
+    pub fn expect(&mut self, base: Base) {
+        self.steps.push(Step { base, is_answered: false, subs: Vec::new(), outstanding: 0, failure: None });
     }
 
     fn find(&mut self, number: u32) -> Option<&mut Step> {
-        let at = self.steps.binary_search_by_key(&number, |step| step.number).ok()?;
+        let at = self.steps.binary_search_by_key(&number, |step| step.base.number).ok()?;
         Some(&mut self.steps[at])
     }
 
     /// The step has come to its end: its hidden rows are certain.
     fn end(&mut self, number: u32) {
-        let at = self.steps.binary_search_by_key(&number, |step| step.number).expect("the caller found it");
-        if self.steps[at].error_is_local {
+        let at =
+            self.steps.binary_search_by_key(&number, |step| step.base.number).expect("the caller found it");
+        if self.steps[at].base.may_fail_alone {
             for sub in core::mem::take(&mut self.steps[at].subs) {
                 self.uncertain.remove(&sub.row);
             }
@@ -114,7 +118,7 @@ impl UniqueWork {
                 break;
             }
             for sub in &mut step.subs {
-                if step.error_is_local {
+                if step.base.may_fail_alone {
                     self.uncertain.insert(sub.row);
                 }
                 let place = owner(sub.row);
@@ -136,8 +140,8 @@ impl Coordinator {
         }
         let step = self.transactions[handle].unique.as_mut().and_then(|w| w.find(change.operation.get()));
         let Some(step) = step else { return };
-        let number = step.number;
-        let flags = if step.error_is_local { FLAG_ERROR_IS_LOCAL } else { 0 };
+        let number = step.base.number;
+        let flags = if step.base.error_is_local { FLAG_ERROR_IS_LOCAL } else { 0 };
         let is_insert = change.kind == OperationKind::Insert as u8;
         let (key, body) = if is_insert { (&[][..], bytes) } else { (bytes, &[][..]) };
         let head = OperationHead {
@@ -145,7 +149,7 @@ impl Coordinator {
             hash: change.hash,
             table: change.table,
             number: U32::new(number),
-            row: U32::ZERO,
+            row_or_wait: U32::new(step.base.wait.number()),
             kind: change.kind,
             flags,
             key_bytes: U16::new(key.len() as u16),
@@ -257,7 +261,7 @@ impl Coordinator {
             self.undo_step(cx, handle, number);
             return;
         }
-        let place = step.place;
+        let place = step.base.place;
         work.end(number);
         transaction.note_change(number, place);
     }
@@ -271,7 +275,7 @@ impl Coordinator {
         let work = transaction.unique.as_mut().expect("the caller found a step in it");
         let step = work.find(number).expect("the caller found it");
         let places: BTreeSet<Place> =
-            step.subs.iter().filter_map(|sub| sub.place).chain([step.place]).collect();
+            step.subs.iter().filter_map(|sub| sub.place).chain([step.base.place]).collect();
         step.outstanding = places.len() as u32;
         let asked = step.outstanding;
         let mut next = first;

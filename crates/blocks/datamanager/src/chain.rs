@@ -77,7 +77,7 @@ impl DataManager {
             hash: U64::new(hash.0),
             table: U32::new(record.table),
             number: U32::new(record.number),
-            row: U32::new(record.row.0),
+            row_or_wait: U32::new(record.row.0),
             kind: kind as u8,
             flags: FLAG_FORWARDED,
             key_bytes: U16::new(key.len() as u16),
@@ -132,7 +132,7 @@ impl DataManager {
         operation: &Operation<'_>,
     ) -> Result<Handle, ErrorCode> {
         let id = TransactionId(head.transaction.get());
-        let (name, row) = (OperationName::of(operation.head), RowId(operation.head.row.get()));
+        let (name, row) = (OperationName::of(operation.head), RowId(operation.head.row_or_wait.get()));
         let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
         let table_id = operation.head.table.get();
         let table = self.store.tables.get_forwarded(table_id, operation.head.version.get())?;

@@ -290,7 +290,7 @@ impl DataManager {
             "{} row states, {} markers, {} waiting, locks {:?}",
             self.rows.used(),
             self.markers.len(),
-            self.waiting.len(),
+            self.waiting(),
             self.locks.used(),
         );
         for (_, operation) in self.operations.iter() {

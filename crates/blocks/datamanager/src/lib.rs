@@ -50,7 +50,7 @@ mod tables;
 mod unique;
 mod waiting;
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use deadlock::Probes;
 use index_build::IndexWork;
@@ -90,7 +90,7 @@ pub struct Settings {
     pub scans_max: u32,
     /// `MaxNoOfTables`.
     pub tables_max: u32,
-    /// `TransactionDeadlockDetectionTimeout`: the longest wait for a lock.
+    /// `TransactionDeadlockDetectionTimeout`: the longest wait for a lock, unless who waits says otherwise.
     pub lock_timeout: Tick,
     /// `TransactionInactiveTimeout`: a scan that nobody asks for the next batch is closed; `None` for never.
     pub inactive_timeout: Option<Tick>,
@@ -114,8 +114,10 @@ pub struct DataManager {
     /// States of rows with operations.
     rows: Pool<RowState>,
     locks: LockTable<Handle>,
-    /// Waiting operations in the order in which they began to wait, with the time.
+    /// Waiting operations in the order in which they began to wait, with the time: of those that wait as long as is usual.
     waiting: VecDeque<(Tick, Handle)>,
+    /// Waiting operations that say themselves how long they may wait, by when that is over.
+    bounded_waits: BTreeSet<(Tick, Handle)>,
     probes: Probes,
     /// Committed transactions whose API node has not confirmed the outcome, and their epochs.
     markers: BTreeMap<TransactionId, Epoch>,
@@ -163,6 +165,8 @@ pub struct Statistics {
     pub lock_waits: u64,
     /// Operations refused because a lock was not granted in time.
     pub lock_timeouts: u64,
+    /// Operations that were not to wait, and found their row locked.
+    pub locks_denied: u64,
     /// Operations refused to end a deadlock.
     pub deadlocks: u64,
 }
@@ -212,6 +216,7 @@ impl DataManager {
             rows: Pool::new(operations),
             locks: LockTable::new(operations, operations),
             waiting: VecDeque::new(),
+            bounded_waits: BTreeSet::new(),
             probes: Probes::default(),
             markers: BTreeMap::new(),
             scans: Scans::new(settings.scans_max),
@@ -296,6 +301,7 @@ impl DataManager {
             && self.transactions.used() == 0
             && self.rows.used() == 0
             && self.locks.used() == (0, 0)
+            && self.bounded_waits.is_empty()
             && self.markers.is_empty()
             && self.scans.is_empty()
             && self.index_work.is_empty()
@@ -304,7 +310,7 @@ impl DataManager {
 
     /// Operations that wait for a lock; some of them may have it since.
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.bounded_waits.len()
     }
 
     /// Newest epoch of any commit here.

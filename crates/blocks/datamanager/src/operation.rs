@@ -6,7 +6,7 @@ use vinga_fragment::chunk_store::ChunkRef;
 use vinga_fragment::row_version::RowVersion;
 use vinga_kernel::Tick;
 use vinga_wire::commit::{Actor, Chain, PreparedOperation};
-use vinga_wire::operation::{OperationHead, OperationKind};
+use vinga_wire::operation::{LockWait, OperationHead, OperationKind};
 use vinga_wire::{Address, U16, U32};
 
 /// What an operation would make of its row.
@@ -43,6 +43,44 @@ pub enum State {
     },
 }
 
+/// How long an operation may wait for its lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// As long as is usual, each time.
+    Usual,
+    /// Not at all; its error is what it is.
+    NoWait,
+    /// Not at all; its error is its own.
+    SkipLocked,
+    /// The same, and a read gives the committed version.
+    ElseCommitted,
+    /// Until then, however often it waits.
+    Until(Tick),
+}
+
+impl Patience {
+    /// That of an operation that has just come.
+    pub fn of(head: &OperationHead, now: Tick) -> Self {
+        match head.wait() {
+            LockWait::Default => Patience::Usual,
+            LockWait::NoWait => Patience::NoWait,
+            LockWait::SkipLocked => Patience::SkipLocked,
+            LockWait::ElseCommitted => Patience::ElseCommitted,
+            LockWait::Millis(millis) => Patience::Until(now + Tick::from_millis(millis.into())),
+        }
+    }
+
+    /// Whether it may wait at all.
+    pub fn may_wait(self) -> bool {
+        matches!(self, Patience::Usual | Patience::Until(_))
+    }
+
+    /// Whether that others have locked its row is no error of the transaction.
+    pub fn skips(self) -> bool {
+        matches!(self, Patience::SkipLocked | Patience::ElseCommitted)
+    }
+}
+
 /// What an operation is called within its transaction; in this order they are carried out on a row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct OperationName {
@@ -71,6 +109,7 @@ pub struct OperationRecord {
     pub kind: OperationKind,
     /// Whether its error leaves the transaction open.
     pub error_is_local: bool,
+    pub patience: Patience,
     pub state: State,
     pub change: Change,
     pub table: u32,

@@ -6,7 +6,7 @@
 //! Operations of one signal are answered together as far as they are done at once.
 
 use crate::DataManager;
-use crate::operation::{Change, OperationName, OperationRecord, State, TransactionRecord};
+use crate::operation::{Change, OperationName, OperationRecord, Patience, State, TransactionRecord};
 use crate::rows::{Version, Viewer};
 use crate::unique::IndexChanges;
 use crate::waiting::Locked;
@@ -38,7 +38,9 @@ pub enum Executed {
     Done(u8),
     /// It failed and has left nothing behind but its record.
     Failed(ErrorCode),
-    /// It waits for a lock.
+    /// Others have locked its row, and it may not wait: it failed. Flags of [`PreparedOperation`].
+    Locked(u8),
+    /// It waits for a lock, or for an earlier operation.
     Waiting,
 }
 
@@ -66,6 +68,12 @@ impl Answers {
     pub fn refuse(&mut self, name: OperationName, code: ErrorCode, error_is_local: bool) {
         let flags = if error_is_local { OPERATION_ERROR_IS_LOCAL } else { 0 };
         self.refused.push(name.answer(code as u16, flags));
+    }
+
+    /// Its row is locked by others, which is no error of the transaction if it was to skip such rows.
+    pub fn refuse_locked(&mut self, name: OperationName, flags: u8, error_is_local: bool) {
+        let flags = flags | if error_is_local { OPERATION_ERROR_IS_LOCAL } else { 0 };
+        self.refused.push(name.answer(ErrorCode::RowLocked as u16, flags));
     }
 }
 
@@ -144,6 +152,8 @@ impl DataManager {
                 return false;
             }
         };
+        let patience = Patience::of(operation.head, cx.now());
+        self.operations[handle].patience = patience;
         match self.execute(cx, handle, operation, raw) {
             Executed::Done(flags) => {
                 if self.is_forwarded(handle) {
@@ -159,6 +169,11 @@ impl DataManager {
             Executed::Failed(code) => {
                 self.drop_operation(handle);
                 answers.refuse(name, code, is_local);
+                false
+            }
+            Executed::Locked(flags) => {
+                self.drop_operation(handle);
+                answers.refuse_locked(name, flags, is_local || patience.skips());
                 false
             }
             Executed::Waiting => true,
@@ -196,6 +211,7 @@ impl DataManager {
             sub: name.sub,
             kind,
             error_is_local,
+            patience: Patience::Usual,
             state: State::Prepared,
             change: Change::None,
             table: 0,
@@ -257,6 +273,9 @@ impl DataManager {
         }
         self.operations[handle].table = table_id;
         self.operations[handle].partition = partition;
+        if kind == OperationKind::Unlock {
+            return self.unlock_read(cx, handle, operation, raw);
+        }
         let row = self.find_row(table_id, partition, hash, operation, kind)?;
         let Some(row) = row else {
             return match kind {
@@ -265,42 +284,32 @@ impl DataManager {
                     self.send_row(cx, handle, operation, None);
                     Ok(Executed::Done(OPERATION_SENT_ROW))
                 }
-                OperationKind::Unlock => Ok(Executed::Done(0)),
+                OperationKind::Unlock => unreachable!("done above"),
                 OperationKind::Update | OperationKind::Delete => Err(ErrorCode::NoSuchRow),
             };
         };
-        let overtakes =
-            kind == OperationKind::ReadCommitted && cx.is_mutated(Mutation::ReadOvertakesOwnWaiter);
-        if !overtakes && self.waits_for_own(handle, row) {
-            cx.probe("operation waits for an earlier one of its transaction");
-            self.wait(cx, handle, raw)?;
-            return Ok(Executed::Waiting);
-        }
         let mode = match kind {
-            OperationKind::ReadCommitted => {
-                let viewer = self.viewer(handle);
-                let options = self.read_options(
-                    self.store.tables.current(table_id),
-                    operation.selection,
-                    operation.filter,
-                )?;
-                let table = self.store.tables.current(table_id);
-                let found = self.visible(table, partition, row, viewer).filter(|v| {
-                    options.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
-                });
-                self.send_row(cx, handle, operation, found);
-                return Ok(Executed::Done(OPERATION_SENT_ROW));
-            }
-            OperationKind::Unlock => {
-                self.unlock_read(handle, operation)?;
-                return Ok(Executed::Done(0));
-            }
-            OperationKind::ReadShared => LockMode::Shared,
+            OperationKind::ReadCommitted | OperationKind::Unlock => None,
+            OperationKind::ReadShared => Some(LockMode::Shared),
             OperationKind::ReadExclusive
             | OperationKind::Insert
             | OperationKind::Update
             | OperationKind::Write
-            | OperationKind::Delete => LockMode::Exclusive,
+            | OperationKind::Delete => Some(LockMode::Exclusive),
+        };
+        let overtakes =
+            kind == OperationKind::ReadCommitted && cx.is_mutated(Mutation::ReadOvertakesOwnWaiter);
+        if !overtakes && self.waits_for_own(handle, row) {
+            if mode.is_some() && !self.operations[handle].patience.may_wait() {
+                return self.locked_by_others(cx, handle, operation, row);
+            }
+            cx.probe("operation waits for an earlier one of its transaction");
+            self.wait(cx, handle, raw)?;
+            return Ok(Executed::Waiting);
+        }
+        let Some(mode) = mode else {
+            self.send_visible(cx, handle, operation, row)?;
+            return Ok(Executed::Done(OPERATION_SENT_ROW));
         };
         if self.operations[handle].row_state.is_none() {
             let state = self.row_state(table_id, partition, row).ok_or(ErrorCode::OutOfOperations)?;
@@ -311,9 +320,55 @@ impl DataManager {
                     self.wait(cx, handle, raw)?;
                     return Ok(Executed::Waiting);
                 }
+                Locked::Denied => return self.locked_by_others(cx, handle, operation, row),
             }
         }
         self.execute_locked(cx, handle, operation)
+    }
+
+    /// Others have locked the row, and the operation may not wait.
+    fn locked_by_others(
+        &self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        operation: &Operation<'_>,
+        row: RowId,
+    ) -> Result<Executed, ErrorCode> {
+        let record = &self.operations[handle];
+        if !record.kind.is_read() {
+            return Ok(Executed::Locked(0));
+        }
+        match record.patience {
+            Patience::ElseCommitted => {
+                self.send_visible(cx, handle, operation, row)?;
+                Ok(Executed::Locked(OPERATION_SENT_ROW))
+            }
+            Patience::NoWait if cx.is_mutated(Mutation::NoWaitReadCountsAsLock) => {
+                self.send_visible(cx, handle, operation, row)?;
+                Ok(Executed::Done(OPERATION_SENT_ROW))
+            }
+            Patience::NoWait | Patience::SkipLocked | Patience::Usual | Patience::Until(_) => {
+                Ok(Executed::Locked(0))
+            }
+        }
+    }
+
+    /// Sends the API node a row without regard to locks, as its transaction sees it: committed, or changed by itself.
+    fn send_visible(
+        &self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        operation: &Operation<'_>,
+        row: RowId,
+    ) -> Result<(), ErrorCode> {
+        let record = &self.operations[handle];
+        let table = self.store.tables.current(record.table);
+        let filter = self.read_options(table, operation.selection, operation.filter)?;
+        let found = self
+            .visible(table, record.partition, row, self.viewer(handle))
+            .filter(|v| filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable)));
+        self.send_row(cx, handle, operation, found);
+        Ok(())
     }
 
     /// The row with the operation's key, whoever may see it.

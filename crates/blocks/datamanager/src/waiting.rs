@@ -5,24 +5,26 @@
 //! ([`DataManager::run_ready`], at the end of every signal that may have freed a lock).
 
 use crate::DataManager;
-use crate::operation::{Change, State};
+use crate::operation::{Change, Patience, State};
 use crate::prepare::{Answers, Executed};
 use alloc::vec::Vec;
 use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
 use vinga_base::{RowId, TransactionId};
-use vinga_fragment::chunk_store::CHUNK_BYTES_MAX;
+use vinga_fragment::chunk_store::{CHUNK_BYTES_MAX, ChunkRef};
 use vinga_fragment::lock_table::{LockMode, LockRef, Locker};
 use vinga_kernel::{Context, Mutation};
 use vinga_wire::commit::OPERATION_HOLDS;
 use vinga_wire::operation::{Operation, OperationKind};
 use vinga_wire::{ErrorCode, U32};
 
-/// Whether a lock was had at once.
+/// What became of a request for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locked {
     Granted,
     Queued,
+    /// It may not wait; it is in no queue.
+    Denied,
 }
 
 impl DataManager {
@@ -36,10 +38,13 @@ impl DataManager {
         mode: LockMode,
     ) -> Result<Locked, ErrorCode> {
         let mode = if cx.is_mutated(Mutation::SharedDoesNotBlockExclusive) { LockMode::Shared } else { mode };
-        let entry = match self.take_lock(handle, state, mode) {
-            (_, Locked::Granted) => return Ok(Locked::Granted),
-            (entry, Locked::Queued) => entry,
-        };
+        if !self.operations[handle].patience.may_wait() {
+            return Ok(self.try_lock(cx, handle, state, mode));
+        }
+        let (entry, is_granted) = self.take_lock(handle, state, mode);
+        if is_granted {
+            return Ok(Locked::Granted);
+        }
         self.statistics.lock_waits += 1;
         while let Some(deadlock) = self.locks.find_deadlock(entry) {
             self.statistics.deadlocks += 1;
@@ -55,20 +60,46 @@ impl DataManager {
         Ok(if is_granted { Locked::Granted } else { Locked::Queued })
     }
 
-    fn take_lock(&mut self, handle: Handle, state: Handle, mode: LockMode) -> (Handle, Locked) {
+    fn locker(&self, handle: Handle, mode: LockMode) -> Locker {
         let transaction = self.transactions[self.operations[handle].transaction].id;
-        let locker = Locker { operation: handle, transaction, mode };
+        Locker { operation: handle, transaction, mode }
+    }
+
+    fn take_lock(&mut self, handle: Handle, state: Handle, mode: LockMode) -> (Handle, bool) {
+        let locker = self.locker(handle, mode);
         let at = self.rows[state].lock;
         let taken = self.locks.lock(at, state, locker).expect("the lock table is as large as the pools");
         self.rows[state].lock = taken.row;
         self.operations[handle].lock = Some(taken.entry);
-        (taken.entry, if taken.granted { Locked::Granted } else { Locked::Queued })
+        (taken.entry, taken.granted)
+    }
+
+    /// Takes a row's lock for an operation that may not wait for it.
+    fn try_lock(&mut self, cx: &mut Context<'_>, handle: Handle, state: Handle, mode: LockMode) -> Locked {
+        let locker = self.locker(handle, mode);
+        let at = self.rows[state].lock;
+        match self.locks.try_lock(at, state, locker).expect("the lock table is as large as the pools") {
+            Some(taken) => {
+                self.rows[state].lock = taken.row;
+                self.operations[handle].lock = Some(taken.entry);
+                Locked::Granted
+            }
+            None => {
+                cx.probe("operation that may not wait finds its row locked");
+                self.statistics.locks_denied += 1;
+                if self.operations[handle].patience.skips() && cx.is_mutated(Mutation::SkipLeavesQueueEntry) {
+                    let left = self.locks.lock(at, state, locker);
+                    left.expect("the lock table is as large as the pools");
+                }
+                Locked::Denied
+            }
+        }
     }
 
     /// Locks a row for a change that nobody can be in the way of: the row is new, or others were ordered before.
     pub(crate) fn lock_fresh(&mut self, handle: Handle, state: Handle) {
-        let (_, locked) = self.take_lock(handle, state, LockMode::Exclusive);
-        assert!(locked == Locked::Granted, "nobody else can have locked the row");
+        let (_, is_granted) = self.take_lock(handle, state, LockMode::Exclusive);
+        assert!(is_granted, "nobody else can have locked the row");
     }
 
     /// Whether an earlier operation of the same transaction waits for the row's lock: what it will do must be seen. Then
@@ -113,7 +144,7 @@ impl DataManager {
         self.ready.extend(followers.into_iter().rev());
     }
 
-    /// Keeps an operation until its lock is granted.
+    /// Keeps an operation until its lock is granted, or an earlier one that it waits for has run.
     pub(crate) fn wait(&mut self, cx: &mut Context<'_>, handle: Handle, raw: &[u8]) -> Result<(), ErrorCode> {
         if raw.len() > CHUNK_BYTES_MAX {
             return Err(ErrorCode::BadProgram);
@@ -125,9 +156,32 @@ impl DataManager {
             .map_err(|_| ErrorCode::DataMemoryFull)?;
         self.operations[handle].state = State::Waiting { request, since: cx.now() };
         self.transactions[self.operations[handle].transaction].waiting += 1;
-        self.waiting.push_back((cx.now(), handle));
+        let record = &self.operations[handle];
+        match (record.kind, record.patience) {
+            // It waits for another one of its transaction, which some time-out ends.
+            (OperationKind::ReadCommitted | OperationKind::Unlock, _) => {}
+            (_, Patience::Usual) => self.waiting.push_back((cx.now(), handle)),
+            (_, Patience::Until(end)) => {
+                self.bounded_waits.insert((end, handle));
+            }
+            (_, Patience::NoWait | Patience::SkipLocked | Patience::ElseCommitted) => {
+                unreachable!("an operation that may not wait does not")
+            }
+        }
         self.probes.note(cx.now(), handle);
         Ok(())
+    }
+
+    /// An operation waits no longer. What it came as, if it has waited.
+    fn stop_waiting(&mut self, handle: Handle) -> Option<ChunkRef> {
+        let record = &mut self.operations[handle];
+        let State::Waiting { request, .. } = record.state else { return None };
+        record.state = State::Prepared;
+        if let Patience::Until(end) = record.patience {
+            self.bounded_waits.remove(&(end, handle));
+        }
+        self.transactions[record.transaction].waiting -= 1;
+        Some(request)
     }
 
     /// Lets go of an operation's lock and place in the queue; who may go on now is noted as ready.
@@ -166,17 +220,15 @@ impl DataManager {
     fn run_again(&mut self, cx: &mut Context<'_>, handle: Handle) {
         // It may have been aborted since, or have run, or wait for a lock by now.
         let Some(record) = self.operations.get(handle) else { return };
-        let State::Waiting { request, .. } = record.state else { return };
         if record.lock.is_some_and(|entry| self.locks.entry(entry).is_some_and(|(_, granted)| !granted)) {
             return;
         }
         let (name, is_local, chain) = (record.name(), record.error_is_local, record.chain);
-        let transaction = record.transaction;
+        let (transaction, skips) = (record.transaction, record.patience.skips());
         let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
+        let Some(request) = self.stop_waiting(handle) else { return };
         let raw = self.store.chunks.bytes(&self.store.pages, request).to_vec();
         self.store.chunks.free(&mut self.store.pages, request);
-        self.operations[handle].state = State::Prepared;
-        self.transactions[transaction].waiting -= 1;
         let mut rest = raw.as_slice();
         let operation = Operation::take(&mut rest).expect("it was whole when it came");
         let mut answers = Answers::default();
@@ -191,6 +243,10 @@ impl DataManager {
             Executed::Failed(code) => {
                 self.drop_operation(handle);
                 answers.refuse(name, code, is_local);
+            }
+            Executed::Locked(flags) => {
+                self.drop_operation(handle);
+                answers.refuse_locked(name, flags, is_local || skips);
             }
             Executed::Waiting => {
                 self.send_answers(cx, id, &actor, chain, &mut answers);
@@ -217,6 +273,14 @@ impl DataManager {
     /// Refuses what has waited too long.
     pub(crate) fn check_lock_timeouts(&mut self, cx: &mut Context<'_>) {
         let now = cx.now();
+        while let Some(&(end, handle)) = self.bounded_waits.first() {
+            if now < end {
+                break;
+            }
+            cx.probe("lock wait of a length of its own timed out");
+            self.statistics.lock_timeouts += 1;
+            self.refuse_waiting(cx, handle, ErrorCode::LockTimeout);
+        }
         while let Some(&(began, handle)) = self.waiting.front() {
             let still_waits = match self.operations.get(handle).map(|o| o.state) {
                 Some(State::Waiting { since, .. }) => since == began,
@@ -238,9 +302,8 @@ impl DataManager {
     /// Frees an operation's record and everything that it holds, but undoes no change (it has none left).
     pub(crate) fn drop_operation(&mut self, handle: Handle) {
         assert!(self.operations[handle].change == Change::None, "a change is undone or installed first");
-        if let State::Waiting { request, .. } = self.operations[handle].state {
+        if let Some(request) = self.stop_waiting(handle) {
             self.store.chunks.free(&mut self.store.pages, request);
-            self.transactions[self.operations[handle].transaction].waiting -= 1;
         }
         self.unlock(handle);
         self.detach(handle);
@@ -276,8 +339,15 @@ impl DataManager {
         }
     }
 
-    /// `Unlock`: lets go of the lock of an earlier read, unless something was changed under it.
-    pub(crate) fn unlock_read(&mut self, handle: Handle, operation: &Operation<'_>) -> Result<(), ErrorCode> {
+    /// `Unlock`: lets go of the lock of an earlier read. What other operations hold of the row, changes above all, they go on
+    /// holding. A read that waits still is waited for.
+    pub(crate) fn unlock_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        operation: &Operation<'_>,
+        raw: &[u8],
+    ) -> Result<Executed, ErrorCode> {
         let number = operation.body.first_chunk::<4>().ok_or(ErrorCode::MalformedSignal)?;
         let number = U32::from_bytes(*number).get();
         let mut next = self.transactions[self.operations[handle].transaction].operations;
@@ -285,11 +355,19 @@ impl DataManager {
             let record = &self.operations[at];
             next = record.next;
             let is_read = matches!(record.kind, OperationKind::ReadShared | OperationKind::ReadExclusive);
-            if record.number == number && record.sub == 0 && is_read && record.state == State::Prepared {
-                self.drop_operation(at);
-                return Ok(());
+            if record.number != number || record.sub != 0 || !is_read {
+                continue;
             }
+            match record.state {
+                State::Prepared => self.drop_operation(at),
+                State::Waiting { .. } => {
+                    self.wait(cx, handle, raw)?;
+                    return Ok(Executed::Waiting);
+                }
+                State::Committed { .. } => {}
+            }
+            break;
         }
-        Ok(())
+        Ok(Executed::Done(0))
     }
 }

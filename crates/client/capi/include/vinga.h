@@ -109,7 +109,7 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_OUT_OF_OPERATIONS 234
 /** The table has another version now: read its definition again. */
 #define VINGA_ERROR_STALE_TABLE 241
-/** A row lock was not granted within TransactionDeadlockDetectionTimeout: retry the transaction. */
+/** A row lock was not granted within TransactionDeadlockDetectionTimeout, or the time that was asked for: retry the transaction. */
 #define VINGA_ERROR_LOCK_TIMEOUT 266
 /** The transaction was chosen to end a deadlock: retry it. */
 #define VINGA_ERROR_DEADLOCK 274
@@ -215,6 +215,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_OUT_OF_DATABASES 20043
 /** Another client holds the schema lock: retry when it is done. */
 #define VINGA_ERROR_SCHEMA_LOCK_TIMEOUT 20044
+/** Others have locked the row, and the operation was not to wait for it. */
+#define VINGA_ERROR_ROW_LOCKED 20045
 /** Something that must not happen has happened: please report it with the node's log. */
 #define VINGA_ERROR_INTERNAL_ERROR 20099
 
@@ -950,6 +952,22 @@ VINGA_API int vinga_write_batch_result(vinga_write_batch *batch, size_t index);
 /** Nobody else can change or lock it before the transaction ends. */
 #define VINGA_LOCK_EXCLUSIVE 2
 
+/* Added to VINGA_LOCK_SHARED or VINGA_LOCK_EXCLUSIVE, at most one of them: what is done if others have the row locked. Without
+ * one of them the lock is waited for as vinga_tx_set_lock_wait() says. */
+/** The read fails with VINGA_ERROR_ROW_LOCKED. */
+#define VINGA_LOCK_NO_WAIT 16
+/** The row is passed over, which is no error of the transaction: calls that give one row, and scans, give it as if it were not
+ * there; of a read that was defined vinga_tx_row() and vinga_tx_result() say VINGA_ERROR_ROW_LOCKED. */
+#define VINGA_LOCK_SKIP_LOCKED 32
+/** As VINGA_LOCK_SKIP_LOCKED; and the committed version of the row is read: scans give it, unlocked
+ * (vinga_scan_row_operation()), vinga_tx_committed_row() that of a read that was defined. */
+#define VINGA_LOCK_ELSE_COMMITTED 64
+
+/** For vinga_tx_set_lock_wait(): as long as TransactionDeadlockDetectionTimeout says. */
+#define VINGA_LOCK_WAIT_DEFAULT -1
+/** For vinga_tx_set_lock_wait(): not at all, as with VINGA_LOCK_SKIP_LOCKED. */
+#define VINGA_LOCK_WAIT_SKIP -2
+
 /** Begins a transaction. Nothing is sent yet.
  *
  * Operations are defined (nothing is sent) and then executed together in one round trip, by vinga_tx_execute(), or with the
@@ -961,6 +979,18 @@ VINGA_API int vinga_tx_close(vinga_tx *tx);
 /** Whether errors of operations that are defined from now on are theirs alone: vinga_tx_result() tells them, and the
  * transaction goes on. */
 VINGA_API int vinga_tx_set_lenient(vinga_tx *tx, int is_lenient);
+/** How long operations that are defined from now on wait for the locks of their rows, unless they say so themselves: so many
+ * milliseconds, at most 49 days, and then they fail with VINGA_ERROR_LOCK_TIMEOUT; 0 for not at all, so that they fail with
+ * VINGA_ERROR_ROW_LOCKED; or VINGA_LOCK_WAIT_*. Changes of unique indexes wait as long as the operation that they follow. Reads
+ * without a lock don't wait. Data nodes look every 20 ms whether a wait is over. */
+VINGA_API int vinga_tx_set_lock_wait(vinga_tx *tx, int64_t wait);
+/** Lets go of the lock that an operation has taken which reads a row: one that was defined, that of the row that was read last
+ * (vinga_tx_locked_by()), or that of a row of a scan (vinga_scan_row_operation()). Nothing is sent for it: it travels with the
+ * operations that are defined next. A row that other operations of the transaction have locked or changed stays locked. */
+VINGA_API int vinga_tx_unlock(vinga_tx *tx, uint32_t operation);
+/** The operation that has locked the row that vinga_tx_read() or vinga_tx_get_by() gave last. VINGA_ERROR_NOT_FOUND if it gave
+ * none, or took no lock. */
+VINGA_API int vinga_tx_locked_by(vinga_tx *tx, uint32_t *operation);
 /** Defines: add a row. `operation` (may be NULL) is its number, here and below. */
 VINGA_API int vinga_tx_insert(vinga_tx *tx, const vinga_row *row, uint32_t *operation);
 /** Defines: add a row or replace it. */
@@ -977,6 +1007,9 @@ VINGA_API int vinga_tx_define_read(vinga_tx *tx, const vinga_table *table, const
 /** Copies the row of a read that has been executed into `row`, as long as nothing was defined after that. An error may be the
  * read's. */
 VINGA_API int vinga_tx_row(vinga_tx *tx, uint32_t operation, vinga_row *row);
+/** Copies the committed version of the row of a read with VINGA_LOCK_ELSE_COMMITTED into `row`, if others have the row locked, as
+ * long as nothing was defined after it was executed. VINGA_ERROR_NO_SUCH_TRANSACTION if the read has ended otherwise. */
+VINGA_API int vinga_tx_committed_row(vinga_tx *tx, uint32_t operation, vinga_row *row);
 /** How an operation has ended that has been executed, as long as nothing was defined after that. */
 VINGA_API int vinga_tx_result(vinga_tx *tx, uint32_t operation);
 /** Remembers this place. */
@@ -1159,6 +1192,9 @@ VINGA_API int vinga_scan_next_arrived(vinga_scan *scan, vinga_row **row);
 
 /** In which of the scan's ranges the row was found that is shown, counted from 0. */
 VINGA_API int vinga_scan_row_range(vinga_scan *scan, unsigned *range);
+/** The operation that has read the row that is shown, of a scan that locks its rows; and (may be NULL) whether it is locked: with
+ * VINGA_LOCK_ELSE_COMMITTED others may have it. */
+VINGA_API int vinga_scan_row_operation(vinga_scan *scan, uint32_t *operation, int *is_locked);
 
 /* ---- Statistics of indexes ---- */
 

@@ -144,7 +144,7 @@ fn execute_within(
     reads.hide()?;
     let open = tx.define()?;
     match &mut reads.keys {
-        Keys::Primary(_) if lock != Lock::None => {
+        Keys::Primary(_) if lock.lock() != Lock::None => {
             let detail = "rows are locked by their keys with vinga_tx_define_read() and vinga_tx_execute()";
             return Err(Failure::misuse(Misuse::BadArgument, detail));
         }

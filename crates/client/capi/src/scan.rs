@@ -187,6 +187,22 @@ impl Scan {
     }
 }
 
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_scan_row_operation(
+    scan: Handle<Scan>,
+    operation: Out<u32>,
+    is_locked: Out<c_int>,
+) -> c_int {
+    scan.with(|scan, _| {
+        let Shown::Locked { rows, next } = &scan.shown else { return Err(Misuse::NotFound.into()) };
+        let at = next.checked_sub(1).ok_or(Misuse::NotFound)?;
+        operation.required()?.put(rows.operation(at).ok_or(Misuse::NotFound)?.0);
+        is_locked.put(rows.is_locked(at).into());
+        Ok(())
+    })
+}
+
 fn next(waiting: &Waiting<'_>, scan: &mut Scan, row: Out<Handle<Row>>) -> Outcome {
     loop {
         if next_at_once(scan, row)? {

@@ -11,7 +11,7 @@ use crate::table::Table;
 use crate::update::Update;
 use crate::value::{CValue, KeyValues};
 use std::ffi::c_int;
-use vinga::{Committed, Lock, OperationNumber, Reading, Savepoint};
+use vinga::{Committed, Found, Lock, LockRequest, LockWait, OperationNumber, Reading, Savepoint};
 
 /// A transaction handle's object.
 pub struct Transaction {
@@ -19,6 +19,8 @@ pub struct Transaction {
     /// The reads that were defined since the last execution, or executed with it.
     readings: Vec<Reading<Cells>>,
     is_executed: bool,
+    /// What has locked the row that was read last.
+    locked_by: Option<OperationNumber>,
     savepoints: Vec<Savepoint>,
 }
 
@@ -61,6 +63,15 @@ impl Transaction {
         self.open()
     }
 
+    /// A row was found, perhaps under a lock; gives it.
+    pub fn found(&mut self, found: Found<Cells>) -> Option<Cells> {
+        self.locked_by = None;
+        if let Found::Row { operation, .. } = &found {
+            self.locked_by = *operation;
+        }
+        found.row()
+    }
+
     /// What was defined was executed.
     pub fn executed(&mut self) {
         self.is_executed = true;
@@ -74,8 +85,13 @@ pub extern "C" fn vinga_tx_begin(cluster: Handle<Cluster>, tx: Out<Handle<Transa
         let tx = tx.required()?;
         let connection = common.connection()?;
         let state = State::Open(connection.cluster.begin()?);
-        let transaction =
-            Transaction { state, readings: Vec::new(), is_executed: false, savepoints: Vec::new() };
+        let transaction = Transaction {
+            state,
+            readings: Vec::new(),
+            is_executed: false,
+            locked_by: None,
+            savepoints: Vec::new(),
+        };
         tx.put(Handle::create(Some(connection), transaction));
         Ok(())
     })
@@ -150,17 +166,83 @@ pub extern "C" fn vinga_tx_delete(
     })
 }
 
+/// How a lock that is asked for says what to do if others have the row locked.
+pub mod lock_wait {
+    /// Added to a lock: it is not waited for.
+    pub const NO_WAIT: i32 = 16;
+    /// Added to a lock: rows that others have locked are skipped.
+    pub const SKIP_LOCKED: i32 = 32;
+    /// Added to a lock: the same, and the committed version is read.
+    pub const ELSE_COMMITTED: i32 = 64;
+    /// For all locks of a transaction, beside milliseconds.
+    pub const DEFAULT: i64 = -1;
+    /// For all locks of a transaction: rows that others have locked are skipped.
+    pub const SKIP: i64 = -2;
+}
+
 /// The lock of a number (`VINGA_LOCK_*`).
 ///
 /// # Errors
 /// `BadArgument`.
-pub fn lock_of(lock: c_int) -> Outcome<Lock> {
-    match lock {
-        0 => Ok(Lock::None),
-        1 => Ok(Lock::Shared),
-        2 => Ok(Lock::Exclusive),
-        _ => Err(Failure::misuse(Misuse::BadArgument, "there is no such lock")),
-    }
+pub fn lock_of(lock: c_int) -> Outcome<LockRequest> {
+    let wait = lock & !3;
+    let lock = match lock & 3 {
+        0 => Lock::None,
+        1 => Lock::Shared,
+        2 => Lock::Exclusive,
+        _ => return Err(Failure::misuse(Misuse::BadArgument, "there is no such lock")),
+    };
+    Ok(match wait {
+        0 => lock.into(),
+        lock_wait::NO_WAIT => lock.no_wait(),
+        lock_wait::SKIP_LOCKED => lock.skip_locked(),
+        lock_wait::ELSE_COMMITTED => lock.else_committed(),
+        _ => return Err(Failure::misuse(Misuse::BadArgument, "there is no such wait for a lock")),
+    })
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_set_lock_wait(tx: Handle<Transaction>, wait: i64) -> c_int {
+    tx.with(|tx, _| {
+        let wait = match wait {
+            lock_wait::DEFAULT => LockWait::Default,
+            lock_wait::SKIP => LockWait::SkipLocked,
+            0.. => LockWait::Millis(u32::try_from(wait).unwrap_or(LockWait::MILLIS_MAX)),
+            _ => return Err(Failure::misuse(Misuse::BadArgument, "there is no such wait for locks")),
+        };
+        tx.open()?.set_lock_wait(wait);
+        Ok(())
+    })
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_unlock(tx: Handle<Transaction>, operation: u32) -> c_int {
+    tx.with(|tx, _| Ok(tx.open()?.unlock(OperationNumber(operation))?))
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_locked_by(tx: Handle<Transaction>, operation: Out<u32>) -> c_int {
+    tx.with(|tx, _| {
+        operation.required()?.put(tx.locked_by.ok_or(Misuse::NotFound)?.0);
+        Ok(())
+    })
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_committed_row(tx: Handle<Transaction>, operation: u32, row: Handle<Row>) -> c_int {
+    tx.with(|tx, _| {
+        let reading = tx.readings.iter().find(|reading| reading.operation().0 == operation);
+        let Some(reading) = reading.filter(|_| tx.is_executed) else { return Err(Misuse::BadIndex.into()) };
+        let cells = match &tx.state {
+            State::Open(transaction) => transaction.committed_row(reading)?,
+            State::Committed(_) | State::Over => return Err(Misuse::IsOver.into()),
+        };
+        row.change(|row| row.take(reading.table(), cells))
+    })
 }
 
 /// See `vinga.h`.
@@ -248,12 +330,17 @@ fn read(
     row.look()?;
     let key = KeyValues::new(key.get(count)?)?;
     let open = tx.define()?;
-    let read = match lock_of(lock)? {
-        Lock::None => waiting.wait_for(&connection, open.read(&table, key)),
-        lock => waiting.wait_for(&connection, open.read_locked(&table, key, lock)),
+    let request = lock_of(lock)?;
+    let read = match request.lock() {
+        Lock::None => waiting.wait_for(&connection, open.read(&table, key)).map(|row| match row {
+            Some(row) => Found::Row { row, operation: None },
+            None => Found::NoRow,
+        }),
+        Lock::Shared | Lock::Exclusive => waiting.wait_for(&connection, open.find(&table, key, request)),
     };
     tx.executed();
-    row.change(|row| row.take(&table, read?))
+    let cells = tx.found(read?);
+    row.change(|row| row.take(&table, cells))
 }
 
 fn commit(waiting: &Waiting<'_>, tx: &mut Transaction, epoch: Out<u64>) -> Outcome {

@@ -38,7 +38,7 @@ fn scan(waiting: &Waiting<'_>, tx: &mut Transaction, scan: Handle<Scan>) -> Outc
 
 fn scan_locked(waiting: &Waiting<'_>, tx: &mut Transaction, scan: Handle<Scan>, lock: c_int) -> Outcome {
     let lock = lock_of(lock)?;
-    if lock == Lock::None {
+    if lock.lock() == Lock::None {
         return Err(Failure::misuse(Misuse::BadArgument, "a scan that locks its rows needs a lock"));
     }
     begin(waiting, tx, scan, async |tx, request| tx.scan_locked(request, lock).await, Scan::opened_locking)

@@ -117,9 +117,10 @@ fn get_within(
     let lock = lock_of(lock)?;
     let index = index.get()?.to_owned();
     let values = KeyValues::new(values.get(count)?)?;
-    let read = waiting.wait_for(&connection, tx.define()?.get_by(&table, &index, values, lock));
+    let read = waiting.wait_for(&connection, tx.define()?.find_by(&table, &index, [values], lock));
     tx.executed();
-    row.change(|row| row.take(&table, read?))
+    let cells = read?.pop().and_then(|found| tx.found(found));
+    row.change(|row| row.take(&table, cells))
 }
 
 calls! {

@@ -9,6 +9,7 @@ use vinga_capi::failure::Misuse;
 use vinga_capi::range::{CBound, CRange};
 use vinga_capi::schema_events::{CSchemaEvent, news};
 use vinga_capi::table::{CColumn, CDescription, CIndex};
+use vinga_capi::transaction::lock_wait;
 use vinga_capi::value::{CDateTime, CValue, kind};
 
 fn definitions() -> BTreeMap<String, i64> {
@@ -68,6 +69,11 @@ fn kinds_and_waits() {
         ("DATETIME", kind::DATETIME),
         ("TIMESTAMP", kind::TIMESTAMP),
         ("BIT", kind::BIT),
+        ("LOCK_NO_WAIT", lock_wait::NO_WAIT),
+        ("LOCK_SKIP_LOCKED", lock_wait::SKIP_LOCKED),
+        ("LOCK_ELSE_COMMITTED", lock_wait::ELSE_COMMITTED),
+        ("LOCK_WAIT_DEFAULT", lock_wait::DEFAULT as i32),
+        ("LOCK_WAIT_SKIP", lock_wait::SKIP as i32),
         ("WAIT_READ", WAIT_READ),
         ("WAIT_WRITE", WAIT_WRITE),
         ("WAIT_EXCEPT", WAIT_EXCEPT),

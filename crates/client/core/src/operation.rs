@@ -4,11 +4,10 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use alloc::format;
 use alloc::vec::Vec;
-use vinga_base::PartitionId;
 use vinga_base::hash::KeyHash;
 use vinga_base::row_layout::RowError;
 use vinga_base::{ColumnId, OperationNumber};
-use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, OperationHead, OperationKind};
+use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, LockWait, OperationHead, OperationKind};
 use vinga_wire::{ErrorCode, U16, U32, U64};
 use zerocopy::IntoBytes;
 
@@ -29,19 +28,30 @@ pub struct OperationSpec<'a> {
     pub filter: &'a [u8],
     /// An error of this operation alone leaves the transaction open.
     pub error_is_local: bool,
+    /// How long it waits for its lock.
+    pub wait: LockWait,
 }
 
 impl<'a> OperationSpec<'a> {
     /// An operation without filter, whose error rolls the transaction back, on the whole row.
     pub fn new(table: &'a Table, kind: OperationKind, key: &'a [u8], body: &'a [u8]) -> Self {
-        OperationSpec { table, kind, key, body, columns: None, filter: &[], error_is_local: false }
+        OperationSpec {
+            table,
+            kind,
+            key,
+            body,
+            columns: None,
+            filter: &[],
+            error_is_local: false,
+            wait: LockWait::Default,
+        }
     }
 
-    /// Checks it and appends it; returns the partition of its row.
+    /// Checks it and appends it; returns the hash of its row's key.
     ///
     /// # Errors
     /// `BadKey`, `BadRow` or `BadProgram`. What was appended is taken back.
-    pub(crate) fn write(&self, number: OperationNumber, out: &mut Vec<u8>) -> Result<PartitionId> {
+    pub(crate) fn write(&self, number: OperationNumber, out: &mut Vec<u8>) -> Result<KeyHash> {
         let hash = self.hash()?;
         let (Ok(body_bytes), Ok(filter_bytes)) =
             (u16::try_from(self.body.len()), u16::try_from(self.filter.len()))
@@ -58,7 +68,7 @@ impl<'a> OperationSpec<'a> {
             hash: U64::ZERO,
             table: U32::new(self.table.id().0),
             number: U32::new(number.0),
-            row: U32::ZERO,
+            row_or_wait: U32::new(self.wait.number()),
             kind: self.kind as u8,
             flags: if self.error_is_local { FLAG_ERROR_IS_LOCAL } else { 0 },
             key_bytes: U16::new(self.key.len() as u16),
@@ -77,7 +87,7 @@ impl<'a> OperationSpec<'a> {
             }
         }
         out.extend_from_slice(self.filter);
-        Ok(self.table.partition_of(hash))
+        Ok(hash)
     }
 
     fn hash(&self) -> Result<KeyHash> {
@@ -112,6 +122,44 @@ impl<'a> OperationSpec<'a> {
                 Ok(KeyHash::of(self.key))
             }
         }
+    }
+}
+
+/// The lock of a row that a read has asked for: what it takes to let go of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TakenLock {
+    /// The read's number.
+    pub read: OperationNumber,
+    table: u32,
+    version: u64,
+    hash: KeyHash,
+}
+
+impl TakenLock {
+    pub fn new(read: OperationNumber, table: &Table, hash: KeyHash) -> Self {
+        TakenLock { read, table: table.id().0, version: table.version().0, hash }
+    }
+
+    /// Appends the operation that lets go of it. Its error leaves the transaction open: then the lock stays.
+    pub fn write_unlock(&self, number: OperationNumber, out: &mut Vec<u8>) {
+        let body = self.read.0.to_le_bytes();
+        let head = OperationHead {
+            version: U64::new(self.version),
+            hash: U64::new(self.hash.0),
+            table: U32::new(self.table),
+            number: U32::new(number.0),
+            row_or_wait: U32::ZERO,
+            kind: OperationKind::Unlock as u8,
+            flags: FLAG_ERROR_IS_LOCAL,
+            key_bytes: U16::ZERO,
+            body_bytes: U16::new(body.len() as u16),
+            columns: U16::ZERO,
+            filter_bytes: U16::ZERO,
+            sub: 0,
+            unused: 0,
+        };
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(&body);
     }
 }
 

@@ -1,9 +1,13 @@
 //! The operations that a transaction sends together, and what came back: memory that its owner uses again and again.
 //!
 //! Operations are numbered within their transaction, from 1. A train that is cleared goes on with the next number.
+//!
+//! Locks that reads have taken can be let go of ([`Train::unlock`]), also while the results of the train are still looked
+//! at: what lets go of them is put in front of the operations that are appended next.
 
 use crate::error::{Error, Result};
-use crate::operation::{OperationSpec, TRAIN_BYTES_MAX};
+use crate::operation::{OperationSpec, TRAIN_BYTES_MAX, TakenLock};
+use alloc::format;
 use alloc::vec::Vec;
 use vinga_base::{Epoch, OperationNumber, PartitionId};
 use vinga_wire::ErrorCode;
@@ -25,9 +29,18 @@ pub enum Standing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
     Waiting,
-    Row { offset: usize, length: usize },
+    Row(Place),
     NoRow,
     Failed(ErrorCode),
+    /// Others have the row locked: its committed version, if there is one.
+    Locked(Option<Place>),
+}
+
+/// Where a row stands among those of its train.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    offset: usize,
+    length: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +62,10 @@ pub struct Train {
     rollback_from: Option<OperationNumber>,
     rows: Vec<u8>,
     standing: Option<Result<Standing>>,
+    /// Locks that reads of the transaction have asked for, by ascending number.
+    locks: Vec<TakenLock>,
+    /// Of these, the places of those that are to be let go of.
+    unlocks: Vec<u32>,
 }
 
 impl Default for Train {
@@ -62,6 +79,8 @@ impl Default for Train {
             rollback_from: None,
             rows: Vec::new(),
             standing: None,
+            locks: Vec::new(),
+            unlocks: Vec::new(),
         }
     }
 }
@@ -82,6 +101,8 @@ impl Train {
         self.clear();
         self.first = 1;
         self.hint = None;
+        self.locks.clear();
+        self.unlocks.clear();
     }
 
     /// Appends an operation; returns its number.
@@ -89,21 +110,54 @@ impl Train {
     /// # Errors
     /// `BadKey`, `BadRow` or `BadProgram`.
     pub fn push(&mut self, operation: &OperationSpec<'_>) -> Result<OperationNumber> {
+        self.push_unlocks();
         let number = self.next_number();
         let begin = self.bytes.len();
-        let partition = operation.write(number, &mut self.bytes)?;
+        let hash = operation.write(number, &mut self.bytes)?;
         if self.bytes.len() - begin > TRAIN_BYTES_MAX {
             self.bytes.truncate(begin);
             return Err(Error::with_detail(ErrorCode::TooManyOperations, "one operation is too long"));
         }
-        self.hint = self.hint.or(Some(partition));
-        self.operations.push(Operation {
-            end: self.bytes.len(),
-            kind: operation.kind,
-            answer: Answer::Waiting,
-            index: 0,
-        });
+        self.hint = self.hint.or(Some(operation.table.partition_of(hash)));
+        if matches!(operation.kind, OperationKind::ReadShared | OperationKind::ReadExclusive) {
+            self.locks.push(TakenLock::new(number, operation.table, hash));
+        }
+        self.appended(operation.kind);
         Ok(number)
+    }
+
+    fn appended(&mut self, kind: OperationKind) {
+        let end = self.bytes.len();
+        self.operations.push(Operation { end, kind, answer: Answer::Waiting, index: 0 });
+    }
+
+    /// The lock that a read of the transaction has taken is to be let go of, in front of the operation that is appended
+    /// next. Nothing happens if it has taken none. What other operations hold of the row they go on holding.
+    ///
+    /// # Errors
+    /// `BadProgram` if the transaction has no locking read of this number.
+    pub fn unlock(&mut self, read: OperationNumber) -> Result<()> {
+        let Ok(at) = self.locks.binary_search_by_key(&read, |lock| lock.read) else {
+            let detail = format!("operation {} is no read with a lock", read.0);
+            return Err(Error::with_detail(ErrorCode::BadProgram, detail));
+        };
+        self.unlocks.push(at as u32);
+        Ok(())
+    }
+
+    /// Appends what lets go of the locks that are not wanted any more.
+    pub fn push_unlocks(&mut self) {
+        for next in 0..self.unlocks.len() {
+            let number = self.next_number();
+            self.locks[self.unlocks[next] as usize].write_unlock(number, &mut self.bytes);
+            self.appended(OperationKind::Unlock);
+        }
+        self.unlocks.clear();
+    }
+
+    /// The transaction ends: no lock need be let go of before.
+    pub fn forget_unlocks(&mut self) {
+        self.unlocks.clear();
     }
 
     /// The number that the next operation gets.
@@ -118,6 +172,11 @@ impl Train {
         if keep < self.operations.len() {
             self.operations.truncate(keep);
             self.bytes.truncate(self.operations.last().map_or(0, |last| last.end));
+            // Their numbers are given again; locks of what was sent stay.
+            let unsent = self.next_number();
+            self.locks.truncate(self.locks.partition_point(|lock| lock.read < unsent));
+            let kept = self.locks.len();
+            self.unlocks.retain(|&at| (at as usize) < kept);
         }
         if from.0 < self.first {
             self.rollback_from = Some(self.rollback_from.map_or(from, |before| before.min(from)));
@@ -130,7 +189,9 @@ impl Train {
         for operation in &self.operations {
             let head = OperationHead::mut_from_prefix(&mut self.bytes[begin..operation.end]);
             let (head, _) = head.expect("each operation begins with its head");
-            head.flags &= !FLAG_ERROR_IS_LOCAL;
+            if operation.kind != OperationKind::Unlock {
+                head.flags &= !FLAG_ERROR_IS_LOCAL;
+            }
             begin = operation.end;
         }
     }
@@ -168,12 +229,32 @@ impl Train {
     pub fn result(&self, number: OperationNumber) -> Result<Option<&[u8]>, ErrorCode> {
         let at = number.0.checked_sub(self.first).map(|at| at as usize);
         match at.and_then(|at| self.operations.get(at)).map(|operation| operation.answer) {
-            Some(Answer::Row { offset, length }) => Ok(Some(&self.rows[offset..offset + length])),
+            Some(Answer::Row(place)) => Ok(Some(self.bytes_at(place))),
             Some(Answer::NoRow) => Ok(None),
             Some(Answer::Failed(code)) => Err(code),
+            Some(Answer::Locked(_)) => Err(ErrorCode::RowLocked),
             // It belongs to another train, or was never sent.
             Some(Answer::Waiting) | None => Err(ErrorCode::NoSuchTransaction),
         }
+    }
+
+    /// The committed version of the row of a read that was to give it if others have the row locked, and they have: such a
+    /// read has failed with `RowLocked`. `None` if there is none, or the filter rejects it.
+    ///
+    /// # Errors
+    /// `NoSuchTransaction` if the operation is none of that kind, or has ended otherwise.
+    pub fn committed(&self, number: OperationNumber) -> Result<Option<&[u8]>, ErrorCode> {
+        let at = number.0.checked_sub(self.first).map(|at| at as usize);
+        match at.and_then(|at| self.operations.get(at)).map(|operation| operation.answer) {
+            Some(Answer::Locked(place)) => Ok(place.map(|place| self.bytes_at(place))),
+            Some(Answer::Row(_) | Answer::NoRow | Answer::Failed(_) | Answer::Waiting) | None => {
+                Err(ErrorCode::NoSuchTransaction)
+            }
+        }
+    }
+
+    fn bytes_at(&self, Place { offset, length }: Place) -> &[u8] {
+        &self.rows[offset..offset + length]
     }
 
     /// The unique index of its table because of which an operation of this train failed alone, if it was one.
@@ -207,15 +288,19 @@ impl Train {
     pub(crate) fn take_row(&mut self, number: u32, row: Option<&[u8]>) -> bool {
         let at = number.checked_sub(self.first).map(|at| at as usize);
         let Some(operation) = at.and_then(|at| self.operations.get_mut(at)) else { return false };
-        if operation.answer != Answer::Waiting || !operation.kind.is_read() {
+        // The error may come before the committed version that belongs to it.
+        let is_locked = operation.answer == Answer::Failed(ErrorCode::RowLocked);
+        if operation.answer != Answer::Waiting && !is_locked || !operation.kind.is_read() {
             return false;
         }
-        operation.answer = match row {
-            Some(row) => {
-                let offset = self.rows.len();
-                self.rows.extend_from_slice(row);
-                Answer::Row { offset, length: row.len() }
-            }
+        let place = row.map(|row| {
+            let offset = self.rows.len();
+            self.rows.extend_from_slice(row);
+            Place { offset, length: row.len() }
+        });
+        operation.answer = match place {
+            _ if is_locked => Answer::Locked(place),
+            Some(place) => Answer::Row(place),
             None => Answer::NoRow,
         };
         true
@@ -225,7 +310,13 @@ impl Train {
     pub(crate) fn take_error(&mut self, number: u32, code: ErrorCode, index: u16) -> Option<()> {
         let at = number.checked_sub(self.first)? as usize;
         let operation = self.operations.get_mut(at)?;
-        operation.answer = Answer::Failed(code);
+        operation.answer = match operation.answer {
+            Answer::Row(place) if code == ErrorCode::RowLocked => Answer::Locked(Some(place)),
+            Answer::NoRow if code == ErrorCode::RowLocked => Answer::Locked(None),
+            Answer::Row(_) | Answer::NoRow | Answer::Waiting | Answer::Failed(_) | Answer::Locked(_) => {
+                Answer::Failed(code)
+            }
+        };
         operation.index = index;
         Some(())
     }

@@ -45,7 +45,8 @@ impl WriteBatch {
     #[inline]
     pub fn push(&mut self, operation: &OperationSpec<'_>) -> Result<()> {
         debug_assert!(operation.kind.is_change(), "only changes are committed by themselves");
-        let partition = operation.write(OperationNumber(1), &mut self.bytes)?;
+        let hash = operation.write(OperationNumber(1), &mut self.bytes)?;
+        let partition = operation.table.partition_of(hash);
         self.operations.push(Operation { end: self.bytes.len(), partition });
         Ok(())
     }

@@ -40,6 +40,8 @@ fn drawn(function: &str, type_name: &str, name: &str) -> String {
         ("size_t", _) => "any_size()",
         ("uint32_t", _) => "(uint32_t)any_unsigned()",
         ("uint64_t", _) => "any_u64()",
+        // Longer waits would end with the locks of others only, who do nothing meanwhile.
+        ("int64_t", "wait") => "(int64_t)draw(6) - 3",
         ("int64_t", _) => "(int64_t)any_u64()",
         ("double", _) => "(double)any_int()",
         ("const char *" | "const void *", _) => "any_text()",

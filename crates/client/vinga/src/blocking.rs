@@ -4,6 +4,7 @@
 
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
 use crate::engine::Engine;
+use crate::lock::{Found, LockRequest, LockWait};
 use crate::locking_scan::LockedRows;
 use crate::new_table::IntoDefinition;
 use crate::program::Update;
@@ -12,7 +13,7 @@ use crate::row::{ReadRow, Record, WriteRow};
 use crate::scan::{RowBatch, ScanRequest};
 use crate::statistics::IndexStatistics;
 use crate::table::Table;
-use crate::transaction::{Committed, Lock, Reading, Savepoint};
+use crate::transaction::{Committed, Reading, Savepoint};
 use crate::{ConnectOptions, Database, InfoRows, NewsId, SchemaLock, SchemaNews};
 use std::future::Future;
 use std::sync::Arc;
@@ -285,6 +286,16 @@ impl Transaction {
         self.inner.set_lenient(is_lenient);
     }
 
+    /// How long operations that are defined from now on wait for locks.
+    pub fn set_lock_wait(&mut self, wait: LockWait) {
+        self.inner.set_lock_wait(wait);
+    }
+
+    /// Lets go of the lock of a read; that travels with what is defined next.
+    pub fn unlock(&mut self, read: OperationNumber) -> Result<()> {
+        self.inner.unlock(read)
+    }
+
     /// Defines: add a row.
     pub fn insert<R>(&mut self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<OperationNumber> {
         self.inner.insert(table, row)
@@ -306,7 +317,12 @@ impl Transaction {
     }
 
     /// Defines: read a row.
-    pub fn define_read<R>(&mut self, table: &Table<R>, key: impl Key, lock: Lock) -> Result<Reading<R>> {
+    pub fn define_read<R>(
+        &mut self,
+        table: &Table<R>,
+        key: impl Key,
+        lock: impl Into<LockRequest>,
+    ) -> Result<Reading<R>> {
         self.inner.define_read(table, key, lock)
     }
 
@@ -320,9 +336,31 @@ impl Transaction {
         &mut self,
         table: &Table<R>,
         key: impl Key,
-        lock: Lock,
+        lock: impl Into<LockRequest>,
     ) -> Result<Option<R>> {
         self.engine.block_on(self.inner.read_locked(table, key, lock))
+    }
+
+    /// Reads a row under a lock; says which operation has locked it, and whether others have.
+    pub fn find<R: ReadRow>(
+        &mut self,
+        table: &Table<R>,
+        key: impl Key,
+        lock: impl Into<LockRequest>,
+    ) -> Result<Found<R>> {
+        self.engine.block_on(self.inner.find(table, key, lock))
+    }
+
+    /// Reads the rows that have these values in the columns of a unique index; says which operation has locked each, and which
+    /// others have locked.
+    pub fn find_by<R: ReadRow, K: Key>(
+        &mut self,
+        table: &Table<R>,
+        index: &str,
+        values: impl IntoIterator<Item = K>,
+        lock: impl Into<LockRequest>,
+    ) -> Result<Vec<Found<R>>> {
+        self.engine.block_on(self.inner.find_by(table, index, values, lock))
     }
 
     /// Reads the row that has these values in the columns of a unique index.
@@ -331,7 +369,7 @@ impl Transaction {
         table: &Table<R>,
         index: &str,
         values: impl Key,
-        lock: Lock,
+        lock: impl Into<LockRequest>,
     ) -> Result<Option<R>> {
         self.engine.block_on(self.inner.get_by(table, index, values, lock))
     }
@@ -342,7 +380,7 @@ impl Transaction {
         table: &Table<R>,
         index: &str,
         values: impl IntoIterator<Item = K>,
-        lock: Lock,
+        lock: impl Into<LockRequest>,
     ) -> Result<Vec<Option<R>>> {
         self.engine.block_on(self.inner.get_many_by(table, index, values, lock))
     }
@@ -355,6 +393,11 @@ impl Transaction {
     /// The row of a read that has been executed.
     pub fn row<R: ReadRow>(&self, reading: &Reading<R>) -> Result<Option<R>> {
         self.inner.row(reading)
+    }
+
+    /// The committed version of a row that others have locked, if a read was to give that.
+    pub fn committed_row<R: ReadRow>(&self, reading: &Reading<R>) -> Result<Option<R>> {
+        self.inner.committed_row(reading)
     }
 
     /// How an operation ended that was executed.
@@ -386,7 +429,7 @@ impl Transaction {
     pub fn scan_locked<R>(
         &mut self,
         table: &Table<R>,
-        lock: Lock,
+        lock: impl Into<LockRequest>,
         request: impl FnOnce(ScanRequest<R>) -> ScanRequest<R>,
     ) -> Result<LockingScan<R>> {
         let request = request(ScanRequest::new(table));
@@ -507,6 +550,16 @@ impl<R: ReadRow> LockingScan<R> {
     /// In which of the scan's ranges the row lies that was given last.
     pub fn range(&self) -> u16 {
         self.inner.range()
+    }
+
+    /// The operation that has read the row that was given last.
+    pub fn operation(&self) -> OperationNumber {
+        self.inner.operation()
+    }
+
+    /// Whether the row that was given last is locked.
+    pub fn is_locked(&self) -> bool {
+        self.inner.is_locked()
     }
 
     /// All rows that are left.

@@ -2,6 +2,7 @@
 
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket, take_read, take_write};
 use crate::engine::{Engine, Handle};
+use crate::lock::{Found, Lock};
 use crate::new_table::IntoDefinition;
 use crate::pending::Pending;
 use crate::program::Update;
@@ -10,7 +11,7 @@ use crate::row::{ReadRow, WriteRow};
 use crate::scan::ScanRequest;
 use crate::spare;
 use crate::table::Table;
-use crate::transaction::{Lock, Transaction};
+use crate::transaction::Transaction;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use vinga_base::{Incarnation, NodeId};
@@ -278,7 +279,8 @@ impl Cluster {
         index: &str,
         values: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<R>>> {
-        crate::unique::find(table, index, values, None, Lock::None).await
+        let found = crate::unique::find(table, index, values, None, Lock::None.into()).await?;
+        Ok(found.into_iter().map(Found::row).collect())
     }
 
     /// Reads the committed rows with these keys of a unique index, in their order, all in bytes: keys are those of the
@@ -293,7 +295,8 @@ impl Cluster {
         index: &str,
         keys: Vec<Vec<u8>>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        crate::unique::find_images(table, index, keys, None, Lock::None).await
+        let found = crate::unique::find_images(table, index, keys, None, Lock::None.into()).await?;
+        Ok(found.into_iter().map(Found::row).collect())
     }
 
     /// Adds a row, in a transaction of its own; a row with its key must not exist.

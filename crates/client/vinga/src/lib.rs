@@ -203,6 +203,56 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Rows that others have locked
+//! A lock is waited for as long as the data nodes' `TransactionDeadlockDetectionTimeout` says, unless somebody says how long:
+//! the transaction ([`Transaction::set_lock_wait`]), or a single read by its lock. A queue whose rows are taken by many:
+//!
+//! ```
+//! # use vinga::{ColumnType, NewTable, Record, Value};
+//! # let node = vinga_datanode::LocalNode::start()?;
+//! # let cluster = vinga::blocking::Cluster::connect(node.address())?;
+//! # let jobs = cluster.create_table(NewTable::new("shop.job")
+//! #     .column("id", ColumnType::Integer { bytes: 4, signed: true })
+//! #     .column("tries", ColumnType::Integer { bytes: 4, signed: true })
+//! #     .primary_key(&["id"]).ordered_index("by_id", &["id"]))?;
+//! # for id in 0..10 {
+//! #     cluster.insert(&jobs, &Record::new([("id", Value::from(id)), ("tries", 0.into())]))?;
+//! # }
+//! use std::time::Duration;
+//! use vinga::{ErrorCode, Found, Lock, Update};
+//!
+//! // Each takes the first that nobody has.
+//! let mut one = cluster.begin()?;
+//! let mut other = cluster.begin()?;
+//! for (id, tx) in [(0, &mut one), (1, &mut other)] {
+//!     let mut first = tx.scan_locked(&jobs, Lock::Exclusive.skip_locked(), |scan| {
+//!         scan.index("by_id").from(0).in_order().limit(1)
+//!     })?;
+//!     assert_eq!(first.next(tx)?.expect("some are free")["id"], id.into());
+//! }
+//!
+//! // Not at all, or not for long. Unless the transaction is lenient such an error rolls it back.
+//! other.set_lenient(true);
+//! let error = other.read_locked(&jobs, 0, Lock::Shared.no_wait()).unwrap_err();
+//! assert_eq!(error.code(), ErrorCode::RowLocked);
+//! let error = other.read_locked(&jobs, 0, Lock::Shared.within(Duration::from_millis(10))).unwrap_err();
+//! assert_eq!(error.code(), ErrorCode::LockTimeout);
+//!
+//! // The lock if it is free, else the committed version; and what is not wanted is let go of with the next request.
+//! one.update(&jobs, 0, &Update::new().add("tries", 1))?;
+//! one.execute()?;
+//! for id in [0, 5] {
+//!     match other.find(&jobs, id, Lock::Exclusive.else_committed())? {
+//!         Found::Row { operation: Some(operation), .. } => other.unlock(operation)?,
+//!         Found::NotLocked { committed: Some(job) } => assert_eq!(job["tries"], 0.into()),
+//!         found => panic!("{found:?}"),
+//!     }
+//! }
+//! # one.commit()?;
+//! # other.commit()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Futures
 //! The same with futures, on whatever executor there is:
 //!
@@ -276,6 +326,7 @@ pub mod blocking;
 mod cluster;
 mod engine;
 mod event_loop;
+mod lock;
 mod locking_scan;
 mod new_table;
 mod pending;
@@ -293,6 +344,7 @@ mod unique;
 
 pub use batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
 pub use cluster::{Cluster, ConnectOptions, InfoRows, PORT};
+pub use lock::{Found, Lock, LockRequest, LockWait};
 pub use locking_scan::{LockedRows, LockingScan};
 pub use new_table::{IntoDefinition, NewTable};
 pub use program::Update;
@@ -301,7 +353,7 @@ pub use scan::{RowBatch, Scan, ScanRequest};
 pub use schema::{Fence, NewsId, SchemaEvents, SchemaLock, SchemaNews};
 pub use statistics::IndexStatistics;
 pub use table::Table;
-pub use transaction::{Committed, Lock, Reading, Savepoint, Transaction, TransactionName};
+pub use transaction::{Committed, Reading, Savepoint, Transaction, TransactionName};
 pub use vinga_base::order_key::{Direction, KeyRange, OrderColumn, OrderKey};
 pub use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 pub use vinga_base::{ColumnId, Epoch, NodeId, OperationNumber};

@@ -6,11 +6,15 @@
 //! out and unlocked. A row that the scan met twice, because its key changed under way, is given once.
 //!
 //! Who may need few rows says so: then no more of what the scan found are locked together than that ([`GROWTH`]).
+//!
+//! Rows that others have locked are waited for, left out, or given as they are committed, as was asked for. If one can't be
+//! locked that fails the scan, the rows before it are given first, and those that were locked behind it are let go of.
 
+use crate::lock::{Lock, LockWait};
 use crate::row::{ReadRow, Record, RowReader};
 use crate::scan::{Finished, Scan, ScanRequest};
 use crate::table::Table;
-use crate::transaction::{Lock, Transaction};
+use crate::transaction::Transaction;
 use crate::unique::with_columns;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -50,10 +54,17 @@ const GROWTH: usize = 4;
 ///
 /// Rows come in the order that was asked for. One whose key was changed just before it was locked stands where the scan
 /// had found it.
+///
+/// Each row comes with the operation that has locked it ([`LockingScan::operation`], [`LockedRows::operation`]): a row that is not
+/// wanted after all is let go of by [`Transaction::unlock`]. With [`LockWait::SkipLocked`] rows that others have locked are left
+/// out; with [`LockWait::ElseCommitted`] they are given as they are committed, unless filter or range reject that, and are not
+/// locked ([`LockedRows::is_locked`]). With other waits the scan fails at the first row that could not be locked, when the rows
+/// before it have been given; the transaction goes on.
 pub struct LockingScan<R = Record> {
     table: Table<R>,
     transaction: Token,
     lock: Lock,
+    wait: LockWait,
     scan: Scan<Record>,
     check: Option<RangeCheck>,
     filter: Vec<u8>,
@@ -67,6 +78,8 @@ pub struct LockingScan<R = Record> {
     rows: LockedRows<R>,
     next: usize,
     is_over: bool,
+    /// Why it ends behind the rows that are there.
+    failure: Option<Error>,
 }
 
 impl<R> LockingScan<R> {
@@ -74,6 +87,7 @@ impl<R> LockingScan<R> {
         request: ScanRequest<R>,
         within: (Token, OperationNumber),
         lock: Lock,
+        wait: LockWait,
     ) -> Result<Self> {
         let Finished { table, spec } = request.finish()?;
         let core = table.core();
@@ -104,6 +118,7 @@ impl<R> LockingScan<R> {
             table,
             transaction,
             lock,
+            wait,
             check,
             filter: spec.filter,
             rows_left: limit,
@@ -112,6 +127,7 @@ impl<R> LockingScan<R> {
             given: HashSet::new(),
             next: 0,
             is_over: false,
+            failure: None,
         })
     }
 
@@ -139,7 +155,13 @@ impl<R> LockingScan<R> {
         }
         self.rows.clear();
         self.next = 0;
-        while self.rows.is_empty() && self.find().await? {
+        while self.rows.is_empty() {
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
+            }
+            if !self.find().await? {
+                break;
+            }
             let later = self.found.split_off(self.portion());
             let keys = std::mem::replace(&mut self.found, later);
             self.lock(transaction, &keys).await?;
@@ -164,6 +186,9 @@ impl<R> LockingScan<R> {
     /// # Errors
     /// Why the scan ended early.
     pub async fn find(&mut self) -> Result<bool> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         while self.found.is_empty() && !self.is_over {
             let batch = match self.rows_left {
                 0 => None,
@@ -200,34 +225,52 @@ impl<R> LockingScan<R> {
                 columns: self.rows.selection.as_deref(),
                 filter: &self.filter,
                 error_is_local: true,
+                wait: self.wait,
                 ..OperationSpec::new(core, self.lock.kind(), key, &[])
             })?);
         }
         transaction.execute().await?;
         let mut unlocks = Vec::new();
         for ((range, key), number) in keys.iter().zip(numbers) {
-            let bytes = match transaction.bytes(number) {
-                Ok(Some(bytes)) => bytes,
+            if self.failure.is_some() {
+                if let Ok(Some(_)) = transaction.bytes(number) {
+                    unlocks.push(number);
+                }
+                continue;
+            }
+            let (bytes, is_locked) = match transaction.bytes(number) {
+                Ok(Some(bytes)) => (bytes, true),
                 // It is gone, or the filter rejects it.
                 Ok(None) | Err(ErrorCode::ConditionFailed) => continue,
-                Err(code) => return Err(Error::new(code).at_operation(Some(number))),
+                Err(ErrorCode::RowLocked) if self.wait.skips() => match transaction.committed(number) {
+                    Some(bytes) => (bytes, false),
+                    None => continue,
+                },
+                Err(code) => {
+                    self.failure = Some(Error::new(code).at_operation(Some(number)));
+                    continue;
+                }
             };
             let row = RowRef::new(core, self.rows.selection.as_deref(), bytes)?;
             let fits = match &self.check {
                 Some(check) => check.holds(&row, *range)?,
                 None => true,
             };
-            if !fits {
-                unlocks.push((key, number));
-            } else if self.given.insert((*range, key.clone())) {
-                self.rows.push(*range, bytes);
+            if fits && self.given.insert((*range, key.clone())) {
+                self.rows.push(Place { range: *range, operation: number, is_locked }, bytes);
                 self.rows_left -= 1;
+            } else if is_locked {
+                unlocks.push(number);
             }
         }
-        if self.rows_left == 0 {
+        if self.rows_left == 0 || self.failure.is_some() {
             self.found.clear();
         }
-        unlocks.into_iter().try_for_each(|(key, number)| transaction.unlock(core, key, number))
+        if self.failure.is_some() {
+            self.is_over = true;
+            self.scan.close();
+        }
+        unlocks.into_iter().try_for_each(|number| transaction.unlock(number))
     }
 }
 
@@ -246,7 +289,21 @@ impl<R: ReadRow> LockingScan<R> {
 
     /// In which of the scan's ranges the row lies that was given last, counted from 0.
     pub fn range(&self) -> u16 {
-        self.rows.places[self.next.saturating_sub(1)].0
+        self.shown().range
+    }
+
+    /// The operation that has read the row that was given last: it is what [`Transaction::unlock`] is told.
+    pub fn operation(&self) -> OperationNumber {
+        self.shown().operation
+    }
+
+    /// Whether the row that was given last is locked; if not, others have it, and this is its committed version.
+    pub fn is_locked(&self) -> bool {
+        self.shown().is_locked
+    }
+
+    fn shown(&self) -> &Place {
+        &self.rows.places[self.next.saturating_sub(1)].0
     }
 
     /// All rows that are left.
@@ -268,8 +325,17 @@ pub struct LockedRows<R = Record> {
     /// What was read: what is wanted and, behind it, what the check needs. `None` for whole images.
     selection: Option<Vec<ColumnId>>,
     bytes: Vec<u8>,
-    /// The range of each row, and where it stands.
-    places: Vec<(u16, Range<usize>)>,
+    /// What each row is, and where it stands.
+    places: Vec<(Place, Range<usize>)>,
+}
+
+/// What is known of a row beside its columns.
+#[derive(Clone, Copy)]
+struct Place {
+    range: u16,
+    /// By which it was read.
+    operation: OperationNumber,
+    is_locked: bool,
 }
 
 impl<R> LockedRows<R> {
@@ -282,10 +348,10 @@ impl<R> LockedRows<R> {
         self.places.clear();
     }
 
-    fn push(&mut self, range: u16, row: &[u8]) {
+    fn push(&mut self, place: Place, row: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(row);
-        self.places.push((range, start..self.bytes.len()));
+        self.places.push((place, start..self.bytes.len()));
     }
 
     /// Number of rows.
@@ -305,8 +371,18 @@ impl<R> LockedRows<R> {
 
     /// The number of the range of a row and its bytes, by its place among them.
     pub fn ranged_bytes(&self, at: usize) -> Option<(u16, &[u8])> {
-        let (range, place) = self.places.get(at)?;
-        Some((*range, &self.bytes[place.clone()]))
+        let (place, bytes) = self.places.get(at)?;
+        Some((place.range, &self.bytes[bytes.clone()]))
+    }
+
+    /// The operation that has read a row, by its place among them: it is what [`Transaction::unlock`] is told.
+    pub fn operation(&self, at: usize) -> Option<OperationNumber> {
+        self.places.get(at).map(|(place, _)| place.operation)
+    }
+
+    /// Whether a row is locked, by its place among them; if not, others have it, and this is its committed version.
+    pub fn is_locked(&self, at: usize) -> bool {
+        self.places.get(at).is_some_and(|(place, _)| place.is_locked)
     }
 
     /// The number of the range of each row, and the row in place.
@@ -322,7 +398,7 @@ impl<R> LockedRows<R> {
     /// # Errors
     /// As [`LockedRows::ranged`].
     pub fn ranged_at(&self, at: usize) -> Result<Option<(u16, RowRef<'_>)>> {
-        let Some((range, bytes)) = self.places.get(at) else { return Ok(None) };
+        let Some((Place { range, .. }, bytes)) = self.places.get(at) else { return Ok(None) };
         let row = RowRef::new(self.table.core(), self.selection.as_deref(), &self.bytes[bytes.clone()])?;
         let wanted = self.table.columns().map_or(0, <[_]>::len);
         Ok(Some((*range, row.first_columns(wanted))))

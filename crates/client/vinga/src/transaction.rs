@@ -2,6 +2,7 @@
 
 use crate::batch::take_read;
 use crate::engine::Handle;
+use crate::lock::{Found, Lock, LockRequest, LockWait};
 use crate::locking_scan::LockingScan;
 use crate::pending::Pending;
 use crate::program::Update;
@@ -9,7 +10,7 @@ use crate::row::{ReadRow, Record, WriteRow};
 use crate::scan::{Scan, ScanRequest};
 use crate::spare::{self, Scratch};
 use crate::table::Table;
-use crate::unique::LockedReads;
+use crate::unique::LockedRead;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -18,27 +19,6 @@ use vinga_client_core::value::Key;
 use vinga_client_core::{Error, OperationSpec, ReadBatch, Result, Standing, Token, Train, TrainEnd};
 use vinga_wire::ErrorCode;
 use vinga_wire::operation::OperationKind;
-
-/// How a row is held that is read in a transaction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lock {
-    /// Not at all: the committed row, or the transaction's own version of it.
-    None,
-    /// Nobody else can change it before the transaction ends.
-    Shared,
-    /// Nobody else can change or lock it before the transaction ends.
-    Exclusive,
-}
-
-impl Lock {
-    pub(crate) fn kind(self) -> OperationKind {
-        match self {
-            Lock::None => OperationKind::ReadCommitted,
-            Lock::Shared => OperationKind::ReadShared,
-            Lock::Exclusive => OperationKind::ReadExclusive,
-        }
-    }
-}
 
 /// Where a transaction can go back to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -77,6 +57,7 @@ pub struct Transaction {
     train: Option<Train>,
     is_executed: bool,
     is_lenient: bool,
+    lock_wait: LockWait,
     scratch: Scratch,
 }
 
@@ -111,6 +92,7 @@ impl Transaction {
             train: Some(Train::default()),
             is_executed: false,
             is_lenient: false,
+            lock_wait: LockWait::Default,
             scratch: Scratch::default(),
         })
     }
@@ -119,6 +101,21 @@ impl Transaction {
     /// [`Transaction::result`], and the transaction goes on.
     pub fn set_lenient(&mut self, is_lenient: bool) {
         self.is_lenient = is_lenient;
+    }
+
+    /// How long operations that are defined from now on wait for the locks of their rows, if they don't say so themselves;
+    /// also what their changes of unique indexes wait for. Reads without a lock don't wait.
+    ///
+    /// A wait that is over is an error of the operation: [`ErrorCode::LockTimeout`], or [`ErrorCode::RowLocked`] if it was not to
+    /// wait at all. It rolls the transaction back, unless the transaction is [lenient](Transaction::set_lenient) or such rows
+    /// are skipped.
+    pub fn set_lock_wait(&mut self, wait: LockWait) {
+        self.lock_wait = wait;
+    }
+
+    /// How long that lock is waited for.
+    pub(crate) fn wait_of(&self, request: LockRequest) -> LockWait {
+        request.wait.unwrap_or(self.lock_wait)
     }
 
     /// Errors of operations that were defined and have not been executed yet roll the transaction back, also those that
@@ -156,7 +153,7 @@ impl Transaction {
         self.scratch.key.clear();
         self.scratch.body.clear();
         table.write_image(row, &mut self.scratch.builder, &mut self.scratch.body)?;
-        self.define(table, kind)
+        self.define(table, kind, self.lock_wait)
     }
 
     /// Defines: update a row that must exist.
@@ -166,7 +163,7 @@ impl Transaction {
     pub fn update<R>(&mut self, table: &Table<R>, key: impl Key, update: &Update) -> Result<OperationNumber> {
         self.write_key(table, key)?;
         update.encode(table, &mut self.scratch.body)?;
-        self.define(table, OperationKind::Update)
+        self.define(table, OperationKind::Update, self.lock_wait)
     }
 
     /// Defines: remove a row that must exist.
@@ -175,17 +172,26 @@ impl Transaction {
     /// `BadKey`.
     pub fn delete<R>(&mut self, table: &Table<R>, key: impl Key) -> Result<OperationNumber> {
         self.write_key(table, key)?;
-        self.define(table, OperationKind::Delete)
+        self.define(table, OperationKind::Delete, self.lock_wait)
     }
 
     /// Defines: read a row. [`Transaction::row`] has it once it is executed. Where there is no row there is nothing to
     /// lock, which is no error; somebody else may add the row meanwhile.
     ///
+    /// If others have the row locked and such rows are skipped, [`Transaction::row`] says [`ErrorCode::RowLocked`], and the
+    /// transaction goes on; with [`LockWait::ElseCommitted`] [`Transaction::committed_row`] has its committed version.
+    ///
     /// # Errors
     /// `BadKey`.
-    pub fn define_read<R>(&mut self, table: &Table<R>, key: impl Key, lock: Lock) -> Result<Reading<R>> {
+    pub fn define_read<R>(
+        &mut self,
+        table: &Table<R>,
+        key: impl Key,
+        lock: impl Into<LockRequest>,
+    ) -> Result<Reading<R>> {
         self.write_key(table, key)?;
-        let number = self.define(table, lock.kind())?;
+        let request = lock.into();
+        let number = self.define(table, request.lock.kind(), self.wait_of(request))?;
         Ok(Reading { number, table: table.clone() })
     }
 
@@ -201,9 +207,25 @@ impl Transaction {
         key: &[u8],
         body: &[u8],
     ) -> Result<OperationNumber> {
+        self.define_encoded_waiting(table, kind, key, body, self.lock_wait)
+    }
+
+    /// As [`Transaction::define_encoded`], and says how long the operation waits for the lock of its row.
+    ///
+    /// # Errors
+    /// As [`Transaction::define_encoded`].
+    pub fn define_encoded_waiting<R>(
+        &mut self,
+        table: &Table<R>,
+        kind: OperationKind,
+        key: &[u8],
+        body: &[u8],
+        wait: LockWait,
+    ) -> Result<OperationNumber> {
         let operation = OperationSpec {
             columns: table.columns().filter(|_| kind.is_read()),
             error_is_local: self.is_lenient,
+            wait,
             ..OperationSpec::new(table.core(), kind, key, body)
         };
         open(&mut self.train, &mut self.is_executed)?.push(&operation)
@@ -228,6 +250,11 @@ impl Transaction {
         self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?.result(number)
     }
 
+    /// The committed version of a row, if a read was to give that because others have it locked, and there is one.
+    pub(crate) fn committed(&self, number: OperationNumber) -> Option<&[u8]> {
+        self.train.as_ref()?.committed(number).unwrap_or(None)
+    }
+
     /// Reads rows by key under a lock, in one train.
     pub(crate) async fn lock_rows(
         &mut self,
@@ -235,51 +262,87 @@ impl Transaction {
         columns: Option<&[ColumnId]>,
         keys: &[&[u8]],
         lock: Lock,
-    ) -> Result<LockedReads> {
+        wait: LockWait,
+    ) -> Result<Vec<LockedRead>> {
         let error_is_local = self.is_lenient;
         let mut numbers = Vec::with_capacity(keys.len());
         for key in keys {
-            let operation =
-                OperationSpec { columns, error_is_local, ..OperationSpec::new(table, lock.kind(), key, &[]) };
+            let operation = OperationSpec {
+                columns,
+                error_is_local,
+                wait,
+                ..OperationSpec::new(table, lock.kind(), key, &[])
+            };
             numbers.push(self.define_operation(&operation)?);
         }
         self.execute().await?;
-        let read = |number| {
-            let bytes = self.bytes(number).map_err(|code| Error::new(code).at_operation(Some(number)))?;
-            Ok((number, bytes.map(<[u8]>::to_vec)))
+        let train = self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?;
+        let read = |number| match train.result(number) {
+            Ok(Some(bytes)) => Ok(LockedRead::Row(bytes.to_vec(), number)),
+            Ok(None) => Ok(LockedRead::NoRow),
+            Err(ErrorCode::RowLocked) if wait.skips() => {
+                let committed = train.committed(number).unwrap_or(None);
+                Ok(LockedRead::NotLocked(committed.map(<[u8]>::to_vec)))
+            }
+            Err(code) => Err(Error::new(code).at_operation(Some(number))),
         };
         numbers.into_iter().map(read).collect()
     }
 
-    /// Defines: let go of the lock of a read.
-    pub(crate) fn unlock(
-        &mut self,
-        table: &vinga_client_core::Table,
-        key: &[u8],
-        read: OperationNumber,
-    ) -> Result<()> {
-        let body = read.0.to_le_bytes();
-        self.define_operation(&OperationSpec::new(table, OperationKind::Unlock, key, &body)).map(|_| ())
+    /// Lets go of the lock that a read of this transaction has taken: by key, of a [`LockingScan`], or by a unique index.
+    /// Nothing is sent for it: it travels in front of the operations that are defined next, also many together. What the read
+    /// gave can still be looked at.
+    ///
+    /// Each operation holds its row for itself: a row that several have locked, or that the transaction has changed, stays
+    /// locked as strongly as the others need. So a row that was locked shared, then exclusive, is shared again when the
+    /// exclusive read lets go. Nothing happens if the read has locked nothing, or let go before. That a row was let go of is not
+    /// undone by [`Transaction::roll_back_to`]. If it is not possible, the lock stays to the end of the transaction.
+    ///
+    /// # Errors
+    /// `BadProgram` if the operation is no read with a lock; that the transaction is over.
+    pub fn unlock(&mut self, read: OperationNumber) -> Result<()> {
+        let train = self.train.as_mut().ok_or(ErrorCode::TransactionAborted)?;
+        train.unlock(read)
+    }
+
+    /// The same, in this place among the operations that are being defined.
+    pub(crate) fn unlock_here(&mut self, read: OperationNumber) -> Result<()> {
+        let train = open(&mut self.train, &mut self.is_executed)?;
+        train.unlock(read)?;
+        train.push_unlocks();
+        Ok(())
+    }
+
+    /// Executes what was defined, if anything was.
+    async fn execute_defined(&mut self) -> Result<()> {
+        let train = open(&mut self.train, &mut self.is_executed)?;
+        if train.is_empty() && !train.has_changes() {
+            return Ok(());
+        }
+        self.execute().await
     }
 
     /// Reads rows as this transaction sees them; executes what was defined before.
     pub(crate) async fn read_batch(&mut self, batch: ReadBatch) -> Result<ReadBatch> {
-        let train = open(&mut self.train, &mut self.is_executed)?;
-        if !train.is_empty() || train.has_changes() {
-            self.execute().await?;
-        }
+        self.execute_defined().await?;
         let number = open(&mut self.train, &mut self.is_executed)?.next_number();
         let token = self.token;
         let read = self.handle.engine.submit(|client| client.read_within(token, number, batch))?;
         Ok(Pending::new(&self.handle, read, take_read).await)
     }
 
-    fn define<R>(&mut self, table: &Table<R>, kind: OperationKind) -> Result<OperationNumber> {
+    fn define<R>(
+        &mut self,
+        table: &Table<R>,
+        kind: OperationKind,
+        wait: LockWait,
+    ) -> Result<OperationNumber> {
         let is_lenient = self.is_lenient;
         let train = open(&mut self.train, &mut self.is_executed)?;
         let operation = OperationSpec {
             columns: table.columns().filter(|_| kind.is_read()),
             error_is_local: is_lenient,
+            wait,
             ..OperationSpec::new(table.core(), kind, &self.scratch.key, &self.scratch.body)
         };
         train.push(&operation)
@@ -308,7 +371,7 @@ impl Transaction {
     }
 
     /// Reads a row under a lock that is held to the end of the transaction; executes what was defined before. `None`, and
-    /// nothing is locked, if there is no row.
+    /// nothing is locked, if there is no row, or others have it locked and such rows are skipped.
     ///
     /// # Errors
     /// As [`Transaction::read`].
@@ -316,11 +379,42 @@ impl Transaction {
         &mut self,
         table: &Table<R>,
         key: impl Key,
-        lock: Lock,
+        lock: impl Into<LockRequest>,
     ) -> Result<Option<R>> {
-        let reading = self.define_read(table, key, lock)?;
+        Ok(self.find(table, key, lock).await?.row())
+    }
+
+    /// As [`Transaction::read_locked`]; and says which operation has locked the row, and whether others have.
+    ///
+    /// With [`Lock::else_committed`] this is what a semi-consistent update needs: the row is locked if that needs no wait, else
+    /// its committed version is read in the same round trip. A row whose committed version is not wanted need not be waited
+    /// for. One that is wanted has to be locked with another wait, and looked at again, since it may have changed.
+    ///
+    /// # Errors
+    /// As [`Transaction::read`].
+    pub async fn find<R: ReadRow>(
+        &mut self,
+        table: &Table<R>,
+        key: impl Key,
+        lock: impl Into<LockRequest>,
+    ) -> Result<Found<R>> {
+        let request = lock.into();
+        let skips = self.wait_of(request).skips();
+        let reading = self.define_read(table, key, request)?;
         self.execute().await?;
-        self.row(&reading)
+        match self.row(&reading) {
+            Ok(Some(row)) => {
+                let operation = (request.lock != Lock::None).then_some(reading.number);
+                Ok(Found::Row { row, operation })
+            }
+            Ok(None) => Ok(Found::NoRow),
+            Err(error) if error.code() == ErrorCode::RowLocked && skips => {
+                let committed = self.committed(reading.number);
+                let committed = committed.map(|bytes| reading.table.read(bytes)).transpose()?;
+                Ok(Found::NotLocked { committed })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads rows without locks, with what this transaction has changed; executes what was defined before. Errors of
@@ -342,13 +436,24 @@ impl Transaction {
         train.result(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
     }
 
+    /// The bytes of the committed version of a row, if that was what a read was to give ([`LockWait::ElseCommitted`]) because
+    /// others have the row locked; by the operation's number. `None` if there is none.
+    ///
+    /// # Errors
+    /// `NoSuchTransaction` if that read has ended otherwise.
+    pub fn committed_bytes(&self, operation: OperationNumber) -> Result<Option<&[u8]>> {
+        let train = self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?;
+        train.committed(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
+    }
+
     /// The number that the next operation gets.
     pub fn next_number(&self) -> OperationNumber {
         self.savepoint().0
     }
 
     /// Reads the row that has these values in the columns of a unique index; executes what was defined before. With a lock
-    /// it is held to the end of the transaction; `None`, and nothing is locked, if there is no such row.
+    /// it is held to the end of the transaction; `None`, and nothing is locked, if there is no such row, or others have it
+    /// locked and such rows are skipped.
     ///
     /// # Errors
     /// As [`Transaction::read`]; `BadProgram` if there is no such index, `BadKey` if a value does not fit or is NULL;
@@ -358,7 +463,7 @@ impl Transaction {
         table: &Table<R>,
         index: &str,
         values: impl Key,
-        lock: Lock,
+        lock: impl Into<LockRequest>,
     ) -> Result<Option<R>> {
         Ok(self.get_many_by(table, index, [values], lock).await?.pop().flatten())
     }
@@ -372,9 +477,24 @@ impl Transaction {
         table: &Table<R>,
         index: &str,
         values: impl IntoIterator<Item = K>,
-        lock: Lock,
+        lock: impl Into<LockRequest>,
     ) -> Result<Vec<Option<R>>> {
-        crate::unique::find(table, index, values, Some(self), lock).await
+        let found = self.find_by(table, index, values, lock).await?;
+        Ok(found.into_iter().map(Found::row).collect())
+    }
+
+    /// As [`Transaction::get_many_by`]; and says which operation has locked each row, and which rows others have locked.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_by`].
+    pub async fn find_by<R: ReadRow, K: Key>(
+        &mut self,
+        table: &Table<R>,
+        index: &str,
+        values: impl IntoIterator<Item = K>,
+        lock: impl Into<LockRequest>,
+    ) -> Result<Vec<Found<R>>> {
+        crate::unique::find(table, index, values, Some(self), lock.into()).await
     }
 
     /// As [`crate::Cluster::get_images_by`], within this transaction as [`Transaction::get_many_by`].
@@ -386,9 +506,24 @@ impl Transaction {
         table: &Table<R>,
         index: &str,
         keys: Vec<Vec<u8>>,
-        lock: Lock,
+        lock: impl Into<LockRequest>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        crate::unique::find_images(table, index, keys, Some(self), lock).await
+        let found = self.find_images_by(table, index, keys, lock).await?;
+        Ok(found.into_iter().map(Found::row).collect())
+    }
+
+    /// As [`Transaction::get_images_by`]; and says what [`Transaction::find_by`] says.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_by`].
+    pub async fn find_images_by<R>(
+        &mut self,
+        table: &Table<R>,
+        index: &str,
+        keys: Vec<Vec<u8>>,
+        lock: impl Into<LockRequest>,
+    ) -> Result<Vec<Found<Vec<u8>>>> {
+        crate::unique::find_images(table, index, keys, Some(self), lock.into()).await
     }
 
     /// Sends what was defined; the transaction stays open.
@@ -400,7 +535,11 @@ impl Transaction {
     }
 
     async fn send(&mut self, end: TrainEnd) -> Result<Standing> {
-        open(&mut self.train, &mut self.is_executed)?;
+        let train = open(&mut self.train, &mut self.is_executed)?;
+        match end {
+            TrainEnd::Open => train.push_unlocks(),
+            TrainEnd::Commit | TrainEnd::RollBack => train.forget_unlocks(),
+        }
         let train = self.train.take().expect("opened just now");
         let token = self.token;
         self.handle.engine.submit(|client| client.send(token, train, end));
@@ -417,6 +556,15 @@ impl Transaction {
     /// Why it was not read.
     pub fn row<R: ReadRow>(&self, reading: &Reading<R>) -> Result<Option<R>> {
         row_of(self.train.as_ref(), reading)
+    }
+
+    /// The committed version of the row of a read that was to give it ([`LockWait::ElseCommitted`]), and has, because others have
+    /// the row locked; `None` if there is none.
+    ///
+    /// # Errors
+    /// `NoSuchTransaction` if that read has ended otherwise.
+    pub fn committed_row<R: ReadRow>(&self, reading: &Reading<R>) -> Result<Option<R>> {
+        self.committed_bytes(reading.number)?.map(|bytes| reading.table.read(bytes)).transpose()
     }
 
     /// How an operation ended that was executed, as long as nothing was defined after it.
@@ -459,7 +607,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::execute`] and [`ScanRequest::rows`].
     pub async fn scan<R>(&mut self, request: ScanRequest<R>) -> Result<Scan<R>> {
-        self.execute().await?;
+        self.execute_defined().await?;
         let number = open(&mut self.train, &mut self.is_executed)?.next_number();
         request.start(Some((self.token, number)))
     }
@@ -469,13 +617,18 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::scan`]; `BadProgram` for [`Lock::None`].
-    pub async fn scan_locked<R>(&mut self, request: ScanRequest<R>, lock: Lock) -> Result<LockingScan<R>> {
-        if lock == Lock::None {
+    pub async fn scan_locked<R>(
+        &mut self,
+        request: ScanRequest<R>,
+        lock: impl Into<LockRequest>,
+    ) -> Result<LockingScan<R>> {
+        let asked = lock.into();
+        if asked.lock == Lock::None {
             return Err(Error::with_detail(ErrorCode::BadProgram, "a locking scan without a lock"));
         }
-        self.execute().await?;
+        self.execute_defined().await?;
         let number = open(&mut self.train, &mut self.is_executed)?.next_number();
-        LockingScan::begin(request, (self.token, number), lock)
+        LockingScan::begin(request, (self.token, number), asked.lock, self.wait_of(asked))
     }
 
     /// Executes what was defined and commits. When this returns, the changes are in the memory of all replicas.

@@ -6,13 +6,17 @@
 //! is only read, that lock is held meanwhile. If it is to be locked, the lock is given back before, as who changes a row
 //! locks it before the hidden row: the two in opposite orders would wait for each other. Between such searches lie pauses
 //! that grow. A row that is read under a lock is looked at when it is locked, so that what was seen holds on.
+//!
+//! How long the caller waits for locks counts for the base row and for the hidden row, each by itself. If rows that others
+//! have locked are passed over, those whose hidden row others have locked are too: it is not known yet what that leads to.
 
 use crate::engine::Handle;
+use crate::lock::{Found, Lock, LockRequest, LockWait};
 use crate::pending::Pending;
 use crate::retry::Pauses;
 use crate::row::ReadRow;
 use crate::table::Table;
-use crate::transaction::{Lock, Transaction};
+use crate::transaction::Transaction;
 use std::sync::Arc;
 use vinga_base::schema::IndexDefinition;
 use vinga_base::{ColumnId, OperationNumber};
@@ -135,7 +139,7 @@ struct Search<'a> {
     keys: Vec<Vec<u8>>,
     /// Which of them have no result yet.
     open: Vec<usize>,
-    rows: Vec<Option<Vec<u8>>>,
+    rows: Vec<Found<Vec<u8>>>,
 }
 
 /// Keys that have led to base rows: which, and where to.
@@ -144,7 +148,7 @@ type Leads = (Vec<usize>, Vec<Vec<u8>>);
 impl<'a> Search<'a> {
     fn new(base: &'a machine::Table, unique: &'a UniqueIndex, keys: Vec<Vec<u8>>) -> Self {
         let open: Vec<usize> = (0..keys.len()).collect();
-        Search { base, unique, rows: vec![None; keys.len()], keys, open }
+        Search { base, unique, rows: vec![Found::NoRow; keys.len()], keys, open }
     }
 
     fn open_keys(&self) -> Vec<&[u8]> {
@@ -163,44 +167,77 @@ impl<'a> Search<'a> {
         Ok(leads)
     }
 
-    /// A base row has been read; false if it is not the right one, so that the key stays open.
-    fn settle(&mut self, at: usize, row: Option<Vec<u8>>) -> Result<bool> {
-        match row {
-            Some(row) if self.unique.matches(self.base, &row, &self.keys[at])? => {
-                self.rows[at] = Some(row);
-                Ok(true)
-            }
-            Some(_) | None => {
-                self.open.push(at);
-                Ok(false)
-            }
-        }
+    /// Whether a base row has the values of a key.
+    fn fits(&self, at: usize, row: &[u8]) -> Result<bool> {
+        self.unique.matches(self.base, row, &self.keys[at])
     }
 
-    /// One search; rows of the transaction are locked when they are read if that is asked for.
-    async fn try_once(&mut self, transaction: &mut Option<&mut Transaction>, lock: Lock) -> Result<()> {
-        let (unique, base) = (self.unique, self.base);
-        let hidden_rows = read(unique, transaction, unique.hidden_shape, &self.open_keys()).await?;
-        let (found, keys) = self.follow(hidden_rows)?;
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        match (transaction, lock) {
-            (Some(transaction), Lock::Shared | Lock::Exclusive) => {
-                let rows = transaction.lock_rows(base, unique.selection.as_deref(), &keys, lock).await?;
-                for ((at, key), (number, row)) in found.into_iter().zip(&keys).zip(rows) {
-                    let is_there = row.is_some();
-                    if !self.settle(at, row)? && is_there {
-                        transaction.unlock(base, key, number)?;
-                    }
-                }
+    /// A base row has been read without a lock. If it is not the right one the key stays open.
+    fn settle(&mut self, at: usize, row: Option<Vec<u8>>) -> Result<()> {
+        match row {
+            Some(row) if self.fits(at, &row)? => self.rows[at] = Found::Row { row, operation: None },
+            Some(_) | None => self.open.push(at),
+        }
+        Ok(())
+    }
+
+    /// The same of one that was read under a lock, which is let go of if it is not the right one.
+    fn settle_locked(&mut self, transaction: &mut Transaction, at: usize, read: LockedRead) -> Result<()> {
+        match read {
+            LockedRead::Row(row, number) if self.fits(at, &row)? => {
+                self.rows[at] = Found::Row { row, operation: Some(number) };
             }
-            (transaction, _) => {
-                let rows = read(unique, transaction, unique.base_shape, &keys).await?;
-                for (at, row) in found.into_iter().zip(rows) {
-                    self.settle(at, row)?;
-                }
+            LockedRead::Row(_, number) => {
+                transaction.unlock(number)?;
+                self.open.push(at);
+            }
+            LockedRead::NoRow => self.open.push(at),
+            // Who has it locked may be about to give it other values.
+            LockedRead::NotLocked(committed) => {
+                let fits = committed.as_ref().map(|row| self.fits(at, row)).transpose()?;
+                self.rows[at] = Found::NotLocked { committed: committed.filter(|_| fits == Some(true)) };
             }
         }
         Ok(())
+    }
+
+    /// Locks base rows, and looks whether they are the right ones.
+    async fn lock_base(
+        &mut self,
+        transaction: &mut Transaction,
+        (found, keys): Leads,
+        (lock, wait): (Lock, LockWait),
+    ) -> Result<()> {
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let selection = self.unique.selection.as_deref();
+        let reads = transaction.lock_rows(self.base, selection, &keys, lock, wait).await?;
+        for (at, read) in found.into_iter().zip(reads) {
+            self.settle_locked(transaction, at, read)?;
+        }
+        Ok(())
+    }
+
+    /// One search; rows of the transaction are locked when they are read if that is asked for.
+    async fn try_once(
+        &mut self,
+        transaction: &mut Option<&mut Transaction>,
+        lock: Lock,
+        wait: LockWait,
+    ) -> Result<()> {
+        let unique = self.unique;
+        let hidden_rows = read(unique, transaction, unique.hidden_shape, &self.open_keys()).await?;
+        let leads = self.follow(hidden_rows)?;
+        match (transaction, lock) {
+            (Some(transaction), Lock::Shared | Lock::Exclusive) => {
+                self.lock_base(transaction, leads, (lock, wait)).await
+            }
+            (transaction, _) => {
+                let (found, keys) = leads;
+                let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                let rows = read(unique, transaction, unique.base_shape, &keys).await?;
+                found.into_iter().zip(rows).try_for_each(|(at, row)| self.settle(at, row))
+            }
+        }
     }
 
     /// Reads the hidden rows of the open keys under a shared lock, behind whoever changes them; returns where they lead
@@ -208,45 +245,46 @@ impl<'a> Search<'a> {
     async fn lock_hidden(
         &mut self,
         transaction: &mut Transaction,
-    ) -> Result<(Leads, Vec<(usize, OperationNumber)>)> {
-        let open = self.open.clone();
-        let reads = transaction.lock_rows(&self.unique.hidden, None, &self.open_keys(), Lock::Shared).await?;
-        let locked = open.into_iter().zip(&reads).filter(|(_, (_, row))| row.is_some());
-        let locked = locked.map(|(at, (number, _))| (at, *number)).collect();
-        Ok((self.follow(reads.into_iter().map(|(_, row)| row).collect())?, locked))
-    }
-
-    fn unlock_hidden(
-        &self,
-        transaction: &mut Transaction,
-        locked: Vec<(usize, OperationNumber)>,
-    ) -> Result<()> {
-        locked
-            .into_iter()
-            .try_for_each(|(at, number)| transaction.unlock(&self.unique.hidden, &self.keys[at], number))
-    }
-
-    /// One search for rows that are to be locked, behind whoever changes a hidden row.
-    async fn lock_once(&mut self, transaction: &mut Transaction, lock: Lock) -> Result<()> {
-        let (unique, base) = (self.unique, self.base);
-        let ((found, keys), locked) = self.lock_hidden(transaction).await?;
-        self.unlock_hidden(transaction, locked)?;
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let rows = transaction.lock_rows(base, unique.selection.as_deref(), &keys, lock).await?;
-        for ((at, key), (number, row)) in found.into_iter().zip(&keys).zip(rows) {
-            let is_there = row.is_some();
-            if !self.settle(at, row)? && is_there {
-                transaction.unlock(base, key, number)?;
-            }
+        wait: LockWait,
+    ) -> Result<(Leads, Vec<OperationNumber>)> {
+        let keys = self.open_keys();
+        let reads = transaction.lock_rows(&self.unique.hidden, None, &keys, Lock::Shared, wait).await?;
+        let mut locked = Vec::new();
+        let mut open = Vec::new();
+        let mut hidden_rows = Vec::new();
+        for (at, read) in std::mem::take(&mut self.open).into_iter().zip(reads) {
+            let hidden_row = match read {
+                LockedRead::Row(row, number) => {
+                    locked.push(number);
+                    Some(row)
+                }
+                LockedRead::NoRow => None,
+                LockedRead::NotLocked(_) => {
+                    self.rows[at] = Found::NotLocked { committed: None };
+                    continue;
+                }
+            };
+            open.push(at);
+            hidden_rows.push(hidden_row);
         }
-        Ok(())
+        self.open = open;
+        Ok((self.follow(hidden_rows)?, locked))
+    }
+
+    /// One search for rows that are to be locked, behind whoever changes a hidden row. The locks of these go in front of those
+    /// of the base rows, in the same train.
+    async fn lock_once(&mut self, transaction: &mut Transaction, lock: Lock, wait: LockWait) -> Result<()> {
+        let (leads, locked) = self.lock_hidden(transaction, wait).await?;
+        locked.into_iter().try_for_each(|number| transaction.unlock_here(number))?;
+        self.lock_base(transaction, leads, (lock, wait)).await
     }
 
     /// A search for committed rows under the locks of the hidden rows, which keep them as they are. Only who has just
     /// changed one may not have shown the base row yet.
     async fn read_under_locks(&mut self, transaction: &mut Transaction) -> Result<()> {
         let unique = self.unique;
-        let ((mut found, mut keys), locked) = self.lock_hidden(transaction).await?;
+        // Who reads without a lock has not said how long it would wait for one.
+        let ((mut found, mut keys), locked) = self.lock_hidden(transaction, LockWait::Default).await?;
         for _ in 0..LOOKS {
             let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let rows = read(unique, &mut Some(&mut *transaction), unique.base_shape, &wanted).await?;
@@ -264,15 +302,17 @@ impl<'a> Search<'a> {
             self.open.clear();
         }
         self.open = found;
-        self.unlock_hidden(transaction, locked)
+        locked.into_iter().try_for_each(|number| transaction.unlock(number))
     }
 
-    async fn run(&mut self, mut transaction: Option<&mut Transaction>, lock: Lock) -> Result<()> {
+    async fn run(&mut self, mut transaction: Option<&mut Transaction>, request: LockRequest) -> Result<()> {
+        let lock = request.lock;
+        let wait = transaction.as_ref().map_or(LockWait::Default, |transaction| transaction.wait_of(request));
         for _ in 0..TRIES {
             if self.open.is_empty() {
                 return Ok(());
             }
-            self.try_once(&mut transaction, lock).await?;
+            self.try_once(&mut transaction, lock, wait).await?;
         }
         if self.open.is_empty() {
             return Ok(());
@@ -288,7 +328,7 @@ impl<'a> Search<'a> {
         loop {
             match lock {
                 Lock::None => self.read_under_locks(transaction).await?,
-                Lock::Shared | Lock::Exclusive => self.lock_once(transaction, lock).await?,
+                Lock::Shared | Lock::Exclusive => self.lock_once(transaction, lock, wait).await?,
             }
             if self.open.is_empty() {
                 return Ok(());
@@ -333,8 +373,8 @@ pub(crate) async fn find<R: ReadRow, K: Key>(
     index: &str,
     values: impl IntoIterator<Item = K>,
     transaction: Option<&mut Transaction>,
-    lock: Lock,
-) -> Result<Vec<Option<R>>> {
+    request: LockRequest,
+) -> Result<Vec<Found<R>>> {
     let unique = table.unique(index)?;
     let encode = |values: K| {
         let mut key = Vec::new();
@@ -343,13 +383,11 @@ pub(crate) async fn find<R: ReadRow, K: Key>(
     };
     let keys: Vec<Vec<u8>> = values.into_iter().map(encode).collect::<Result<_>>()?;
     let mut search = Search::new(table.core(), &unique, keys);
-    search.run(transaction, lock).await?;
+    search.run(transaction, request).await?;
     let Search { rows, .. } = search;
-    let read = |row: Option<Vec<u8>>| {
-        row.map(|bytes| table.read_row(unique.row(table.core(), &bytes)?.first_columns(unique.wanted)))
-            .transpose()
-    };
-    rows.into_iter().map(read).collect()
+    let read =
+        |bytes: Vec<u8>| table.read_row(unique.row(table.core(), &bytes)?.first_columns(unique.wanted));
+    rows.into_iter().map(|found| found.try_map(read)).collect()
 }
 
 /// As [`find`], with keys of the hidden table, and rows in bytes: images, or selections of the columns of the table behind
@@ -359,13 +397,19 @@ pub(crate) async fn find_images<R>(
     index: &str,
     keys: Vec<Vec<u8>>,
     transaction: Option<&mut Transaction>,
-    lock: Lock,
-) -> Result<Vec<Option<Vec<u8>>>> {
+    request: LockRequest,
+) -> Result<Vec<Found<Vec<u8>>>> {
     let unique = table.unique(index)?;
     let mut search = Search::new(table.core(), &unique, keys);
-    search.run(transaction, lock).await?;
+    search.run(transaction, request).await?;
     Ok(search.rows)
 }
 
-/// Rows of a train that locks them, with the numbers of the operations.
-pub(crate) type LockedReads = Vec<(OperationNumber, Option<Vec<u8>>)>;
+/// What a read of a train that locks rows gave.
+pub(crate) enum LockedRead {
+    /// The row, and the number of the operation that has locked it.
+    Row(Vec<u8>, OperationNumber),
+    NoRow,
+    /// Others have it locked and it was not waited for; its committed version, if that was asked for.
+    NotLocked(Option<Vec<u8>>),
+}

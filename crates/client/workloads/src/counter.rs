@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use fastrand::Rng;
-use vinga_wire::operation::OperationKind;
+use vinga_wire::operation::{LockWait, OperationKind};
 
 /// How large it is.
 #[derive(Clone, Copy, Debug)]
@@ -181,5 +181,15 @@ impl CounterSession {
 }
 
 fn operation(number: u32, kind: OperationKind, table: TableRef, key: u64, body: Body) -> Operation {
-    Operation { number, kind, table, key, body, condition: None, error_is_local: false, selects: false }
+    Operation {
+        number,
+        kind,
+        table,
+        key,
+        body,
+        condition: None,
+        error_is_local: false,
+        wait: LockWait::Default,
+        selects: false,
+    }
 }

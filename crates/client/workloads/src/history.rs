@@ -127,6 +127,8 @@ pub enum OperationResult {
     Row(Option<Value>),
     /// It failed.
     Failed(ErrorCode),
+    /// Others had the row locked; it has read the committed version.
+    NotLocked(Option<Value>),
     /// It failed because of a unique index, which says nothing of its row.
     FailedInIndex(ErrorCode),
 }

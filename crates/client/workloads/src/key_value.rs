@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use fastrand::Rng;
-use vinga_wire::operation::OperationKind;
+use vinga_wire::operation::{LockWait, OperationKind};
 
 /// How large it is.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +105,7 @@ impl Session for Loader {
                 body: Body::Row(Value { value: self.ids.value(), count: if self.unique { key } else { 0 } }),
                 condition: None,
                 error_is_local: false,
+                wait: LockWait::Default,
                 selects: false,
             })
             .collect();
@@ -260,6 +261,7 @@ impl KeyValueSession {
             body,
             condition: if may_have_condition { condition(random) } else { None },
             error_is_local: may_fail_alone && random.u8(..4) > 0,
+            wait: LockWait::Default,
             selects: random.bool(),
         }
     }

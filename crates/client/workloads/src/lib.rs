@@ -18,6 +18,7 @@ pub mod check;
 pub mod counter;
 pub mod history;
 pub mod key_value;
+pub mod picking;
 pub mod range_scanning;
 pub mod scan_ahead;
 pub mod scanning;

@@ -23,7 +23,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use fastrand::Rng;
-use vinga_wire::operation::OperationKind;
+use vinga_wire::operation::{LockWait, OperationKind};
 
 /// How large it is.
 #[derive(Clone, Copy, Debug)]
@@ -379,6 +379,7 @@ fn operation(ids: Ids, number: u32, kind: OperationKind, key: u64, body: Body) -
         body,
         condition: None,
         error_is_local: false,
+        wait: LockWait::Default,
         selects: false,
     }
 }

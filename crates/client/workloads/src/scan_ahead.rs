@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use fastrand::Rng;
-use vinga_wire::operation::OperationKind;
+use vinga_wire::operation::{LockWait, OperationKind};
 
 /// How large it is.
 #[derive(Clone, Copy, Debug)]
@@ -188,6 +188,7 @@ impl ScanAheadSession {
             body: Body::Row(Value { value: self.ids.value(), count: 0 }),
             condition: None,
             error_is_local: false,
+            wait: LockWait::Default,
             selects: false,
         }
     }

@@ -14,7 +14,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use fastrand::Rng;
 use vinga_wire::ErrorClass;
-use vinga_wire::operation::OperationKind;
+use vinga_wire::operation::{LockWait, OperationKind};
 
 /// How large it is.
 #[derive(Clone, Copy, Debug)]
@@ -227,6 +227,7 @@ impl Worker {
                     body,
                     condition: None,
                     error_is_local: end == End::Stay,
+                    wait: LockWait::Default,
                     selects: false,
                 }
             })

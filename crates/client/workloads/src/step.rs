@@ -4,7 +4,7 @@ use crate::shape::Value;
 use alloc::vec::Vec;
 use vinga_base::Epoch;
 use vinga_wire::ErrorCode;
-use vinga_wire::operation::OperationKind;
+use vinga_wire::operation::{LockWait, OperationKind};
 
 /// One of the tables of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -108,6 +108,8 @@ pub struct Operation {
     pub condition: Option<Condition>,
     /// Its error leaves the transaction open.
     pub error_is_local: bool,
+    /// How long it waits for the lock of its row.
+    pub wait: LockWait,
     /// Reads: only some columns are asked for.
     pub selects: bool,
 }

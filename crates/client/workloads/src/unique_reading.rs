@@ -19,7 +19,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use fastrand::Rng;
-use vinga_wire::operation::OperationKind;
+use vinga_wire::operation::{LockWait, OperationKind};
 
 /// How large it is.
 #[derive(Clone, Copy, Debug)]
@@ -327,5 +327,15 @@ fn train(begin: bool, operations: Vec<Operation>, end: End) -> Step {
 }
 
 fn operation(table: TableRef, number: u32, kind: OperationKind, key: u64, body: Body) -> Operation {
-    Operation { number, kind, table, key, body, condition: None, error_is_local: false, selects: false }
+    Operation {
+        number,
+        kind,
+        table,
+        key,
+        body,
+        condition: None,
+        error_is_local: false,
+        wait: LockWait::Default,
+        selects: false,
+    }
 }

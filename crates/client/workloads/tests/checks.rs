@@ -2,7 +2,7 @@
 
 use vinga_base::Epoch;
 use vinga_wire::ErrorCode;
-use vinga_wire::operation::OperationKind;
+use vinga_wire::operation::{LockWait, OperationKind};
 use vinga_workloads::check;
 use vinga_workloads::history::{
     Event, History, KeyRead, OperationRecord, OperationResult, RowName, ScanRecord, Transaction,
@@ -38,6 +38,7 @@ fn operation(
         body,
         condition: None,
         error_is_local: false,
+        wait: LockWait::Default,
         selects: false,
     };
     Event::Operation(OperationRecord { operation, version: VERSION, sent, answered: Some(answered), result })
@@ -238,4 +239,62 @@ fn who_waits_for_a_lock_waits_for_somebody() {
     assert_eq!(verdict_of(&[(900, 1550)]), "true");
     assert_eq!(verdict_of(&[(900, 1200), (1190, 1550)]), "true", "one after the other");
     assert!(verdict_of(&[(900, 1200), (1300, 1590)]).contains("nobody held it for more than 290"));
+}
+
+#[test]
+fn who_does_not_wait_finds_somebody_there_and_not_itself() {
+    let denied = |wait: LockWait, result: OperationResult, fate: Fate| {
+        let mut transaction = write(1, 200, (1000, 1600), fate);
+        let mut event = operation(2, OperationKind::ReadExclusive, 1, Body::None, (1100, 1200), result);
+        if let Event::Operation(record) = &mut event {
+            record.operation.wait = wait;
+        }
+        transaction.events = vec![event];
+        transaction
+    };
+    let asked = Fate::RolledBack { error: None, operation: 0 };
+    let locked = OperationResult::Failed(ErrorCode::RowLocked);
+    let verdict_of = |mut transaction: Transaction, holder: Option<(u64, u64)>, before: Option<Event>| {
+        transaction.events.splice(0..0, before);
+        let written = write(1, 300, holder.unwrap_or((100, 200)), COMMITTED);
+        verdict(
+            &History { transactions: vec![written, transaction], ..History::default() },
+            &contents(&[(1, 300, 5)]),
+        )
+    };
+    let meanwhile = Some((1150, 1300));
+    for wait in [LockWait::NoWait, LockWait::SkipLocked, LockWait::Millis(0)] {
+        assert_eq!(verdict_of(denied(wait, locked, asked), meanwhile, None), "true");
+        assert!(verdict_of(denied(wait, locked, asked), None, None).contains("nobody had it"));
+        for code in [ErrorCode::LockTimeout, ErrorCode::Deadlock] {
+            let failed = denied(wait, OperationResult::Failed(code), asked);
+            assert!(verdict_of(failed, meanwhile, None).contains("was not to wait"));
+        }
+    }
+    for wait in [LockWait::Default, LockWait::Millis(3)] {
+        assert!(verdict_of(denied(wait, locked, asked), meanwhile, None).contains("was not waited for"));
+    }
+    // Its own length counts, not the usual one.
+    let timed_out = OperationResult::Failed(ErrorCode::LockTimeout);
+    let mut waited = denied(LockWait::Millis(1), timed_out, asked);
+    if let Event::Operation(record) = &mut waited.events[0] {
+        record.answered = Some(2200);
+    }
+    assert!(verdict_of(waited.clone(), meanwhile, None).contains("time-out of 1000"));
+    assert_eq!(verdict_of(waited, Some((1050, 2150)), None), "true");
+    // A lost transaction; a committed version without anybody in the way; a lock that it had itself.
+    let lost = Fate::RolledBack { error: Some(ErrorCode::RowLocked), operation: 2 };
+    assert_eq!(verdict_of(denied(LockWait::NoWait, locked, lost), meanwhile, None), "true");
+    let cost = verdict_of(denied(LockWait::SkipLocked, locked, lost), meanwhile, None);
+    assert!(cost.contains("cost its transaction"), "{cost}");
+    let seen = OperationResult::NotLocked(Some(value(300)));
+    let instead = |holder| verdict_of(denied(LockWait::ElseCommitted, seen, asked), holder, None);
+    assert_eq!(instead(meanwhile), "true");
+    assert!(instead(None).contains("nobody had it"));
+    let seen = OperationResult::Row(Some(value(300)));
+    let own = || operation(1, OperationKind::ReadExclusive, 1, Body::None, (1010, 1020), seen);
+    let twice = verdict_of(denied(LockWait::NoWait, locked, asked), Some((900, 1005)), Some(own()));
+    assert!(twice.contains("nobody had it"), "{twice}");
+    let twice = verdict_of(denied(LockWait::NoWait, locked, asked), Some((900, 1500)), Some(own()));
+    assert!(twice.contains("though its transaction had locked it"), "{twice}");
 }

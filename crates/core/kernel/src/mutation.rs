@@ -49,6 +49,10 @@ mutations! {
     EpochIgnoresOperations = "epoch-ignores-operations";
     /// When an API node fails, its locks stay.
     ApiFailureKeepsLocks = "api-failure-keeps-locks";
+    /// An operation that skips a locked row stays in the queue for its lock.
+    SkipLeavesQueueEntry = "skip-leaves-queue-entry";
+    /// A read that may not wait counts as locking a row that others have locked.
+    NoWaitReadCountsAsLock = "no-wait-read-counts-as-lock";
     /// Who is told to end a deadlock goes on waiting.
     DeadlockVictimGoesOn = "deadlock-victim-goes-on";
     /// A stale table version is accepted.

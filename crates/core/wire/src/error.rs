@@ -70,7 +70,7 @@ errors! {
     StaleTable = 241, Schema,
         "The table has another version now: read its definition again.";
     LockTimeout = 266, Temporary,
-        "A row lock was not granted within TransactionDeadlockDetectionTimeout: retry the transaction.";
+        "A row lock was not granted within TransactionDeadlockDetectionTimeout, or the time that was asked for: retry the transaction.";
     Deadlock = 274, Temporary,
         "The transaction was chosen to end a deadlock: retry it.";
     InactiveTimeout = 277, Temporary,
@@ -175,6 +175,8 @@ errors! {
         "There are as many databases as there may be: drop some.";
     SchemaLockTimeout = 20044, Temporary,
         "Another client holds the schema lock: retry when it is done.";
+    RowLocked = 20045, Application,
+        "Others have locked the row, and the operation was not to wait for it.";
     InternalError = 20099, Internal,
         "Something that must not happen has happened: please report it with the node's log.";
 }

@@ -31,7 +31,9 @@ pub enum OperationKind {
     Write = 5,
     /// Removes a row that must exist.
     Delete = 6,
-    /// Lets go of the lock of the read whose number stands in the body (u32), if nothing was changed under it.
+    /// Lets go of the lock that the read whose number stands in the body (u32) has taken. What other operations of the
+    /// transaction hold of the row stays: it is locked as long, and as strongly, as one of them needs. It needs no key; then
+    /// the head has the hash of the row's key.
     Unlock = 7,
 }
 
@@ -76,6 +78,59 @@ impl OperationKind {
     }
 }
 
+/// How long an operation waits for the lock of its row, if others have it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum LockWait {
+    /// As long as `TransactionDeadlockDetectionTimeout` says; then it fails with `LockTimeout`.
+    #[default]
+    Default,
+    /// Not at all: it fails with `RowLocked`.
+    NoWait,
+    /// Not at all: it fails with `RowLocked`, alone, whatever [`FLAG_ERROR_IS_LOCAL`] says.
+    SkipLocked,
+    /// As [`LockWait::SkipLocked`]; and a read gives the committed version of the row, as a read without a lock would.
+    ElseCommitted,
+    /// So many milliseconds, whatever the parameter says; then it fails with `LockTimeout`. 0 is the same as
+    /// [`LockWait::NoWait`]. From [`LockWait::MILLIS_MAX`] on, 49 days, all are the same.
+    Millis(u32),
+}
+
+impl LockWait {
+    /// The longest wait that can be asked for, in milliseconds.
+    pub const MILLIS_MAX: u32 = u32::MAX - 0x100;
+
+    const NO_WAIT: u32 = u32::MAX;
+    const SKIP_LOCKED: u32 = u32::MAX - 1;
+    const ELSE_COMMITTED: u32 = u32::MAX - 2;
+
+    /// Its number on the wire.
+    pub fn number(self) -> u32 {
+        match self {
+            LockWait::Default => 0,
+            LockWait::NoWait | LockWait::Millis(0) => Self::NO_WAIT,
+            LockWait::SkipLocked => Self::SKIP_LOCKED,
+            LockWait::ElseCommitted => Self::ELSE_COMMITTED,
+            LockWait::Millis(millis) => millis.min(Self::MILLIS_MAX),
+        }
+    }
+
+    /// The wait with a number.
+    pub fn from_number(number: u32) -> Self {
+        match number {
+            0 => LockWait::Default,
+            Self::NO_WAIT => LockWait::NoWait,
+            Self::SKIP_LOCKED => LockWait::SkipLocked,
+            Self::ELSE_COMMITTED => LockWait::ElseCommitted,
+            millis => LockWait::Millis(millis.min(Self::MILLIS_MAX)),
+        }
+    }
+
+    /// Whether a row that others have locked is an answer, and no error of the transaction.
+    pub fn skips(self) -> bool {
+        matches!(self, LockWait::SkipLocked | LockWait::ElseCommitted)
+    }
+}
+
 /// In `columns`: the whole row image is wanted.
 pub const ALL_COLUMNS: u16 = u16::MAX;
 
@@ -90,14 +145,14 @@ pub const FLAG_FORWARDED: u8 = 2;
 pub struct OperationHead {
     /// Version of the table's definition that the sender knows.
     pub version: U64,
-    /// Hash of the key. 0 from an API node; the coordinator fills it in.
+    /// Hash of the key. 0 from an API node, but of an unlock without a key; the coordinator fills it in.
     pub hash: U64,
     /// The table.
     pub table: U32,
     /// The operation's number in its transaction, from 1, ascending.
     pub number: U32,
-    /// Row id; only with [`FLAG_FORWARDED`].
-    pub row: U32,
+    /// With [`FLAG_FORWARDED`] the row id, else [`LockWait::number`] of how long it waits for its lock.
+    pub row_or_wait: U32,
     /// [`OperationKind`].
     pub kind: u8,
     /// Flags of this file.
@@ -115,6 +170,13 @@ pub struct OperationHead {
     pub sub: u8,
     /// Zero.
     pub unused: u8,
+}
+
+impl OperationHead {
+    /// How long it waits for its lock, as its sender says who is no replica.
+    pub fn wait(&self) -> LockWait {
+        LockWait::from_number(self.row_or_wait.get())
+    }
 }
 
 /// A list of `columns` column ids at the front of `bytes`, and what follows it; `None` if it is not whole.
@@ -176,5 +238,22 @@ impl<'a> Operation<'a> {
     #[inline]
     pub fn kind(&self) -> Option<OperationKind> {
         OperationKind::from_number(self.head.kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_read_back() {
+        use LockWait::{Default, ElseCommitted, Millis, NoWait, SkipLocked};
+        for wait in [Default, NoWait, SkipLocked, ElseCommitted, Millis(1), Millis(LockWait::MILLIS_MAX)] {
+            assert_eq!(LockWait::from_number(wait.number()), wait);
+        }
+        assert_eq!(LockWait::from_number(Millis(0).number()), NoWait);
+        assert_eq!(LockWait::from_number(Millis(u32::MAX).number()), Millis(LockWait::MILLIS_MAX));
+        // A number that means nothing yet is a long wait, not another kind of it.
+        assert_eq!(LockWait::from_number(LockWait::ELSE_COMMITTED - 1), Millis(LockWait::MILLIS_MAX));
     }
 }

@@ -3,7 +3,7 @@
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
 //! | `TransactionRequest` | API node | coordinator | a train of operations, and what to do when they are done |
-//! | `TransactionRowReport` | data manager | API node | the row of one read of a train, or that there is none |
+//! | `TransactionRowReport` | data manager | API node | the row of one read of a train, or that there is none; of one that is refused because others have it locked, the committed version, if that was asked for |
 //! | `TransactionConfirm` | coordinator | API node | the train is done; the transaction is open, committed or rolled back as asked |
 //! | `TransactionRefuse` | coordinator | API node | the transaction was rolled back, by the error of the first cause; or there is none |
 //! | `OutcomeRequest` / `OutcomeConfirm` | API node / coordinator | | was it committed? (after a lost connection) |

@@ -203,7 +203,7 @@ parameters! {
     /// when it is full.
     SendBufferMemory: bytes(1 << 20, 4 << 30), Default::Integer(32 << 20);
 
-    /// How long an operation waits for a lock or for a data manager before its transaction is aborted.
+    /// How long an operation waits for a lock, unless its client says how long, or for a data manager before its transaction is aborted.
     TransactionDeadlockDetectionTimeout: milliseconds(50, MILLISECONDS_MAX), Default::Integer(1_200), live();
 
     /// How long a client may leave an open transaction alone before it is aborted; 0 is for ever.

@@ -208,7 +208,7 @@ impl Bench {
                 hash: U64::ZERO,
                 table: U32::new(TABLE),
                 number: U32::new(1),
-                row: U32::ZERO,
+                row_or_wait: U32::ZERO,
                 kind: kind as u8,
                 flags: 0,
                 key_bytes: U16::new(key.len() as u16),

@@ -32,7 +32,7 @@ use vinga_wire::dictionary::{CreateTableRequest, TableConfirm};
 use vinga_wire::frame::Frames;
 use vinga_wire::handshake::NodeTopology;
 use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
-use vinga_wire::operation::{ALL_COLUMNS, OperationKind};
+use vinga_wire::operation::{ALL_COLUMNS, LockWait, OperationKind};
 use vinga_wire::partition::PartitionMap;
 use vinga_wire::schema::{SchemaChange, SchemaChangeConfirm, SchemaChangeRequest};
 use vinga_wire::transaction::{
@@ -92,6 +92,8 @@ pub fn row(key: u64, n: i64) -> Row {
 }
 
 pub struct Cluster {
+    /// How long operations that are sent from now on wait for their locks.
+    pub wait: LockWait,
     executors: BTreeMap<u8, Executor<Blocks>>,
     /// By node: the lanes to all others and to the API node.
     lanes: BTreeMap<u8, Vec<(u8, LaneId)>>,
@@ -224,6 +226,7 @@ impl Cluster {
         let definition = definition(setup);
         let layout = RowLayout::new(&definition);
         let mut cluster = Cluster {
+            wait: LockWait::Default,
             executors,
             lanes,
             layout,

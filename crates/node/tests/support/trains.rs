@@ -93,7 +93,7 @@ impl Cluster {
                     hash: U64::ZERO,
                     table: U32::new(table),
                     number: U32::new(number),
-                    row: U32::ZERO,
+                    row_or_wait: U32::new(self.wait.number()),
                     kind: kind as u8,
                     flags: if *is_local { FLAG_ERROR_IS_LOCAL } else { 0 },
                     key_bytes: U16::new(key.len() as u16),

@@ -166,6 +166,19 @@ impl<R: Copy> LockTable<R> {
         Ok(Lock { row: at, entry, granted })
     }
 
+    /// As [`Self::lock`], but a request that would have to wait is not made: `None`, and nothing has changed.
+    ///
+    /// # Errors
+    /// A pool is empty.
+    pub fn try_lock(&mut self, at: LockRef, row: R, locker: Locker) -> Result<Option<Lock>, LocksExhausted> {
+        if at != LockRef::NONE
+            && let Place::Waiters { .. } = self.place_of(self.row_handle(at), locker)
+        {
+            return Ok(None);
+        }
+        self.lock(at, row, locker).map(Some)
+    }
+
     #[inline]
     fn lock_free_row(&mut self, row: R, locker: Locker) -> Result<Lock, LocksExhausted> {
         let lock = RowLock { row, holders: List::default(), exclusive_holders: 0, waiters: List::default() };

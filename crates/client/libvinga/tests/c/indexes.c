@@ -389,6 +389,108 @@ static void locking(void)
     vinga_row_close(copy);
 }
 
+/* Locks that are not waited for, and rows that are let go of. */
+static void bounded_waits(void)
+{
+    vinga_tx *tx, *other;
+    vinga_scan *scan;
+    vinga_row *row, *copy;
+    vinga_program *program;
+    vinga_value taken = u64(8), free_one = u64(16), kind = i64(-4), place = i64(77), code = text("c0008");
+    uint64_t id;
+    uint32_t operation, second;
+    int is_locked;
+    long rows = 0, unlocked = 0;
+    GOOD(NULL, vinga_row_new(table, &copy));
+    GOOD(NULL, vinga_program_new(table, &program));
+    GOOD(program, vinga_program_set(program, SIZE, &place));
+    GOOD(cluster, vinga_tx_begin(cluster, &other));
+    GOOD(other, vinga_tx_update(other, table, &taken, 1, program, NULL));
+    GOOD(other, vinga_tx_execute(other));
+
+    GOOD(cluster, vinga_tx_begin(cluster, &tx));
+    EXPECT(vinga_tx_locked_by(tx, &operation), VINGA_ERROR_NOT_FOUND);
+    EXPECT(vinga_tx_set_lock_wait(tx, -9), VINGA_ERROR_BAD_ARGUMENT);
+    EXPECT(vinga_tx_read(tx, table, &taken, 1, 3, copy), VINGA_ERROR_BAD_ARGUMENT);
+    EXPECT(vinga_tx_read(tx, table, &taken, 1, VINGA_LOCK_SHARED + 48, copy), VINGA_ERROR_BAD_ARGUMENT);
+    EXPECT(vinga_tx_unlock(tx, 1), VINGA_ERROR_BAD_PROGRAM);
+    /* Skipped, by key and by a unique index; the transaction goes on. */
+    LOOP(vinga_tx_read, tx, table, &taken, 1, VINGA_LOCK_SHARED + VINGA_LOCK_SKIP_LOCKED, copy);
+    EXPECT(vinga_row_is_found(copy), 0);
+    LOOP(vinga_tx_get_by, tx, table, "code", &code, 1, VINGA_LOCK_EXCLUSIVE + VINGA_LOCK_SKIP_LOCKED, copy);
+    EXPECT(vinga_row_is_found(copy), 0);
+    EXPECT(vinga_tx_locked_by(tx, &operation), VINGA_ERROR_NOT_FOUND);
+    /* The committed version instead of a lock. */
+    GOOD(tx, vinga_tx_define_read(tx, table, &taken, 1, VINGA_LOCK_EXCLUSIVE + VINGA_LOCK_ELSE_COMMITTED, &operation));
+    GOOD(tx, vinga_tx_define_read(tx, table, &free_one, 1, VINGA_LOCK_EXCLUSIVE + VINGA_LOCK_ELSE_COMMITTED, &second));
+    GOOD(tx, vinga_tx_execute(tx));
+    EXPECT(vinga_tx_row(tx, operation, copy), VINGA_ERROR_ROW_LOCKED);
+    EXPECT(vinga_tx_result(tx, operation), VINGA_ERROR_ROW_LOCKED);
+    GOOD(tx, vinga_tx_committed_row(tx, operation, copy));
+    GOOD(copy, vinga_row_get_u64(copy, ID, &id));
+    EXPECT(id, 8);
+    EXPECT(vinga_tx_committed_row(tx, second, copy), VINGA_ERROR_NO_SUCH_TRANSACTION);
+    EXPECT(vinga_tx_committed_row(tx, 4711, copy), VINGA_ERROR_BAD_INDEX);
+    GOOD(tx, vinga_tx_row(tx, second, copy));
+    GOOD(tx, vinga_tx_unlock(tx, second));
+    /* By a unique index, and let go of again. */
+    code = text("c0016");
+    GOOD(tx, vinga_tx_get_by(tx, table, "code", &code, 1, VINGA_LOCK_EXCLUSIVE + VINGA_LOCK_NO_WAIT, copy));
+    EXPECT(vinga_row_is_found(copy), 1);
+    EXPECT(vinga_tx_locked_by(tx, NULL), VINGA_ERROR_BAD_ARGUMENT);
+    GOOD(tx, vinga_tx_locked_by(tx, &operation));
+    GOOD(tx, vinga_tx_unlock(tx, operation));
+    GOOD(tx, vinga_tx_execute(tx));
+    GOOD(other, vinga_tx_read(other, table, &free_one, 1, VINGA_LOCK_EXCLUSIVE + VINGA_LOCK_NO_WAIT, copy));
+    GOOD(other, vinga_tx_locked_by(other, &operation));
+    GOOD(other, vinga_tx_unlock(other, operation));
+    GOOD(other, vinga_tx_execute(other));
+
+    /* A scan: the committed version of one row, locks on all others; those are let go of. */
+    scan = along("by_kind");
+    GOOD(scan, vinga_scan_prefix(scan, &kind, 1));
+    LOOP(vinga_tx_scan_locked, tx, scan, VINGA_LOCK_EXCLUSIVE + VINGA_LOCK_ELSE_COMMITTED);
+    EXPECT(vinga_scan_row_operation(scan, &operation, NULL), VINGA_ERROR_NOT_FOUND);
+    for (;; rows++) {
+        GOOD(tx, vinga_tx_scan_next(tx, scan, &row));
+        if (row == NULL)
+            break;
+        GOOD(row, vinga_row_get_u64(row, ID, &id));
+        GOOD(scan, vinga_scan_row_operation(scan, &operation, &is_locked));
+        EXPECT(is_locked, id != 8);
+        if (is_locked) {
+            GOOD(tx, vinga_tx_unlock(tx, operation));
+            unlocked++;
+        }
+    }
+    EXPECT(rows, ROWS / 8);
+    EXPECT(unlocked, rows - 1);
+    vinga_scan_close(scan);
+
+    /* For all operations: skip, so long, not at all. */
+    GOOD(tx, vinga_tx_set_lock_wait(tx, VINGA_LOCK_WAIT_SKIP));
+    GOOD(tx, vinga_tx_update(tx, table, &taken, 1, program, &operation));
+    GOOD(tx, vinga_tx_execute(tx));
+    EXPECT(vinga_tx_result(tx, operation), VINGA_ERROR_ROW_LOCKED);
+    GOOD(tx, vinga_tx_set_lenient(tx, 1));
+    GOOD(tx, vinga_tx_set_lock_wait(tx, 1));
+    GOOD(tx, vinga_tx_delete(tx, table, &taken, 1, &operation));
+    GOOD(tx, vinga_tx_execute(tx));
+    EXPECT(vinga_tx_result(tx, operation), VINGA_ERROR_LOCK_TIMEOUT);
+    GOOD(tx, vinga_tx_set_lock_wait(tx, 0));
+    EXPECT(vinga_tx_read(tx, table, &taken, 1, VINGA_LOCK_SHARED, copy), VINGA_ERROR_ROW_LOCKED);
+    EXPECT(vinga_error_is_retryable(tx), 0);
+    GOOD(tx, vinga_tx_set_lock_wait(tx, VINGA_LOCK_WAIT_DEFAULT));
+    GOOD(tx, vinga_tx_read(tx, table, &free_one, 1, VINGA_LOCK_EXCLUSIVE, copy));
+    GOOD(tx, vinga_tx_commit(tx, NULL));
+    EXPECT(vinga_tx_unlock(tx, 1), VINGA_ERROR_IS_OVER);
+    EXPECT(vinga_tx_set_lock_wait(tx, 0), VINGA_ERROR_IS_OVER);
+    vinga_tx_close(tx);
+    vinga_tx_close(other);
+    vinga_program_close(program);
+    vinga_row_close(copy);
+}
+
 static void unique_reads(void)
 {
     vinga_row *row, *shown;
@@ -529,6 +631,7 @@ int main(int argc, char **argv)
     several_ranges();
     wrong_ranges();
     locking();
+    bounded_waits();
     unique_reads();
     statistics();
     GOOD(cluster, vinga_table_drop(cluster, "test.item"));

@@ -377,8 +377,9 @@ impl<'a> Actions<'a> {
 /// at a backup.
 fn may_be_seen(operation: &OperationRecord) -> bool {
     let is_refused_for_its_row = match operation.result {
-        OperationResult::Failed(code) => is_about_row(code),
-        OperationResult::FailedInIndex(_)
+        OperationResult::Failed(code) => is_about_row(code) || code == ErrorCode::RowLocked,
+        OperationResult::NotLocked(_)
+        | OperationResult::FailedInIndex(_)
         | OperationResult::Unknown
         | OperationResult::Done
         | OperationResult::Row(_) => false,
@@ -394,6 +395,7 @@ fn sight<'a>(operation: &'a OperationRecord) -> Option<What<'a>> {
             let condition = operation.operation.condition.filter(|_| !is_locking);
             Some(What::Saw(seen, condition))
         }
+        OperationResult::NotLocked(seen) => Some(What::Saw(seen, operation.operation.condition)),
         OperationResult::Failed(ErrorCode::NoSuchRow) => Some(What::Saw(None, None)),
         OperationResult::Failed(ErrorCode::DuplicateKey) => Some(What::Exists),
         OperationResult::Failed(ErrorCode::ConditionFailed) => Some(What::Rejected(operation)),

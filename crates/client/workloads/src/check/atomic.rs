@@ -107,7 +107,9 @@ pub fn check(history: &History, contents: &Contents, writers: &Writers) -> Resul
         for event in &transaction.events {
             match event {
                 Event::Operation(operation) => {
-                    if let OperationResult::Row(Some(value)) = operation.result {
+                    if let OperationResult::Row(Some(value)) | OperationResult::NotLocked(Some(value)) =
+                        operation.result
+                    {
                         let at = operation.answered.expect("a row came at some time");
                         see(value, Some(index), at, "a read in a transaction")?;
                     }

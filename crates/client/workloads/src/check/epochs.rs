@@ -66,7 +66,11 @@ fn check_seen(history: &History, writers: &Writers) -> Result<(), String> {
         let Some(epoch) = epoch_of(history, index) else { continue };
         for event in &transaction.events {
             let Event::Operation(operation) = event else { continue };
-            let OperationResult::Row(Some(value)) = operation.result else { continue };
+            let (OperationResult::Row(Some(value)) | OperationResult::NotLocked(Some(value))) =
+                operation.result
+            else {
+                continue;
+            };
             let writer = writers.of(value).and_then(|w| Some((w, epoch_of(history, w.transaction)?)));
             if let Some((writer, older)) = writer
                 && older > epoch

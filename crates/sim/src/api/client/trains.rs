@@ -5,7 +5,7 @@ use super::{Call, Client, Surroundings};
 use std::collections::BTreeMap;
 use vinga_base::{Epoch, NodeId, TransactionId};
 use vinga_wire::key_read::NO_ROW;
-use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, OperationHead};
+use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, LockWait, OperationHead, OperationKind};
 use vinga_wire::transaction::{
     FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OperationError, Outcome, TransactionAnswer,
     TransactionHead, TransactionRow,
@@ -186,7 +186,10 @@ impl Client {
         let shape = &cx.shapes[usize::from(operation.table.0)];
         let (table, version) = self.table(operation.table);
         let holds_key = matches!(operation.body, Body::Row(_));
-        let key = if holds_key { Vec::new() } else { shape.key(operation.key) };
+        // Every other unlock names its row by the hash of the key.
+        let by_hash = operation.kind == OperationKind::Unlock && operation.number.is_multiple_of(2);
+        let hash = if by_hash { shape.key_hash(operation.key).0 } else { 0 };
+        let key = if holds_key || by_hash { Vec::new() } else { shape.key(operation.key) };
         let body = shape.body(operation.key, &operation.body);
         let filter = shape.filter(operation.condition.as_ref());
         let is_read = operation.kind.is_read();
@@ -198,10 +201,10 @@ impl Client {
         };
         let head = OperationHead {
             version: U64::new(version),
-            hash: U64::ZERO,
+            hash: U64::new(hash),
             table: U32::new(table),
             number: U32::new(operation.number),
-            row: U32::ZERO,
+            row_or_wait: U32::new(operation.wait.number()),
             kind: operation.kind as u8,
             flags: if operation.error_is_local { FLAG_ERROR_IS_LOCAL } else { 0 },
             key_bytes: U16::new(key.len() as u16),
@@ -274,8 +277,11 @@ impl Client {
                 }
             }
         };
-        record.result = OperationResult::Row(row);
-        record.answered = Some(cx.now);
+        // Whether others have it locked is told with the train.
+        if record.operation.wait != LockWait::ElseCommitted {
+            record.result = OperationResult::Row(row);
+            record.answered = Some(cx.now);
+        }
         under_way.rows.insert(number, row);
         self.finish_train(cx, session);
         Some(())
@@ -365,8 +371,9 @@ impl Client {
                 _ => None,
             };
             if let Some((code, index)) = failed.or(fatal) {
-                record.result = match index {
-                    0 => OperationResult::Failed(code),
+                record.result = match (index, code, under_way.rows.get(number)) {
+                    (0, ErrorCode::RowLocked, Some(row)) => OperationResult::NotLocked(*row),
+                    (0, ..) => OperationResult::Failed(code),
                     _ => OperationResult::FailedInIndex(code),
                 };
                 record.answered = Some(cx.now);
@@ -375,8 +382,12 @@ impl Client {
                 let done = cx.changes.check(record.operation.table, version, record.sent);
                 cx.violations.extend(done.err());
             }
-            if failed.or(fatal).is_none() && has_ended_well && !record.operation.kind.is_read() {
-                record.result = OperationResult::Done;
+            if failed.or(fatal).is_none() && has_ended_well && record.answered.is_none() {
+                match (record.operation.kind.is_read(), under_way.rows.get(number)) {
+                    (true, None) => continue,
+                    (true, Some(row)) => record.result = OperationResult::Row(*row),
+                    (false, _) => record.result = OperationResult::Done,
+                }
                 record.answered = Some(cx.now);
             }
         }

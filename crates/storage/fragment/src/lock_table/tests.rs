@@ -39,15 +39,23 @@ struct ModelRow {
 }
 
 impl ModelRow {
-    fn lock(&mut self, request: Request) -> bool {
-        let own: Vec<Request> =
-            self.holders.iter().copied().filter(|h| h.transaction == request.transaction).collect();
+    fn own(&self, request: Request) -> Vec<Request> {
+        self.holders.iter().copied().filter(|h| h.transaction == request.transaction).collect()
+    }
+
+    fn grants(&self, request: Request) -> bool {
+        let own = self.own(request);
         let enough = own.iter().any(|h| h.mode >= request.mode);
         let free = !self.holders.iter().any(|h| h.excludes(request));
-        if enough || free && (self.waiters.is_empty() || !own.is_empty()) {
+        enough || free && (self.waiters.is_empty() || !own.is_empty())
+    }
+
+    fn lock(&mut self, request: Request) -> bool {
+        if self.grants(request) {
             self.holders.push(request);
             return true;
         }
+        let own = self.own(request);
         let last_own = self.waiters.iter().rposition(|w| w.transaction == request.transaction);
         let at = match last_own {
             Some(own) => own + 1,
@@ -112,11 +120,20 @@ impl Both {
         graph
     }
 
-    fn lock(&mut self, row: usize, transaction: TransactionId, mode: LockMode) {
+    fn lock(&mut self, row: usize, transaction: TransactionId, mode: LockMode, waits: bool) {
         let request = Request { number: self.next, transaction, mode };
         self.next += 1;
-        let lock = match self.table.lock(self.headers[row], row, request.locker()) {
-            Ok(lock) => lock,
+        let at = self.headers[row];
+        let made = match waits {
+            true => self.table.lock(at, row, request.locker()).map(Some),
+            false => self.table.try_lock(at, row, request.locker()),
+        };
+        let lock = match made {
+            Ok(Some(lock)) => lock,
+            Ok(None) => {
+                assert!(!self.model[row].grants(request), "it could have had the row");
+                return;
+            }
             Err(LocksExhausted::RowLocks) => {
                 let locked = self.headers.iter().filter(|&&header| header != LockRef::NONE).count();
                 assert_eq!(locked as u32, self.table.rows.capacity());
@@ -127,6 +144,7 @@ impl Both {
                 return;
             }
         };
+        assert!(waits || lock.granted);
         assert_eq!(lock.granted, self.model[row].lock(request));
         assert!(self.headers[row] == LockRef::NONE || self.headers[row] == lock.row);
         self.headers[row] = lock.row;
@@ -253,7 +271,7 @@ fn transaction(number: u64) -> TransactionId {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Lock { row: usize, transaction: u64, mode: LockMode },
+    Lock { row: usize, transaction: u64, mode: LockMode, waits: bool },
     Release { pick: usize },
     End { transaction: u64 },
     Downgrade { row: usize },
@@ -263,8 +281,8 @@ enum Step {
 fn step(rows: usize, transactions: u64) -> impl Strategy<Value = Step> {
     let mode = prop_oneof![Just(LockMode::Shared), Just(LockMode::Exclusive)];
     prop_oneof![
-        12 => (0..rows, 0..transactions, mode)
-            .prop_map(|(row, transaction, mode)| Step::Lock { row, transaction, mode }),
+        12 => (0..rows, 0..transactions, mode, prop::bool::weighted(0.75))
+            .prop_map(|(row, transaction, mode, waits)| Step::Lock { row, transaction, mode, waits }),
         3 => (0usize..1000).prop_map(|pick| Step::Release { pick }),
         2 => (0..transactions).prop_map(|transaction| Step::End { transaction }),
         1 => (0..rows).prop_map(|row| Step::Downgrade { row }),
@@ -275,7 +293,9 @@ fn step(rows: usize, transactions: u64) -> impl Strategy<Value = Step> {
 fn run(mut both: Both, steps: Vec<Step>) {
     for step in steps {
         match step {
-            Step::Lock { row, transaction: number, mode } => both.lock(row, transaction(number), mode),
+            Step::Lock { row, transaction: number, mode, waits } => {
+                both.lock(row, transaction(number), mode, waits);
+            }
             Step::Release { pick } => {
                 let number = both.requests.keys().nth(pick % both.requests.len().max(1)).copied();
                 number.into_iter().for_each(|number| both.release(number));
@@ -336,10 +356,10 @@ proptest! {
 #[test]
 fn an_upgrade_waits_before_all_others() {
     let mut both = Both::new(1, 1, 10);
-    both.lock(0, transaction(2), LockMode::Shared);
-    both.lock(0, transaction(4), LockMode::Shared);
-    both.lock(0, transaction(6), LockMode::Exclusive);
-    both.lock(0, transaction(2), LockMode::Exclusive);
+    both.lock(0, transaction(2), LockMode::Shared, true);
+    both.lock(0, transaction(4), LockMode::Shared, true);
+    both.lock(0, transaction(6), LockMode::Exclusive, true);
+    both.lock(0, transaction(2), LockMode::Exclusive, true);
     let waiters: Vec<_> = both.table.waiters(both.headers[0]).map(|waiter| waiter.transaction).collect();
     assert_eq!(waiters, [transaction(2), transaction(6)]);
     both.release(2);
