@@ -152,6 +152,9 @@ int ha_vinga::next_of_ranges(range_id_t *range) {
 
 int ha_vinga::multi_range_read_next(range_id_t *range) {
   if (!ranges_are_batched) return handler::multi_range_read_next(range);
+  int error;
+  /* The range of a row that is read once more stays as it was told. */
+  if (unlikely(repeats_row) && repeat_row(table->record[0], &error)) return error;
   return failed(ranges_are_keys ? next_of_keys(range) : next_of_ranges(range));
 }
 

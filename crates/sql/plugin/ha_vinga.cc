@@ -11,7 +11,7 @@ ulonglong ha_vinga::table_flags() const {
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
          HA_CAN_DIRECT_UPDATE_AND_DELETE | /* so that their conditions are pushed, too */
          HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS |
-         HA_PARTIAL_COLUMN_READ;
+         HA_PARTIAL_COLUMN_READ | HA_CAN_SKIP_LOCKED;
 }
 
 /* HA_KEYREAD_ONLY: of each row the columns travel that are used, so of one that is found by a key which has them all only these,
@@ -48,49 +48,11 @@ static bool reads_as_query(THD *thd, thr_lock_type type) {
    transaction of several statements, even if the statement that calls it stands alone. */
 static uint8_t lock_of(THD *thd, bool is_write, thr_lock_type type) {
   if (is_write) return VINGA_LOCK_EXCLUSIVE;
-  if (type == TL_READ_WITH_SHARED_LOCKS) return VINGA_LOCK_SHARED;
+  if (type == TL_READ_WITH_SHARED_LOCKS || type == TL_READ_SKIP_LOCKED) return VINGA_LOCK_SHARED;
   int isolation= thd_tx_isolation(thd);
   if (isolation != ISO_REPEATABLE_READ && isolation != ISO_SERIALIZABLE) return VINGA_LOCK_NONE;
   bool has_several= in_transaction(thd) || thd->in_sub_stmt;
   return has_several && reads_as_query(thd, type) ? VINGA_LOCK_SHARED : VINGA_LOCK_NONE;
-}
-
-static bool is_variable(set_var_base *assignment, const char *name) {
-  auto *variable= dynamic_cast<set_var *>(assignment);
-  return variable && !strcmp(variable->var->name.str, name);
-}
-
-/* Whether a query says for how long it wants to wait for locks, by NOWAIT or WAIT n: the parser makes two variables of the
-   statement of that. Statements about tables may say it, too; there it is the server's wait for the definition. */
-static bool bounds_waits(THD *thd) {
-  switch (thd_sql_command(thd)) {
-  case SQLCOM_SELECT: case SQLCOM_INSERT_SELECT: case SQLCOM_REPLACE_SELECT: case SQLCOM_CREATE_TABLE: break;
-  default: return false;
-  }
-  bool of_server= false, of_engine= false;
-  List_iterator_fast<set_var_base> assignments(thd->lex->stmt_var_list);
-  while (set_var_base *assignment= assignments++) {
-    of_server|= is_variable(assignment, "lock_wait_timeout");
-    of_engine|= is_variable(assignment, "innodb_lock_wait_timeout");
-  }
-  return of_server && of_engine;
-}
-
-/* Whether a query, or the one that uses the view in which the table is, wants to leave out rows that others have locked. The
-   server makes a usual lock of that for an engine that does not say that it can. */
-static bool skips_locked(TABLE_LIST *use) {
-  auto wants= [](const TABLE_LIST *of) { return of->select_lex && of->select_lex->skip_locked; };
-  return use && (wants(use) || wants(use->top_table()));
-}
-
-/* Refuses what would be another answer if it were not heeded. A wait can't be cut short by this side: its request stays at
-   the data nodes, and the whole transaction would have to go with it. */
-static int refuse_waits(THD *thd, const TABLE *table, thr_lock_type type) {
-  if (skips_locked(table->pos_in_table_list)) return unsupported("SKIP LOCKED");
-  bool locks_rows= type == TL_READ_WITH_SHARED_LOCKS || type == TL_WRITE;
-  if (locks_rows && unlikely(!thd->lex->stmt_var_list.is_empty()) && bounds_waits(thd))
-    return unsupported("NOWAIT and WAIT n; locks are waited for as long as TransactionDeadlockDetectionTimeout says");
-  return 0;
 }
 
 /* Whether a statement reads the rows of a table to put them into another that takes its place. */
@@ -176,13 +138,13 @@ int ha_vinga::external_lock(THD *thd, int type) {
     has_file= false;
     return 0;
   }
-  if (int error= refuse_waits(thd, table, lock_type)) return error;
   if (type == F_WRLCK)
     if (int error= refuse_change_of_key(thd, table)) return error;
   log_as_rows(thd, lock_type);
   begin_statement(thd, connection->locks++ == 0);
   session= connection->session;
   lock= lock_of(thd, type == F_WRLCK, lock_type);
+  set_wait(thd);
   if (type == F_WRLCK && unlikely(sends_at_once= is_overheard(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   if (unlikely(copies(thd, lock_type))) {
@@ -203,12 +165,13 @@ int ha_vinga::external_lock(THD *thd, int type) {
 int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
-  if (int error= refuse_waits(thd, table, type)) return error;
   log_as_rows(thd, type);
   begin_statement(thd, connection->statement != thd->query_id);
   connection->statement= thd->query_id;
   session= connection->session;
+  lock_type= type;
   lock= lock_of(thd, type >= TL_FIRST_WRITE, type);
+  set_wait(thd);
   if (type >= TL_FIRST_WRITE && unlikely(sends_at_once= is_overheard(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   return copies(thd, type) ? fence(thd) : 0;
@@ -232,6 +195,7 @@ int ha_vinga::extra(enum ha_extra_function operation) {
 }
 
 int ha_vinga::reset() {
+  repeats_row= false;
   writes_now= false;
   is_bulk= is_portioned= false;
   value_tried= rows_to_come= 0;
@@ -318,7 +282,10 @@ int ha_vinga::rnd_init(bool scan) {
   return failed(engine->scan_begin(cursor, session, lock, enough_rows()));
 }
 
-int ha_vinga::rnd_next(uchar *record) { return failed(engine->scan_next(cursor, session, record)); }
+int ha_vinga::rnd_next(uchar *record) {
+  is_point= false;
+  return next(record);
+}
 
 int ha_vinga::rnd_end() { return 0; }
 
@@ -375,6 +342,8 @@ int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
 }
 
 int ha_vinga::next(uchar *record) {
+  int error;
+  if (unlikely(repeats_row) && repeat_row(record, &error)) return error;
   if (is_point) return HA_ERR_END_OF_FILE;
   return failed(engine->scan_next(cursor, session, record));
 }

@@ -30,6 +30,7 @@ class ha_vinga final : public handler {
   vinga_cursor *cursor= nullptr;
   vinga_session *session= nullptr;   // of the statement that uses it
   uint8_t lock= VINGA_LOCK_NONE;
+  bool repeats_row= false;           // the row that was read last is to be locked now, and read once more
   thr_lock_type lock_type= TL_UNLOCK;
   bool writes_now= false;            // the server wants to know of each duplicate
   bool is_bulk= false;
@@ -88,6 +89,8 @@ class ha_vinga final : public handler {
   int insert_or_lock(const uchar *record, uint8_t when);
   bool is_in_hand(uint index, const uchar *key, uint length, const uchar *record);
   int fence(THD *thd);
+  void set_wait(THD *thd);
+  bool repeat_row(uchar *record, int *error);
   bool commits_portions() const;
   bool is_whole_key(uint index, uint length) const;
   bool is_one_row(uint index, const uchar *key, uint length) const;
@@ -144,6 +147,9 @@ public:
 
   int external_lock(THD *thd, int lock_type) override;
   int start_stmt(THD *thd, thr_lock_type lock_type) override;
+  void unlock_row() override;
+  void try_semi_consistent_read(bool yes) override;
+  bool was_semi_consistent_read() override;
   uint lock_count() const override { return 0; }
   THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) override;
   int extra(enum ha_extra_function operation) override;

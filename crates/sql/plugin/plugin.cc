@@ -35,10 +35,16 @@ static MYSQL_THDVAR_BOOL(use_transactions, PLUGIN_VAR_OPCMDARG,
   "Whether LOAD DATA, INSERT ... SELECT and CREATE ... SELECT on their own are one transaction; if not, they are "
   "committed in portions, and what was committed stays when they fail", nullptr, nullptr, TRUE);
 
+static MYSQL_THDVAR_LONGLONG(lock_wait, PLUGIN_VAR_RQCMDARG,
+  "Milliseconds that a statement waits for the lock of a row that it reads, 0 for not at all; -1 for as long as "
+  "TransactionDeadlockDetectionTimeout of the data nodes says", nullptr, nullptr, -1, -1, UINT_MAX32, 0);
+
+longlong lock_wait_ms(THD *thd) { return THDVAR(thd, lock_wait); }
+
 bool uses_transactions(THD *thd) { return THDVAR(thd, use_transactions); }
 
 static st_mysql_sys_var *variables[]= {MYSQL_SYSVAR(connectstring), MYSQL_SYSVAR(connection_pool), MYSQL_SYSVAR(spin),
-  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), MYSQL_SYSVAR(use_transactions), nullptr};
+  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), MYSQL_SYSVAR(use_transactions), MYSQL_SYSVAR(lock_wait), nullptr};
 
 static vinga_counters counters;
 

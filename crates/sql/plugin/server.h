@@ -97,6 +97,8 @@ void raise(THD *thd, int error);
 void raise_killed(THD *thd);
 /* Whether bulk loads are one transaction: the session's variable. */
 bool uses_transactions(THD *thd);
+/* Milliseconds that locks of rows are waited for: the session's variable; -1 as the data nodes say. */
+longlong lock_wait_ms(THD *thd);
 /* Whether the present statement is a bulk load that may be committed in portions. */
 bool could_be_portioned(THD *thd);
 /* A statement begins; `writes` if it may lock or change rows. */

@@ -94,6 +94,10 @@ typedef struct vinga_definition {
 /* How rows are held that are read. */
 enum vinga_lock { VINGA_LOCK_NONE = 0, VINGA_LOCK_SHARED = 1, VINGA_LOCK_EXCLUSIVE = 2 };
 
+/* How long the lock of a row is waited for that is read: as the data nodes say, not at all, rows that others have locked are
+   passed over, so many milliseconds. */
+enum vinga_wait { VINGA_WAIT_DEFAULT = 0, VINGA_WAIT_NOT = 1, VINGA_WAIT_SKIP = 2, VINGA_WAIT_MS = 3 };
+
 /* How a range is read: from its end, in order, and whether its first row is likely to be enough. */
 enum vinga_range { VINGA_RANGE_DESCENDING = 1, VINGA_RANGE_IN_ORDER = 2, VINGA_RANGE_SHORT = 4 };
 
@@ -252,6 +256,15 @@ typedef struct vinga_engine {
   /* What is read of rows from now on: these columns, by their places in vinga_definition.columns, ascending, and those of
      the primary key. Others stay in a record as they are. All, before the first call. */
   void (*use_columns)(vinga_cursor *cursor, const uint16_t *places, uint32_t count);
+  /* Of reads that begin from now on, up to cursor_reset. */
+  void (*set_wait)(vinga_cursor *cursor, uint8_t wait, uint32_t milliseconds);
+  /* Rows that others have locked may be shown as they are committed, for the server to look whether it wants them at all;
+     is_lacking says whether the last one is such a row, and lock_shown locks it after all and shows it once more. */
+  void (*set_may_look)(vinga_cursor *cursor, uint8_t may_look);
+  uint8_t (*is_lacking)(const vinga_cursor *cursor);
+  /* The row that was shown last is not wanted: its lock is let go of, with the next request. */
+  int (*unlock_shown)(vinga_cursor *cursor, vinga_session *session);
+  int (*lock_shown)(vinga_cursor *cursor, vinga_session *session, uint8_t lock, uint8_t *record);
   int (*read_key)(vinga_cursor *cursor, vinga_session *session, uint32_t key, const uint8_t *value, uint32_t bytes,
                   uint8_t lock, uint8_t *record);
   /* The row at a position, as it was when that was taken, unless the statement has changed it since. */

@@ -17,13 +17,15 @@ pub use kept_rows::set_temporary_folder;
 use crate::condition::Condition;
 use crate::failure::{Failure, Result, ha};
 use crate::plan::Projection;
-use crate::session::Session;
+use crate::session::{Given, RowLock, Session};
 use crate::table::OpenTable;
 use deferred::DeferredRows;
 use kept_rows::KeptRows;
 use std::ops::Range;
 use std::sync::Arc;
-use vinga::{KeyRange, Lock, LockedRows, LockingScan, OperationKind, ReadBatch, RowBatch, Scan, Table};
+use vinga::{
+    Found, KeyRange, Lock, LockWait, LockedRows, LockingScan, OperationNumber, ReadBatch, RowBatch, Scan, Table,
+};
 
 /// Ranges of one scan, at most.
 const RANGES_MAX: usize = 1024;
@@ -82,8 +84,15 @@ pub struct Cursor {
     places: Vec<Option<Range<usize>>>,
     /// How rows in `rows` look.
     rows_projection: Arc<Projection>,
-    /// The row that was put into the server's record last.
+    /// How long the lock of a row is waited for.
+    wait: LockWait,
+    /// Rows that others have locked may be read as they are committed, to be looked at.
+    may_look: bool,
+    /// By the places of copies: how their rows are held.
+    holds: Vec<Hold>,
+    /// The row that was put into the server's record last, and how that is held.
     shown: Shown,
+    hold: Hold,
     /// The hidden primary key of that row.
     hidden_key: u64,
     /// Rows that the server may ask for again.
@@ -111,6 +120,15 @@ struct KeyReads {
     slot: usize,
     projection: Arc<Projection>,
     batch: ReadBatch,
+}
+
+/// How a row is held that was shown.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Hold {
+    /// The operation that has locked it.
+    operation: Option<OperationNumber>,
+    /// It was to be locked, and others have locked it: it is shown as it is committed.
+    is_lacking: bool,
 }
 
 /// Where the bytes of a row are.
@@ -141,14 +159,6 @@ enum Source {
     Locked { scan: Box<LockingScan>, rows: Option<LockedRows>, next: usize },
 }
 
-fn kind_of(lock: Lock) -> OperationKind {
-    match lock {
-        Lock::None => OperationKind::ReadCommitted,
-        Lock::Shared => OperationKind::ReadShared,
-        Lock::Exclusive => OperationKind::ReadExclusive,
-    }
-}
-
 impl Cursor {
     /// A cursor that has read nothing, and uses all columns.
     pub fn new(table: Arc<OpenTable>) -> Self {
@@ -166,7 +176,11 @@ impl Cursor {
             program: Vec::new(),
             rows: Vec::new(),
             places: Vec::new(),
+            wait: LockWait::Default,
+            may_look: false,
+            holds: Vec::new(),
             shown: Shown::Nothing,
+            hold: Hold::default(),
             hidden_key: 0,
             kept: KeptRows::default(),
             deferred: DeferredRows::default(),
@@ -202,6 +216,9 @@ impl Cursor {
         self.scan = None;
         self.condition = None;
         self.shown = Shown::Nothing;
+        self.hold = Hold::default();
+        self.may_look = false;
+        self.wait = LockWait::Default;
         self.kept.clear();
         self.deferred.clear();
         self.clear_batch();
@@ -253,22 +270,77 @@ impl Cursor {
         lock: Lock,
         record: &mut [u8],
     ) -> Result<bool> {
+        let row_lock = self.row_lock(lock);
         let handle = table_of(&self.table, &self.projection, session)?;
-        let number = session.define_locked(handle, kind_of(lock), &self.key)?;
+        let number = session.define_locked(handle, row_lock, &self.key)?;
         session.execute_reads()?;
         self.begin_copies(Arc::clone(&self.projection));
-        match session.locked_row(number)? {
-            Some(image) => self.rows.extend_from_slice(image),
-            None => return Ok(false),
-        }
+        let hold = match session.locked_row(number, row_lock)? {
+            Given::Row(image) => {
+                self.rows.extend_from_slice(image);
+                Hold { operation: (lock != Lock::None).then_some(number), is_lacking: false }
+            }
+            Given::NotLocked(Some(image)) => {
+                self.rows.extend_from_slice(image);
+                Hold { operation: None, is_lacking: true }
+            }
+            Given::NoRow | Given::NotLocked(None) => return Ok(false),
+        };
         self.show_copy(0..self.rows.len(), record)?;
+        self.hold = hold;
         Ok(true)
+    }
+
+    /// How rows are locked that are read now.
+    fn row_lock(&self, lock: Lock) -> RowLock {
+        let looks = self.may_look && lock == Lock::Exclusive && self.wait == LockWait::Default;
+        RowLock { lock, wait: if looks { LockWait::ElseCommitted } else { self.wait } }
+    }
+
+    /// How long the lock of a row is waited for from now on.
+    pub fn set_wait(&mut self, wait: LockWait) {
+        self.wait = wait;
+    }
+
+    /// Whether rows that others have locked may be shown as they are committed: [`Cursor::is_lacking`] says of which that is
+    /// so. Who wants such a row after all asks for it once more by [`Cursor::lock_shown`].
+    pub fn set_may_look(&mut self, may_look: bool) {
+        self.may_look = may_look;
+    }
+
+    /// Whether the row that was shown last was to be locked, and is not.
+    pub fn is_lacking(&self) -> bool {
+        self.hold.is_lacking
+    }
+
+    /// The row that was shown last is not wanted: its lock is let go of.
+    pub fn unlock_shown(&mut self, session: &mut Session) {
+        if let Some(operation) = self.hold.operation.take() {
+            session.unlock(operation);
+        }
+    }
+
+    /// Locks the row that was shown last, and shows it once more; false if it has gone.
+    ///
+    /// # Errors
+    /// Why it was not locked.
+    pub fn lock_shown(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
+        let Some((projection, row)) = self.shown_row() else { return Ok(false) };
+        self.key = projection.key_of(&self.table.plan, row)?.into_owned();
+        let may_look = std::mem::take(&mut self.may_look);
+        // What the scan has brought stays where it is, for the rows behind this one.
+        let read = self.read_row(session, lock, record);
+        self.may_look = may_look;
+        read
     }
 
     /// What is in `self.rows` from now on are rows of this projection.
     fn begin_copies(&mut self, projection: Arc<Projection>) {
         self.shown = Shown::Nothing;
+        self.hold = Hold::default();
         self.rows.clear();
+        self.places.clear();
+        self.holds.clear();
         self.rows_projection = projection;
     }
 
@@ -278,6 +350,7 @@ impl Cursor {
         let row = reads.batch.bytes(at).map_err(|error| session.node().failure(&error))?;
         let Some(row) = row else { return Ok(false) };
         self.shown = Shown::Read(at);
+        self.hold = Hold::default();
         put_row(&self.table, &reads.projection, &mut self.hidden_key, row, record)?;
         Ok(true)
     }
@@ -342,11 +415,10 @@ impl Cursor {
         let projection = self.projection_with_key(index);
         let mut rows = self.unique_rows(session, &projection, index, vec![key], lock)?;
         self.begin_copies(projection);
-        self.rows = match rows.pop().flatten() {
-            Some(row) => row,
-            None => return Ok(false),
-        };
+        let Some((row, hold)) = rows.pop().and_then(row_of) else { return Ok(false) };
+        self.rows = row;
         self.show_copy(0..self.rows.len(), record)?;
+        self.hold = hold;
         Ok(true)
     }
 
@@ -357,11 +429,12 @@ impl Cursor {
         index: usize,
         keys: Vec<Vec<u8>>,
         lock: Lock,
-    ) -> Result<Vec<Option<Vec<u8>>>> {
+    ) -> Result<Vec<Found<Vec<u8>>>> {
+        let row_lock = self.row_lock(lock);
         let name = self.table.plan.unique_index(index);
         let name = name.ok_or_else(|| Failure::new(ha::WRONG_COMMAND, "the key has no unique index"))?;
         let handle = table_of(&self.table, projection, session)?;
-        session.read_unique(handle, name, keys, lock)
+        session.read_unique(handle, name, keys, row_lock)
     }
 
     /// # Safety
@@ -373,6 +446,15 @@ impl Cursor {
         }
         // SAFETY: as the caller promises.
         unsafe { self.table.plan.key_of_record(record, server, &mut self.key) }
+    }
+}
+
+/// A row that was found by a unique index, and how it is held; `None` if there is none, or it is passed over.
+fn row_of(found: Found<Vec<u8>>) -> Option<(Vec<u8>, Hold)> {
+    match found {
+        Found::Row { row, operation } => Some((row, Hold { operation, is_lacking: false })),
+        Found::NotLocked { committed } => committed.map(|row| (row, Hold { operation: None, is_lacking: true })),
+        Found::NoRow => None,
     }
 }
 

@@ -126,7 +126,7 @@ impl Failure {
             ErrorCode::DuplicateKey => ha::FOUND_DUPLICATE,
             ErrorCode::DataMemoryFull => ha::FULL,
             ErrorCode::RowTooLong => ha::ROW_TOO_BIG,
-            ErrorCode::LockTimeout => ha::LOCK_WAIT_TIMEOUT,
+            ErrorCode::LockTimeout | ErrorCode::RowLocked => ha::LOCK_WAIT_TIMEOUT,
             ErrorCode::Deadlock => ha::LOCK_DEADLOCK,
             ErrorCode::NoSuchTable | ErrorCode::StaleTable => ha::TABLE_DEF_CHANGED,
             ErrorCode::TableExists => ha::TABLE_EXISTS,

@@ -30,6 +30,8 @@ mod endings;
 mod numbers;
 mod reads;
 
+pub use reads::{Given, RowLock};
+
 use crate::failure::{Failure, Result, ha};
 use crate::fences::Fences;
 use crate::holding_off::HoldingOff;

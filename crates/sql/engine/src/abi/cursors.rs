@@ -7,6 +7,7 @@ use crate::failure::{Result, ha};
 use crate::session::Numbered;
 use crate::table::OpenTable;
 use std::sync::Arc;
+use vinga::LockWait;
 
 pub(super) unsafe extern "C" fn cursor_new(table: *const OpenTable) -> Box<Cursor> {
     // SAFETY: the table is there, and counted once more for the cursor.
@@ -29,6 +30,25 @@ pub(super) unsafe extern "C" fn use_columns(cursor: &mut Cursor, places: *const 
     // SAFETY: the list is there during the call.
     let places = unsafe { array(places, count) };
     calm(|| cursor.use_columns(places));
+}
+
+/// `vinga_wait`
+pub(super) unsafe extern "C" fn set_wait(cursor: &mut Cursor, wait: u8, milliseconds: u32) {
+    let wait = match wait {
+        1 => LockWait::NoWait,
+        2 => LockWait::SkipLocked,
+        3 => LockWait::Millis(milliseconds),
+        _ => LockWait::Default,
+    };
+    calm(|| cursor.set_wait(wait));
+}
+
+pub(super) unsafe extern "C" fn set_may_look(cursor: &mut Cursor, may_look: u8) {
+    calm(|| cursor.set_may_look(may_look != 0));
+}
+
+pub(super) unsafe extern "C" fn is_lacking(cursor: &Cursor) -> u8 {
+    cursor.is_lacking().into()
 }
 
 pub(super) unsafe extern "C" fn has_deferred(cursor: &Cursor) -> u8 {
@@ -142,6 +162,17 @@ entries! {
         let position = unsafe { array(position, Cursor::position_bytes(cursor.table()) as u32) };
         let is_found = cursor.read_position(session, position, lock_of(lock), record)?;
         Ok(Found { is_found, otherwise: ha::RECORD_DELETED })
+    }
+
+    fn unlock_shown(cursor: &mut Cursor; session) {
+        cursor.unlock_shown(session);
+        Ok(())
+    }
+
+    fn lock_shown(cursor: &mut Cursor; session, lock: u8, record: RecordOut) {
+        let record = record.of(cursor.table());
+        let is_found = cursor.lock_shown(session, lock_of(lock), record)?;
+        Ok(Found { is_found, otherwise: ha::KEY_NOT_FOUND })
     }
 
     fn position(cursor: &mut Cursor; session, record: RecordIn, position: *mut u8) {

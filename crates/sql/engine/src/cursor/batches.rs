@@ -1,27 +1,37 @@
 //! Batches: many keys, or many ranges, with one request.
 
-use super::{Cursor, RANGES_BYTES_SOFT, RANGES_MAX, RangeWish, ScanLock, kind_of, table_of};
+use super::{Cursor, Hold, RANGES_BYTES_SOFT, RANGES_MAX, RangeWish, ScanLock, row_of, table_of};
 use crate::failure::{Result, ha};
 use crate::plan::End;
-use crate::session::Session;
+use crate::session::{Given, RowLock, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vinga::Lock;
+use vinga::{Lock, OperationNumber};
 
 impl Cursor {
     /// Executes reads that were defined and copies their rows.
-    fn take_rows(&mut self, session: &mut Session, numbers: &[vinga::OperationNumber]) -> Result<()> {
+    fn take_rows(&mut self, session: &mut Session, numbers: &[OperationNumber], lock: RowLock) -> Result<()> {
         session.execute_reads()?;
         self.begin_copies(Arc::clone(&self.projection));
         for number in numbers {
-            let begin = self.rows.len();
-            let place = session.locked_row(*number)?.map(|image| {
-                self.rows.extend_from_slice(image);
-                begin..begin + image.len()
-            });
-            self.places.push(place);
+            match session.locked_row(*number, lock)? {
+                Given::Row(image) => {
+                    let operation = (lock.lock != Lock::None).then_some(*number);
+                    self.copy_of_batch(Some(image), Hold { operation, is_lacking: false });
+                }
+                Given::NotLocked(image) => self.copy_of_batch(image, Hold { operation: None, is_lacking: true }),
+                Given::NoRow => self.copy_of_batch(None, Hold::default()),
+            }
         }
         Ok(())
+    }
+
+    /// Copies the next row of a batch.
+    fn copy_of_batch(&mut self, row: Option<&[u8]>, hold: Hold) {
+        let begin = self.rows.len();
+        self.rows.extend_from_slice(row.unwrap_or_default());
+        self.places.push(row.map(|_| begin..self.rows.len()));
+        self.holds.push(hold);
     }
 
     /// Begins a batch of keys or ranges.
@@ -94,6 +104,7 @@ impl Cursor {
         let is_unique = self.batch_index != self.table.plan.primary();
         self.batch_is_copied = is_unique || lock != Lock::None || session.has_pending();
         self.places.clear();
+        let row_lock = self.row_lock(lock);
         if self.batch_is_copied {
             if is_unique {
                 self.take_unique_rows(session, lock)?;
@@ -103,15 +114,18 @@ impl Cursor {
                     if !self.batch_key(index).is_empty() {
                         let key = self.batch_key(index);
                         let handle = table_of(&self.table, &self.projection, session)?;
-                        numbers.push(session.define_locked(handle, kind_of(lock), key)?);
+                        numbers.push(session.define_locked(handle, row_lock, key)?);
                     }
                 }
-                self.take_rows(session, &numbers)?;
+                self.take_rows(session, &numbers, row_lock)?;
             }
-            let mut found = std::mem::take(&mut self.places).into_iter();
+            // Keys of no rows were not sent.
+            let mut found = std::mem::take(&mut self.places).into_iter().zip(std::mem::take(&mut self.holds));
             for index in 0..count {
-                let place = if self.batch_key(index).is_empty() { None } else { found.next().flatten() };
+                let next = if self.batch_key(index).is_empty() { None } else { found.next() };
+                let (place, hold) = next.unwrap_or_default();
                 self.places.push(place);
+                self.holds.push(hold);
             }
             return Ok(());
         }
@@ -143,12 +157,10 @@ impl Cursor {
         let projection = self.projection_with_key(self.batch_index);
         let rows = self.unique_rows(session, &projection, self.batch_index, keys, lock)?;
         self.begin_copies(projection);
-        for row in rows {
-            let begin = self.rows.len();
-            self.places.push(row.map(|row| {
-                self.rows.extend_from_slice(&row);
-                begin..begin + row.len()
-            }));
+        for found in rows {
+            let row = row_of(found);
+            let hold = row.as_ref().map(|(_, hold)| *hold).unwrap_or_default();
+            self.copy_of_batch(row.as_ref().map(|(row, _)| row.as_slice()), hold);
         }
         Ok(())
     }
@@ -161,6 +173,7 @@ impl Cursor {
         let Some(place) = self.places.get(index).cloned().flatten() else { return Ok(false) };
         if self.batch_is_copied {
             self.show_copy(place, record)?;
+            self.hold = self.holds.get(index).copied().unwrap_or_default();
             return Ok(true);
         }
         self.show_read(session, place.start, record)

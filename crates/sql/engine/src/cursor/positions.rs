@@ -1,10 +1,10 @@
 //! Positions of rows, by which the server asks for them again.
 
 use super::kept_rows::Kept;
-use super::{Cursor, kind_of, table_of};
+use super::{Cursor, table_of};
 use crate::failure::Result;
 use crate::plan::Projection;
-use crate::session::{RowName, Session};
+use crate::session::{Given, RowLock, RowName, Session};
 use crate::table::OpenTable;
 use std::sync::Arc;
 use vinga::Lock;
@@ -124,13 +124,18 @@ impl Cursor {
         keys: &[Box<[u8]>],
         lock: Lock,
     ) -> Result<Vec<Option<Vec<u8>>>> {
+        let row_lock = RowLock { lock, wait: self.wait };
         let handle = table_of(&self.table, projection, session)?;
         let numbers: Vec<_> = keys
             .iter()
-            .map(|key| session.define_locked(handle, kind_of(lock), key))
+            .map(|key| session.define_locked(handle, row_lock, key))
             .collect::<Result<_>>()?;
         session.execute_reads()?;
-        numbers.into_iter().map(|number| Ok(session.locked_row(number)?.map(<[u8]>::to_vec))).collect()
+        let row_of = |number| match session.locked_row(number, row_lock)? {
+            Given::Row(row) => Ok(Some(row.to_vec())),
+            Given::NoRow | Given::NotLocked(_) => Ok(None),
+        };
+        numbers.into_iter().map(row_of).collect()
     }
 }
 

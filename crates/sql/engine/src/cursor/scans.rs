@@ -1,6 +1,6 @@
 //! Scans: of all rows, of a range of an index, of many.
 
-use super::{Checked, Cursor, OpenScan, RangeWish, ScanLock, Shown, Source, put_row, table_of};
+use super::{Checked, Cursor, Hold, OpenScan, RangeWish, ScanLock, Shown, Source, put_row, table_of};
 use crate::condition;
 use crate::failure::{Failure, Result, ha};
 use crate::plan::{End, Projection};
@@ -117,7 +117,7 @@ impl Cursor {
             }
             Source::Plain { scan: session.scan(request)?, rows: None, offset: 0 }
         } else {
-            let mut scan = Box::new(session.scan_locked(request, lock)?);
+            let mut scan = Box::new(session.scan_locked(request, self.row_lock(lock))?);
             if enough != 0 {
                 scan.expect_rows(enough);
             }
@@ -134,6 +134,7 @@ impl Cursor {
     #[inline]
     pub fn next(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
         self.shown = Shown::Nothing;
+        self.hold = Hold::default();
         let Some(mut open) = self.scan.take() else {
             return Err(Failure::new(ha::INTERNAL_ERROR, "there is no open scan"));
         };
@@ -166,6 +167,11 @@ impl Cursor {
                 if let Some((range, row)) = rows.as_ref().and_then(|rows| rows.ranged_bytes(*next)) {
                     self.range = range;
                     self.shown = Shown::Locked(*next);
+                    if let Some(rows) = rows.as_ref() {
+                        let is_locked = rows.is_locked(*next);
+                        let operation = rows.operation(*next).filter(|_| is_locked);
+                        self.hold = Hold { operation, is_lacking: !is_locked };
+                    }
                     *next += 1;
                     put_row(&self.table, &open.projection, &mut self.hidden_key, row, record)?;
                     return Ok(true);

@@ -3,10 +3,30 @@
 use super::{Session, wait};
 use crate::failure::{Failure, Result};
 use std::sync::Arc;
-use vinga::{
+use vinga::{Found, LockWait, 
     Error, ErrorCode, Lock, LockedRows, LockingScan, OperationKind, OperationNumber, ReadBatch, Record,
     RowBatch, Scan, ScanRequest, Table,
 };
+
+/// How rows are locked that are read, and how long that is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowLock {
+    /// How each is held.
+    pub lock: Lock,
+    /// For how long.
+    pub wait: LockWait,
+}
+
+/// What a read gave that may have had to lock its row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Given<'a> {
+    /// The row.
+    Row(&'a [u8]),
+    /// There is none.
+    NoRow,
+    /// Others have locked it: as it is committed, if that was asked for and there is such a version.
+    NotLocked(Option<&'a [u8]>),
+}
 
 impl Session {
     /// Whether reads have to look for changes of the transaction.
@@ -56,13 +76,16 @@ impl Session {
         handle: &Table,
         index: &str,
         keys: Vec<Vec<u8>>,
-        lock: Lock,
-    ) -> Result<Vec<Option<Vec<u8>>>> {
+        RowLock { lock, wait: lock_wait }: RowLock,
+    ) -> Result<Vec<Found<Vec<u8>>>> {
         self.check_lost()?;
         if lock == Lock::None && !(self.has_operations && self.transaction.is_some()) {
             let cluster = self.cluster()?.clone();
             let rows = self.wait(cluster.as_async().get_images_by(handle, index, keys))?;
-            return rows.map_err(|error| self.node.failure(&error));
+            let found = |row: Option<_>| row.map_or(Found::NoRow, |row| Found::Row { row, operation: None });
+            return rows
+                .map(|rows| rows.into_iter().map(found).collect())
+                .map_err(|error| self.node.failure(&error));
         }
         self.flush()?;
         self.transaction()?.set_lenient(true);
@@ -70,7 +93,7 @@ impl Session {
         let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
         };
-        let rows = transaction.get_images_by(handle, index, keys, lock);
+        let rows = transaction.find_images_by(handle, index, keys, lock.waiting(lock_wait));
         match wait(&self.node, &self.waiter, cluster, rows) {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => Err(self.read_failure(&error)),
@@ -94,9 +117,14 @@ impl Session {
     pub fn define_locked(
         &mut self,
         handle: &Table,
-        kind: OperationKind,
+        lock: RowLock,
         key: &[u8],
     ) -> Result<OperationNumber> {
+        let kind = match lock.lock {
+            Lock::None => OperationKind::ReadCommitted,
+            Lock::Shared => OperationKind::ReadShared,
+            Lock::Exclusive => OperationKind::ReadExclusive,
+        };
         // Their answers, and those of a second attempt, are not mixed with that of the read.
         if self.has_free_numbers() {
             self.flush()?;
@@ -104,8 +132,9 @@ impl Session {
         let node = Arc::clone(&self.node);
         let transaction = self.transaction()?;
         transaction.set_lenient(true);
-        let number =
-            transaction.define_encoded(handle, kind, key, &[]).map_err(|error| node.failure(&error))?;
+        let number = transaction
+            .define_encoded_waiting(handle, kind, key, &[], lock.wait)
+            .map_err(|error| node.failure(&error))?;
         self.has_operations = true;
         Ok(number)
     }
@@ -122,15 +151,33 @@ impl Session {
     ///
     /// # Errors
     /// Why it was not read.
-    pub fn locked_row(&self, number: OperationNumber) -> Result<Option<&[u8]>> {
+    pub fn locked_row(&self, number: OperationNumber, lock: RowLock) -> Result<Given<'_>> {
         let Some(transaction) = &self.transaction else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
         };
-        transaction.row_bytes(number).map_err(|error| {
-            let mut failure = self.node.failure(&error);
-            failure.is_doomed = error.code() == ErrorCode::Deadlock;
-            failure
-        })
+        match (transaction.row_bytes(number), lock.wait) {
+            (Ok(row), _) => Ok(row.map_or(Given::NoRow, Given::Row)),
+            (Err(error), LockWait::SkipLocked) if error.code() == ErrorCode::RowLocked => {
+                Ok(Given::NotLocked(None))
+            }
+            (Err(error), LockWait::ElseCommitted) if error.code() == ErrorCode::RowLocked => {
+                let committed = transaction.committed_bytes(number);
+                committed.map(Given::NotLocked).map_err(|error| self.node.failure(&error))
+            }
+            (Err(error), _) => {
+                let mut failure = self.node.failure(&error);
+                failure.is_doomed = error.code() == ErrorCode::Deadlock;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Lets go of a row that this read has locked, with the next request.
+    pub fn unlock(&mut self, read: OperationNumber) {
+        if let Some(transaction) = &mut self.transaction {
+            // If that is not possible it stays locked to the end of the transaction.
+            let _ = transaction.unlock(read);
+        }
     }
 
     /// Begins a scan, with what this session has changed.
@@ -159,14 +206,14 @@ impl Session {
     ///
     /// # Errors
     /// Why it can't begin.
-    pub fn scan_locked(&mut self, request: ScanRequest, lock: Lock) -> Result<LockingScan> {
+    pub fn scan_locked(&mut self, request: ScanRequest, lock: RowLock) -> Result<LockingScan> {
         self.flush()?;
         self.transaction()?.set_lenient(true);
         self.has_operations = true;
         let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
         };
-        match wait(&self.node, &self.waiter, cluster, transaction.scan_locked(request, lock)) {
+        match wait(&self.node, &self.waiter, cluster, transaction.scan_locked(request, lock.lock.waiting(lock.wait))) {
             Ok(begun) => begun.map_err(|error| self.node.failure(&error)),
             Err(failure) => Err(failure.doomed()),
         }
