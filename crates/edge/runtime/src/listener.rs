@@ -400,7 +400,7 @@ impl Listener {
                 let (api, peer, index) = (confirm.api, guest.peer, hello.connection);
                 self.settings.peers.note(NodeId(api), peer);
                 self.lines.write(
-                    Level::Info,
+                    Level::Debug,
                     WHO,
                     format_args!("API node {api} ({peer}): connection {index}"),
                 );
