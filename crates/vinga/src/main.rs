@@ -24,8 +24,8 @@ use vinga_runtime::{complain, console};
 #[derive(Parser)]
 #[command(name = "vinga", version = version::VERSION, arg_required_else_help = true, after_help = AFTER_HELP)]
 pub struct Arguments {
-    /// Print JSON, before or after the command (admin, bench, sim, status, data --show)
-    #[arg(long, global = true)]
+    /// Print JSON (admin, bench, sim, status, data --show); before or behind the command
+    #[arg(long, global = true, display_order = 900)]
     json: bool,
     #[command(subcommand)]
     command: Command,

@@ -3,13 +3,16 @@
 use crate::data_node::keeps_another_port;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::say;
 use vinga_sqlnode::{Installation, Running, Settings, SqlNode, StartError, Stopped};
 
 /// The first SQL node's port, unless somebody says another.
 const PORT: u16 = 3307;
+
+/// How long a SQL node that has a process may take until it answers.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What `vinga up` wants of SQL nodes.
 pub struct Wanted<'a> {
@@ -32,7 +35,10 @@ pub struct Wanted<'a> {
 /// # Errors
 /// A sentence; one runs already on another port than was asked for.
 pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
-    let before = running(wanted.cluster)?;
+    let mut before = Vec::new();
+    for (node, _) in running(wanted.cluster)? {
+        before.extend(await_answer(wanted.cluster, node)?.map(|running| (node, running)));
+    }
     for (node, running) in &before {
         say_what_runs(wanted, *node, running)?;
     }
@@ -60,18 +66,38 @@ pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
 }
 
 fn say_what_runs(wanted: &Wanted<'_>, node: u16, running: &Running) -> Result<(), String> {
-    let answer = running.probe();
-    let (Some(address), Ok(())) = (&running.address, &answer) else {
-        let why = answer.err().map_or(String::new(), |error| format!(" ({error})"));
-        say!("SQL node {node} is running already, but does not answer yet{why}");
-        return Ok(());
-    };
+    let Some(address) = &running.address else { return Ok(()) };
     say!("SQL node {node} is running already, on {address}");
     match wanted.port.filter(|&port| port != 0) {
         Some(_) if keeps_another_port(address, port(wanted, node)?) => Err(format!(
             "SQL node {node} keeps its port, on {address}: 'vinga down' stops it, or leave --sql-port out"
         )),
         _ => Ok(()),
+    }
+}
+
+/// A SQL node that has a process, once it answers; `None` if it has ended. One that starts or ends at this moment is waited
+/// for: a process that was killed keeps its lock until it is gone.
+fn await_answer(cluster: &Path, node: u16) -> Result<Option<Running>, String> {
+    let folder = folder(cluster, node);
+    let begun = Instant::now();
+    loop {
+        let running = vinga_sqlnode::running(&folder);
+        let running = running.map_err(|error| format!("cannot look into {}: {error}", folder.display()))?;
+        let Some(running) = running else { return Ok(None) };
+        let why = match (&running.address, running.probe()) {
+            (Some(_), Ok(())) => return Ok(Some(running)),
+            (None, _) => "it is not ready".to_owned(),
+            (Some(_), Err(error)) => error.to_string(),
+        };
+        if begun.elapsed() >= ANSWER_PATIENCE {
+            return Err(format!(
+                "SQL node {node} runs (process {}), but does not answer: {why}; see its log in {}",
+                running.pid,
+                folder.display()
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

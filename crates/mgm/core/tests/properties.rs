@@ -307,7 +307,7 @@ fn huge_pieces_give_short_errors() {
     let nodes = ConfigFile::parse("f", &"[data]\n".repeat(100_000));
     let errors = Configuration::new(Some(&nodes), &[], &machine(4)).expect_err("too many nodes");
     assert_all_readable(&errors, "nodes");
-    let lines = ConfigFile::parse("f", &"x\n".repeat(100_000));
+    let lines = ConfigFile::parse("f", &format!("[data]\n{}", "x\n".repeat(100_000)));
     let errors = Configuration::new(Some(&lines), &[], &machine(4)).expect_err("no configuration");
     assert_eq!(errors.iter().count(), 100_000);
     assert!(errors.to_string().len() < 10_000, "{errors}");
