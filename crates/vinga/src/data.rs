@@ -105,7 +105,10 @@ pub fn configuration(options: &DataOptions) -> Result<Configuration, String> {
         }
     };
     let flags: Vec<(&str, &str)> = options.parameters.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-    Configuration::new(file.as_ref(), &flags, &this_machine()).map_err(|errors| errors.to_string())
+    Configuration::new(file.as_ref(), &flags, &this_machine()).map_err(|errors| match errors.iter().count() {
+        1 => errors.to_string(),
+        count => format!("{count} mistakes in the configuration:\n{errors}"),
+    })
 }
 
 /// Runs a data node until it is asked to stop, or shows how it would be configured.

@@ -42,6 +42,12 @@ pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
     for (node, running) in &before {
         say_what_runs(wanted, *node, running)?;
     }
+    if let Some(port) = wanted.port
+        && before.is_empty()
+        && wanted.nodes == 0
+    {
+        return Err(format!("--sql-port {port} is for SQL nodes: --sql-nodes says how many to start"));
+    }
     if !wanted.variables.is_empty() {
         let given: Vec<_> =
             wanted.variables.iter().map(|(name, value)| format!("--sql-set {name}={value}")).collect();

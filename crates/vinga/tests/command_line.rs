@@ -23,6 +23,8 @@ fn what_runs_already_keeps_its_settings_and_its_port() {
     assert!(ok, "{text}");
     let (ok, text) = folder.up(&["--port", "1"]);
     assert!(!ok && text.contains("runs already") && text.contains("keeps its port"), "{text}");
+    let (ok, text) = folder.up(&["--sql-port", "1"]);
+    assert!(!ok && text.contains("--sql-port 1") && text.contains("--sql-nodes"), "{text}");
     let (ok, text) = folder.up(&["--sql-set", "max_connections=5"]);
     assert!(!ok && text.contains("--sql-set max_connections=5") && text.contains("--sql-nodes"), "{text}");
 }
