@@ -196,7 +196,7 @@ mod tests {
         };
         let (a, b) = (write("a.json", 100.0), write("b.json", 115.0));
         let compare = |before: &PathBuf, after: &PathBuf, limit| {
-            run(&CompareOptions { before: before.clone(), after: after.clone(), limit })
+            run(&CompareOptions { before: before.clone(), after: after.clone(), limit }, false)
         };
         assert_eq!(compare(&a, &b, 10.0), Ok(false));
         assert_eq!(compare(&a, &b, 20.0), Ok(true));

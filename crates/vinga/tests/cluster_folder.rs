@@ -126,7 +126,7 @@ fn commands_find_the_cluster_by_its_folder() {
         tables(&|command| _ = command.args(["admin", "tables"]).env("VINGA_CONNECT", "127.0.0.1:1"));
     assert!(!ok && text.contains("127.0.0.1:1"), "{text}");
     let (ok, text) = tables(&|command| {
-        _ = command.args(["admin", "tables", "--folder", place, "--connect", "127.0.0.1:1"])
+        command.args(["admin", "tables", "--folder", place, "--connect", "127.0.0.1:1"]);
     });
     assert!(!ok && text.contains("cannot be used with"), "{text}");
     let results = folder.0.join("results");

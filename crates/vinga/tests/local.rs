@@ -127,7 +127,7 @@ fn a_killed_node_is_noticed_at_once() {
 
 #[test]
 fn a_killed_client_is_forgotten_and_others_go_on() {
-    let node = Node::start(&["DataMemory=200M", "LogLevel=debug"]);
+    let node = Node::start(&["DataMemory=200M"]);
     let cluster = Cluster::connect(&node.local_address()).expect("the node admits us");
     let table = table(&cluster);
     for _ in 0..5 {

@@ -142,7 +142,9 @@ fn the_log_has_the_level_that_is_set() {
     for (level, has_info, has_debug) in
         [("warning", false, false), ("info", true, false), ("debug", true, true)]
     {
-        let node = Node::start(&[&format!("LogLevel={level}")]);
+        // Two threads own connections: a client has a second one, which is told only to who wants to know all.
+        let two = "ThreadConfig=ldm={count=2},tc,recv={count=2},main";
+        let node = Node::start(&[&format!("LogLevel={level}"), two]);
         let (ok, text) = run(&["admin", "tables", "--connect", &node.address]);
         assert!(ok, "{text}");
         let log = node.log();

@@ -167,7 +167,7 @@ parameters! {
     /// node-1 in the cluster's folder.
     DataDir: text(4_096), Default::Unset("none: nothing is written, but crash reports into the current folder");
 
-    /// The least serious lines that the node's log gets; debug has each connection, too.
+    /// The least serious lines that the node's log gets; debug has every connection of each client, too.
     LogLevel: Kind::Word(&["error", "warning", "info", "debug"]), Default::Text("info");
 
     /// Copies of the data that the cluster keeps; this version serves 1 only and refuses to start with
