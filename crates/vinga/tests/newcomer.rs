@@ -76,6 +76,46 @@ fn errors_name_what_they_are_about() {
 }
 
 #[test]
+fn errors_about_a_row_name_table_and_key() {
+    use vinga::{ColumnType, NewTable, Record, Update, Value};
+    let node = Node::start(&[]);
+    let cluster = vinga::blocking::Cluster::connect(&node.address).expect("the node admits us");
+    let new = |name: &str| {
+        NewTable::new(name)
+            .column("shop", ColumnType::VarChar { bytes_max: 100 })
+            .column("number", ColumnType::Integer { bytes: 4, signed: true })
+            .column("v", ColumnType::Integer { bytes: 4, signed: true })
+            .primary_key(&["shop", "number"])
+    };
+    let plain = cluster.create_table(new("shop.orders")).expect("a table can be created");
+    let row = |v: i32| Record::new([("shop", Value::from("Ulm")), ("number", (-7).into()), ("v", v.into())]);
+    cluster.insert(&plain, &row(1)).expect("an insert succeeds");
+    let twice = cluster.insert(&plain, &row(1)).expect_err("it is there").to_string();
+    assert!(twice.contains("630") && twice.ends_with("(table shop.orders, shop Ulm, number -7)"), "{twice}");
+    let missing = cluster.delete(&plain, ("Bonn", 8)).expect_err("it is not there").to_string();
+    assert!(
+        missing.contains("626") && missing.ends_with("(table shop.orders, shop Bonn, number 8)"),
+        "{missing}"
+    );
+    let update = cluster.update(&plain, ("x".repeat(90).as_str(), 8), &Update::new().set("v", 2));
+    let update = update.expect_err("it is not there").to_string();
+    assert!(
+        update.ends_with(&format!("(table shop.orders, shop {}…, number 8)", "x".repeat(60))),
+        "{update}"
+    );
+    // Which of several keys it is, is not known.
+    let unique =
+        cluster.create_table(new("shop.unique").unique_index("v", &["v"])).expect("a table can be created");
+    cluster.insert(&unique, &row(1)).expect("an insert succeeds");
+    let other = Record::new([("shop", Value::from("Bonn")), ("number", 1.into()), ("v", 1.into())]);
+    let twice = cluster.insert(&unique, &other).expect_err("its v is there").to_string();
+    assert!(
+        twice.contains("table shop.unique, shop Bonn, number 1; it may be the key of a unique index"),
+        "{twice}"
+    );
+}
+
+#[test]
 fn tables_are_sorted_and_measured() {
     use vinga::{ColumnType, NewTable, Record, Value};
     let node = Node::start(&["ThreadConfig=ldm={count=2},tc,recv,main"]);
