@@ -30,11 +30,10 @@ sql:
 up: build sql
 	$(VINGA) up --sql-nodes 2
 	$(VINGA) demo
-	$(VINGA) bench flexasynch --connect 127.0.0.1:2202 --node-pid "$$(head -1 vinga-cluster/node-1/vinga.pid)" \
-		--rows 200000 --repetitions 1
+	$(VINGA) bench flexasynch --folder vinga-cluster --rows 200000 --repetitions 1
 	$(VINGA) demo --sql
 	@echo
-	@echo "The nodes go on running: try '$(VINGA) admin threads', or SQL, as '$(VINGA) up' tells;"
+	@echo "The nodes go on running: try '$(VINGA) status', '$(VINGA) admin threads', or SQL, as '$(VINGA) up' tells;"
 	@echo "'$(VINGA) down' stops them."
 
 down:

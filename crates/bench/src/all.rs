@@ -28,7 +28,7 @@ use crate::nonblocking::{self, NonblockingOptions};
 use crate::progress::Progress;
 use crate::ranges::{self, RangesOptions};
 use crate::redis::{self, Redis, RedisOptions, RedisResult};
-use crate::report::{Report, json, write_json};
+use crate::report::{Report, json as as_json, write_json};
 use crate::scan::{self, ScanOptions};
 use crate::spike::{self, SpikeOptions};
 use crate::sql::{self, SqlOptions};
@@ -38,6 +38,7 @@ use crate::target::Target;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Instant;
+use vinga_runtime::say;
 
 /// The node of the race, the batches and the scans holds three tables of a million rows.
 const DATA_MEMORY_BYTES: u64 = 2 << 30;
@@ -61,8 +62,8 @@ pub struct AllOptions {
     /// Batches that each definer has under way
     #[arg(long, default_value_t = FlexAsynchOptions::default().parallel)]
     pub parallel: u16,
-    /// Only these parts
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    /// Only these parts, with commas or blanks between
+    #[arg(long, value_name = "PART", value_enum, value_delimiter = ',', num_args = 1.., default_values_t = Part::ALL)]
     pub parts: Vec<Part>,
 }
 
@@ -204,6 +205,7 @@ pub fn run<T: Target>(
     setting: &Setting<'_>,
     options: &AllOptions,
     progress: &mut Progress,
+    json: bool,
 ) -> Result<bool> {
     let begun = Instant::now();
     progress.line(&format!("machine: {}", Machine::here().line()));
@@ -231,20 +233,24 @@ pub fn run<T: Target>(
         write_json(&setting.out.join("summary.json"), &run.figures)?;
     }
     let Run { figures, is_complete, disturbance_percent, .. } = run;
-    println!("{}", table(&figures));
+    if json {
+        say!("{}", as_json(&figures));
+        return Ok(is_complete);
+    }
+    say!("{}", table(&figures));
     if disturbance_percent > DISTURBANCE_PERCENT_MAX {
-        println!(
+        say!(
             "others have used up to {disturbance_percent:.0} % of a CPU meanwhile: measure again on a quiet machine"
         );
     }
     let missed = goals::missed(&figures);
     if !missed.is_empty() {
-        println!("below their bounds: {}", missed.join(", "));
+        say!("below their bounds: {}", missed.join(", "));
     }
-    println!("{} ({:.0} s)", setting.out.join("summary.json").display(), begun.elapsed().as_secs_f64());
+    say!("{} ({:.0} s)", setting.out.join("summary.json").display(), begun.elapsed().as_secs_f64());
     let missing = summary::missing(&figures);
     if options.parts == Part::ALL && !missing.is_empty() {
-        println!("not measured: {}", missing.join(", "));
+        say!("not measured: {}", missing.join(", "));
     }
     Ok(is_complete)
 }
@@ -285,9 +291,9 @@ impl<T: Target> Run<'_, T> {
         figures: Vec<Figure>,
     ) -> Result<()> {
         let report = Report {
-            configuration: json(options),
+            configuration: as_json(options),
             figures: figures.clone(),
-            repetitions: json(results),
+            repetitions: as_json(results),
             ..Report::new(benchmark, command, self.setting.sources)
         };
         report.write(self.setting.out)?;

@@ -16,7 +16,7 @@ use crate::process::bound_this_process;
 use crate::progress::Progress;
 use crate::ranges::{self, RangesOptions};
 use crate::redis::{self, RedisOptions};
-use crate::report::{Report, json, read_figures};
+use crate::report::{Report, json as as_json, read_figures};
 use crate::scan::{self, ScanOptions};
 use crate::spike::{self, SpikeOptions};
 use crate::sql::{self, SqlOptions};
@@ -25,8 +25,10 @@ use crate::target::Target;
 use crate::tpcb::{self, TpcbOptions};
 use crate::vinga_target::VingaTarget;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vinga_runtime::node_folder::NodeFolder;
+use vinga_runtime::{console, say};
 
 /// Address space of this process: histograms, batches, what the spike needs.
 const MEMORY_BYTES_MAX: u64 = 8 << 30;
@@ -86,16 +88,19 @@ pub struct With<O: clap::Args> {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Place {
     /// Measure this running data node (host:port, or unix:/path/vinga.sock) instead of one that is started for the purpose
-    #[arg(long)]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "folder")]
     pub connect: Option<String>,
     /// Process id of that node, if it runs on this machine: its CPU time is measured
-    #[arg(long, requires = "connect")]
+    #[arg(long, value_name = "PID", requires = "connect")]
     pub node_pid: Option<u32>,
+    /// Measure the running data node of the cluster in this folder, and its CPU time
+    #[arg(long, value_name = "DIR")]
+    pub folder: Option<PathBuf>,
     /// A parameter for the node that is started (may be given several times)
-    #[arg(long = "set", value_name = "NAME=VALUE", conflicts_with = "connect")]
+    #[arg(long = "set", value_name = "NAME=VALUE", conflicts_with_all = ["connect", "folder"])]
     pub parameters: Vec<String>,
     /// The binary that is started as a node; without it, this one
-    #[arg(long, conflicts_with = "connect")]
+    #[arg(long, conflicts_with_all = ["connect", "folder"])]
     pub program: Option<PathBuf>,
     /// Folder for results
     #[arg(long, default_value = "target/bench")]
@@ -108,40 +113,79 @@ pub struct Place {
     pub quiet: bool,
 }
 
-/// Runs a subcommand. Whether everything is as it should be.
+impl BenchCommand {
+    /// Where and what is measured, for commands that measure.
+    fn place_mut(&mut self) -> Option<&mut Place> {
+        match self {
+            BenchCommand::Flexasynch(With { place, .. })
+            | BenchCommand::Lookup(With { place, .. })
+            | BenchCommand::Scan(With { place, .. })
+            | BenchCommand::Ranges(With { place, .. })
+            | BenchCommand::Memory(With { place, .. })
+            | BenchCommand::Start(With { place, .. })
+            | BenchCommand::Nonblocking(With { place, .. })
+            | BenchCommand::Hostile(With { place, .. })
+            | BenchCommand::Spike(With { place, .. })
+            | BenchCommand::Redis(With { place, .. })
+            | BenchCommand::Sql(With { place, .. })
+            | BenchCommand::Tpcb(With { place, .. })
+            | BenchCommand::All(With { place, .. }) => Some(place),
+            BenchCommand::Compare(_) | BenchCommand::Show { .. } => None,
+        }
+    }
+
+    /// Fills in address and process id of the data node if a cluster's folder is given; `address_in` knows where the node
+    /// in a folder can be reached.
+    ///
+    /// # Errors
+    /// A sentence: nothing runs there.
+    pub fn find_node(
+        &mut self,
+        address_in: impl FnOnce(&Path) -> std::result::Result<String, String>,
+    ) -> std::result::Result<(), String> {
+        let Some(place) = self.place_mut() else { return Ok(()) };
+        let Some(cluster) = &place.folder else { return Ok(()) };
+        place.connect = Some(address_in(cluster)?);
+        let pid = NodeFolder::new(cluster, 1).running().ok().flatten();
+        place.node_pid = pid.and_then(|pid| u32::try_from(pid).ok());
+        Ok(())
+    }
+}
+
+/// Runs a subcommand. Whether everything is as it should be. Results go to standard output, as text or as one line of JSON.
 ///
 /// # Errors
 /// A sentence.
-pub fn run(command: &BenchCommand) -> Result<bool> {
+pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
     let connect: &dyn Fn(&str) -> Result<VingaTarget> = &VingaTarget::connect;
     bound_this_process(MEMORY_BYTES_MAX, Some(LIFE_MAX))?;
     match command {
         BenchCommand::Flexasynch(With { options, place }) => {
             let rows = options.rows * (u64::from(options.value_bytes) + 100);
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let (target, node) = bench.target(rows + (512 << 20))?;
             let results = flexasynch::run(&target, node, options, &mut bench.progress)?;
-            println!("{}", flexasynch::summary(options, &results));
+            bench.say(&flexasynch::summary(options, &results));
             let command = options.command();
             let figures = flexasynch::figures(options, &command, &results);
             bench.report("flexasynch", &command, options, &results, figures)
         }
         BenchCommand::Lookup(With { options, place }) => {
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let (target, node) = bench.target(options.rows * 200 + (512 << 20))?;
             let results = lookup::run(&target, node, options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("lookup", &command, options, &results, lookup::figures(&command, &results))
         }
         BenchCommand::Scan(With { options, place }) => {
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let (target, node) = bench.target(options.rows * 200 + (512 << 20))?;
             let results = scan::run(&target, node, options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("scan", &command, options, &results, scan::figures(&command, &results))
         }
         BenchCommand::Ranges(With { options, place }) => {
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let (target, node) = bench.target(options.rows * 300 + (512 << 20))?;
             let address = bench.address();
             let results = ranges::run(&target, &address, node, options, &mut bench.progress)?;
@@ -149,21 +193,21 @@ pub fn run(command: &BenchCommand) -> Result<bool> {
             bench.finish("ranges", &command, options, &results, ranges::figures(&command, &results))
         }
         BenchCommand::Memory(With { options, place }) => {
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let program = bench.program(Some(options.data_memory()))?;
             let results = memory::run(connect, &program, options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("memory", &command, options, &results, memory::figures(&command, &results))
         }
         BenchCommand::Start(With { options, place }) => {
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let program = bench.program(None)?;
             let results = start::run(&program, options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("start", &command, options, &results, start::figures(&command, &results))
         }
         BenchCommand::Nonblocking(With { options, place }) => {
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let (target, _) = bench.target(options.rows * 100 + (512 << 20))?;
             let address = bench.address();
             let results = nonblocking::run(&target, &address, options, &mut bench.progress)?;
@@ -171,26 +215,26 @@ pub fn run(command: &BenchCommand) -> Result<bool> {
             bench.finish("nonblocking", &command, options, &results, nonblocking::figures(&command, &results))
         }
         BenchCommand::Hostile(With { options, place }) => {
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let program = bench.program(Some(hostile::DATA_MEMORY_BYTES))?;
             let results = hostile::run(&program, options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("hostile", &command, options, &results, hostile::figures(&command, &results))
         }
         BenchCommand::Spike(With { options, place }) => {
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let command = options.command();
             let figures = spike::run(options, &command, &mut bench.progress);
             bench.finish("spike", &command, options, &figures.clone(), figures)
         }
         BenchCommand::Redis(With { options, place }) => {
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let results = redis::run(&place.out.join("redis"), options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("redis", &command, options, &results, redis::figures(&command, &results))
         }
         BenchCommand::Sql(With { options, place }) => {
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let node = bench.program(Some(sql::DATA_MEMORY_BYTES))?.start()?;
             let results = sql::run(&place.out, &node.nearest_address(), options, &mut bench.progress)?;
             node.stop()?;
@@ -198,24 +242,29 @@ pub fn run(command: &BenchCommand) -> Result<bool> {
             bench.finish("sql", &command, options, &results, sql::figures(&command, &results))
         }
         BenchCommand::Tpcb(With { options, place }) => {
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let node = bench.program(Some(sql::DATA_MEMORY_BYTES))?.start()?;
             let results = tpcb::run(&place.out, &node.nearest_address(), options, &mut bench.progress)?;
             node.stop()?;
-            println!("{}\n", tpcb::table(&results));
+            bench.say(&format!("{}\n", tpcb::table(&results)));
             let command = options.command();
             bench.report("tpcb", &command, options, &results, tpcb::figures(&command, &results))
         }
         BenchCommand::All(With { options, place }) => {
-            let mut bench = Bench::new(place, connect)?;
+            let mut bench = Bench::new(place, connect, json)?;
             let program = bench.program(None)?;
             let out = if options.quick { place.out.join("quick") } else { place.out.clone() };
             let setting = Setting { node: &program, out: &out, sources: &place.sources };
-            all::run(connect, &setting, options, &mut bench.progress)
+            all::run(connect, &setting, options, &mut bench.progress, json)
         }
-        BenchCommand::Compare(options) => compare::run(options),
+        BenchCommand::Compare(options) => compare::run(options, json),
         BenchCommand::Show { file } => {
-            print!("{}", goals::markdown(&read_figures(file)?));
+            let figures = read_figures(file)?;
+            if json {
+                say!("{}", as_json(&figures));
+            } else {
+                console::print(format_args!("{}", goals::markdown(&figures)));
+            }
             Ok(true)
         }
     }
@@ -226,15 +275,23 @@ struct Bench<'a, T: Target> {
     place: &'a Place,
     connect: &'a dyn Fn(&str) -> Result<T>,
     progress: Progress,
+    json: bool,
     /// The one that was started for the purpose.
     node: Option<Node>,
 }
 
 impl<'a, T: Target> Bench<'a, T> {
-    fn new(place: &'a Place, connect: &'a dyn Fn(&str) -> Result<T>) -> Result<Self> {
+    fn new(place: &'a Place, connect: &'a dyn Fn(&str) -> Result<T>, json: bool) -> Result<Self> {
         let mut progress = if place.quiet { Progress::quiet() } else { Progress::new() };
         progress.line(&format!("machine: {}", Machine::here().line()));
-        Ok(Bench { place, connect, progress, node: None })
+        Ok(Bench { place, connect, progress, json, node: None })
+    }
+
+    /// A result for people.
+    fn say(&self, text: &str) {
+        if !self.json {
+            say!("{text}");
+        }
     }
 
     /// A client, and the process id of the node that it is connected to.
@@ -257,7 +314,9 @@ impl<'a, T: Target> Bench<'a, T> {
 
     fn program(&self, data_memory: Option<u64>) -> Result<NodeProgram> {
         if self.place.connect.is_some() {
-            return Err(Failure::new("this benchmark starts nodes of its own: it does not take --connect"));
+            return Err(Failure::new(
+                "this benchmark starts nodes of its own: it takes neither --connect nor --folder",
+            ));
         }
         let program = match &self.place.program {
             Some(program) => program.clone(),
@@ -276,7 +335,7 @@ impl<'a, T: Target> Bench<'a, T> {
         results: &impl Serialize,
         figures: Vec<Figure>,
     ) -> Result<bool> {
-        println!("{}", table(&figures));
+        self.say(&table(&figures));
         self.report(benchmark, command, options, results, figures)
     }
 
@@ -289,12 +348,17 @@ impl<'a, T: Target> Bench<'a, T> {
         figures: Vec<Figure>,
     ) -> Result<bool> {
         let report = Report {
-            configuration: json(&(options, &self.place.parameters)),
+            configuration: as_json(&(options, &self.place.parameters)),
             figures,
-            repetitions: json(results),
+            repetitions: as_json(results),
             ..Report::new(benchmark, command, &self.place.sources)
         };
-        println!("{}", report.write(&self.place.out)?.display());
+        let file = report.write(&self.place.out)?;
+        if self.json {
+            say!("{}", as_json(&report));
+        } else {
+            say!("{}", file.display());
+        }
         self.node.take().map_or(Ok(()), Node::stop)?;
         Ok(true)
     }

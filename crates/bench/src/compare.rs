@@ -7,6 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::figure::{Better, Figure, readable};
 use crate::report::read_figures;
 use std::path::PathBuf;
+use vinga_runtime::{console, say};
 
 /// What is compared.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
@@ -59,13 +60,33 @@ pub enum Verdict {
 ///
 /// # Errors
 /// A file can't be read, or they have nothing in common.
-pub fn run(options: &CompareOptions) -> Result<bool> {
+pub fn run(options: &CompareOptions, json: bool) -> Result<bool> {
     let comparison = compare(&read_figures(&options.before)?, &read_figures(&options.after)?, options.limit);
     if comparison.lines.is_empty() {
         return Err(Failure::new("the two files have no figure in common"));
     }
-    print!("{}", comparison.text());
+    if json {
+        say!("{}", comparison.as_json());
+    } else {
+        console::print(format_args!("{}", comparison.text()));
+    }
     Ok(comparison.lines.iter().all(|line| line.verdict != Verdict::Worse))
+}
+
+impl Comparison {
+    /// For programs.
+    fn as_json(&self) -> serde_json::Value {
+        let line = |line: &Line| {
+            serde_json::json!({
+                "figure": line.before.name,
+                "before": line.before.median,
+                "after": line.after.median,
+                "deviation_percent": line.deviation_percent,
+                "verdict": format!("{:?}", line.verdict).to_lowercase(),
+            })
+        };
+        serde_json::json!({ "lines": self.lines.iter().map(line).collect::<Vec<_>>(), "alone": self.alone })
+    }
 }
 
 /// Compares two lists of figures.
@@ -175,7 +196,7 @@ mod tests {
         };
         let (a, b) = (write("a.json", 100.0), write("b.json", 115.0));
         let compare = |before: &PathBuf, after: &PathBuf, limit| {
-            run(&CompareOptions { before: before.clone(), after: after.clone(), limit })
+            run(&CompareOptions { before: before.clone(), after: after.clone(), limit }, false)
         };
         assert_eq!(compare(&a, &b, 10.0), Ok(false));
         assert_eq!(compare(&a, &b, 20.0), Ok(true));

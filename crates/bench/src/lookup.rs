@@ -165,9 +165,13 @@ pub fn run<T: Target>(
 pub fn line(result: &LookupResult) -> String {
     let LatencySummary { p50_us, p99_us, max_us, .. } = result.latency;
     let (rate, client) = (result.per_second, result.client_cpu_ns / 1000.0);
-    let node = result.node_cpu.as_ref().map_or(f64::NAN, |cpu| cpu.ns_per_operation / 1000.0);
+    // Nobody knows the process of a node on another machine.
+    let node = result
+        .node_cpu
+        .as_ref()
+        .map_or_else(String::new, |cpu| format!(", node {:.2} µs", cpu.ns_per_operation / 1000.0));
     format!(
-        "lookup   {rate:.0}/s   CPU client {client:.2} µs, node {node:.2} µs   \
+        "lookup   {rate:.0}/s   CPU client {client:.2} µs{node}   \
          p50 {p50_us:.1} µs   p99 {p99_us:.1} µs   max {max_us:.1} µs"
     )
 }
@@ -207,6 +211,8 @@ mod tests {
         let results = run(&FakeTarget::default(), None, &options, &mut Progress::quiet()).unwrap();
         assert_eq!(results.len(), 2);
         assert!(results[0].latency.p99_us >= results[0].latency.p50_us && results[0].node_cpu.is_none());
+        let line = line(&results[0]);
+        assert!(line.contains("CPU client") && !line.contains("node"), "{line}");
         let names: Vec<String> = figures("c", &results).into_iter().map(|figure| figure.name).collect();
         assert_eq!(
             names,

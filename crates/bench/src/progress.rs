@@ -1,7 +1,8 @@
 //! What a person sees while a measurement runs: on a terminal one line that changes, elsewhere a line a phase.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
+use vinga_runtime::console::print_error;
 
 /// Between changes of the line.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -45,18 +46,29 @@ impl Progress {
         if self.is_terminal {
             self.replace(text);
             self.width = 0;
-            eprintln!();
+            print_error(format_args!("\n"));
         } else {
-            eprintln!("{text}");
+            print_error(format_args!("{text}\n"));
+        }
+    }
+
+    /// Whether it is shown as one line that changes.
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal && !self.is_quiet
+    }
+
+    /// Takes the line away that changes.
+    pub fn clear(&mut self) {
+        if self.is_terminal() && self.width > 0 {
+            self.replace("");
+            print_error(format_args!("\r"));
         }
     }
 
     fn replace(&mut self, text: &str) {
         let width = text.chars().count();
         let blanks = " ".repeat(self.width.saturating_sub(width));
-        eprint!("\r{text}{blanks}");
-        // A terminal that went away is no reason to stop.
-        let _ = io::stderr().flush();
+        print_error(format_args!("\r{text}{blanks}"));
         self.width = width;
     }
 }

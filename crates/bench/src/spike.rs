@@ -9,7 +9,7 @@ use vinga_spike::{QUESTIONS, Scale};
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct SpikeOptions {
     /// Questions that are put to the machine
-    #[arg(long, value_delimiter = ',', default_values_t = ["signals".to_owned(), "hop".to_owned()],
+    #[arg(long, value_delimiter = ',', num_args = 1.., default_values_t = ["signals".to_owned(), "hop".to_owned()],
           value_parser = clap::builder::PossibleValuesParser::new(QUESTIONS.map(|question| question.name)))]
     pub questions: Vec<String>,
     /// Smaller sizes: seconds, rough figures

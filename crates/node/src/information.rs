@@ -1,6 +1,7 @@
 //! The rows of the information tables that a thread can tell of.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -9,6 +10,7 @@ use vinga_base::page_pool::PAGE_BYTES;
 use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_coordinator::Coordinator;
 use vinga_datamanager::inspect::RowLock;
+use vinga_datamanager::table_usage::TableUsage;
 use vinga_datamanager::{DataManager, PoolUsage};
 use vinga_info::{InfoSource, ROWS_MAX};
 use vinga_kernel::Tick;
@@ -136,6 +138,7 @@ impl InfoSource for Source<'_> {
                 "blocker",
                 "index",
             ],
+            InfoTable::Tables => &["table", "rows", "row_bytes", "index_bytes"],
         }
     }
 
@@ -148,6 +151,7 @@ impl InfoSource for Source<'_> {
             InfoTable::Nodes => self.nodes(out),
             InfoTable::Transactions => return self.transactions(now, out),
             InfoTable::Locks => return self.locks(now, out),
+            InfoTable::Tables => return self.tables(out),
         }
         0
     }
@@ -277,6 +281,25 @@ impl Source<'_> {
                 ]);
             });
         }
+        more
+    }
+
+    /// What each table takes on this thread; those that take nothing are left out.
+    fn tables(&self, out: &mut Vec<Vec<InfoValue>>) -> usize {
+        let mut tables: BTreeMap<&str, TableUsage> = BTreeMap::new();
+        for (name, usage) in self.data_managers.iter().flat_map(DataManager::table_usage) {
+            let sum = tables.entry(name).or_default();
+            sum.rows += usage.rows;
+            sum.row_bytes += usage.row_bytes;
+            sum.index_bytes += usage.index_bytes;
+        }
+        tables.retain(|_, usage| *usage != TableUsage::default());
+        let more = tables.len().saturating_sub(ROWS_MAX);
+        out.extend(tables.into_iter().take(ROWS_MAX).map(|(name, usage)| {
+            let TableUsage { rows, row_bytes, index_bytes } = usage;
+            let numbers = [rows, row_bytes, index_bytes].map(InfoValue::Number);
+            [text(name)].into_iter().chain(numbers).collect()
+        }));
         more
     }
 

@@ -25,7 +25,7 @@ pub mod probes;
 pub mod profile;
 pub mod range;
 mod rest;
-mod run;
+pub mod run;
 mod schema;
 mod thread;
 mod topology;

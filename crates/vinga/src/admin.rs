@@ -1,10 +1,15 @@
 //! `vinga admin`: what a running cluster says of itself, and its tables.
 
+mod tables;
+
+use crate::arguments::ConnectArguments;
 use crate::columns;
+use crate::table::{Table, grouped};
 use clap::{Args, Subcommand};
 use std::time::{Duration, UNIX_EPOCH};
 use vinga::blocking::Cluster;
 use vinga::{InfoRows, InfoTable, InfoValue};
+use vinga_runtime::{console, say};
 
 /// The database of tables that SQL nodes keep for themselves.
 const OWN_DATABASE: &str = "vinga";
@@ -12,12 +17,8 @@ const OWN_DATABASE: &str = "vinga";
 /// `vinga admin …`.
 #[derive(Args)]
 pub struct AdminArguments {
-    /// Where a data node can be reached: host:port, or unix:/path/vinga.sock on its machine
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:2202", env = "VINGA_CONNECT")]
-    connect: String,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    connect: ConnectArguments,
     #[command(subcommand)]
     command: AdminCommand,
 }
@@ -38,23 +39,26 @@ enum AdminCommand {
     Transactions,
     /// Rows that are locked or waited for
     Locks,
-    /// The names of all tables
+    /// All tables by name, with their rows and bytes
     Tables,
-    /// The columns of a table
+    /// The columns, keys and indexes of a table
     Describe {
         /// database.table
+        #[arg(value_parser = table_name)]
         table: String,
     },
     /// Creates a table
     Create {
         /// database.table
+        #[arg(value_parser = table_name)]
         table: String,
-        /// Such as: 'id bigint unsigned, name varchar(40) null, primary key (id)'
+        /// Such as: 'id bigint unsigned, name varchar(40) null, primary key (id), index by_name (name)'
         columns: String,
     },
     /// Drops a table with all its rows
     Drop {
         /// database.table
+        #[arg(value_parser = table_name)]
         table: String,
         /// Also one of Vinga's own tables, in the database vinga
         #[arg(long)]
@@ -62,15 +66,28 @@ enum AdminCommand {
     },
 }
 
+/// `database.table`; a table's own name may have points.
+fn table_name(text: &str) -> Result<String, String> {
+    match text.split_once('.') {
+        Some((database, table)) if !database.is_empty() && !table.is_empty() => Ok(text.to_owned()),
+        _ => Err("expected database.table, such as shop.orders".to_owned()),
+    }
+}
+
 /// Runs a command.
 ///
 /// # Errors
 /// A sentence.
-pub fn run(arguments: &AdminArguments) -> Result<(), String> {
-    let cluster = Cluster::connect(&arguments.connect).map_err(|error| error.to_string())?;
+pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
+    // What is wrong with the command line is told before anybody is asked.
+    let definition = match &arguments.command {
+        AdminCommand::Create { table, columns } => Some(columns::parse(table, columns)?),
+        _ => None,
+    };
+    let cluster = Cluster::connect(&arguments.connect.address()?).map_err(|error| error.to_string())?;
     let show = |table| {
         let rows = cluster.info(table).map_err(|error| error.to_string())?;
-        print!("{}", if arguments.json { as_json(&rows) } else { as_table(&rows) });
+        console::print(format_args!("{}", if json { as_json(&rows) } else { as_table(&rows) }));
         Ok(())
     };
     match &arguments.command {
@@ -82,21 +99,23 @@ pub fn run(arguments: &AdminArguments) -> Result<(), String> {
         AdminCommand::Transactions => show(InfoTable::Transactions),
         AdminCommand::Locks => show(InfoTable::Locks),
         AdminCommand::Tables => {
-            let names = cluster.tables().map_err(|error| error.to_string())?;
-            let rows = names.into_iter().map(|name| vec![InfoValue::Text(name)]).collect();
-            let rows = InfoRows { columns: vec!["table".to_owned()], rows };
-            print!("{}", if arguments.json { as_json(&rows) } else { as_table(&rows) });
+            let rows = tables::list(&cluster).map_err(|error| error.to_string())?;
+            console::print(format_args!("{}", if json { as_json(&rows) } else { as_table(&rows) }));
             Ok(())
         }
         AdminCommand::Describe { table } => {
             let table = cluster.table(table).map_err(|error| error.to_string())?;
-            println!("{} (\n{}\n)", table.name(), columns::describe(table.definition()));
+            if json {
+                say!("{}", columns::as_json(table.definition()));
+            } else {
+                say!("{} (\n{}\n)", table.name(), columns::describe(table.definition()));
+            }
             Ok(())
         }
-        AdminCommand::Create { table, columns } => {
-            let definition = columns::parse(table, columns)?;
+        AdminCommand::Create { table, .. } => {
+            let definition = definition.expect("it was read above");
             cluster.create_table(definition).map_err(|error| error.to_string())?;
-            println!("table {table} is created");
+            say_done(json, "created", table);
             Ok(())
         }
         AdminCommand::Drop { table, force } => {
@@ -107,9 +126,17 @@ pub fn run(arguments: &AdminArguments) -> Result<(), String> {
                 ));
             }
             cluster.drop_table(table).map_err(|error| error.to_string())?;
-            println!("table {table} is dropped");
+            say_done(json, "dropped", table);
             Ok(())
         }
+    }
+}
+
+fn say_done(json: bool, what: &str, table: &str) {
+    if json {
+        say!("{}", serde_json::json!({ what: table }));
+    } else {
+        say!("table {table} is {what}");
     }
 }
 
@@ -125,57 +152,31 @@ fn cell(column: &str, value: &InfoValue) -> String {
     }
 }
 
-/// A number with a space between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
+/// Whether a row is a note instead: a sentence in its first column, nothing in the others.
+fn is_note(row: &[InfoValue]) -> bool {
+    let is_empty = |value: &InfoValue| matches!(value, InfoValue::Text(text) if text.is_empty());
+    row.len() > 1 && matches!(row[0], InfoValue::Text(_)) && row[1..].iter().all(is_empty)
 }
 
-/// Aligned columns, numbers to the right.
+/// Aligned columns, numbers to the right, notes below.
 fn as_table(info: &InfoRows) -> String {
-    let line_of = |row: &Vec<InfoValue>| {
-        info.columns.iter().zip(row).map(|(column, value)| cell(column, value)).collect()
-    };
-    let cells: Vec<Vec<String>> = info.rows.iter().map(line_of).collect();
-    let widths: Vec<usize> = info
-        .columns
-        .iter()
-        .enumerate()
-        .map(|(i, name)| {
-            cells
-                .iter()
-                .filter_map(|row| row.get(i))
-                .map(|c| c.chars().count())
-                .chain([name.chars().count()])
-                .max()
-        })
-        .map(|width| width.unwrap_or(0))
-        .collect();
-    let is_text =
-        |i: usize| matches!(info.rows.first().and_then(|row| row.get(i)), Some(InfoValue::Text(_)) | None);
-    let line = |row: &[String]| {
-        let padded: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(
-                |(i, (text, &width))| {
-                    if is_text(i) { format!("{text:<width$}") } else { format!("{text:>width$}") }
-                },
-            )
-            .collect();
-        format!("{}\n", padded.join("  ").trim_end())
-    };
-    let mut out = line(&info.columns);
-    out.extend(cells.iter().map(|row| line(row)));
-    out
+    let mut table = Table::new(info.columns.iter().cloned());
+    for column in 0..info.columns.len() {
+        let is_number =
+            |row: &Vec<InfoValue>| matches!(row.get(column), Some(InfoValue::Number(_) | InfoValue::Real(_)));
+        if info.rows.iter().any(is_number) {
+            table.align_right(column);
+        }
+    }
+    let (notes, rows): (Vec<_>, Vec<_>) = info.rows.iter().partition(|row| is_note(row));
+    for row in rows {
+        table.row(info.columns.iter().zip(row).map(|(column, value)| cell(column, value)));
+    }
+    let mut text = table.to_string();
+    for note in notes {
+        text.push_str(&format!("{}\n", cell("", &note[0])));
+    }
+    text
 }
 
 fn as_json(info: &InfoRows) -> String {
@@ -206,15 +207,27 @@ mod tests {
             rows: vec![
                 vec![InfoValue::Text("a".into()), InfoValue::Number(1_234_567)],
                 vec![InfoValue::Text("longer".into()), InfoValue::Number(7)],
+                vec![InfoValue::Text("some more were left out".into()), InfoValue::Text(String::new())],
             ],
         };
         let moment =
             InfoRows { columns: vec!["since".into()], rows: vec![vec![InfoValue::Number(1_795_352_338)]] };
         assert_eq!(as_table(&moment), "               since\n2026-11-22T12:58:58Z\n");
-        assert_eq!(as_table(&info), "name        bytes\na       1 234 567\nlonger          7\n");
         assert_eq!(
-            as_json(&info),
+            as_table(&info),
+            "name        bytes\na       1 234 567\nlonger          7\nsome more were left out\n"
+        );
+        assert_eq!(
+            as_json(&InfoRows { rows: info.rows[..2].to_vec(), ..info }),
             "[{\"bytes\":1234567,\"name\":\"a\"},{\"bytes\":7,\"name\":\"longer\"}]\n"
         );
+    }
+
+    #[test]
+    fn a_table_is_named_with_its_database() {
+        assert!(table_name("shop.orders").is_ok() && table_name("shop.a.b").is_ok());
+        for wrong in ["", "orders", ".orders", "shop."] {
+            assert!(table_name(wrong).unwrap_err().contains("shop.orders"), "{wrong}");
+        }
     }
 }

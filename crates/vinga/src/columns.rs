@@ -1,8 +1,9 @@
-//! Column lists as a person writes them: `id bigint unsigned, name varchar(40) null, primary key (id)`.
+//! Column lists as a person writes them: `id bigint unsigned, name varchar(40) null, primary key (id), index by_name (name)`.
 //!
-//! Columns are NOT NULL unless they say `null`. Types are SQL's, sizes in bytes.
+//! Columns are NOT NULL unless they say `null`. Types are SQL's, sizes in bytes. Indexes are `index NAME (a, b desc)` and
+//! `unique index NAME (a, b)`.
 
-use vinga::{ColumnType, NewTable, TableDefinition};
+use vinga::{ColumnId, ColumnType, Direction, IndexDefinition, IndexKind, NewTable, TableDefinition};
 
 /// Reads a column list.
 ///
@@ -19,6 +20,10 @@ pub fn parse(table: &str, columns: &str) -> Result<TableDefinition, String> {
             let names: Vec<&str> = list.trim_end_matches([')', ' ']).split(',').map(str::trim).collect();
             new = new.primary_key(&names);
             has_key = true;
+            continue;
+        }
+        if let Some(index) = index_in(piece)? {
+            new = index.add_to(new);
             continue;
         }
         let [name, type_words @ ..] = words.as_slice() else {
@@ -49,6 +54,59 @@ const TYPES: &str = "tinyint, smallint, mediumint, int, bigint (each also unsign
 fn is_primary_key(piece: &str) -> bool {
     let head = piece.split('(').next().unwrap_or_default();
     matches!(&lower(&head.split_whitespace().collect::<Vec<_>>())[..], [a, b, ..] if a == "primary" && b == "key")
+}
+
+/// An index as it is written.
+struct WrittenIndex<'a> {
+    kind: IndexKind,
+    name: &'a str,
+    columns: Vec<(&'a str, Direction)>,
+}
+
+impl WrittenIndex<'_> {
+    fn add_to(&self, table: NewTable) -> NewTable {
+        match self.kind {
+            IndexKind::Ordered => table.ordered_index_by(self.name, &self.columns),
+            IndexKind::Unique => {
+                let columns: Vec<&str> = self.columns.iter().map(|(column, _)| *column).collect();
+                table.unique_index(self.name, &columns)
+            }
+        }
+    }
+}
+
+/// The index that a piece is, or `None` if it is something else: there may be columns called index or unique.
+fn index_in(piece: &str) -> Result<Option<WrittenIndex<'_>>, String> {
+    let Some((head, list)) = piece.split_once('(') else { return Ok(None) };
+    let words: Vec<&str> = head.split_whitespace().collect();
+    let (kind, name) = match (&lower(&words)[..], &words[..]) {
+        ([unique, index, _], [_, _, name]) if unique == "unique" && index == "index" => {
+            (IndexKind::Unique, *name)
+        }
+        ([index, _], [_, name]) if index == "index" => (IndexKind::Ordered, *name),
+        _ => return Ok(None),
+    };
+    let list = list.trim();
+    // A column of such a type has a number there: `index varchar(20)`.
+    if list.starts_with(|c: char| c.is_ascii_digit()) {
+        return Ok(None);
+    }
+    let expected = || format!("'{piece}': expected [unique] index NAME (column [desc], …)");
+    let list = list.strip_suffix(')').ok_or_else(expected)?;
+    let column = |column: &'_ str| {
+        let words: Vec<&str> = column.split_whitespace().collect();
+        Some(match words[..] {
+            [_] => Direction::Ascending,
+            [_, direction] if direction.eq_ignore_ascii_case("asc") => Direction::Ascending,
+            [_, direction] if direction.eq_ignore_ascii_case("desc") && kind == IndexKind::Ordered => {
+                Direction::Descending
+            }
+            _ => return None,
+        })
+    };
+    let columns: Option<Vec<(&str, Direction)>> =
+        list.split(',').map(|written| Some((written.split_whitespace().next()?, column(written)?))).collect();
+    Ok(Some(WrittenIndex { kind, name, columns: columns.ok_or_else(expected)? }))
 }
 
 fn not_null() -> [String; 2] {
@@ -133,10 +191,58 @@ pub fn describe(definition: &TableDefinition) -> String {
         .iter()
         .map(|c| format!("  {} {}{}", c.name, c.column_type, if c.nullable { " null" } else { "" }))
         .collect();
-    let key: Vec<&str> =
-        definition.primary_key.iter().map(|id| definition.columns[usize::from(id.0)].name.as_str()).collect();
+    let key: Vec<&str> = definition.primary_key.iter().map(|&id| name_of(definition, id)).collect();
     lines.push(format!("  primary key ({})", key.join(", ")));
+    for index in &definition.indexes {
+        let kind = match index.kind {
+            IndexKind::Ordered => "index",
+            IndexKind::Unique => "unique index",
+        };
+        let columns: Vec<String> = columns_of(definition, index)
+            .map(|(name, direction)| match direction {
+                Direction::Ascending => name.to_owned(),
+                Direction::Descending => format!("{name} desc"),
+            })
+            .collect();
+        lines.push(format!("  {kind} {} ({})", index.name, columns.join(", ")));
+    }
     lines.join(",\n")
+}
+
+/// A definition for programs.
+pub fn as_json(definition: &TableDefinition) -> serde_json::Value {
+    let column = |column: &vinga::ColumnDefinition| {
+        serde_json::json!({
+            "name": column.name, "type": column.column_type.to_string(), "nullable": column.nullable,
+        })
+    };
+    let index = |index: &IndexDefinition| {
+        let columns: Vec<serde_json::Value> = columns_of(definition, index)
+            .map(|(name, direction)| {
+                serde_json::json!({ "name": name, "descending": direction == Direction::Descending })
+            })
+            .collect();
+        let unique = index.kind == IndexKind::Unique;
+        serde_json::json!({ "name": index.name, "unique": unique, "columns": columns })
+    };
+    let key: Vec<&str> = definition.primary_key.iter().map(|&id| name_of(definition, id)).collect();
+    serde_json::json!({
+        "table": definition.name,
+        "columns": definition.columns.iter().map(column).collect::<Vec<_>>(),
+        "primary_key": key,
+        "indexes": definition.indexes.iter().map(index).collect::<Vec<_>>(),
+    })
+}
+
+fn name_of(definition: &TableDefinition, column: ColumnId) -> &str {
+    definition.columns[usize::from(column.0)].name.as_str()
+}
+
+fn columns_of<'a>(
+    definition: &'a TableDefinition,
+    index: &'a IndexDefinition,
+) -> impl Iterator<Item = (&'a str, Direction)> {
+    index.columns.iter().map(|part| (name_of(definition, part.column), part.direction))
 }
 
 #[cfg(test)]
@@ -146,9 +252,13 @@ mod tests {
     #[test]
     fn what_is_described_is_read_back() {
         let text = "id bigint unsigned, n int null, p decimal(18,4) not null, d datetime(3) null, b bit(5), \
-                    c char(10), v varbinary(300) null, primary key (id, c)";
+                    c char(10), v varbinary(300) null, index varchar(10), primary key (id, c), index by_n (n, d desc), \
+                    UNIQUE Index u (p)";
         let definition = parse("d.t", text).unwrap();
-        assert_eq!(definition.columns.len(), 7);
+        assert_eq!((definition.columns.len(), definition.indexes.len()), (8, 2));
+        let json = as_json(&definition);
+        assert_eq!(json["indexes"][0]["columns"][1], serde_json::json!({ "name": "d", "descending": true }));
+        assert_eq!((&json["indexes"][1]["unique"], &json["primary_key"][1]), (&true.into(), &"c".into()));
         assert_eq!(parse("d.t", &describe(&definition)), Ok(definition));
     }
 
@@ -172,5 +282,12 @@ mod tests {
         assert!(error("id int(4), primary key (id)").contains("is no type"));
         assert!(error("id int null, primary key (id)").contains("a key is never NULL"));
         assert!(error("id int, primary key (x)").contains('x'));
+        assert!(error("id int, primary key (id), index i (x)").contains('x'));
+        for wrong in
+            ["index i (id", "index i ()", "index i (id, )", "index i (id up)", "unique index i (id desc)"]
+        {
+            let error = error(&format!("id int, primary key (id), {wrong}"));
+            assert!(error.contains("expected [unique] index NAME"), "{wrong}: {error}");
+        }
     }
 }

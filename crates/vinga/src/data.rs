@@ -1,50 +1,160 @@
 //! `vinga data`: a data node.
 
+use crate::arguments::name_and_value;
+use crate::version::VERSION;
+use clap::Args;
 use std::path::{Path, PathBuf};
 use vinga_config::configuration::Configuration;
+use vinga_config::describe;
 use vinga_config::file::ConfigFile;
 use vinga_config::parameters::Parameter;
 use vinga_datanode::{Assembly, this_machine};
+use vinga_runtime::console;
 use vinga_runtime::crash::{self, CrashSettings};
 use vinga_runtime::log::{self, LogSettings};
 use vinga_runtime::node_folder::NodeFolder;
+use vinga_runtime::say;
 
-/// What the command line says.
+/// How a data node is configured.
+#[derive(Args)]
+pub struct ParameterArguments {
+    /// A configuration file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A parameter, over what the file says (may be given several times); docs/configuration.md lists them
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = name_and_value)]
+    parameters: Vec<(String, String)>,
+    /// What the data node logs: error, warning, info or debug [default: LogLevel, else info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+}
+
+impl ParameterArguments {
+    /// The file by an absolute path.
+    ///
+    /// # Errors
+    /// A sentence: it can't be found.
+    pub fn config(&self) -> Result<Option<PathBuf>, String> {
+        let absolute = |path: &PathBuf| path.canonicalize().map_err(|error| cannot_read(path, &error));
+        self.config.as_ref().map(absolute).transpose()
+    }
+
+    /// All parameters that the command line gives, by name.
+    pub fn flags(&self) -> Vec<(String, String)> {
+        let level = self.log_level.clone().map(|level| (Parameter::LogLevel.name().to_owned(), level));
+        self.parameters.iter().cloned().chain(level).collect()
+    }
+
+    /// What was written, for people.
+    pub fn as_written(&self) -> String {
+        let config = self.config.as_ref().map(|file| format!("--config {}", file.display()));
+        let parameters = self.parameters.iter().map(|(name, value)| format!("--set {name}={value}"));
+        let level = self.log_level.as_ref().map(|level| format!("--log-level {level}"));
+        config.into_iter().chain(parameters).chain(level).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// `vinga data`.
+#[derive(Args)]
+pub struct DataArguments {
+    /// The node's folder: process id, address, crash reports [default: DataDir]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Where to listen; 0 for any free port [default: ServerPort]
+    #[arg(long)]
+    port: Option<u16>,
+    /// Show the configuration as it would hold, and stop
+    #[arg(long)]
+    show: bool,
+    #[command(flatten)]
+    parameters: ParameterArguments,
+}
+
+impl DataArguments {
+    /// Whether the configuration is shown only.
+    pub fn shows(&self) -> bool {
+        self.show
+    }
+}
+
+/// Where a configuration comes from.
 #[derive(Clone, Debug, Default)]
 pub struct DataOptions {
     /// The configuration file.
     pub config: Option<PathBuf>,
-    /// The node's folder; without one, log lines go to standard error and nothing is written.
-    pub folder: Option<PathBuf>,
     /// Parameters by name, over those of the file.
     pub parameters: Vec<(String, String)>,
+}
+
+fn cannot_read(file: &Path, error: &std::io::Error) -> String {
+    format!("cannot read the configuration file {}: {error}", file.display())
 }
 
 /// Reads the configuration as it would hold.
 ///
 /// # Errors
-/// A sentence.
+/// All mistakes, a line each.
 pub fn configuration(options: &DataOptions) -> Result<Configuration, String> {
-    let machine = this_machine();
     let file = match &options.config {
         None => None,
         Some(path) => {
-            let text =
-                std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-            Some(ConfigFile::parse(&path.to_string_lossy(), &text).map_err(|error| error.to_string())?)
+            let bytes = std::fs::read(path).map_err(|error| cannot_read(path, &error))?;
+            let text = String::from_utf8(bytes)
+                .map_err(|_| format!("the configuration file {} is no text in UTF-8", path.display()))?;
+            Some(ConfigFile::parse(&path.to_string_lossy(), &text))
         }
     };
     let flags: Vec<(&str, &str)> = options.parameters.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-    Configuration::new(file.as_ref(), &flags, &machine).map_err(|error| error.to_string())
+    Configuration::new(file.as_ref(), &flags, &this_machine()).map_err(|errors| match errors.iter().count() {
+        1 => errors.to_string(),
+        count => format!("{count} mistakes in the configuration:\n{errors}"),
+    })
 }
 
-/// Runs a data node until it is asked to stop.
+/// Runs a data node until it is asked to stop, or shows how it would be configured.
 ///
 /// # Errors
 /// A sentence, if it could not start.
-pub fn run(options: &DataOptions) -> Result<(), String> {
-    let configuration = configuration(options)?;
-    let folder = options.folder.clone().map(NodeFolder::at);
+pub fn run(arguments: DataArguments, json: bool) -> Result<(), String> {
+    let mut parameters = arguments.parameters.flags();
+    if let Some(port) = arguments.port {
+        parameters.push((Parameter::ServerPort.name().to_owned(), port.to_string()));
+    }
+    let options = DataOptions { config: arguments.parameters.config.clone(), parameters };
+    let configuration = configuration(&options)?;
+    if arguments.show {
+        show(&configuration, json);
+        return Ok(());
+    }
+    let data_dir = || configuration.parameters.text(Parameter::DataDir).map(PathBuf::from);
+    let folder = arguments.folder.or_else(data_dir).map(NodeFolder::at);
+    run_node(&configuration, folder)
+}
+
+fn show(configuration: &Configuration, json: bool) {
+    let threads: Vec<String> = configuration.placement.threads.iter().map(ToString::to_string).collect();
+    if json {
+        let parameter = |[name, value, origin]: [String; 3]| {
+            (name, serde_json::json!({ "value": value, "origin": origin }))
+        };
+        let parameters: serde_json::Map<_, _> =
+            describe::rows(&configuration.parameters).into_iter().map(parameter).collect();
+        let all = serde_json::json!({
+            "parameters": parameters, "threads": threads, "warnings": configuration.warnings,
+        });
+        say!("{all}");
+        return;
+    }
+    console::print(format_args!("{}", describe::values(&configuration.parameters)));
+    for thread in &threads {
+        say!("{thread}");
+    }
+    for warning in &configuration.warnings {
+        say!("warning: {warning}");
+    }
+}
+
+fn run_node(configuration: &Configuration, folder: Option<NodeFolder>) -> Result<(), String> {
     let _occupied = match &folder {
         None => None,
         Some(folder) => {
@@ -54,22 +164,25 @@ pub fn run(options: &DataOptions) -> Result<(), String> {
             Some(lock.ok_or_else(|| format!("another data node runs in {place}"))?)
         }
     };
-    log::begin(&LogSettings { file: None, stderr: true })?;
+    let level = configuration.parameters.text(Parameter::LogLevel).and_then(log::level_named);
+    let level = level.expect("the parameter allows the names of levels only");
+    log::begin(&LogSettings { file: None, stderr: true, level })?;
     crash::install(CrashSettings {
         file: folder.as_ref().map_or(Path::new("."), NodeFolder::path).join("crash.txt"),
         who: format!("data node {}", configuration.parameters.integer(Parameter::NodeId)),
     })?;
+    ::log::info!(target: "node", "Vinga {VERSION}");
     for warning in &configuration.warnings {
         ::log::warn!(target: "configuration", "{warning}");
     }
-    let mut assembly = Assembly::new(&configuration)?;
+    let mut assembly = Assembly::new(configuration)?;
     if let Some(folder) = &folder {
         assembly = assembly.listening_at(folder.socket());
     }
     let announced = folder.clone();
     let result = assembly.run(|process| {
         if let Some(folder) = &announced
-            && let Err(error) = folder.announce(&process.address().to_string())
+            && let Err(error) = folder.announce(&process.address().to_string(), VERSION)
         {
             ::log::error!(target: "node", "cannot write into {}: {error}", folder.path().display());
         }

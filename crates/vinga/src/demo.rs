@@ -1,8 +1,10 @@
 //! `vinga demo`: a first session on real data, Debian's own package records.
 
 mod packages;
-pub mod sql;
+mod sql;
 
+use crate::arguments::{ConnectArguments, InstallationArguments};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use packages::Package;
 use std::io::BufReader;
@@ -10,6 +12,22 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Result, RowWriter, Table, WriteBatch, WriteRow};
+use vinga_runtime::say;
+
+/// `vinga demo`.
+#[derive(Args)]
+pub struct DemoArguments {
+    #[command(flatten)]
+    connect: ConnectArguments,
+    /// Shows it in SQL, on the SQL nodes of the cluster in --folder, by MariaDB's ordinary client
+    #[arg(long, conflicts_with = "connect")]
+    sql: bool,
+    /// The storage engine that makes the tables, with --sql
+    #[arg(long, value_name = "NAME", default_value = "VINGA")]
+    engine: String,
+    #[command(flatten)]
+    installation: InstallationArguments,
+}
 
 const TABLE: &str = "demo.packages";
 
@@ -45,9 +63,17 @@ impl WriteRow for Package {
 ///
 /// # Errors
 /// A sentence.
-pub fn run(address: &str) -> std::result::Result<(), String> {
+pub fn run(arguments: &DemoArguments) -> std::result::Result<(), String> {
+    if arguments.sql {
+        return sql::run(&sql::Demo {
+            cluster: &arguments.connect.folder(),
+            client: arguments.installation.find()?.program("mariadb"),
+            engine: &arguments.engine,
+        });
+    }
+    let address = arguments.connect.address()?;
     let packages = read_packages()?;
-    session(address, &packages).map_err(|error| error.to_string())
+    session(&address, &packages).map_err(|error| error.to_string())
 }
 
 fn read_packages() -> std::result::Result<Vec<Package>, String> {
@@ -75,7 +101,7 @@ fn read_packages() -> std::result::Result<Vec<Package>, String> {
 
 fn session(address: &str, packages: &[Package]) -> Result<()> {
     let cluster = Cluster::connect(address)?;
-    println!("\n1. Connected to {address} as API node {}.", cluster.node());
+    say!("\n1. Connected to {address} as API node {}.", cluster.node());
     if cluster.tables()?.iter().any(|name| name == TABLE) {
         cluster.drop_table(TABLE)?;
     }
@@ -92,7 +118,7 @@ fn session(address: &str, packages: &[Package]) -> Result<()> {
             .primary_key(&["name"]),
     )?;
     let (rows, span) = load(&cluster, &table, packages)?;
-    println!(
+    say!(
         "2. Loaded {rows} packages into table {TABLE} in {:.2} s: {:.0} rows a second.",
         span.as_secs_f64(),
         rows as f64 / span.as_secs_f64()
@@ -101,7 +127,7 @@ fn session(address: &str, packages: &[Package]) -> Result<()> {
     let arch = packages.iter().find_map(|p| p.name.strip_prefix("bash:")).unwrap_or("amd64");
     let begun = Instant::now();
     let bash = cluster.get(&table, format!("bash:{arch}").as_str())?;
-    println!("3. Read by key, in {:.0} µs:", begun.elapsed().as_secs_f64() * 1e6);
+    say!("3. Read by key, in {:.0} µs:", begun.elapsed().as_secs_f64() * 1e6);
     for package in bash.iter() {
         show(package);
     }
@@ -114,7 +140,7 @@ fn session(address: &str, packages: &[Package]) -> Result<()> {
         cluster.scan(&table, |scan| scan.filter(condition))?.collect::<Result<_>>()?;
     let span = begun.elapsed();
     found.sort_by_key(|package| std::cmp::Reverse(package.size));
-    println!(
+    say!(
         "4. Searched all {rows} rows for section = 'database' and size > 5,000,000, in {:.1} ms: {} found, the largest:",
         span.as_secs_f64() * 1e3,
         found.len()
@@ -151,8 +177,12 @@ fn load(cluster: &Cluster, table: &Table, packages: &[Package]) -> Result<(usize
 
 fn show(package: &Shown) {
     let installed = package.installed_kib.map_or("?".to_owned(), |kib| format!("{kib} KiB"));
-    println!(
+    say!(
         "   {:<28} {:<24} {:<10} {:>11} bytes, installed {installed:>11}  {}",
-        package.name, package.version, package.section, package.size, package.summary
+        package.name,
+        package.version,
+        package.section,
+        package.size,
+        package.summary
     );
 }

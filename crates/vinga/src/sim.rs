@@ -3,10 +3,13 @@
 use clap::Args;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use vinga_bench::progress::Progress;
 use vinga_kernel::Mutation;
+use vinga_runtime::{complain, console, say};
 use vinga_sim::mutations::{self, Verdict};
 use vinga_sim::range::{Plan, Tally, run_seeds};
+use vinga_sim::run::Report;
 use vinga_sim::{Options, probes};
 
 /// `vinga sim …`.
@@ -21,6 +24,9 @@ pub struct SimArguments {
     /// Run fresh seeds until told to stop
     #[arg(long, conflicts_with = "mutations")]
     forever: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
     /// Print every event
     #[arg(long, requires = "seed", conflicts_with = "mutations")]
     trace: bool,
@@ -81,16 +87,19 @@ fn mutation(name: &str) -> Result<Mutation, String> {
 /// # Errors
 /// The first violation, with its seed and how to repeat it; expected probes that were not met; mutations that were not
 /// noticed.
-pub fn run(arguments: &SimArguments) -> Result<(), String> {
+pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
     if (arguments.mutation.is_some() || arguments.mutations) && !mutations::IS_BUILT_IN {
         return Err("this build has no mutations; build with: \
              cargo build --profile sim --features mutations --bin vinga"
             .to_owned());
     }
-    if arguments.mutations {
-        return hunt(arguments.first, arguments.seeds_max.map(NonZeroU64::get));
+    if json && arguments.trace {
+        return Err("--json and --trace exclude each other: a trace is text".to_owned());
     }
-    let trace: Option<fn(&str)> = arguments.trace.then_some(|line: &str| println!("{line}"));
+    if arguments.mutations {
+        return hunt(arguments.first, arguments.seeds_max.map(NonZeroU64::get), json);
+    }
+    let trace: Option<fn(&str)> = arguments.trace.then_some(|line: &str| say!("{line}"));
     let options = Options { mutation: arguments.mutation, trace, ..Options::default() };
     let range = match (arguments.seed, &arguments.seeds) {
         (Some(seed), _) => seed..seed + 1,
@@ -100,53 +109,146 @@ pub fn run(arguments: &SimArguments) -> Result<(), String> {
             return Err("which seeds? --seed N, --seeds A..B, --forever or --mutations".to_owned());
         }
     };
-    let is_long = range.end - range.start > 100;
     if arguments.forever {
-        println!("seeds from {} on", range.start);
+        complain!("seeds from {} on", range.start);
     }
+    let all = (!arguments.forever).then(|| range.end - range.start);
     let plan = Plan { options, jobs: arguments.jobs.get(), twice: arguments.twice, ..Plan::default() };
     let begun = Instant::now();
-    let mut reported = 0u64;
+    let mut progress = SeedProgress::new(all, arguments.quiet);
     let tally = run_seeds(range, &plan, |report| {
-        reported += 1;
-        if arguments.seed.is_some() && report.violation.is_none() {
-            println!("{report}");
-        } else if is_long && reported.is_multiple_of(500) {
-            println!("{reported} seeds in {:.1} s", begun.elapsed().as_secs_f64());
+        progress.step();
+        if arguments.seed.is_some() && report.violation.is_none() && !json {
+            say!("{report}");
         }
-        true
+        // Nothing would be told of further seeds.
+        console::is_read()
     });
+    progress.end();
+    let seconds = begun.elapsed().as_secs_f64();
+    if json {
+        say!("{}", as_json(&tally, seconds));
+    }
     if let Some(failed) = tally.failures.first() {
-        println!("{failed}");
+        if !json {
+            say!("{failed}");
+        }
         let seed = failed.seed;
         return Err(format!(
             "seed {seed} found a violation; repeat it with: vinga sim --seed {seed} --trace"
         ));
     }
-    if arguments.seed.is_none() {
-        print!("{tally}");
-        println!("no violation in {:.1} s, history {:016x}", begun.elapsed().as_secs_f64(), tally.hash);
+    if arguments.seed.is_none() && !json {
+        console::print(format_args!("{tally}"));
+        say!("no violation in {seconds:.1} s, history {:016x}", tally.hash);
     }
-    arguments.expect_probes.map_or(Ok(()), |expected| check_probes(&tally, expected))
+    arguments.expect_probes.map_or(Ok(()), |expected| check_probes(&tally, expected, json))
 }
 
-fn check_probes(tally: &Tally, expected: Expected) -> Result<(), String> {
+/// How far a range of seeds is: on standard error, one line that changes on a terminal, elsewhere a line from time to time.
+struct SeedProgress {
+    shown: Progress,
+    is_quiet: bool,
+    begun: Instant,
+    /// When the last line was written that stays.
+    last: Instant,
+    seeds: u64,
+    /// `None` if they do not end.
+    all: Option<u64>,
+}
+
+impl SeedProgress {
+    /// Between two lines that stay.
+    const LINE_INTERVAL: Duration = Duration::from_secs(3);
+
+    fn new(all: Option<u64>, is_quiet: bool) -> Self {
+        let shown = if is_quiet { Progress::quiet() } else { Progress::new() };
+        let now = Instant::now();
+        SeedProgress { shown, is_quiet, begun: now, last: now, seeds: 0, all }
+    }
+
+    fn step(&mut self) {
+        self.seeds += 1;
+        let (seeds, all, begun) = (self.seeds, self.all, self.begun);
+        let text = || Self::text(seeds, all, begun.elapsed());
+        if self.shown.is_terminal() {
+            self.shown.step(text);
+        } else if !self.is_quiet && self.last.elapsed() >= Self::LINE_INTERVAL {
+            self.last = Instant::now();
+            self.shown.line(&text());
+        }
+    }
+
+    fn end(&mut self) {
+        self.shown.clear();
+    }
+
+    fn text(seeds: u64, all: Option<u64>, elapsed: Duration) -> String {
+        let rate = seeds as f64 / elapsed.as_secs_f64().max(1e-3);
+        let Some(all) = all else { return format!("{seeds} seeds, {rate:.0} a second") };
+        let left = all.saturating_sub(seeds) as f64 / rate;
+        format!("{seeds} of {all} seeds, {rate:.0} a second, {left:.0} s left")
+    }
+}
+
+fn as_json(tally: &Tally, seconds: f64) -> serde_json::Value {
+    let failure = |report: &Report| {
+        serde_json::json!({
+            "seed": report.seed,
+            "violation": report.violation,
+            "repeat": format!("vinga sim --seed {} --trace", report.seed),
+        })
+    };
+    serde_json::json!({
+        "seeds": tally.seeds,
+        "seconds": seconds,
+        "virtual_seconds": tally.time as f64 / 1e6,
+        "signals": tally.signals,
+        "transactions": tally.transactions.0,
+        "committed": tally.transactions.1,
+        "history": format!("{:016x}", tally.hash),
+        "probes": tally.probes,
+        "failures": tally.failures.iter().map(failure).collect::<Vec<_>>(),
+    })
+}
+
+fn check_probes(tally: &Tally, expected: Expected, json: bool) -> Result<(), String> {
     let with_rare = expected == Expected::All;
     let missing: Vec<&str> = probes::missing(with_rare, |probe| tally.probes.contains_key(probe)).collect();
     if missing.is_empty() {
-        println!("all rare branches that are expected were met");
+        if !json {
+            say!("all rare branches that are expected were met");
+        }
         return Ok(());
     }
     Err(format!("rare branches that were not met: {}", missing.join("; ")))
 }
 
 /// Breaks one rule after the other.
-fn hunt(first: u64, seeds_max: Option<u64>) -> Result<(), String> {
-    let verdicts = mutations::hunt_all(first, seeds_max, |verdict| println!("{verdict}"));
+fn hunt(first: u64, seeds_max: Option<u64>, json: bool) -> Result<(), String> {
+    let verdicts = mutations::hunt_all(first, seeds_max, |verdict| {
+        if !json {
+            say!("{verdict}");
+        }
+    });
+    if json {
+        let verdict = |verdict: &Verdict| {
+            let noticed = verdict.noticed.as_ref();
+            serde_json::json!({
+                "mutation": verdict.mutation.name(),
+                "noticed": noticed.is_some(),
+                "seeds": noticed.map(|(seeds, _)| seeds),
+                "what": noticed.map(|(_, what)| what),
+            })
+        };
+        say!("{}", verdicts.iter().map(verdict).collect::<serde_json::Value>());
+    }
     let missed: Vec<&str> =
         verdicts.iter().filter(|v| v.noticed.is_none()).map(|v: &Verdict| v.mutation.name()).collect();
     if missed.is_empty() {
-        println!("all {} broken rules were noticed", verdicts.len());
+        if !json {
+            say!("all {} broken rules were noticed", verdicts.len());
+        }
         return Ok(());
     }
     Err(format!("not noticed: {}", missed.join(", ")))
@@ -186,6 +288,13 @@ mod tests {
         ] {
             assert!(!reads(line), "{line}");
         }
+    }
+
+    #[test]
+    fn progress_tells_what_is_left() {
+        let text = |seeds, all| SeedProgress::text(seeds, all, Duration::from_secs(2));
+        assert_eq!(text(100, Some(400)), "100 of 400 seeds, 50 a second, 6 s left");
+        assert_eq!(text(100, None), "100 seeds, 50 a second");
     }
 
     #[test]

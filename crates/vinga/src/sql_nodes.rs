@@ -1,13 +1,18 @@
 //! The SQL nodes of a cluster on this machine: `sql-1`, `sql-2` … in the cluster's folder.
 
-use crate::up::keeps_another_port;
+use crate::data_node::keeps_another_port;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use vinga_runtime::node_folder::NodeFolder;
+use vinga_runtime::say;
 use vinga_sqlnode::{Installation, Running, Settings, SqlNode, StartError, Stopped};
 
 /// The first SQL node's port, unless somebody says another.
 const PORT: u16 = 3307;
+
+/// How long a SQL node that has a process may take until it answers.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What `vinga up` wants of SQL nodes.
 pub struct Wanted<'a> {
@@ -30,16 +35,25 @@ pub struct Wanted<'a> {
 /// # Errors
 /// A sentence; one runs already on another port than was asked for.
 pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
-    let before = running(wanted.cluster)?;
+    let mut before = Vec::new();
+    for (node, _) in running(wanted.cluster)? {
+        before.extend(await_answer(wanted.cluster, node)?.map(|running| (node, running)));
+    }
     for (node, running) in &before {
         say_what_runs(wanted, *node, running)?;
+    }
+    if let Some(port) = wanted.port
+        && before.is_empty()
+        && wanted.nodes == 0
+    {
+        return Err(format!("--sql-port {port} is for SQL nodes: --sql-nodes says how many to start"));
     }
     if !wanted.variables.is_empty() {
         let given: Vec<_> =
             wanted.variables.iter().map(|(name, value)| format!("--sql-set {name}={value}")).collect();
         let given = given.join(", ");
         if !before.is_empty() {
-            println!(
+            say!(
                 "SQL nodes that run keep the settings that they were started with: {given} does not hold there"
             );
         } else if wanted.nodes == 0 {
@@ -58,11 +72,8 @@ pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
 }
 
 fn say_what_runs(wanted: &Wanted<'_>, node: u16, running: &Running) -> Result<(), String> {
-    let Some(address) = &running.address else {
-        println!("SQL node {node} is running already, but does not answer yet");
-        return Ok(());
-    };
-    println!("SQL node {node} is running already, on {address}");
+    let Some(address) = &running.address else { return Ok(()) };
+    say!("SQL node {node} is running already, on {address}");
     match wanted.port.filter(|&port| port != 0) {
         Some(_) if keeps_another_port(address, port(wanted, node)?) => Err(format!(
             "SQL node {node} keeps its port, on {address}: 'vinga down' stops it, or leave --sql-port out"
@@ -71,10 +82,43 @@ fn say_what_runs(wanted: &Wanted<'_>, node: u16, running: &Running) -> Result<()
     }
 }
 
-/// The port that a node gets.
+/// A SQL node that has a process, once it answers; `None` if it has ended. One that starts or ends at this moment is waited
+/// for: a process that was killed keeps its lock until it is gone.
+fn await_answer(cluster: &Path, node: u16) -> Result<Option<Running>, String> {
+    let folder = folder(cluster, node);
+    let begun = Instant::now();
+    loop {
+        let running = vinga_sqlnode::running(&folder);
+        let running = running.map_err(|error| format!("cannot look into {}: {error}", folder.display()))?;
+        let Some(running) = running else { return Ok(None) };
+        let why = match (&running.address, running.probe()) {
+            (Some(_), Ok(())) => return Ok(Some(running)),
+            (None, _) => "it is not ready".to_owned(),
+            (Some(_), Err(error)) => error.to_string(),
+        };
+        if begun.elapsed() >= ANSWER_PATIENCE {
+            return Err(format!(
+                "SQL node {node} runs (process {}), but does not answer: {why}; see its log in {}",
+                running.pid,
+                folder.display()
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The port that a node gets: what is asked for, else the one that it had before, else its place behind the first.
 fn port(wanted: &Wanted<'_>, node: u16) -> Result<u16, String> {
-    let first = wanted.port.unwrap_or(PORT);
-    Ok(first.checked_add(node.saturating_sub(1)).ok_or("there are no ports behind 65535")?)
+    let before = || NodeFolder::at(folder(wanted.cluster, node)).last_start()?.port();
+    if wanted.port.is_none()
+        && let Some(port) = before()
+    {
+        return Ok(port);
+    }
+    match wanted.port.unwrap_or(PORT) {
+        0 => Ok(0),
+        first => Ok(first.checked_add(node.saturating_sub(1)).ok_or("there are no ports behind 65535")?),
+    }
 }
 
 fn start(wanted: &Wanted<'_>, installation: &Installation, node: u16) -> Result<(), String> {
@@ -88,7 +132,7 @@ fn start(wanted: &Wanted<'_>, installation: &Installation, node: u16) -> Result<
     match SqlNode::start(settings) {
         Ok(started) => {
             let after = begun.elapsed().as_secs_f64() * 1000.0;
-            println!("SQL node {node} is ready on {} after {after:.0} ms", started.address());
+            say!("SQL node {node} is ready on {} after {after:.0} ms", started.address());
             Ok(())
         }
         // Told before, or another `vinga up` starts it at this time.
@@ -103,14 +147,12 @@ fn say_how_to_connect(wanted: &Wanted<'_>, installation: &Installation, is_new: 
     let nodes = running(wanted.cluster)?;
     let Some((_, first)) = nodes.first() else { return Ok(()) };
     let password = if is_new { "without password" } else { "with the password that was set, if any" };
-    println!(
-        "connect with any driver or tool for MySQL or MariaDB, as root {password}; by MariaDB's client:"
-    );
-    println!("  {} --no-defaults --user=root --socket={}", client.display(), first.socket.display());
+    say!("connect with any driver or tool for MySQL or MariaDB, as root {password}; by MariaDB's client:");
+    say!("  {} --no-defaults --user=root --socket={}", client.display(), first.socket.display());
     if let Some((host, port)) = first.address.as_deref().and_then(|address| address.split_once(':')) {
-        println!("  {} --no-defaults --user=root --host={host} --port={port}", client.display());
+        say!("  {} --no-defaults --user=root --host={host} --port={port}", client.display());
     }
-    println!("their folders with the logs: {}", wanted.cluster.join("sql-*").display());
+    say!("their folders with the logs: {}", wanted.cluster.join("sql-*").display());
     Ok(())
 }
 
@@ -131,8 +173,8 @@ pub fn down(cluster: &Path) -> Result<(), String> {
     let mut result = Ok(());
     for (node, end) in ends {
         match end {
-            Ok(Some(Stopped::Cleanly)) => println!("SQL node {node} has stopped"),
-            Ok(Some(Stopped::Killed)) => println!("SQL node {node} did not stop in time, and was killed"),
+            Ok(Some(Stopped::Cleanly)) => say!("SQL node {node} has stopped"),
+            Ok(Some(Stopped::Killed)) => say!("SQL node {node} did not stop in time, and was killed"),
             Ok(None) => {}
             Err(error) => result = Err(format!("SQL node {node} cannot be stopped: {error}")),
         }
@@ -146,24 +188,34 @@ pub fn down(cluster: &Path) -> Result<(), String> {
 /// A sentence.
 pub fn running(cluster: &Path) -> Result<Vec<(u16, Running)>, String> {
     let failed = |error: io::Error| format!("cannot look into {}: {error}", cluster.display());
-    let entries = match std::fs::read_dir(cluster) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(failed)?,
-    };
     let mut nodes = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(failed)?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix("sql-")?.parse().ok());
-        if let Some(number) = number
-            && let Some(running) = vinga_sqlnode::running(&folder(cluster, number)).map_err(failed)?
-        {
+    for number in numbers(cluster).map_err(failed)? {
+        if let Some(running) = vinga_sqlnode::running(&folder(cluster, number)).map_err(failed)? {
             nodes.push((number, running));
         }
     }
-    nodes.sort_by_key(|(number, _)| *number);
     Ok(nodes)
 }
 
-fn folder(cluster: &Path, node: u16) -> PathBuf {
+/// The numbers of a cluster's SQL nodes, whether they run or not, ascending.
+///
+/// # Errors
+/// What the file system says.
+pub fn numbers(cluster: &Path) -> io::Result<Vec<u16>> {
+    let entries = match std::fs::read_dir(cluster) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        numbers.extend(name.to_str().and_then(|name| name.strip_prefix("sql-")?.parse::<u16>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// The folder of a SQL node.
+pub fn folder(cluster: &Path, node: u16) -> PathBuf {
     cluster.join(format!("sql-{node}"))
 }

@@ -5,55 +5,11 @@ mod support;
 
 use std::io::Write;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
 use support::Node;
-
-static NEXT: AtomicU32 = AtomicU32::new(0);
-
-/// A cluster's folder; the cluster is stopped and the folder removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        let unique = format!("vinga-line-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Folder(std::env::temp_dir().join(unique))
-    }
-
-    fn up(&self, more: &[&str]) -> (bool, String) {
-        said(self.command("up").args(["--set", "DataMemory=64M"]).args(more).output())
-    }
-
-    fn command(&self, what: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
-        command.arg(what).arg("--folder").arg(&self.0);
-        command
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = self.command("down").output();
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Whether a command was content, and all that it said.
-fn said(output: std::io::Result<Output>) -> (bool, String) {
-    let output = output.expect("the binary runs");
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
-}
+use support::folder::{Folder, said, vinga};
 
 fn admin(address: &str, arguments: &[&str]) -> (bool, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
-    said(command.args(["admin", "--connect", address]).args(arguments).output())
-}
-
-fn port_of(folder: &Path) -> String {
-    let address = std::fs::read_to_string(folder.join("node-1/vinga.address")).expect("it runs");
-    address.trim().rsplit_once(':').expect("host:port").1.to_owned()
+    said(vinga().args(["admin", "--connect", address]).args(arguments).output())
 }
 
 #[test]
@@ -63,10 +19,12 @@ fn what_runs_already_keeps_its_settings_and_its_port() {
     assert!(ok && !text.contains("keeps"), "{text}");
     let (ok, text) = folder.up(&["--set", "MaxNoOfTables=99"]);
     assert!(ok && text.contains("keeps the settings") && text.contains("--set MaxNoOfTables=99"), "{text}");
-    let (ok, text) = folder.up(&["--port", &port_of(&folder.0)]);
+    let (ok, text) = folder.up(&["--port", &folder.port()]);
     assert!(ok, "{text}");
     let (ok, text) = folder.up(&["--port", "1"]);
     assert!(!ok && text.contains("runs already") && text.contains("keeps its port"), "{text}");
+    let (ok, text) = folder.up(&["--sql-port", "1"]);
+    assert!(!ok && text.contains("--sql-port 1") && text.contains("--sql-nodes"), "{text}");
     let (ok, text) = folder.up(&["--sql-set", "max_connections=5"]);
     assert!(!ok && text.contains("--sql-set max_connections=5") && text.contains("--sql-nodes"), "{text}");
 }
@@ -149,7 +107,7 @@ fn a_client_that_outlives_its_data_node_is_no_alarm_to_the_next() {
     let folder = Folder::new();
     let (ok, text) = folder.up(&["--port", "0"]);
     assert!(ok, "{text}");
-    let port = port_of(&folder.0);
+    let port = folder.port();
     let cluster = vinga::blocking::Cluster::connect(&format!("127.0.0.1:{port}")).expect("it answers");
     assert!(said(folder.command("down").output()).0);
     let (ok, text) = folder.up(&["--port", &port]);

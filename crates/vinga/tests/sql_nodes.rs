@@ -130,3 +130,47 @@ fn variables_and_ports_are_not_ignored_silently() {
     let (ok, said) = cluster.vinga(&moved);
     assert!(!ok && said.contains("SQL node 1 keeps its port"), "{said}");
 }
+
+#[test]
+fn killed_nodes_come_back_on_their_ports_and_status_tells_of_them() {
+    let cluster = Cluster::new();
+    let (ok, said) = cluster.up("1");
+    assert!(ok, "{said}");
+    let status = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
+        let output = command.args(["status", "--json", "--folder"]).arg(&cluster.folder).output();
+        let output = output.expect("the binary runs");
+        let nodes: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it says JSON");
+        (output.status.code(), nodes)
+    };
+    let (code, nodes) = status();
+    assert_eq!(
+        (code, &nodes[1]["node"], &nodes[1]["state"]),
+        (Some(0), &"SQL node 1".into(), &"running".into())
+    );
+    assert!(nodes[1]["version"].as_str().is_some_and(|version| version.contains("MariaDB")), "{nodes}");
+    let address = nodes[1]["address"].clone();
+    let pid = running(&cluster.folder.join("sql-1")).expect("the folder is there").expect("it runs").pid;
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
+    // At once, and without a word of ports; nobody reads what is said.
+    let (reader, writer) = std::io::pipe().expect("there are pipes");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
+    command.args(["up", "--sql-nodes", "1", "--folder"]).arg(&cluster.folder).stdout(writer);
+    let output = command.output().expect("the binary runs");
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let (code, nodes) = status();
+    assert_eq!((code, &nodes[1]["address"]), (Some(0), &address), "{nodes}");
+    let (ok, said) = cluster.vinga(&["down"]);
+    assert!(ok, "{said}");
+    let (code, nodes) = status();
+    assert_eq!(
+        (code, &nodes[0]["state"], &nodes[1]["state"]),
+        (Some(3), &"stopped".into(), &"stopped".into())
+    );
+}

@@ -46,6 +46,7 @@ mod rows;
 mod scan;
 mod scan_slice;
 mod schema;
+pub mod table_usage;
 mod tables;
 mod unique;
 mod waiting;

@@ -130,10 +130,10 @@ impl Dictionary {
         pinned: Option<VersionedTable>,
     ) -> Result<TableRecord, Refused> {
         let Some(record) = self.tables.find(name) else {
-            return refuse(ErrorCode::NoSuchTable, "");
+            return refuse(ErrorCode::NoSuchTable, name);
         };
         if pinned.is_some_and(|pinned| pinned != record.own()) {
-            return refuse(ErrorCode::StaleTable, "");
+            return refuse(ErrorCode::StaleTable, name);
         }
         match self.fences.get(&record.table) {
             Some(&owner) if owner != asker.address.node() => {
@@ -270,7 +270,7 @@ impl Dictionary {
     fn plan_create_database(&mut self, asker: Asker, database: Database) -> Planned {
         check_database(&database)?;
         if self.databases.find(&database.name).is_some() {
-            return refuse(ErrorCode::DatabaseExists, "");
+            return refuse(ErrorCode::DatabaseExists, database.name);
         }
         self.check_room_for_database()?;
         Ok(Plan {
@@ -283,7 +283,7 @@ impl Dictionary {
     fn plan_alter_database(&mut self, asker: Asker, database: Database) -> Planned {
         check_database(&database)?;
         let Some(present) = self.databases.find(&database.name) else {
-            return refuse(ErrorCode::NoSuchDatabase, "");
+            return refuse(ErrorCode::NoSuchDatabase, database.name);
         };
         let database = Database { name: present.name.clone(), ..database };
         Ok(Plan {
@@ -295,7 +295,7 @@ impl Dictionary {
 
     fn plan_drop_database(&mut self, asker: Asker, name: &str) -> Planned {
         let Some(present) = self.databases.find(name) else {
-            return refuse(ErrorCode::NoSuchDatabase, "");
+            return refuse(ErrorCode::NoSuchDatabase, name);
         };
         if let Some(table) = self.tables.any_in(name) {
             return refuse(ErrorCode::DatabaseNotEmpty, format!("'{table}' is in it"));

@@ -17,6 +17,9 @@ use vinga_wire::schema::{
 };
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
+/// Characters of what is said of a refusal, at most.
+const DETAIL_CHARACTERS_MAX: usize = 400;
+
 /// Bytes of a list, at most; what goes beyond comes in the next piece.
 const LIST_BYTES_MAX: usize = 32 * 1024;
 
@@ -75,17 +78,16 @@ impl Dictionary {
             return self.refuse_congested(cx, SignalNumber::DescribeTableRefuse, frame, request);
         }
         let asker = Asker { address: frame.sender(), request, refusal: SignalNumber::DescribeTableRefuse };
-        let refused = |code| Refused { code, detail: String::new() };
         match self.tables.find(&name) {
             _ if self.change.as_ref().is_some_and(|change| change.hides(&name)) => {
                 cx.probe("table described while it changes");
-                self.refuse(cx, asker, refused(ErrorCode::SchemaBusy));
+                self.refuse(cx, asker, Refused { code: ErrorCode::SchemaBusy, detail: String::new() });
             }
             Some(table) => cold::write(
                 &mut cx.frame(SignalNumber::DescribeTableConfirm, frame.sender()),
                 &TableConfirm { request, table: table.clone() },
             ),
-            None => self.refuse(cx, asker, refused(ErrorCode::NoSuchTable)),
+            None => self.refuse(cx, asker, Refused { code: ErrorCode::NoSuchTable, detail: name }),
         }
         Some(())
     }
@@ -130,7 +132,7 @@ impl Dictionary {
             ),
             None => {
                 let asker = Asker { address: frame.sender(), request, refusal };
-                self.refuse(cx, asker, Refused { code: ErrorCode::NoSuchDatabase, detail: String::new() });
+                self.refuse(cx, asker, Refused { code: ErrorCode::NoSuchDatabase, detail: name });
             }
         }
         Some(())
@@ -202,7 +204,9 @@ impl Dictionary {
     }
 
     pub(crate) fn refuse(&self, cx: &mut Context<'_>, asker: Asker, refused: Refused) {
-        let body = Refusal { request: asker.request, code: refused.code as u16, detail: refused.detail };
+        // Names that were asked for may be as long as a signal.
+        let detail = refused.detail.chars().take(DETAIL_CHARACTERS_MAX).collect();
+        let body = Refusal { request: asker.request, code: refused.code as u16, detail };
         cold::write(&mut cx.frame(asker.refusal, asker.address), &body);
     }
 

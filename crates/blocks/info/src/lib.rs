@@ -213,7 +213,11 @@ mod tests {
                     out.push(vec![InfoValue::Text("one".into()), InfoValue::Number(1)]);
                     return 7;
                 }
-                InfoTable::Threads | InfoTable::Memory | InfoTable::Nodes | InfoTable::Locks => {}
+                InfoTable::Threads
+                | InfoTable::Memory
+                | InfoTable::Nodes
+                | InfoTable::Locks
+                | InfoTable::Tables => {}
             }
             0
         }

@@ -167,9 +167,15 @@ impl Membership {
                     Timer::Grace { api, grace: self.graces }.token(),
                 );
             }
-            Next::NotThisLife => self.enter_failing(cx, api, life.incarnation, None),
+            Next::NotThisLife => {
+                cx.log(LogLevel::Info, format_args!("API node {api} has disconnected"));
+                self.enter_failing(cx, api, life.incarnation, None);
+            }
             Next::SameLife(candidates) => self.begin_connected(cx, api, life, candidates),
-            Next::NewLife(candidate) => self.enter_failing(cx, api, life.incarnation, Some(candidate)),
+            Next::NewLife(candidate) => {
+                log_restart(cx, api);
+                self.enter_failing(cx, api, life.incarnation, Some(candidate));
+            }
         }
     }
 
@@ -177,6 +183,10 @@ impl Membership {
         if let Some(&State::Closed { life: Life { incarnation, .. }, grace }) = self.api_nodes.get(api)
             && grace == over
         {
+            cx.log(
+                LogLevel::Info,
+                format_args!("API node {api} has not come back in time and is declared failed, incarnation {incarnation}"),
+            );
             self.enter_failing(cx, api, incarnation, None);
         }
     }
@@ -189,7 +199,6 @@ impl Membership {
         incarnation: Incarnation,
         successor: Option<Candidate>,
     ) {
-        cx.log(LogLevel::Info, format_args!("API node {api} is declared failed, incarnation {incarnation}"));
         let awaited = self.tell_blocks(cx, SignalNumber::ApiFailedOrder, api, incarnation);
         let is_forgotten = awaited.is_empty();
         self.api_nodes.set(api, State::Failing { incarnation, awaited, successor });
@@ -269,4 +278,9 @@ pub fn close_order(api: NodeId, reason: ErrorCode, signal: u16) -> CloseConnecti
 /// bits. That is enough, for each order is confirmed by everybody before the next one about the same id goes out.
 fn is_meant(body: &ApiNodeBody, incarnation: Incarnation) -> bool {
     body.incarnation.get() as u16 == incarnation.0 as u16
+}
+
+/// An API node has begun a new life before its earlier one was forgotten.
+pub(crate) fn log_restart(cx: &mut Context<'_>, api: NodeId) {
+    cx.log(LogLevel::Info, format_args!("API node {api} was started again: its earlier run is over"));
 }

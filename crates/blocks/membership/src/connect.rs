@@ -2,6 +2,7 @@
 
 use crate::Membership;
 use crate::api_nodes::{Candidate, Life, Next, State};
+use crate::closing::log_restart;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -67,6 +68,7 @@ impl Membership {
                     return refuse_older(cx, api, life.incarnation, &candidate);
                 }
                 cx.probe("newer life ends the grace time of the older");
+                log_restart(cx, api);
                 self.enter_failing(cx, api, life.incarnation, Some(candidate));
             }
             State::Failing { incarnation: known, successor, .. } => {

@@ -203,6 +203,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_TOO_MANY_COLUMNS 20026
 /** There is no such ordered index: read the table's definition again. */
 #define VINGA_ERROR_NO_SUCH_INDEX 20027
+/** That is no address of data nodes: write host:port (several with commas between) or unix:/path/vinga.sock. */
+#define VINGA_ERROR_BAD_ADDRESS 20028
 /** The rows of a unique index change with those of its table: change these. */
 #define VINGA_ERROR_HIDDEN_TABLE 20060
 /** There is a database of this name already. */

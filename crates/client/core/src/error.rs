@@ -78,9 +78,13 @@ impl Error {
 
     /// What it means and what to do.
     pub fn message(&self) -> String {
-        match &self.detail {
-            Some(detail) => format!("{} ({detail})", self.code.sentence()),
-            None => String::from(self.code.sentence()),
+        match (&self.detail, self.code) {
+            (None, code) => String::from(code.sentence()),
+            // The detail is a name.
+            (Some(name), ErrorCode::NoSuchTable) => format!("There is no table {name}."),
+            (Some(name), ErrorCode::NoSuchDatabase) => format!("There is no database {name}."),
+            (Some(name), ErrorCode::DatabaseExists) => format!("There is a database {name} already."),
+            (Some(detail), code) => format!("{} ({detail})", code.sentence()),
         }
     }
 }
@@ -93,10 +97,7 @@ impl From<ErrorCode> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error {} ({:?}): {}", self.code as u16, self.class(), self.code.sentence())?;
-        if let Some(detail) = &self.detail {
-            write!(f, " ({detail})")?;
-        }
+        write!(f, "error {} ({:?}): {}", self.code as u16, self.class(), self.message())?;
         if let Some(operation) = self.operation {
             write!(f, " [operation {operation}]")?;
         }

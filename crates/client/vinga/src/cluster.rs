@@ -1,5 +1,6 @@
 //! The cluster, for programs with an async executor.
 
+use crate::addresses;
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket, take_read, take_write};
 use crate::engine::{Engine, Handle};
 use crate::lock::{Found, Lock};
@@ -8,6 +9,7 @@ use crate::pending::Pending;
 use crate::program::Update;
 use crate::retry;
 use crate::row::{ReadRow, WriteRow};
+use crate::row_name;
 use crate::scan::ScanRequest;
 use crate::spare;
 use crate::table::Table;
@@ -60,16 +62,8 @@ impl ConnectOptions {
     }
 
     pub(crate) fn start(self, addresses: &str) -> Result<Handle> {
-        let addresses: Vec<String> = addresses
-            .split(',')
-            .map(str::trim)
-            .filter(|address| !address.is_empty())
-            .map(|address| if address.contains(':') { address.into() } else { format!("{address}:{PORT}") })
-            .collect();
+        let addresses = addresses::parse(addresses)?;
         let bad = |detail: String| Error::with_detail(ErrorCode::ClusterFailure, detail);
-        if addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
-            return Err(bad(format!("1 to {ADDRESSES_MAX} addresses of data nodes are needed")));
-        }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let settings = Settings {
             cluster: self.cluster,
@@ -85,8 +79,6 @@ impl ConnectOptions {
 
 /// Where data nodes listen unless told otherwise.
 pub const PORT: u16 = 2202;
-/// Addresses of data nodes, at most.
-const ADDRESSES_MAX: usize = 144;
 
 /// A cluster. Cheap to clone; the connections are closed when the last clone, table and transaction is gone.
 #[derive(Clone)]
@@ -304,7 +296,8 @@ impl Cluster {
     /// # Errors
     /// `BadRow`, `DuplicateKey`, or why it could not be committed.
     pub async fn insert<R>(&self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<()> {
-        self.write_one(write_row(table, OperationKind::Insert, row)?).await
+        let written = self.write_one(write_row(table, OperationKind::Insert, row)?).await;
+        written.map_err(|error| row_name::by_row(table, row, error))
     }
 
     /// Adds a row or replaces it, in a transaction of its own.
@@ -312,7 +305,8 @@ impl Cluster {
     /// # Errors
     /// `BadRow`, or why it could not be committed.
     pub async fn write<R>(&self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<()> {
-        self.write_one(write_row(table, OperationKind::Write, row)?).await
+        let written = self.write_one(write_row(table, OperationKind::Write, row)?).await;
+        written.map_err(|error| row_name::by_row(table, row, error))
     }
 
     /// Updates a row that must exist, in a transaction of its own.
@@ -329,7 +323,7 @@ impl Cluster {
             batch.push(&operation)?;
             Ok::<_, Error>(batch)
         })?;
-        self.write_one(batch).await
+        self.write_one(batch).await.map_err(|error| row_name::by_key(table, &key, error))
     }
 
     /// Removes a row that must exist, in a transaction of its own.
@@ -343,7 +337,7 @@ impl Cluster {
             batch.push(&OperationSpec::new(table.core(), OperationKind::Delete, &scratch.key, &[]))?;
             Ok::<_, Error>(batch)
         })?;
-        self.write_one(batch).await
+        self.write_one(batch).await.map_err(|error| row_name::by_key(table, &key, error))
     }
 
     async fn write_one(&self, batch: vinga_client_core::WriteBatch) -> Result<()> {

@@ -321,6 +321,7 @@
 //! - Callers that have many operations under way at the same time, on threads or as futures, share the batches that travel;
 //!   one alone is never held up.
 
+mod addresses;
 mod batch;
 pub mod blocking;
 mod cluster;
@@ -334,6 +335,7 @@ mod program;
 mod range;
 mod retry;
 mod row;
+mod row_name;
 mod scan;
 mod schema;
 mod spare;

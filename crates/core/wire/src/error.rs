@@ -163,6 +163,8 @@ errors! {
         "More columns were selected than the table has.";
     NoSuchIndex = 20027, Schema,
         "There is no such ordered index: read the table's definition again.";
+    BadAddress = 20028, Usage,
+        "That is no address of data nodes: write host:port (several with commas between) or unix:/path/vinga.sock.";
     HiddenTable = 20060, Usage,
         "The rows of a unique index change with those of its table: change these.";
     DatabaseExists = 20040, Schema,

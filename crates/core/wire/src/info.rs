@@ -29,6 +29,8 @@ pub enum InfoTable {
     Transactions,
     /// Rows that are locked or waited for.
     Locks,
+    /// What each table takes: rows and bytes.
+    Tables,
 }
 
 /// `InfoRequest`.

@@ -42,6 +42,8 @@ pub mod clock;
 #[cfg(not(loom))]
 mod connection;
 #[cfg(not(loom))]
+pub mod console;
+#[cfg(not(loom))]
 pub mod crash;
 #[cfg(not(loom))]
 mod greeting;

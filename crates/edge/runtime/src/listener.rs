@@ -400,7 +400,8 @@ impl Listener {
                 let (api, peer, index) = (confirm.api, guest.peer, hello.connection);
                 self.settings.peers.note(NodeId(api), peer);
                 self.lines.write(
-                    Level::Info,
+                    // The first says who it is; the others of the same client say nothing new.
+                    if index == 0 { Level::Info } else { Level::Debug },
                     WHO,
                     format_args!("API node {api} ({peer}): connection {index}"),
                 );

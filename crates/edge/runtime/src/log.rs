@@ -10,13 +10,26 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 use vinga_kernel::{LogEntry, LogLevel};
 
-/// Where lines go.
-#[derive(Clone, Debug, Default)]
+/// Where lines go, and which.
+#[derive(Clone, Debug)]
 pub struct LogSettings {
+    /// The least serious lines that are written.
+    pub level: log::LevelFilter,
     /// A file that lines are appended to.
     pub file: Option<PathBuf>,
     /// Whether they go to the standard error too.
     pub stderr: bool,
+}
+
+/// The level that is called so in lines of the log and in `LogLevel`: `error`, `warning`, `info` or `debug`.
+pub fn level_named(name: &str) -> Option<log::LevelFilter> {
+    match name {
+        "error" => Some(log::LevelFilter::Error),
+        "warning" => Some(log::LevelFilter::Warn),
+        "info" => Some(log::LevelFilter::Info),
+        "debug" => Some(log::LevelFilter::Debug),
+        _ => None,
+    }
 }
 
 /// Begins to log. To be called once a process, by its `main`.
@@ -24,7 +37,7 @@ pub struct LogSettings {
 /// # Errors
 /// The file can't be opened, or a log was begun before.
 pub fn begin(settings: &LogSettings) -> Result<(), String> {
-    let mut log = fern::Dispatch::new().level(log::LevelFilter::Info).format(|out, text, record| {
+    let mut log = fern::Dispatch::new().level(settings.level).format(|out, text, record| {
         out.finish(format_args!("{}", Line { level: record.level(), who: record.target(), text }));
     });
     if let Some(file) = &settings.file {
@@ -33,7 +46,10 @@ pub fn begin(settings: &LogSettings) -> Result<(), String> {
         log = log.chain(opened?);
     }
     if settings.stderr {
-        log = log.chain(std::io::stderr());
+        // Not fern's own: that panics when whoever reads it has left, and a node is more than its log.
+        log = log.chain(fern::Output::call(|record| {
+            crate::console::print_error(format_args!("{}\n", record.args()));
+        }));
     }
     log.apply().map_err(|why| why.to_string())
 }

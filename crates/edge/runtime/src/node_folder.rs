@@ -3,6 +3,7 @@
 //! ```text
 //!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it lives
 //!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
+//!   node-1/vinga.start     the last start: where, when, which version; stays when the node stops
 //!   node-1/vinga.sock      where it listens for clients on this machine, as long as it runs
 //!   node-1/vinga.log       the log
 //!   node-1/crash.txt       crash reports
@@ -14,7 +15,7 @@ use rustix::process::{Pid, Signal};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How often the lock is tried, and how long it is waited between: who only looks whether a node runs
 /// ([`NodeFolder::running`]) has it for a moment.
@@ -25,6 +26,24 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug)]
 pub struct NodeFolder {
     path: PathBuf,
+}
+
+/// A start of a node, of which its folder still knows after it has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LastStart {
+    /// `host:port`.
+    pub address: String,
+    /// When it was ready, such as `2026-11-22T12:58:58Z`.
+    pub since: String,
+    /// The version of the program.
+    pub version: String,
+}
+
+impl LastStart {
+    /// The port of the address.
+    pub fn port(&self) -> Option<u16> {
+        self.address.rsplit_once(':')?.1.parse().ok()
+    }
 }
 
 impl NodeFolder {
@@ -68,6 +87,10 @@ impl NodeFolder {
         self.path.join("vinga.address")
     }
 
+    fn start_file(&self) -> PathBuf {
+        self.path.join("vinga.start")
+    }
+
     /// Makes the folder if it is not there.
     ///
     /// # Errors
@@ -109,14 +132,34 @@ impl NodeFolder {
         Ok(Some(file))
     }
 
-    /// Called by the node when it is ready.
+    /// Called when the node is ready, by itself or who has started it.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn announce(&self, address: &str) -> io::Result<()> {
-        let unfinished = self.path.join("vinga.address.new");
-        fs::write(&unfinished, format!("{address}\n"))?;
-        fs::rename(unfinished, self.address_file())
+    pub fn announce(&self, address: &str, version: &str) -> io::Result<()> {
+        let since = humantime::format_rfc3339_seconds(SystemTime::now());
+        let start = format!("address={address}\nsince={since}\nversion={version}\n");
+        Self::replace(&self.start_file(), &start)?;
+        // Whoever waits for the node waits for this.
+        Self::replace(&self.address_file(), &format!("{address}\n"))
+    }
+
+    /// Writes a file that is whole whenever it is there.
+    fn replace(file: &Path, text: &str) -> io::Result<()> {
+        let mut unfinished = file.as_os_str().to_owned();
+        unfinished.push(".new");
+        fs::write(&unfinished, text)?;
+        fs::rename(unfinished, file)
+    }
+
+    /// The last start of a node in this folder that became ready, whether it still runs or not.
+    pub fn last_start(&self) -> Option<LastStart> {
+        let text = fs::read_to_string(self.start_file()).ok()?;
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
+            Some(line.to_owned())
+        };
+        Some(LastStart { address: field("address")?, since: field("since")?, version: field("version")? })
     }
 
     /// Called by the node when it stops.
@@ -239,7 +282,7 @@ mod tests {
         folder.create().unwrap();
         assert_eq!(folder.running().unwrap(), None);
         let lock = folder.occupy().unwrap().expect("nobody else has it");
-        folder.announce("127.0.0.1:2202").unwrap();
+        folder.announce("127.0.0.1:2202", "1.2.3").unwrap();
         // A lock belongs to an open file, so a second open file in the same process is a stranger.
         assert_eq!(folder.running().unwrap(), Some(std::process::id() as i32));
         assert!(folder.occupy().unwrap().is_none());
@@ -248,6 +291,9 @@ mod tests {
         assert_eq!(folder.running().unwrap(), None);
         let again = folder.occupy().unwrap();
         assert!(again.is_some() && folder.address().is_none());
+        let last = folder.last_start().expect("it was ready once");
+        assert_eq!((last.port(), last.version.as_str()), (Some(2202), "1.2.3"));
+        assert!(last.since.ends_with('Z'), "{last:?}");
         fs::remove_dir_all(place).unwrap();
     }
 

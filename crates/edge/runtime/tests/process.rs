@@ -39,7 +39,12 @@ fn main() {
 
 /// What the processes do that the tests start.
 fn run_node(folder: &Path) {
-    vinga_runtime::log::begin(&LogSettings { file: Some(folder.join("log")), stderr: false }).unwrap();
+    vinga_runtime::log::begin(&LogSettings {
+        level: log::LevelFilter::Info,
+        file: Some(folder.join("log")),
+        stderr: false,
+    })
+    .unwrap();
     crash::install(CrashSettings { file: folder.join("crash"), who: "data node 1".to_string() }).unwrap();
     if let Ok(descriptors) = std::env::var(DESCRIPTORS) {
         let limit = descriptors.parse().ok();

@@ -49,6 +49,17 @@ impl Stream for UnixStream {
     }
 }
 
+/// Waits until a server greets at this Unix socket, or says that it has no room for another session.
+///
+/// # Errors
+/// It says nothing for so long, or does not listen.
+pub(crate) fn await_greeting(path: &Path, patience: Duration) -> io::Result<()> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(patience))?;
+    // The head of a packet: whatever follows, somebody is there.
+    stream.read_exact(&mut [0; 4])
+}
+
 /// A session on a SQL node, as `root`.
 #[derive(Debug)]
 pub struct Connection {

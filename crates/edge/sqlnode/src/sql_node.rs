@@ -1,6 +1,6 @@
 //! Starting and stopping a SQL node's process.
 
-use crate::{Connection, Installation, SqlError, StartError, data_directory, my_cnf};
+use crate::{Connection, Installation, SqlError, StartError, connection, data_directory, my_cnf};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -22,6 +22,9 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a server may take to stop before it is killed. It waits for its sessions' statements.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a server may take for a sign of life.
+const PROBE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the operating system may take to end a killed process.
 const KILL_PATIENCE: Duration = Duration::from_secs(20);
@@ -99,6 +102,16 @@ pub struct Running {
     pub socket: PathBuf,
 }
 
+impl Running {
+    /// Asks the server for a sign of life, by its Unix socket.
+    ///
+    /// # Errors
+    /// It gave none within a few seconds.
+    pub fn probe(&self) -> io::Result<()> {
+        connection::await_greeting(&self.socket, PROBE_PATIENCE)
+    }
+}
+
 impl SqlNode {
     /// Starts a server and waits until it answers. Data nodes need not be there.
     ///
@@ -122,7 +135,7 @@ impl SqlNode {
         loop {
             tries += 1;
             let port = free_port(settings.port)?;
-            match launch(&settings, &folder, &lock, port) {
+            match launch(&settings, &folder, &lock, port, &server) {
                 Ok(child) => return Ok(SqlNode { settings, folder, port, child }),
                 Err(StartError::Ended { tail, .. })
                     if settings.port == 0 && tries < PORT_TRIES && tail.contains("Bind on TCP/IP port") => {}
@@ -282,7 +295,13 @@ fn free_port(wanted: u16) -> Result<u16, StartError> {
 }
 
 /// Starts the server's process and waits until it answers.
-fn launch(settings: &Settings, folder: &NodeFolder, lock: &File, port: u16) -> Result<Child, StartError> {
+fn launch(
+    settings: &Settings,
+    folder: &NodeFolder,
+    lock: &File,
+    port: u16,
+    version: &str,
+) -> Result<Child, StartError> {
     let place = folder.path();
     let failed = || StartError::system(format!("cannot start a server in {}", place.display()));
     let configuration = place.join("my.cnf");
@@ -298,7 +317,7 @@ fn launch(settings: &Settings, folder: &NodeFolder, lock: &File, port: u16) -> R
     let noted = note(&child, lock, settings.address_space_max);
     let answer =
         noted.map_err(failed()).and_then(|()| wait(folder, log_bytes, &mut child, settings.patience));
-    let announced = answer.and_then(|()| folder.announce(&address(port)).map_err(failed()));
+    let announced = answer.and_then(|()| folder.announce(&address(port), version).map_err(failed()));
     match announced {
         Ok(()) => Ok(child),
         Err(error) => {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::file::ConfigFile;
 use crate::machine::Machine;
-use crate::mistake::{ConfigError, Mistake, Origin};
+use crate::mistake::{ConfigError, ConfigErrors, Mistake, Origin};
 use crate::parameters::{Parameter, Parameters};
 use crate::placement::Placement;
 use crate::threads::ThreadGroup;
@@ -30,14 +30,16 @@ impl Configuration {
     /// `[data]` of the file holds is said by a `NodeId` among the flags, or by there being only one.
     ///
     /// # Errors
-    /// The first mistake.
+    /// All mistakes. What depends on a value that is a mistake itself is not judged.
     pub fn new(
         file: Option<&ConfigFile>,
         flags: &[(&str, &str)],
         machine: &Machine,
-    ) -> Result<Configuration, ConfigError> {
+    ) -> Result<Configuration, ConfigErrors> {
+        let mut errors: Vec<ConfigError> = file.map_or_else(Vec::new, |file| file.mistakes().to_vec());
+        let mut doubtful: Vec<Parameter> = file.map_or_else(Vec::new, |file| file.doubtful().to_vec());
+        let flags = read_flags(flags, &mut errors, &mut doubtful);
         let mut warnings = Vec::new();
-        let flags = read_flags(flags)?;
         let mut parameters = Parameters::defaults(machine);
         let flag_id = flags.iter().find_map(|(parameter, value, _)| match (parameter, value) {
             (Parameter::NodeId, Value::Integer(id)) => Some(*id),
@@ -48,12 +50,19 @@ impl Configuration {
         };
         number_node(&mut parameters, 1);
         if let Some(file) = file {
-            let (id, entries) = file.node(flag_id)?;
-            if let Some(id) = id {
-                number_node(&mut parameters, id);
-            }
-            for entry in entries {
-                parameters.set(entry.parameter, entry.value.clone(), &entry.written, file.origin(entry.line));
+            match file.node(flag_id) {
+                Ok((id, entries)) => {
+                    if let Some(id) = id {
+                        number_node(&mut parameters, id);
+                    }
+                    for entry in entries {
+                        let origin = file.origin(entry.line);
+                        parameters.set(entry.parameter, entry.value.clone(), &entry.written, origin);
+                    }
+                }
+                // A number that can't be read is told already.
+                Err(_) if doubtful.contains(&Parameter::NodeId) => {}
+                Err(error) => errors.push(error),
             }
             warnings.extend(file.warnings().iter().cloned());
         }
@@ -62,43 +71,79 @@ impl Configuration {
         }
 
         let mut notes = Vec::new();
-        let placement = check(&parameters, &mut notes)
-            .and_then(|()| thread_groups(&parameters, machine, &mut notes))
-            .and_then(|groups| Placement::new(groups, &parameters, machine, &mut notes));
+        let mut mistakes = check(&parameters, &doubtful);
+        remark(&parameters, machine, &mut notes);
+        let groups = match thread_groups(&parameters, machine, &mut notes) {
+            Ok(groups) => Some(groups),
+            Err(wrong) => {
+                mistakes.extend(wrong);
+                None
+            }
+        };
+        // Threads are placed by many parameters together: only when all of them are good is it clear which one is wrong.
+        let is_good = errors.is_empty() && mistakes.is_empty();
+        let placement = groups.filter(|_| is_good).and_then(|groups| {
+            let placement = Placement::new(groups, &parameters, machine, &mut notes);
+            placement.map_err(|mistake| mistakes.push(mistake)).ok()
+        });
         let located = |mistake: Mistake| {
             let origin = parameters.origin(mistake.parameter).clone();
             mistake.at(origin)
         };
-        let placement = placement.map_err(located)?;
+        errors.extend(mistakes.into_iter().map(located));
         warnings.extend(notes.into_iter().map(|note| located(note).to_string()));
-        Ok(Configuration { parameters, placement, warnings })
+        match placement {
+            Some(placement) => Ok(Configuration { parameters, placement, warnings }),
+            None => Err(ConfigErrors::new(errors)),
+        }
     }
 }
 
-fn read_flags<'a>(flags: &[(&str, &'a str)]) -> Result<Vec<(Parameter, Value, &'a str)>, ConfigError> {
+/// The flags that can be read; what is wrong with the others goes to `errors`, and whose values those are to `doubtful`.
+fn read_flags<'a>(
+    flags: &[(&str, &'a str)],
+    errors: &mut Vec<ConfigError>,
+    doubtful: &mut Vec<Parameter>,
+) -> Vec<(Parameter, Value, &'a str)> {
     let mut read: Vec<(Parameter, Value, &str)> = Vec::new();
     for &(name, written) in flags {
-        let wrong = |piece: &str, problem: String| ConfigError::new(Origin::Flag, piece, problem);
+        let mut wrong = |piece: &str, problem: &str| {
+            errors.push(ConfigError::new(Origin::Flag, piece, problem));
+        };
         let whole = format!("{name}={written}");
-        let parameter = Parameter::named(name).map_err(|problem| wrong(name, problem))?;
-        let value = parameter.description().kind.parse(written).map_err(|problem| wrong(&whole, problem))?;
+        let parameter = match Parameter::named(name) {
+            Ok(parameter) => parameter,
+            Err(problem) => {
+                wrong(name, &problem);
+                continue;
+            }
+        };
         if read.iter().any(|(other, ..)| *other == parameter) {
-            return Err(wrong(&whole, "given twice; keep one of the two".into()));
+            wrong(&whole, "given twice; keep one of the two");
+            continue;
         }
-        read.push((parameter, value, written));
+        match parameter.description().kind.parse(written) {
+            Ok(value) => read.push((parameter, value, written)),
+            Err(problem) => {
+                wrong(&whole, &problem);
+                doubtful.push(parameter);
+            }
+        }
     }
-    Ok(read)
+    read
 }
 
 /// What no single limit can say.
-fn check(parameters: &Parameters, notes: &mut Vec<Mistake>) -> Result<(), Mistake> {
+fn check(parameters: &Parameters, doubtful: &[Parameter]) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
     if parameters.integer(Parameter::NoOfReplicas) > 1 {
         let problem =
             "this version keeps one copy of the data only; allowed now: 1 (the table's 1 to 4 come later)";
-        return Err(parameters.refuse(Parameter::NoOfReplicas, problem));
+        mistakes.push(parameters.refuse(Parameter::NoOfReplicas, problem));
     }
     let (initial, most) = (Parameter::InitialNoOfOpenFiles, Parameter::MaxNoOfOpenFiles);
-    if parameters.integer(initial) > parameters.integer(most) {
+    let are_read = !doubtful.contains(&initial) && !doubtful.contains(&most);
+    if are_read && parameters.integer(initial) > parameters.integer(most) {
         // The one that somebody wrote is the one to mend.
         let (wrong, other) = match parameters.origin(initial) {
             Origin::Default => (most, initial),
@@ -110,13 +155,39 @@ fn check(parameters: &Parameters, notes: &mut Vec<Mistake>) -> Result<(), Mistak
             initial.name(),
             most.name()
         );
-        return Err(parameters.refuse(wrong, problem));
+        mistakes.push(parameters.refuse(wrong, problem));
     }
-    if *parameters.origin(Parameter::SchedulerExecutionTimer) != Origin::Default {
-        let problem = "accepted without effect: a thread sends at the end of each turn";
-        notes.push(parameters.refuse(Parameter::SchedulerExecutionTimer, problem));
+    mistakes
+}
+
+/// What is odd but allowed.
+fn remark(parameters: &Parameters, machine: &Machine, notes: &mut Vec<Mistake>) {
+    let ineffective = [
+        (Parameter::SchedulerExecutionTimer, "a thread sends at the end of each turn"),
+        (Parameter::MaxNoOfAttributes, "columns are limited for each table only"),
+        (Parameter::MaxNoOfOrderedIndexes, "ordered indexes are limited for each table only"),
+        (Parameter::MaxNoOfUniqueHashIndexes, "unique indexes are limited by MaxNoOfTables only"),
+        (Parameter::MaxNoOfTriggers, "data nodes have no triggers of this kind"),
+    ];
+    for (parameter, why) in ineffective {
+        if *parameters.origin(parameter) != Origin::Default {
+            notes.push(parameters.refuse(parameter, format!("accepted without effect: {why}")));
+        }
     }
-    Ok(())
+    if parameters.integer(Parameter::DataMemory) > machine.memory_bytes {
+        let problem = format!(
+            "more than the {} MiB that this machine or its cgroup has; when those are used up, the system may end the \
+             node at any insert",
+            machine.memory_bytes >> 20
+        );
+        notes.push(parameters.refuse(Parameter::DataMemory, problem));
+    }
+    if *parameters.origin(Parameter::StopOnError) != Origin::Default
+        && !parameters.flag(Parameter::StopOnError)
+    {
+        let problem = "accepted without effect so far: a node that has failed stays down until it is started";
+        notes.push(parameters.refuse(Parameter::StopOnError, problem));
+    }
 }
 
 /// The threads by the first of the three ways that the parameters ask for.
@@ -124,7 +195,7 @@ fn thread_groups(
     parameters: &Parameters,
     machine: &Machine,
     notes: &mut Vec<Mistake>,
-) -> Result<Vec<ThreadGroup>, Mistake> {
+) -> Result<Vec<ThreadGroup>, Vec<Mistake>> {
     let most = parameters.optional_integer(Parameter::MaxNoOfExecutionThreads);
     if let Some(text) = parameters.text(Parameter::ThreadConfig) {
         if most.is_some() {

@@ -21,9 +21,9 @@ pub fn reference() -> String {
         .replace("{automatic}", &automatic_threads())
 }
 
-/// The current values, one line each: name, value, where it comes from.
-pub fn values(parameters: &Parameters) -> String {
-    let rows: [[String; 3]; PARAMETERS] = core::array::from_fn(|i| {
+/// The current values: name, value, where it comes from.
+pub fn rows(parameters: &Parameters) -> [[String; 3]; PARAMETERS] {
+    core::array::from_fn(|i| {
         let row = &TABLE[i];
         let value = match (parameters.get(row.parameter), row.default) {
             (Some(value), _) => row.kind.show(value),
@@ -31,7 +31,12 @@ pub fn values(parameters: &Parameters) -> String {
             (None, _) => unreachable!("only these have no value"),
         };
         [row.name.to_string(), value, parameters.origin(row.parameter).to_string()]
-    });
+    })
+}
+
+/// The current values, one line each.
+pub fn values(parameters: &Parameters) -> String {
+    let rows = rows(parameters);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let (names, values) = (width(0), width(1).min(60));
     let mut text = String::new();
@@ -72,7 +77,7 @@ fn default(row: &Description) -> String {
         Default::Text(text) => format!("`{text}`"),
         Default::QuarterOfMachine => match row.kind {
             Kind::Integer { .. } => "a quarter of the machine's memory".into(),
-            Kind::Choice(_) | Kind::Flag | Kind::Text { .. } | Kind::Cpus => {
+            Kind::Choice(_) | Kind::Flag | Kind::Text { .. } | Kind::Word(_) | Kind::Cpus => {
                 panic!("a share of the memory is a number")
             }
         },

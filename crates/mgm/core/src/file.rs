@@ -29,7 +29,8 @@ use crate::mistake::{ConfigError, Origin, enumerate, nearest_name};
 use crate::parameters::{Parameter, Place};
 use crate::value::{Kind, Value};
 
-/// A file that was read without a mistake; the values fit their own limits, not necessarily each other.
+/// A file that was read: what could be understood of it, and its mistakes. The values fit their own limits, not
+/// necessarily each other.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     name: String,
@@ -37,6 +38,9 @@ pub struct ConfigFile {
     data_default: Vec<Entry>,
     nodes: Vec<Node>,
     warnings: Vec<String>,
+    mistakes: Vec<ConfigError>,
+    /// Parameters that the file gives a value that they do not take.
+    doubtful: Vec<Parameter>,
 }
 
 /// A line `name=value`.
@@ -64,6 +68,8 @@ enum Section {
     DataDefault,
     Data,
     OfOthers,
+    /// Its header is a mistake, so its lines are not judged.
+    Unknown,
 }
 
 /// Headers and what they open; the first of each kind is the one that messages use.
@@ -92,17 +98,17 @@ const SECTIONS: &[(&str, Section)] = &[
 ];
 
 impl ConfigFile {
-    /// Reads the text of the file called `name`.
-    ///
-    /// # Errors
-    /// The first line that breaks the form above or whose value its parameter does not take.
-    pub fn parse(name: &str, text: &str) -> Result<ConfigFile, ConfigError> {
+    /// Reads the text of the file called `name`. What breaks the form above, and values that their parameters do not take,
+    /// are its mistakes; [`crate::Configuration::new`] tells them.
+    pub fn parse(name: &str, text: &str) -> ConfigFile {
         let mut file = ConfigFile {
             name: name.to_owned(),
             cluster: Vec::new(),
             data_default: Vec::new(),
             nodes: Vec::new(),
             warnings: Vec::new(),
+            mistakes: Vec::new(),
+            doubtful: Vec::new(),
         };
         let mut section = None;
         // Some editors begin a file with a byte order mark.
@@ -111,14 +117,35 @@ impl ConfigFile {
             if text.is_empty() || text.starts_with(['#', ';']) {
                 continue;
             }
-            if let Some(header) = text.strip_prefix('[') {
-                section = Some(file.open(text, header, line)?);
-            } else {
-                file.read_entry(section, text, line)?;
+            let read = match text.strip_prefix('[') {
+                Some(header) => {
+                    let opened = file.open(text, header, line);
+                    section = Some(*opened.as_ref().unwrap_or(&Section::Unknown));
+                    opened.map(|_| ())
+                }
+                None => file.read_entry(section, text, line),
+            };
+            if let Err(mistake) = read {
+                file.mistakes.push(mistake);
+                // That the first section is missing is told once.
+                section = section.or(Some(Section::Unknown));
             }
         }
-        file.number_nodes()?;
-        Ok(file)
+        if let Err(mistake) = file.number_nodes() {
+            file.mistakes.push(mistake);
+            file.doubtful.push(Parameter::NodeId);
+        }
+        file
+    }
+
+    /// What is wrong in the file, in the order of its lines.
+    pub fn mistakes(&self) -> &[ConfigError] {
+        &self.mistakes
+    }
+
+    /// Parameters that the file gives a value that they do not take; `NodeId` also if the numbers of nodes are in disorder.
+    pub(crate) fn doubtful(&self) -> &[Parameter] {
+        &self.doubtful
     }
 
     /// The entries for data node `id`, those that override later; `None` means the only node of the file, or the
@@ -186,14 +213,14 @@ impl ConfigFile {
         let name = inside.split_whitespace().collect::<Vec<_>>().join(" ").to_ascii_lowercase();
         let Some(&(_, section)) = SECTIONS.iter().find(|(known, _)| *known == name) else {
             let nearest = nearest_name(&name, SECTIONS.iter().map(|(known, _)| *known));
+            let meant = nearest.map_or_else(String::new, |nearest| format!("; did you mean [{nearest}]?"));
             let problem = format!(
-                "no such section; allowed are [cluster], [data default], [data] and NDB's names for them; the nearest \
-                 is [{nearest}]"
+                "no such section; allowed are [cluster], [data default], [data] and NDB's names for them{meant}"
             );
             return Err(self.wrong(line, text, problem));
         };
         match section {
-            Section::Cluster | Section::DataDefault => {}
+            Section::Cluster | Section::DataDefault | Section::Unknown => {}
             Section::Data => self.nodes.push(Node { id: 0, entries: Vec::new() }),
             Section::OfOthers => {
                 let remark = self.wrong(line, text, "a data node does not look at this section");
@@ -208,6 +235,9 @@ impl ConfigFile {
         let Some(section) = section else {
             return Err(self.wrong(line, text, "stands before the first section; begin with [data]"));
         };
+        if section == Section::Unknown {
+            return Ok(());
+        }
         let Some((name, value)) = text.split_once(['=', ':']) else {
             return Err(self.wrong(line, text, "neither a section nor name=value nor a comment"));
         };
@@ -220,13 +250,18 @@ impl ConfigFile {
         if let Some(problem) = misplaced(parameter, section) {
             return Err(self.wrong(line, text, problem));
         }
-        let value =
-            parameter.description().kind.parse(written).map_err(|problem| self.wrong(line, text, problem))?;
+        let value = match parameter.description().kind.parse(written) {
+            Ok(value) => value,
+            Err(problem) => {
+                self.doubtful.push(parameter);
+                return Err(self.wrong(line, text, problem));
+            }
+        };
         let entries = match section {
             Section::Cluster => &mut self.cluster,
             Section::DataDefault => &mut self.data_default,
             Section::Data => &mut self.nodes.last_mut().expect("the header made it").entries,
-            Section::OfOthers => unreachable!("their lines were left above"),
+            Section::OfOthers | Section::Unknown => unreachable!("their lines were left above"),
         };
         if let Some(earlier) =
             entries.iter().find(|entry| entry.parameter == parameter).map(|entry| entry.line)
@@ -307,7 +342,8 @@ mod tests {
     use super::*;
 
     fn entries(text: &str, id: Option<u64>) -> Vec<(&'static str, String)> {
-        let file = ConfigFile::parse("f", text).unwrap_or_else(|error| panic!("{error}"));
+        let file = ConfigFile::parse("f", text);
+        assert_eq!(file.mistakes(), []);
         let (_, entries) = file.node(id).expect("the node exists");
         entries
             .map(|entry| (entry.parameter.name(), entry.parameter.description().kind.show(&entry.value)))
@@ -339,7 +375,8 @@ mod tests {
 
     #[test]
     fn sections_of_others_leave_a_remark() {
-        let file = ConfigFile::parse("f", "[mysqld]\nfoo=bar\n[data]\n").expect("allowed");
+        let file = ConfigFile::parse("f", "[mysqld]\nfoo=bar\n[data]\n");
+        assert_eq!(file.mistakes(), []);
         assert_eq!(file.warnings(), ["f line 1: '[mysqld]': a data node does not look at this section"]);
     }
 }

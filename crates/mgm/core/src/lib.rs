@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`Configuration::new`] is the door: it takes the three inputs on the left and gives the parameters, the
-//! placement and the warnings, or the first mistake. Nothing here reads files, asks the operating system or panics
+//! placement and the warnings, or all mistakes. Nothing here reads files, asks the operating system or panics
 //! on bad input: the edge reads the text and describes the [`Machine`], and every mistake is a [`ConfigError`] that
 //! quotes the offending piece, says where it stands and what is allowed there.
 //!
@@ -50,7 +50,7 @@ pub use configuration::Configuration;
 pub use cpus::{Cpu, CpuSet};
 pub use file::ConfigFile;
 pub use machine::Machine;
-pub use mistake::{ConfigError, Mistake, Origin};
+pub use mistake::{ConfigError, ConfigErrors, Mistake, Origin};
 pub use parameters::{Parameter, Parameters};
 pub use placement::{Affinity, Placement, Scheduling, ThreadPlan};
 pub use threads::ThreadKind;

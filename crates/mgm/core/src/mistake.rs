@@ -91,6 +91,41 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
+/// More are not shown: the file is of another kind then.
+const ERRORS_SHOWN_MAX: usize = 50;
+
+/// All that is wrong in a configuration, at least one thing; shown, a line each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors(Vec<ConfigError>);
+
+impl ConfigErrors {
+    /// Panics without any error.
+    pub fn new(errors: Vec<ConfigError>) -> Self {
+        assert!(!errors.is_empty(), "without an error there is a configuration");
+        ConfigErrors(errors)
+    }
+
+    /// The errors: those of the file in the order of its lines, then those of the command line, then what does not go
+    /// together.
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, error) in self.0.iter().take(ERRORS_SHOWN_MAX).enumerate() {
+            write!(f, "{}{error}", if i == 0 { "" } else { "\n" })?;
+        }
+        match self.0.len().saturating_sub(ERRORS_SHOWN_MAX) {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} more mistakes"),
+        }
+    }
+}
+
+impl core::error::Error for ConfigErrors {}
+
 /// Characters of a piece that an error repeats: enough to find it, and a value of any length stays one line.
 const QUOTED_CHARACTERS_MAX: usize = 80;
 
@@ -111,12 +146,37 @@ pub fn quotable(piece: &str) -> String {
     quoted
 }
 
-/// The name among `known` that differs least from `wanted`, letter case aside; the first of equals.
-pub fn nearest_name<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> &'a str {
+/// The name among `known` that was most likely meant by `wanted`, letter case aside: one of which it is an abbreviation,
+/// else the one that differs least, if that is in a third of its letters at most; the first of equals. `None` if nothing
+/// is near: then a guess would only mislead.
+pub fn nearest_name<'a>(wanted: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
     // No name is longer; a longer text differs in its length anyhow, and the work stays bounded.
     const COMPARED_MAX: usize = 64;
     let wanted: Vec<char> = wanted.chars().take(COMPARED_MAX).collect();
-    known.min_by_key(|name| edits(&wanted, name)).expect("callers pass tables, and no table is empty")
+    let mut abbreviated = known.clone().filter(|name| is_abbreviation(&wanted, name));
+    if let Some(name) = abbreviated.next() {
+        return Some(name);
+    }
+    let distance = |name: &&str| edits(&wanted, name);
+    let nearest = known.min_by_key(distance)?;
+    (distance(&nearest) * 3 <= wanted.len().max(3)).then_some(nearest)
+}
+
+/// ` (did you mean X?)`, or nothing: the end of a sentence about a name that is not known.
+pub fn suggestion<'a>(wanted: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    nearest_name(wanted, known).map_or_else(String::new, |name| format!("; did you mean {name}?"))
+}
+
+/// Whether letters of `name` were left out: at most half of them, not the first one, nor are so few left that it may be
+/// any name.
+fn is_abbreviation(wanted: &[char], name: &str) -> bool {
+    let full = name.chars().count();
+    if wanted.len() < 4 || wanted.len() >= full || wanted.len() * 2 < full {
+        return false;
+    }
+    let mut letters = name.chars();
+    let is_first = letters.clone().next().is_some_and(|first| first.eq_ignore_ascii_case(&wanted[0]));
+    is_first && wanted.iter().all(|letter| letters.any(|other| other.eq_ignore_ascii_case(letter)))
 }
 
 /// Levenshtein distance, letter case ignored.
@@ -170,12 +230,25 @@ mod tests {
     #[test]
     fn nearest_names_and_values() {
         let known = ["DataMemory", "DataDir", "NodeId"];
-        assert_eq!(nearest_name("datamemry", known.into_iter()), "DataMemory");
-        assert_eq!(nearest_name("NodID", known.into_iter()), "NodeId");
-        assert_eq!(nearest_name("", known.into_iter()), "NodeId");
+        let nearest = |wanted| nearest_name(wanted, known.into_iter());
+        assert_eq!(nearest("datamemry"), Some("DataMemory"));
+        assert_eq!(nearest("NodID"), Some("NodeId"));
+        assert_eq!(nearest("DataMem"), Some("DataMemory"));
+        for far in ["", "x", "foo", "Memory of the data", "NoI"] {
+            assert_eq!(nearest(far), None, "{far}");
+        }
         assert_eq!(edits(&['k', 'i', 't', 't', 'e', 'n'], "sitting"), 3);
         assert_eq!(nearest_values(3, &[0, 1, 2, 4, 6]), "the nearest are 2 and 4");
         assert_eq!(nearest_values(99, &[0, 1, 2, 4, 6]), "the nearest is 6");
+    }
+
+    #[test]
+    fn many_mistakes_are_counted() {
+        let errors =
+            |count| ConfigErrors::new(alloc::vec![ConfigError::new(Origin::Flag, "x", "wrong"); count]);
+        assert_eq!(errors(2).to_string(), "command line: 'x': wrong\ncommand line: 'x': wrong");
+        let many = errors(ERRORS_SHOWN_MAX + 7).to_string();
+        assert!(many.lines().count() == ERRORS_SHOWN_MAX + 1 && many.ends_with("\nand 7 more mistakes"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use crate::cpus::Cpu;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, Origin, nearest_name};
+use crate::mistake::{Mistake, Origin, suggestion};
 use crate::value::{Kind, Unit, Value};
 
 /// Where in a file a parameter may be written. Flags may set every parameter.
@@ -163,8 +163,12 @@ parameters! {
     /// Whether the node also listens for clients on its own machine, by the Unix socket vinga.sock in its folder.
     LocalConnections: Kind::Flag, Default::Flag(true);
 
-    /// Folder for the log, crash reports and the process id file of the node.
-    DataDir: text(4_096), Default::Text(".");
+    /// Folder of the node: process id, address, crash reports. The flag --folder overrides it; 'vinga up' always takes
+    /// node-1 in the cluster's folder.
+    DataDir: text(4_096), Default::Unset("none: nothing is written, but crash reports into the current folder");
+
+    /// The least serious lines that the node's log gets; debug has every connection of each client, too.
+    LogLevel: Kind::Word(&["error", "warning", "info", "debug"]), Default::Text("info");
 
     /// Copies of the data that the cluster keeps; this version serves 1 only and refuses to start with
     /// more.
@@ -180,8 +184,21 @@ parameters! {
     /// before.
     LockPagesInMemory: Kind::Choice(&[0, 1, 2]), Default::Integer(0), also_named("LockPagesInMainMemory");
 
-    /// Tables that can exist at a time.
-    MaxNoOfTables: count(8, 20_320), Default::Integer(128);
+    /// Tables that can exist at a time, the hidden ones of unique indexes counted. Memory is taken for tables that exist
+    /// only, so a lower limit saves none.
+    MaxNoOfTables: count(8, 20_320), Default::Integer(20_320);
+
+    /// Accepted for the sake of old files, without effect: columns are not limited in all, only for each table.
+    MaxNoOfAttributes: count(32, 4_294_967_039), Default::Unset("no limit");
+
+    /// Accepted for the sake of old files, without effect: ordered indexes are not limited in all, only for each table.
+    MaxNoOfOrderedIndexes: count(0, 4_294_967_039), Default::Unset("no limit");
+
+    /// Accepted for the sake of old files, without effect: unique indexes are limited by MaxNoOfTables only.
+    MaxNoOfUniqueHashIndexes: count(0, 4_294_967_039), Default::Unset("no limit");
+
+    /// Accepted for the sake of old files, without effect: data nodes have no triggers of this kind.
+    MaxNoOfTriggers: count(0, 4_294_967_039), Default::Unset("no limit");
 
     /// Transactions that the node's coordinators run at a time; a further one gets a temporary error.
     MaxNoOfConcurrentTransactions: count(32, RECORDS_MAX), Default::Integer(4_096);
@@ -194,7 +211,7 @@ parameters! {
 
     /// Scans that are open at a time on tables of the usual number of partitions; a further one gets a temporary error. A
     /// data manager has room for this number divided by PartitionsPerNode.
-    MaxNoOfConcurrentScans: count(2, RECORDS_MAX), Default::Integer(256);
+    MaxNoOfConcurrentScans: count(2, RECORDS_MAX), Default::Integer(4_096);
 
     /// Clients (API nodes) that may be connected at a time; a further one is refused. Their ids are 145 to 255.
     MaxNoOfApiConnections: count(1, 111), Default::Integer(111);
@@ -273,7 +290,7 @@ impl Parameter {
     /// The parameter with this name, whatever the letter case, `-` and `_`.
     ///
     /// # Errors
-    /// A sentence with the nearest name.
+    /// A sentence, with the name that was meant if one is near.
     pub fn named(name: &str) -> Result<Parameter, String> {
         let letters = |name: &str| -> Vec<u8> {
             name.bytes()
@@ -286,8 +303,8 @@ impl Parameter {
             || TABLE.iter().flat_map(|row| [Some(row.name), row.alias].map(|name| (name, row.parameter)));
         let found = names().find(|(known, _)| known.is_some_and(|known| letters(known) == wanted));
         found.map(|(_, parameter)| parameter).ok_or_else(|| {
-            let nearest = nearest_name(name, names().filter_map(|(known, _)| known));
-            alloc::format!("no parameter has this name; the nearest is {nearest}")
+            let meant = suggestion(name, names().filter_map(|(known, _)| known));
+            alloc::format!("no parameter has this name{meant}")
         })
     }
 }
@@ -436,7 +453,8 @@ mod tests {
         assert_eq!(Parameter::named("LOCKPAGESINMAINMEMORY"), Ok(Parameter::LockPagesInMemory));
         assert_eq!(Parameter::named("id"), Ok(Parameter::NodeId));
         let nearest = Parameter::named("MaxNoOfConcurrentOps").expect_err("no such name");
-        assert_eq!(nearest, "no parameter has this name; the nearest is MaxNoOfConcurrentScans");
+        assert_eq!(nearest, "no parameter has this name; did you mean MaxNoOfConcurrentOperations?");
+        assert_eq!(Parameter::named("foo"), Err("no parameter has this name".to_owned()));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::cpus::{self, Cpu};
-use crate::mistake::{Mistake, enumerate, nearest_name, nearest_values, quotable};
+use crate::mistake::{Mistake, enumerate, nearest_values, quotable, suggestion};
 use crate::parameters::Parameter;
 use crate::threads::{
     Binding, Counts, KINDS, Sending, ThreadGroup, ThreadKind, cpu_count, thread_count, total,
@@ -41,15 +41,11 @@ use crate::threads::{
 /// Reads a `ThreadConfig`; remarks on what is odd but allowed go to `notes`.
 ///
 /// # Errors
-/// The first thing that breaks the grammar, a limit of a setting or a count.
-pub fn parse(text: &str, notes: &mut Vec<Mistake>) -> Result<Vec<ThreadGroup>, Mistake> {
-    let mut groups = Vec::new();
-    for piece in split(text)? {
-        groups.push(piece.read(notes)?);
-    }
-    for kind in KINDS {
-        check_total(&groups, kind)?;
-    }
+/// What breaks the grammar; else in each group the first thing that breaks a limit of a setting; else the counts that do.
+pub fn parse(text: &str, notes: &mut Vec<Mistake>) -> Result<Vec<ThreadGroup>, Vec<Mistake>> {
+    let pieces = split(text).map_err(|mistake| alloc::vec![mistake])?;
+    let mut groups = all_or_mistakes(pieces.iter().map(|piece| piece.read(notes)))?;
+    all_or_mistakes(KINDS.iter().map(|&kind| check_total(&groups, kind)))?;
     if total(&groups, ThreadKind::Worker) == 0 {
         for kind in [ThreadKind::DataManager, ThreadKind::Receiver, ThreadKind::Main, ThreadKind::Events] {
             if !groups.iter().any(|group| group.kind == kind) {
@@ -58,6 +54,18 @@ pub fn parse(text: &str, notes: &mut Vec<Mistake>) -> Result<Vec<ThreadGroup>, M
         }
     }
     Ok(groups)
+}
+
+/// The results, or all mistakes.
+fn all_or_mistakes<T>(results: impl Iterator<Item = Result<T, Mistake>>) -> Result<Vec<T>, Vec<Mistake>> {
+    let (mut all, mut mistakes) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(one) => all.push(one),
+            Err(mistake) => mistakes.push(mistake),
+        }
+    }
+    if mistakes.is_empty() { Ok(all) } else { Err(mistakes) }
 }
 
 fn wrong(piece: &str, problem: impl Into<String>) -> Mistake {
@@ -215,13 +223,10 @@ impl<'a> Piece<'a> {
                 ),
             ),
             _ => {
-                let nearest = nearest_name(self.kind, names.into_iter());
+                let meant = suggestion(self.kind, names.into_iter());
                 wrong(
                     self.whole,
-                    format!(
-                        "no such kind of threads; allowed are {}; the nearest is {nearest}",
-                        enumerate(&names, "and")
-                    ),
+                    format!("no such kind of threads; allowed are {}{meant}", enumerate(&names, "and")),
                 )
             }
         })
@@ -342,15 +347,12 @@ fn find_key(key: &str, whole: &str) -> Result<Key, Mistake> {
         return Ok(*found);
     }
     let names = KEYS.map(|(name, _)| name);
-    let nearest = nearest_name(key, names.into_iter());
+    let meant = suggestion(key, names.into_iter());
     let hint = match key.to_ascii_lowercase().as_str() {
         "cpubind_exclusive" | "cpuset_exclusive" => "; this system has no exclusive CPUs",
         _ => "",
     };
-    Err(wrong(
-        whole,
-        format!("no such setting; allowed are {}; the nearest is {nearest}{hint}", enumerate(&names, "and")),
-    ))
+    Err(wrong(whole, format!("no such setting; allowed are {}{meant}{hint}", enumerate(&names, "and"))))
 }
 
 impl Setting<'_> {

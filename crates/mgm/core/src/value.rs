@@ -6,6 +6,7 @@
 //! | choice | an integer out of a short list |
 //! | flag | 1, true, yes, on, y or 0, false, no, off, n, in any case |
 //! | text | any characters but line ends, not empty |
+//! | word | one out of a short list, in either case |
 //! | CPUs | a list as [`crate::cpus`] describes it |
 
 use alloc::borrow::ToOwned;
@@ -51,6 +52,8 @@ pub enum Kind {
         /// The greatest length in bytes.
         bytes_max: usize,
     },
+    /// One of these words, in lower case.
+    Word(&'static [&'static str]),
     /// A list of CPUs.
     Cpus,
 }
@@ -62,7 +65,7 @@ pub enum Value {
     Integer(u64),
     /// Of a [`Kind::Flag`].
     Flag(bool),
-    /// Of a [`Kind::Text`].
+    /// Of a [`Kind::Text`], or a [`Kind::Word`] as its list has it.
     Text(String),
     /// Of a [`Kind::Cpus`], in the order written.
     Cpus(Vec<Cpu>),
@@ -109,6 +112,10 @@ impl Kind {
                 Err("a control character; allowed are printable characters on one line".to_owned())
             }
             Kind::Text { .. } => Ok(Value::Text(text.to_owned())),
+            Kind::Word(words) => match words.iter().find(|word| word.eq_ignore_ascii_case(text)) {
+                Some(word) => Ok(Value::Text((*word).to_owned())),
+                None => Err(self.refuse("no such word")),
+            },
             Kind::Cpus => cpus::parse_list(text).map(Value::Cpus),
         }
     }
@@ -120,6 +127,7 @@ impl Kind {
             Kind::Choice(choices) => enumerate(choices, "or"),
             Kind::Flag => "true or false".to_owned(),
             Kind::Text { bytes_max } => format!("text of 1 to {bytes_max} bytes"),
+            Kind::Word(words) => enumerate(words, "or"),
             Kind::Cpus => format!("CPU numbers 0 to {CPU_MAX} and ranges, such as 0-3,8"),
         }
     }

@@ -23,7 +23,7 @@ fn the_example_of_the_page_is_a_good_configuration() {
     let page = vinga_config::describe::reference();
     let example =
         page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
-    let file = vinga_config::ConfigFile::parse("example", example).expect("a good file");
+    let file = vinga_config::ConfigFile::parse("example", example);
     let machine = vinga_config::Machine {
         memory_bytes: 16 << 30,
         cpus: (0..8).map(vinga_config::Cpu).collect(),

@@ -15,7 +15,7 @@ use vinga_config::{ConfigFile, Configuration, Machine, cpus};
 
 /// What a case gives.
 struct Outcome {
-    error: Option<String>,
+    errors: Vec<String>,
     warnings: Vec<String>,
     threads: Vec<String>,
 }
@@ -42,12 +42,14 @@ fn run(input: &[&str]) -> Outcome {
         cpus: cpus::parse_list(cpus).expect("a good machine").into_iter().collect(),
         cpus_granted: None,
     };
-    let result = ConfigFile::parse("vinga.ini", &text)
-        .and_then(|file| Configuration::new(Some(&file), &flags, &machine));
-    match result {
-        Err(error) => Outcome { error: Some(error.to_string()), warnings: Vec::new(), threads: Vec::new() },
+    match Configuration::new(Some(&ConfigFile::parse("vinga.ini", &text)), &flags, &machine) {
+        Err(errors) => Outcome {
+            errors: errors.iter().map(ToString::to_string).collect(),
+            warnings: Vec::new(),
+            threads: Vec::new(),
+        },
         Ok(configuration) => Outcome {
-            error: None,
+            errors: Vec::new(),
             warnings: configuration.warnings,
             threads: configuration.placement.threads.iter().map(ToString::to_string).collect(),
         },
@@ -82,11 +84,9 @@ fn check(name: &str, lines_of: impl Fn(&str, Outcome) -> Vec<String>) {
 #[test]
 fn every_mistake_has_its_message() {
     check("mistakes.txt", |title, outcome| {
-        let errors = outcome.error.map(|error| format!("error: {error}"));
-        let lines: Vec<String> = errors
-            .into_iter()
-            .chain(outcome.warnings.into_iter().map(|line| format!("warning: {line}")))
-            .collect();
+        let errors = outcome.errors.into_iter().map(|error| format!("error: {error}"));
+        let lines: Vec<String> =
+            errors.chain(outcome.warnings.into_iter().map(|line| format!("warning: {line}"))).collect();
         assert!(!lines.is_empty(), "{title}: no mistake was found");
         lines
     });
@@ -95,7 +95,7 @@ fn every_mistake_has_its_message() {
 #[test]
 fn placements_stay_as_they_are() {
     check("placements.txt", |title, outcome| {
-        assert_eq!(outcome.error, None, "{title}");
+        assert_eq!(outcome.errors, Vec::<String>::new(), "{title}");
         outcome.warnings.into_iter().map(|line| format!("warning: {line}")).chain(outcome.threads).collect()
     });
 }

@@ -3,8 +3,8 @@
 
 use vinga_config::threads::ThreadKind;
 use vinga_config::{
-    Affinity, ConfigFile, Configuration, Cpu, CpuSet, Machine, Parameter, Placement, Scheduling,
-    thread_config,
+    Affinity, ConfigErrors, ConfigFile, Configuration, Cpu, CpuSet, Machine, Parameter, Placement,
+    Scheduling, thread_config,
 };
 
 /// SplitMix64: the same cases in every run.
@@ -99,6 +99,10 @@ fn assert_readable(message: &str, case: &str) {
     assert!(message.contains('\''), "{case}: {message}");
 }
 
+fn assert_all_readable(errors: &ConfigErrors, case: &str) {
+    errors.iter().for_each(|error| assert_readable(&error.to_string(), case));
+}
+
 fn place(flags: &[(&str, &str)], machine: &Machine) -> bool {
     let case = format!("{flags:?}");
     match Configuration::new(None, flags, machine) {
@@ -107,8 +111,8 @@ fn place(flags: &[(&str, &str)], machine: &Machine) -> bool {
             configuration.warnings.iter().for_each(|warning| assert_readable(warning, &case));
             true
         }
-        Err(error) => {
-            assert_readable(&error.to_string(), &case);
+        Err(errors) => {
+            assert_all_readable(&errors, &case);
             false
         }
     }
@@ -152,8 +156,10 @@ fn any_sequence_of_tokens_is_read_or_refused() {
             };
             text.push_str(random.one_of(tokens));
         }
-        if let Err(mistake) = thread_config::parse(&text, &mut Vec::new()) {
-            assert_readable(&mistake.at(vinga_config::Origin::Flag).to_string(), &text);
+        if let Err(mistakes) = thread_config::parse(&text, &mut Vec::new()) {
+            for mistake in mistakes {
+                assert_readable(&mistake.at(vinga_config::Origin::Flag).to_string(), &text);
+            }
         }
     }
 }
@@ -267,11 +273,9 @@ fn any_file_is_read_or_refused() {
     let machine = machine(4);
     for _ in 0..200_000 {
         let text: String = (0..random.below(24)).map(|_| random.one_of(&PIECES)).collect();
-        let read =
-            ConfigFile::parse("f", &text).and_then(|file| Configuration::new(Some(&file), &[], &machine));
-        match read {
+        match Configuration::new(Some(&ConfigFile::parse("f", &text)), &[], &machine) {
             Ok(configuration) => assert_sound(&configuration.placement, &machine, &text),
-            Err(error) => assert_readable(&error.to_string(), &text),
+            Err(errors) => assert_all_readable(&errors, &text),
         }
     }
 }
@@ -297,12 +301,16 @@ fn huge_pieces_give_short_errors() {
     ] {
         assert!(!place(&[(name, value)], &machine(4)), "{name}");
         let file = ConfigFile::parse("f", &format!("[data]\n{name}={value}\n"));
-        let error =
-            file.and_then(|file| Configuration::new(Some(&file), &[], &machine(4))).expect_err("a mistake");
-        assert_readable(&error.to_string(), name);
+        let errors = Configuration::new(Some(&file), &[], &machine(4)).expect_err("a mistake");
+        assert_all_readable(&errors, name);
     }
-    let nodes = "[data]\n".repeat(100_000);
-    assert_readable(&ConfigFile::parse("f", &nodes).expect_err("too many nodes").to_string(), "nodes");
+    let nodes = ConfigFile::parse("f", &"[data]\n".repeat(100_000));
+    let errors = Configuration::new(Some(&nodes), &[], &machine(4)).expect_err("too many nodes");
+    assert_all_readable(&errors, "nodes");
+    let lines = ConfigFile::parse("f", &format!("[data]\n{}", "x\n".repeat(100_000)));
+    let errors = Configuration::new(Some(&lines), &[], &machine(4)).expect_err("no configuration");
+    assert_eq!(errors.iter().count(), 100_000);
+    assert!(errors.to_string().len() < 10_000, "{errors}");
 }
 
 /// Examples from texts about NDB's run-time environment.
@@ -331,7 +339,7 @@ fn well_known_examples_are_read() {
 fn flags_override_the_file_and_the_node_overrides_its_default() {
     let text =
         "[data default]\nServerPort=1\nDataDir=/a\nHostName=x\n[data]\nNodeId=2\nServerPort=2\nDataDir=/b\n";
-    let file = ConfigFile::parse("f", text).expect("a good file");
+    let file = ConfigFile::parse("f", text);
     let configuration =
         Configuration::new(Some(&file), &[("server_port", "3")], &machine(1)).expect("no mistake").parameters;
     assert_eq!(configuration.integer(Parameter::NodeId), 2);

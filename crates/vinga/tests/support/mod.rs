@@ -1,5 +1,7 @@
 //! A real data node process for tests, and a client that says whatever it likes.
 
+pub mod folder;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;

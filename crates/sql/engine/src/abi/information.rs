@@ -109,7 +109,11 @@ entries! {
             InfoTable::Nodes => name_own(&node, &mut info),
             InfoTable::Transactions => add_connections(&node, &mut info),
             InfoTable::Locks => add_holders(session, &mut info),
-            InfoTable::Threads | InfoTable::Memory | InfoTable::Pools | InfoTable::Blocks => {}
+            InfoTable::Threads
+            | InfoTable::Memory
+            | InfoTable::Pools
+            | InfoTable::Blocks
+            | InfoTable::Tables => {}
         }
         for row in &info.rows {
             let texts: Vec<String> = row.iter().map(text_of).collect();

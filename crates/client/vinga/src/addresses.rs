@@ -1,0 +1,88 @@
+//! Addresses of data nodes as a person writes them: `host:port,host2` or `unix:/path/vinga.sock`.
+
+use crate::PORT;
+use vinga_client_core::{Error, Result};
+use vinga_wire::ErrorCode;
+
+/// Addresses of data nodes, at most.
+const ADDRESSES_MAX: usize = 144;
+
+/// Reads a list of addresses; those without a port get the usual one. Whether hosts have these names is not looked at.
+///
+/// # Errors
+/// `BadAddress` with the piece that is wrong.
+pub fn parse(written: &str) -> Result<Vec<String>> {
+    let pieces = written.split(',').map(str::trim).filter(|address| !address.is_empty());
+    let addresses = pieces.map(parse_one).collect::<Result<Vec<_>>>()?;
+    match addresses.len() {
+        0 => Err(bad("none is given".to_owned())),
+        1..=ADDRESSES_MAX => Ok(addresses),
+        more => Err(bad(format!("{more} are given; at most {ADDRESSES_MAX} are allowed"))),
+    }
+}
+
+fn bad(detail: String) -> Error {
+    Error::with_detail(ErrorCode::BadAddress, detail)
+}
+
+fn parse_one(address: &str) -> Result<String> {
+    let wrong = |what: &str| Err(bad(format!("'{address}': {what}")));
+    if let Some(path) = address.strip_prefix("unix:") {
+        return if path.is_empty() { wrong("the path is missing") } else { Ok(address.to_owned()) };
+    }
+    if address.contains(char::is_whitespace) || address.contains('/') {
+        return wrong("no host has such a name");
+    }
+    // The colons inside of brackets belong to an IPv6 address.
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (address, None),
+    };
+    let is_bracketed = host.starts_with('[') && host.ends_with(']');
+    if host.contains(':') && !is_bracketed {
+        return wrong("an IPv6 address stands in brackets: [::1]:2202");
+    }
+    if host.is_empty() || host == "[]" {
+        return wrong("the host is missing");
+    }
+    match port.map(str::parse::<u16>) {
+        None => Ok(format!("{host}:{PORT}")),
+        Some(Ok(1..)) => Ok(address.to_owned()),
+        Some(Ok(0) | Err(_)) => wrong("a port is a number from 1 to 65535"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_addresses_have_a_port() {
+        let read = |written| parse(written).expect("it is well-formed");
+        assert_eq!(read("db1, db2:1 ,[::1],[::1]:7"), ["db1:2202", "db2:1", "[::1]:2202", "[::1]:7"]);
+        assert_eq!(read("unix:/a b/c.sock"), ["unix:/a b/c.sock"]);
+    }
+
+    #[test]
+    fn what_is_no_address_is_named() {
+        for (written, piece) in [
+            ("", "none is given"),
+            (" , ", "none is given"),
+            ("db1,:2202", "':2202': the host is missing"),
+            ("db1:x", "'db1:x': a port is a number"),
+            ("db1:0", "'db1:0': a port is a number"),
+            ("db1:", "'db1:': a port is a number"),
+            ("db1:70000", "'db1:70000': a port is a number"),
+            ("::1", "'::1': an IPv6 address stands in brackets"),
+            ("[]:1", "'[]:1': the host is missing"),
+            ("http://db1", "'http://db1': no host has such a name"),
+            ("two words", "'two words': no host has such a name"),
+            ("unix:", "'unix:': the path is missing"),
+        ] {
+            let error = parse(written).expect_err(written);
+            assert_eq!(error.code(), ErrorCode::BadAddress);
+            assert!(error.to_string().contains(piece) && !error.is_retryable(), "{written}: {error}");
+        }
+        assert!(parse(&["h"; 145].join(",")).unwrap_err().to_string().contains("145 are given"));
+    }
+}

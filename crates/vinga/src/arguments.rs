@@ -1,0 +1,141 @@
+//! Arguments that several commands share.
+
+use clap::Args;
+use std::path::{Path, PathBuf};
+use vinga_runtime::node_folder::NodeFolder;
+use vinga_sqlnode::Installation;
+
+/// The cluster's folder where nothing else is said, in the current folder.
+pub const FOLDER: &str = "vinga-cluster";
+
+/// The folder of a cluster that a command starts, stops or looks at.
+#[derive(Args)]
+pub struct FolderArgument {
+    /// The cluster's folder
+    #[arg(long, value_name = "DIR", default_value = FOLDER, env = "VINGA_FOLDER")]
+    pub folder: PathBuf,
+}
+
+/// How a command reaches a cluster that runs.
+///
+/// What the command line says goes before what the environment says, and an address before a folder. So clap is not told
+/// of the environment.
+#[derive(Args)]
+pub struct ConnectArguments {
+    /// Where a data node can be reached: host:port, or unix:/path/vinga.sock on its machine [env: VINGA_CONNECT]
+    #[arg(long, value_name = "HOST:PORT", global = true, conflicts_with = "folder")]
+    connect: Option<String>,
+    /// The folder of a cluster on this machine, whose data node is asked [env: VINGA_FOLDER] [default: vinga-cluster]
+    #[arg(long, value_name = "DIR", global = true)]
+    folder: Option<PathBuf>,
+}
+
+impl ConnectArguments {
+    /// Where a data node can be reached.
+    ///
+    /// # Errors
+    /// A sentence: no cluster is named, or none runs in the folder.
+    pub fn address(&self) -> Result<String, String> {
+        if let Some(address) = &self.connect {
+            return Ok(address.clone());
+        }
+        if self.folder.is_none()
+            && let Some(address) = std::env::var_os("VINGA_CONNECT").filter(|address| !address.is_empty())
+        {
+            return address.into_string().map_err(|_| "VINGA_CONNECT holds no text".to_owned());
+        }
+        address_in(&self.folder())
+    }
+
+    /// The folder, whether there is one or not.
+    pub fn folder(&self) -> PathBuf {
+        let named = || std::env::var_os("VINGA_FOLDER").filter(|folder| !folder.is_empty());
+        self.folder.clone().or_else(|| named().map(PathBuf::from)).unwrap_or_else(|| FOLDER.into())
+    }
+}
+
+/// Where the data node of a cluster on this machine can be reached: by its Unix socket if we may use that, else by TCP.
+///
+/// # Errors
+/// A sentence: there is no such cluster, or its data node does not run.
+pub fn address_in(cluster: &Path) -> Result<String, String> {
+    let place = cluster.display();
+    if !cluster.is_dir() {
+        return Err(format!(
+            "which cluster? There is no folder {place} here: --folder names another, --connect HOST:PORT a data node, \
+             'vinga up' starts a cluster"
+        ));
+    }
+    let node = NodeFolder::new(cluster, 1);
+    let running = node.running().map_err(|error| format!("cannot look into {place}: {error}"))?;
+    if running.is_none() {
+        return Err(format!("no data node runs in {place}: 'vinga up' starts it"));
+    }
+    nearest_address(&node).ok_or_else(|| {
+        format!("the data node in {place} is not ready yet: see its log, {}", node.log().display())
+    })
+}
+
+/// The Unix socket of a node if we may use it, else its TCP address; `None` while it has none.
+pub fn nearest_address(node: &NodeFolder) -> Option<String> {
+    use rustix::fs::Access;
+    let may_use = rustix::fs::access(node.socket(), Access::READ_OK | Access::WRITE_OK).is_ok();
+    // The address is written last: with it the socket is ready, too.
+    let address = node.address()?;
+    Some(node.local_address().filter(|_| may_use).unwrap_or(address))
+}
+
+/// Where MariaDB and the storage engine are.
+#[derive(Args)]
+pub struct InstallationArguments {
+    /// The folder that 'make sql' brings MariaDB into [default: 'mariadb' in the build folder of this program]
+    #[arg(long, value_name = "DIR", env = "VINGA_MARIADB")]
+    mariadb: Option<PathBuf>,
+    /// The storage engine that 'make sql' builds [default: 'sql/ha_vinga.so' in the build folder of this program]
+    #[arg(long, value_name = "FILE", env = "VINGA_PLUGIN")]
+    plugin: Option<PathBuf>,
+}
+
+impl InstallationArguments {
+    /// Looks for them.
+    ///
+    /// # Errors
+    /// A sentence: what is missing.
+    pub fn find(&self) -> Result<Installation, String> {
+        Installation::of(self.mariadb.clone(), self.plugin.clone()).map_err(|error| error.to_string())
+    }
+}
+
+/// `NAME=VALUE`.
+///
+/// # Errors
+/// A sentence.
+pub fn name_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_has_a_name() {
+        assert_eq!(name_and_value("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert!(name_and_value("a").is_err() && name_and_value("=b").is_err());
+    }
+
+    #[test]
+    fn a_cluster_that_is_not_there_is_named() {
+        let missing = Path::new("/nowhere/at all");
+        let error = address_in(missing).expect_err("it is not there");
+        assert!(error.contains("/nowhere/at all") && error.contains("--connect"), "{error}");
+        let empty = std::env::temp_dir().join(format!("vinga-empty-{}", std::process::id()));
+        std::fs::create_dir_all(&empty).unwrap();
+        let error = address_in(&empty).expect_err("nothing runs there");
+        assert!(error.contains("no data node runs in") && error.contains("vinga up"), "{error}");
+        std::fs::remove_dir_all(empty).unwrap();
+    }
+}

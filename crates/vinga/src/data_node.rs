@@ -1,0 +1,219 @@
+//! The data node of a cluster on this machine, for development and tests: started, found, stopped.
+
+use crate::arguments::nearest_address;
+use crate::data::{self, DataOptions};
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use vinga::InfoTable;
+use vinga::blocking::Cluster;
+use vinga_config::mistake::Origin;
+use vinga_config::parameters::Parameter;
+use vinga_runtime::node_folder::{self, LastStart, NodeFolder};
+
+/// How long a node may take to become ready, or to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Between two looks at a node.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
+
+/// What is to be started.
+pub struct Wanted {
+    /// The cluster's folder.
+    pub cluster: PathBuf,
+    /// The port, if somebody has said it.
+    pub port: Option<u16>,
+    /// The configuration file, by an absolute path.
+    pub config: Option<PathBuf>,
+    /// Parameters by name, over those of the file.
+    pub parameters: Vec<(String, String)>,
+}
+
+/// How things were found.
+pub enum Found {
+    /// A node was started.
+    Fresh {
+        /// Where it can be reached.
+        address: String,
+        /// How long it took until it was ready.
+        after: Duration,
+        /// What it has warned of meanwhile, lines of its log.
+        warnings: Vec<String>,
+        /// The run before this one, whose data is gone.
+        before: Option<EarlierRun>,
+    },
+    /// It was running already, and answers.
+    Already(String),
+}
+
+/// A run of the node that is over.
+pub struct EarlierRun {
+    /// When it became ready, and where.
+    pub start: LastStart,
+    /// Whether nobody had asked it to stop: it was killed, or has crashed.
+    pub was_cut_off: bool,
+}
+
+/// Starts the data node as a background process and waits until it answers; or finds it running.
+///
+/// # Errors
+/// A sentence, with the end of the node's log if it died; one runs already, on another port than was asked for; one runs,
+/// but does not answer.
+pub fn start(wanted: &Wanted) -> Result<Found, String> {
+    // So that mistakes are told here, all of them, and not by the log of a node that has stopped.
+    let options = DataOptions { config: wanted.config.clone(), parameters: parameters(wanted, wanted.port) };
+    let configuration = data::configuration(&options)?;
+    let folder = NodeFolder::new(&wanted.cluster, 1);
+    let fail = |what: &str, error: io::Error| format!("{what} {}: {error}", folder.path().display());
+    folder.create().map_err(|e| fail("cannot make the folder", e))?;
+    if let Some(address) = find_running(&folder)? {
+        return already(wanted, address);
+    }
+    let before =
+        folder.last_start().map(|start| EarlierRun { start, was_cut_off: folder.address().is_some() });
+    // Removes the address of a node that was killed: one that is there later is the new node's.
+    drop(folder.lock().map_err(|e| fail("cannot use the folder", e))?);
+    let port = match configuration.parameters.origin(Parameter::ServerPort) {
+        Origin::Default => before.as_ref().and_then(|run| run.start.port()),
+        Origin::Flag | Origin::Line { .. } => wanted.port,
+    };
+
+    let begun = Instant::now();
+    let log_bytes = folder.log_bytes();
+    let mut child = spawn(&folder, wanted, port).map_err(|e| fail("cannot start a data node in", e))?;
+    let address = wait(&folder, log_bytes, &mut child);
+    // Another `vinga up` may have been quicker at the same time: its data node runs. Ours would see that and stop, unless
+    // the other has stopped by then.
+    let running = folder.running().map_err(|e| fail("cannot look into", e))?;
+    if running.is_some_and(|pid| pid != child.id() as i32) {
+        let _ = child.kill().and_then(|()| child.wait());
+        let address = find_running(&folder)?;
+        return already(wanted, address.ok_or("another data node was started here, and has stopped since")?);
+    }
+    let address = address?;
+    let (after, warnings) = (begun.elapsed(), folder.log_warnings(log_bytes));
+    Ok(Found::Fresh { address, after, warnings, before })
+}
+
+/// One runs already.
+fn already(wanted: &Wanted, address: String) -> Result<Found, String> {
+    if let Some(port) = wanted.port
+        && keeps_another_port(&address, port)
+    {
+        return Err(format!(
+            "data node 1 runs already, on {address}, and keeps its port: 'vinga down' stops it, or leave --port out"
+        ));
+    }
+    Ok(Found::Already(address))
+}
+
+/// Whether `host:port` is not at the port that was asked for; 0 is any.
+pub fn keeps_another_port(address: &str, wanted: u16) -> bool {
+    wanted != 0 && address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()) != Some(wanted)
+}
+
+/// The parameters as flags, the port among them.
+fn parameters(wanted: &Wanted, port: Option<u16>) -> Vec<(String, String)> {
+    let port = port.map(|port| ("ServerPort".to_owned(), port.to_string()));
+    wanted.parameters.iter().cloned().chain(port).collect()
+}
+
+fn spawn(folder: &NodeFolder, wanted: &Wanted, port: Option<u16>) -> io::Result<Child> {
+    let log = File::options().create(true).append(true).open(folder.log())?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("data").arg("--folder").arg(folder.path());
+    if let Some(config) = &wanted.config {
+        command.arg("--config").arg(config);
+    }
+    for (name, value) in parameters(wanted, port) {
+        command.arg("--set").arg(format!("{name}={value}"));
+    }
+    // Its own process group: what is typed at this terminal is not meant for the node.
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+    command.spawn()
+}
+
+/// Waits until the node that was started answers; before this start its log had so many bytes.
+fn wait(folder: &NodeFolder, log_bytes: u64, child: &mut Child) -> Result<String, String> {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if let Some(address) = folder.address()
+            && probe(folder).is_ok()
+        {
+            return Ok(address);
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            return Err(format!(
+                "the data node has stopped ({status}); the end of its log, {}:\n{}",
+                folder.log().display(),
+                folder.log_tail(log_bytes, 20)
+            ));
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+    Err(format!(
+        "the data node does not answer after {} s; see its log, {}",
+        PATIENCE.as_secs(),
+        folder.log().display()
+    ))
+}
+
+/// The address of the data node that runs here, which answers; `None` if none runs. One that starts or ends at this
+/// moment is waited for: a process that was killed keeps its lock until it is gone.
+fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
+    let begun = Instant::now();
+    loop {
+        let running = folder.running();
+        let running = running.map_err(|e| format!("cannot look into {}: {e}", folder.path().display()))?;
+        let Some(pid) = running else { return Ok(None) };
+        let why = match folder.address() {
+            None => "it has not said where it listens".to_owned(),
+            Some(address) => match probe(folder) {
+                Ok(()) => return Ok(Some(address)),
+                Err(why) => why,
+            },
+        };
+        if begun.elapsed() >= PATIENCE {
+            return Err(format!(
+                "the data node in {} runs (process {pid}), but does not answer: {why}; see its log, {}",
+                folder.path().display(),
+                folder.log().display()
+            ));
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+}
+
+/// Asks a data node for a sign of life.
+///
+/// # Errors
+/// Why there was none.
+pub fn probe(folder: &NodeFolder) -> Result<(), String> {
+    let address = nearest_address(folder).ok_or("it does not say where it listens")?;
+    let nodes = Cluster::connect(&address).and_then(|cluster| cluster.info(InfoTable::Nodes));
+    nodes.map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Stops the data node; says whether one was running.
+///
+/// # Errors
+/// A sentence.
+pub fn stop(cluster: &Path) -> Result<bool, String> {
+    let folder = NodeFolder::new(cluster, 1);
+    let fail = |error: io::Error| format!("cannot look into {}: {error}", folder.path().display());
+    let Some(pid) = folder.running().map_err(fail)? else { return Ok(false) };
+    let pid = rustix::process::Pid::from_raw(pid).ok_or("the pid file holds no process id")?;
+    node_folder::send_signal(pid, rustix::process::Signal::TERM)
+        .map_err(|error| format!("data node 1 cannot be stopped: {error}"))?;
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if folder.running().map_err(fail)?.is_none() {
+            return Ok(true);
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+    Err(format!("process {} has not stopped after {} s", pid.as_raw_nonzero(), PATIENCE.as_secs()))
+}

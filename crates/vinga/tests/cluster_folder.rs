@@ -1,0 +1,184 @@
+//! A cluster in a folder: what commands find there, before and after its nodes have ended in whatever way.
+
+#[allow(dead_code, reason = "each test uses its part of it")]
+mod support;
+
+use support::folder::{Folder, said, unread, vinga};
+
+/// The state of the data node as `vinga status` tells it, and the exit code.
+fn status(folder: &Folder) -> (Option<i32>, serde_json::Value) {
+    let output = folder.command("status").arg("--json").output().expect("the binary runs");
+    let nodes = serde_json::from_slice(&output.stdout).expect("it says JSON");
+    (output.status.code(), nodes)
+}
+
+#[test]
+fn a_killed_node_comes_back_on_its_port_and_says_that_its_data_is_gone() {
+    let folder = Folder::new();
+    let (ok, text) = folder.up(&["--port", "0"]);
+    assert!(ok && text.contains("data is kept in memory only"), "{text}");
+    let port = folder.port();
+    for _ in 0..5 {
+        let before = folder.pid();
+        folder.kill();
+        // At once: the process may still be about to end, its address is still there.
+        let (ok, text) = folder.up(&[]);
+        assert!(ok && text.contains(&format!("is ready on 127.0.0.1:{port}")), "{text}");
+        assert!(text.contains("warning: data is kept in memory only"), "{text}");
+        assert!(text.contains("killed or has crashed") && text.contains("are gone"), "{text}");
+        assert_ne!(folder.pid(), before);
+        let (ok, text) = folder.run("admin", &["tables"]);
+        assert!(ok, "{text}");
+    }
+}
+
+#[test]
+fn a_stop_says_that_data_is_gone_and_the_port_is_kept() {
+    let folder = Folder::new();
+    let (ok, text) = folder.up(&["--port", "0"]);
+    assert!(ok, "{text}");
+    let port = folder.port();
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok && text.contains("has stopped") && text.contains("in memory only"), "{text}");
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok && !text.contains("in memory only") && text.contains("no data node runs"), "{text}");
+    let (ok, text) = folder.up(&[]);
+    assert!(ok && text.contains(&format!("127.0.0.1:{port}")), "{text}");
+    assert!(text.contains("warning: data is kept in memory only") && !text.contains("killed"), "{text}");
+}
+
+#[test]
+fn the_port_of_the_configuration_goes_before_that_of_the_last_start() {
+    let folder = Folder::new();
+    assert!(folder.up(&["--port", "0"]).0 && folder.run("down", &[]).0);
+    let before = std::fs::read_to_string(folder.0.join("node-1/vinga.start")).expect("it was started");
+    let (ok, text) = folder.up(&["--set", "ServerPort=0"]);
+    assert!(ok && !before.contains(&format!("address=127.0.0.1:{}\n", folder.port())), "{text}\n{before}");
+    let (ok, text) = folder.up(&["--port", "1", "--set", "ServerPort=2"]);
+    assert!(!ok && text.contains("given twice"), "{text}");
+}
+
+#[test]
+fn status_tells_what_runs() {
+    let folder = Folder::new();
+    let (ok, text) = folder.run("status", &[]);
+    assert!(!ok && text.contains("there is no cluster in") && text.contains("vinga up"), "{text}");
+    assert!(folder.up(&["--port", "0"]).0);
+    let (code, nodes) = status(&folder);
+    assert_eq!((code, &nodes[0]["running"]), (Some(0), &true.into()));
+    assert_eq!(nodes[0]["pid"], folder.pid().as_raw_nonzero().get());
+    assert_eq!(nodes[0]["address"], format!("127.0.0.1:{}", folder.port()));
+    assert!(
+        nodes[0]["version"].as_str().is_some_and(|v| v.starts_with(env!("CARGO_PKG_VERSION"))),
+        "{nodes}"
+    );
+    assert!(nodes[0]["since"].as_str().is_some_and(|since| since.ends_with('Z')), "{nodes}");
+    let (_, table) = folder.run("status", &[]);
+    assert!(table.starts_with("node ") && table.contains("data node 1  running"), "{table}");
+
+    // One that hangs has a process, but gives no sign of life.
+    rustix::process::kill_process(folder.pid(), rustix::process::Signal::STOP).expect("it runs");
+    let (code, nodes) = status(&folder);
+    rustix::process::kill_process(folder.pid(), rustix::process::Signal::CONT).expect("it is there");
+    assert_eq!((code, &nodes[0]["state"]), (Some(3), &"not answering".into()));
+
+    let pid = folder.pid();
+    folder.kill();
+    while rustix::process::test_kill_process(pid).is_ok() && status(&folder).1[0]["pid"].is_i64() {}
+    let (code, nodes) = status(&folder);
+    assert_eq!((code, &nodes[0]["state"]), (Some(3), &"killed or crashed".into()));
+    assert!(folder.up(&[]).0 && folder.run("down", &[]).0);
+    let (code, nodes) = status(&folder);
+    assert_eq!((code, &nodes[0]["state"]), (Some(3), &"stopped".into()));
+    assert!(nodes[0]["pid"].is_null() && nodes[0]["address"].is_null(), "{nodes}");
+}
+
+#[test]
+fn commands_find_the_cluster_by_its_folder() {
+    let folder = Folder::new();
+    assert!(folder.up(&["--port", "0"]).0);
+    let create = ["create", "shop.orders", "id int, who varchar(9), primary key (id), index by_who (who)"];
+    let (ok, text) = folder.run("admin", &create);
+    assert!(ok, "{text}");
+    // Before and behind the subcommand, by the environment, and as vinga-cluster in the current folder.
+    let place = folder.0.to_str().expect("a plain path");
+    let tables = |configure: &dyn Fn(&mut std::process::Command)| {
+        let mut command = vinga();
+        configure(&mut command);
+        said(command.output())
+    };
+    let link = std::env::temp_dir().join(format!("vinga-here-{}", std::process::id()));
+    std::fs::create_dir_all(&link).expect("a folder can be made");
+    std::os::unix::fs::symlink(&folder.0, link.join("vinga-cluster")).expect("a link can be made");
+    let found = [
+        tables(&|command| _ = command.args(["admin", "--folder", place, "tables"])),
+        tables(&|command| _ = command.args(["admin", "tables", "--folder", place])),
+        tables(&|command| _ = command.args(["admin", "tables"]).env("VINGA_FOLDER", place)),
+        tables(&|command| _ = command.args(["admin", "tables"]).current_dir(&link)),
+        // What is said goes before the environment.
+        tables(&|command| {
+            command.args(["admin", "tables", "--folder", place]).env("VINGA_CONNECT", "127.0.0.1:1");
+        }),
+    ];
+    std::fs::remove_dir_all(&link).expect("it is ours");
+    assert!(found.iter().all(|(ok, text)| *ok && text.contains("shop.orders")), "{found:?}");
+    let (ok, text) =
+        tables(&|command| _ = command.args(["admin", "tables"]).env("VINGA_CONNECT", "127.0.0.1:1"));
+    assert!(!ok && text.contains("127.0.0.1:1"), "{text}");
+    let (ok, text) = tables(&|command| {
+        command.args(["admin", "tables", "--folder", place, "--connect", "127.0.0.1:1"]);
+    });
+    assert!(!ok && text.contains("cannot be used with"), "{text}");
+    let results = folder.0.join("results");
+    let lookup = [
+        "bench",
+        "lookup",
+        "--folder",
+        place,
+        "--rows=100",
+        "--lookups=10",
+        "--loops=1",
+        "--quiet",
+        "--json",
+    ];
+    let output = vinga().args(lookup).arg("--out").arg(&results).output().expect("the binary runs");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it says JSON");
+    // The process of the node in the folder is known.
+    assert!(report["repetitions"][0]["node_cpu"].is_object(), "{report}");
+
+    assert!(folder.run("down", &[]).0);
+    let (ok, text) = folder.run("admin", &["tables"]);
+    assert!(!ok && text.contains("no data node runs in") && text.contains("vinga up"), "{text}");
+    let (ok, text) = folder.run("demo", &[]);
+    assert!(!ok && text.contains("no data node runs in"), "{text}");
+}
+
+#[test]
+fn what_nobody_reads_is_no_accident() {
+    let folder = Folder::new();
+    let up = unread(folder.command("up").args(["--port", "0", "--set", "DataMemory=64M"]));
+    assert_eq!(up, (Some(0), String::new()));
+    assert_eq!(status(&folder).0, Some(0));
+    for arguments in
+        [&["blocks"][..], &["tables", "--json"], &["create", "test.t", "id int, primary key (id)"]]
+    {
+        assert_eq!(
+            unread(folder.command("admin").args(arguments)),
+            (Some(0), String::new()),
+            "{arguments:?}"
+        );
+    }
+    let (ok, text) = folder.run("admin", &["describe", "test.t"]);
+    assert!(ok, "{text}");
+    for arguments in
+        [&["data", "--show"][..], &["sim", "--seed", "1", "--trace"], &["completions", "bash"], &["--help"]]
+    {
+        assert_eq!(unread(vinga().args(arguments)), (Some(0), String::new()), "{arguments:?}");
+    }
+    assert_eq!(unread(&mut folder.command("down")), (Some(0), String::new()));
+    // A full disk is an error, though.
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("it is there");
+    let output = vinga().args(["data", "--show"]).stdout(full).output().expect("the binary runs");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("cannot write to standard output"), "{error}");
+}

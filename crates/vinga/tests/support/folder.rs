@@ -1,0 +1,86 @@
+//! A cluster's folder as `vinga up` makes it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A cluster's folder; the cluster is stopped and the folder removed at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        let unique = format!("vinga-line-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Folder(std::env::temp_dir().join(unique))
+    }
+
+    /// `vinga up` with a small data node.
+    pub fn up(&self, more: &[&str]) -> (bool, String) {
+        said(self.command("up").args(["--set", "DataMemory=64M"]).args(more).output())
+    }
+
+    /// A command on this cluster; further arguments go behind the folder.
+    pub fn command(&self, what: &str) -> Command {
+        let mut command = vinga();
+        command.arg(what).arg("--folder").arg(&self.0);
+        command
+    }
+
+    /// Runs a command on this cluster.
+    pub fn run(&self, what: &str, more: &[&str]) -> (bool, String) {
+        said(self.command(what).args(more).output())
+    }
+
+    /// The process id of the data node.
+    pub fn pid(&self) -> rustix::process::Pid {
+        let text = std::fs::read_to_string(self.0.join("node-1/vinga.pid")).expect("it was started");
+        let pid = text.lines().next().and_then(|line| line.parse().ok()).expect("a number");
+        rustix::process::Pid::from_raw(pid).expect("a process")
+    }
+
+    /// Ends the data node as a power failure would.
+    pub fn kill(&self) {
+        rustix::process::kill_process(self.pid(), rustix::process::Signal::KILL).expect("it runs");
+    }
+
+    /// The port that the data node has announced.
+    pub fn port(&self) -> String {
+        port_in(&self.0)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = self.command("down").output();
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The binary, untouched by the environment.
+pub fn vinga() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
+    command.env_remove("VINGA_CONNECT").env_remove("VINGA_FOLDER");
+    command
+}
+
+/// Whether a command was content, and all that it said.
+pub fn said(output: std::io::Result<Output>) -> (bool, String) {
+    let output = output.expect("the binary runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Runs a command whose standard output nobody reads; its exit code and what it says on standard error.
+pub fn unread(command: &mut Command) -> (Option<i32>, String) {
+    let (reader, writer) = std::io::pipe().expect("there are pipes");
+    drop(reader);
+    let output = command.stdout(writer).stderr(Stdio::piped()).output().expect("the binary runs");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The port that a data node has announced.
+pub fn port_in(folder: &Path) -> String {
+    let address = std::fs::read_to_string(folder.join("node-1/vinga.address")).expect("it runs");
+    address.trim().rsplit_once(':').expect("host:port").1.to_owned()
+}
