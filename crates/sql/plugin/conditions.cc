@@ -12,6 +12,8 @@ static const int LEVELS_MAX= 66;
 static const uint LABELS_MAX= 256;
 /* Values of a list that are written one by one where each is a condition. */
 static const uint SINGLE_MAX= 64;
+/* Values of a list that are brought to UTC, at most: for each the zone is looked at. */
+static const uint TIMESTAMPS_MAX= 1000;
 
 namespace {
 
@@ -106,12 +108,18 @@ private:
 
   bool put(Item *item, bool wanted, int level) {
     if (item->type() == Item::COND_ITEM) {
-      auto *cond= static_cast<Item_cond *>(item);
-      put_parts(cond, wanted, level);
+      put_parts(static_cast<Item_cond *>(item), wanted, level);
       return true;
     }
     if (item->type() != Item::FUNC_ITEM) return put_constant_condition(item, wanted);
     auto *func= static_cast<Item_func *>(item);
+    if (func->functype() != Item_func::NOT_FUNC) return put_leaf(func, wanted);
+    write(func->arguments()[0], !wanted, level + 1);
+    return true;
+  }
+
+  /* By itself: what it needs of the stack is not needed on each level. */
+  __attribute__((noinline)) bool put_leaf(Item_func *func, bool wanted) {
     switch (func->functype()) {
     case Item_func::EQ_FUNC: return put_comparison(func, '=', wanted);
     case Item_func::NE_FUNC: return put_comparison(func, '#', wanted);
@@ -125,7 +133,6 @@ private:
     case Item_func::BETWEEN: return put_between(static_cast<Item_func_between *>(func), wanted);
     case Item_func::IN_FUNC: return put_in(static_cast<Item_func_in *>(func), wanted);
     case Item_func::LIKE_FUNC: return put_like(static_cast<Item_func_like *>(func), wanted);
-    case Item_func::NOT_FUNC: write(func->arguments()[0], !wanted, level + 1); return true;
     case Item_func::MULT_EQUAL_FUNC: return put_equal_columns(static_cast<Item_equal *>(func), wanted);
     default: return false;
     }
@@ -284,7 +291,7 @@ private:
     StringBuffer<256> buffer;
     String *constant= nullptr;
     if (comparing.cs != operand.field->charset() ||
-        !text_for(comparing, operand.field->charset(), item, &buffer, &constant))
+        !text_for(comparing, operand.field->charset(), item, &buffer, &constant) || !is_comparable(comparing.cs, *constant))
       return false;
     std::string text(constant->ptr(), constant->length());
     auto trim= [&] { text.erase(text.find_last_not_of(' ') + 1); };
@@ -354,7 +361,7 @@ private:
     uint count= func->argument_count() - 1;
     Comparing comparing= {Comparator::of(func), func->compare_collation(), false};
     bool singly= operand.kind == Kind::PADDED || operand.kind == Kind::LABELS;
-    if (singly && count > SINGLE_MAX) return false;
+    if ((singly && count > SINGLE_MAX) || (operand.kind == Kind::TIMESTAMP && count > TIMESTAMPS_MAX)) return false;
     if (!singly) put_operand(operand);
     uint comparator= 0;
     for (uint i= 1; i <= count; i++) {
@@ -417,7 +424,7 @@ private:
     case Evaluated::IS_NULL: program.code('f'); return true;
     case Evaluated::VALUE: break;
     }
-    if (!pattern) return false;
+    if (!pattern || !is_comparable(cs, *pattern)) return false;
     wanted= wanted != func->negated;
     std::string prefix;
     bool is_all= false;

@@ -78,11 +78,23 @@ public:
 Item *constant_of(Item *item);
 
 enum class Evaluated { VALUE, IS_NULL, NOT_KNOWN };
+/* Asks an item for its value. */
+template <class Ask> Evaluated evaluate(Item *item, Ask ask) {
+  Quiet quiet(current_thd);
+  ask();
+  if (quiet.has_heard) return Evaluated::NOT_KNOWN;
+  return item->null_value ? Evaluated::IS_NULL : Evaluated::VALUE;
+}
 /* The value of a constant text. */
 Evaluated string_of(Item *item, String *buffer, String **out);
 
+/* Whether a constant is a text of its character set: what is none is compared, but has no place in an order. */
+bool is_comparable(CHARSET_INFO *cs, const String &text);
+
 /* Writes a constant as the server compares an operand with it; false if that is not certain. */
 bool put_constant(Program *program, const Operand &operand, const Comparing &comparing, Item *item);
+/* The same with a date or time. */
+bool put_temporal(Program *program, const Operand &operand, const Comparing &comparing, Item *item);
 /* Whether an integer column plus this can't be more, or less, than the server's integers are, which would be an error. */
 bool is_certain_sum(const Field *field, __int128 offset, bool is_unsigned);
 /* The value of a constant integer. */
