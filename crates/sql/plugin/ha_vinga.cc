@@ -195,7 +195,7 @@ int ha_vinga::extra(enum ha_extra_function operation) {
 }
 
 int ha_vinga::reset() {
-  repeats_row= false;
+  repeats_row= scan_is_due= false;
   writes_now= false;
   is_bulk= is_portioned= false;
   value_tried= rows_to_come= 0;
@@ -277,6 +277,13 @@ int ha_vinga::rnd_init(bool scan) {
   if (!scan) return 0;
   is_point= false;
   exact_key.clear();
+  scan_is_due= true;
+  return 0;
+}
+
+/* It begins with the first row: only then the server has said how it wants to have them. */
+int ha_vinga::begin_scan() {
+  scan_is_due= false;
   set_condition();
   use_columns();
   return failed(engine->scan_begin(cursor, session, lock, enough_rows()));
@@ -330,6 +337,7 @@ static uint whole_length(const KEY &key, const key_range *end) {
 }
 
 int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
+  scan_is_due= false;
   const KEY &key= table->key_info[active_index];
   is_point= false;
   exact_key.clear();
@@ -344,6 +352,7 @@ int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
 int ha_vinga::next(uchar *record) {
   int error;
   if (unlikely(repeats_row) && repeat_row(record, &error)) return error;
+  if (unlikely(scan_is_due) && (error= begin_scan())) return error;
   if (is_point) return HA_ERR_END_OF_FILE;
   return failed(engine->scan_next(cursor, session, record));
 }

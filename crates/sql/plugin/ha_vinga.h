@@ -30,6 +30,7 @@ class ha_vinga final : public handler {
   vinga_cursor *cursor= nullptr;
   vinga_session *session= nullptr;   // of the statement that uses it
   uint8_t lock= VINGA_LOCK_NONE;
+  bool scan_is_due= false;           // rnd_init was called, and no row was asked for yet
   bool repeats_row= false;           // the row that was read last is to be locked now, and read once more
   thr_lock_type lock_type= TL_UNLOCK;
   bool writes_now= false;            // the server wants to know of each duplicate
@@ -96,6 +97,7 @@ class ha_vinga final : public handler {
   bool is_one_row(uint index, const uchar *key, uint length) const;
   bool is_hash(uint index) const { return is_hash_key(table_share->key_info[index]); }
   int range(const key_range *low, const key_range *high, uint8_t wish);
+  int begin_scan();
   int next(uchar *record);
   int next_of_keys(range_id_t *range);
   int next_of_ranges(range_id_t *range);

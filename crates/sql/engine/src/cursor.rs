@@ -24,7 +24,8 @@ use kept_rows::KeptRows;
 use std::ops::Range;
 use std::sync::Arc;
 use vinga::{
-    Found, KeyRange, Lock, LockWait, LockedRows, LockingScan, OperationNumber, ReadBatch, RowBatch, Scan, Table,
+    Found, KeyRange, Lock, LockWait, LockedRows, LockingScan, OperationNumber, ReadBatch, RowBatch, Scan,
+    Table,
 };
 
 /// Ranges of one scan, at most.
@@ -293,7 +294,7 @@ impl Cursor {
 
     /// How rows are locked that are read now.
     fn row_lock(&self, lock: Lock) -> RowLock {
-        let looks = self.may_look && lock == Lock::Exclusive && self.wait == LockWait::Default;
+        let looks = self.may_look && lock == Lock::Exclusive && self.wait != LockWait::SkipLocked;
         RowLock { lock, wait: if looks { LockWait::ElseCommitted } else { self.wait } }
     }
 
@@ -453,7 +454,9 @@ impl Cursor {
 fn row_of(found: Found<Vec<u8>>) -> Option<(Vec<u8>, Hold)> {
     match found {
         Found::Row { row, operation } => Some((row, Hold { operation, is_lacking: false })),
-        Found::NotLocked { committed } => committed.map(|row| (row, Hold { operation: None, is_lacking: true })),
+        Found::NotLocked { committed } => {
+            committed.map(|row| (row, Hold { operation: None, is_lacking: true }))
+        }
         Found::NoRow => None,
     }
 }

@@ -99,6 +99,8 @@ pub struct Session {
     transaction: Option<Transaction>,
     /// The transaction has sent operations, or has some to send: reads have to know of it.
     has_operations: bool,
+    /// Locks are to be let go of with the next request.
+    has_unlocks: bool,
     stands_alone: bool,
     /// The transaction was lost, and the server has not rolled back yet.
     is_lost: bool,
@@ -154,6 +156,7 @@ impl Session {
             cluster: None,
             transaction: None,
             has_operations: false,
+            has_unlocks: false,
             stands_alone: true,
             is_lost: false,
             is_portioned: false,
@@ -341,6 +344,7 @@ impl Session {
     fn forget(&mut self) {
         self.transaction = None;
         self.has_operations = false;
+        self.has_unlocks = false;
         self.portion = 0;
         self.pending.clear();
         self.images.clear();

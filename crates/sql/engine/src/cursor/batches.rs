@@ -19,7 +19,9 @@ impl Cursor {
                     let operation = (lock.lock != Lock::None).then_some(*number);
                     self.copy_of_batch(Some(image), Hold { operation, is_lacking: false });
                 }
-                Given::NotLocked(image) => self.copy_of_batch(image, Hold { operation: None, is_lacking: true }),
+                Given::NotLocked(image) => {
+                    self.copy_of_batch(image, Hold { operation: None, is_lacking: true });
+                }
                 Given::NoRow => self.copy_of_batch(None, Hold::default()),
             }
         }

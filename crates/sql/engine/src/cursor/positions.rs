@@ -126,10 +126,8 @@ impl Cursor {
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let row_lock = RowLock { lock, wait: self.wait };
         let handle = table_of(&self.table, projection, session)?;
-        let numbers: Vec<_> = keys
-            .iter()
-            .map(|key| session.define_locked(handle, row_lock, key))
-            .collect::<Result<_>>()?;
+        let numbers: Vec<_> =
+            keys.iter().map(|key| session.define_locked(handle, row_lock, key)).collect::<Result<_>>()?;
         session.execute_reads()?;
         let row_of = |number| match session.locked_row(number, row_lock)? {
             Given::Row(row) => Ok(Some(row.to_vec())),

@@ -172,8 +172,9 @@ impl Session {
     /// # Errors
     /// Why one of the changes failed.
     pub fn end_statement(&mut self) -> Result<()> {
-        if self.pending.iter().any(|pending| pending.when != When::InTransaction) {
-            return self.flush();
+        // Nobody waits for the next statement to let go of a row.
+        if self.has_unlocks || self.pending.iter().any(|pending| pending.when != When::InTransaction) {
+            return self.execute_numbered();
         }
         match &mut self.transaction {
             Some(transaction) if !self.pending.is_empty() => {
@@ -188,6 +189,7 @@ impl Session {
         let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
             return Ok(());
         };
+        self.has_unlocks = false;
         match wait(&self.node, &self.waiter, cluster, transaction.execute()) {
             Ok(Ok(())) => self.settle(),
             Ok(Err(error)) => Err(self.lost(&error)),

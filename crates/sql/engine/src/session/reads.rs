@@ -3,9 +3,9 @@
 use super::{Session, wait};
 use crate::failure::{Failure, Result};
 use std::sync::Arc;
-use vinga::{Found, LockWait, 
-    Error, ErrorCode, Lock, LockedRows, LockingScan, OperationKind, OperationNumber, ReadBatch, Record,
-    RowBatch, Scan, ScanRequest, Table,
+use vinga::{
+    Error, ErrorCode, Found, Lock, LockWait, LockedRows, LockingScan, OperationKind, OperationNumber,
+    ReadBatch, Record, RowBatch, Scan, ScanRequest, Table,
 };
 
 /// How rows are locked that are read, and how long that is waited for.
@@ -114,12 +114,7 @@ impl Session {
     ///
     /// # Errors
     /// Why it can't be defined.
-    pub fn define_locked(
-        &mut self,
-        handle: &Table,
-        lock: RowLock,
-        key: &[u8],
-    ) -> Result<OperationNumber> {
+    pub fn define_locked(&mut self, handle: &Table, lock: RowLock, key: &[u8]) -> Result<OperationNumber> {
         let kind = match lock.lock {
             Lock::None => OperationKind::ReadCommitted,
             Lock::Shared => OperationKind::ReadShared,
@@ -176,7 +171,7 @@ impl Session {
     pub fn unlock(&mut self, read: OperationNumber) {
         if let Some(transaction) = &mut self.transaction {
             // If that is not possible it stays locked to the end of the transaction.
-            let _ = transaction.unlock(read);
+            self.has_unlocks |= transaction.unlock(read).is_ok();
         }
     }
 
@@ -213,7 +208,12 @@ impl Session {
         let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
         };
-        match wait(&self.node, &self.waiter, cluster, transaction.scan_locked(request, lock.lock.waiting(lock.wait))) {
+        match wait(
+            &self.node,
+            &self.waiter,
+            cluster,
+            transaction.scan_locked(request, lock.lock.waiting(lock.wait)),
+        ) {
             Ok(begun) => begun.map_err(|error| self.node.failure(&error)),
             Err(failure) => Err(failure.doomed()),
         }
