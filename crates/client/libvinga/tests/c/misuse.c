@@ -78,7 +78,7 @@ static void before_connecting(const char *address)
     EXPECT(vinga_tx_begin(cluster, &tx), VINGA_ERROR_NOT_CONNECTED);
     EXPECT(vinga_cluster_clone(cluster, &clone), VINGA_ERROR_NOT_CONNECTED);
     EXPECT(vinga_connect(cluster, NULL), VINGA_ERROR_BAD_ARGUMENT);
-    EXPECT(vinga_connect(cluster, ""), VINGA_ERROR_CLUSTER_FAILURE);
+    EXPECT(vinga_connect(cluster, ""), VINGA_ERROR_BAD_ADDRESS);
     EXPECT(vinga_cluster_set_node_id(cluster, 1000), VINGA_ERROR_BAD_ARGUMENT);
     EXPECT(vinga_cluster_set_name(cluster, "no such cluster"), 0);
     EXPECT(vinga_connect(cluster, address), VINGA_ERROR_WRONG_CLUSTER);
