@@ -62,6 +62,8 @@ struct Counts {
   bool is_none() const { return copied == 0 && deleted == 0 && updated == 0 && touched == 0; }
 };
 
+class ha_vinga;
+
 /* What belongs to a connection. */
 struct Connection {
   explicit Connection(vinga_session *session): session(session) {}
@@ -74,6 +76,9 @@ struct Connection {
   query_id_t copies= 0;
   Silence silence;
   Counts correction;
+  /* The table whose rows the server goes through, and those that have rows read ahead for them: see read_ahead.cc. */
+  ha_vinga *outer= nullptr;
+  std::vector<ha_vinga *> followers;
 };
 
 /* Puts the counts right of a statement that has ended well and whose result was not sent yet. */

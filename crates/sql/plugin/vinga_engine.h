@@ -111,6 +111,10 @@ enum vinga_batch { VINGA_BATCH_FULL = -1 };
 enum vinga_deferred { VINGA_DEFERRED_FULL = -2, VINGA_DEFERRED_CONFLICT = -3 };
 #define VINGA_NO_ROW UINT32_MAX
 
+/* What comes of a row that was read ahead and that the statement has changed since. */
+enum vinga_ahead { VINGA_ROW_HAS_CHANGED = -5 };
+#define VINGA_NEXT_ROW UINT64_MAX
+
 /* Which rows a direct change may concern: all; those of the batch of primary keys; those in the batch of ranges. */
 enum vinga_candidates { VINGA_ALL_ROWS = 0, VINGA_ROWS_OF_KEYS = 1, VINGA_ROWS_OF_RANGES = 2 };
 
@@ -317,6 +321,17 @@ typedef struct vinga_engine {
   uint32_t (*scan_range)(const vinga_cursor *cursor);
   int (*batch_run)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
   int (*batch_row)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
+  /* A batch of keys that are likely to be asked for: as batch_run and batch_row, but a row that the statement has changed since is
+     VINGA_ROW_HAS_CHANGED. */
+  int (*run_ahead)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
+  int (*row_ahead)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
+  /* The same row for a look: it is not the one that was read last. */
+  int (*peek_ahead)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
+  /* Those rows of the batch that were not asked for are let go of. */
+  void (*unlock_ahead)(vinga_cursor *cursor, vinga_session *session);
+  /* A row of the scan that has come already, for a look: that behind `place`, VINGA_NEXT_ROW for the one that scan_next would
+     give. */
+  int (*peek_row)(const vinga_cursor *cursor, uint64_t *place, uint8_t *record);
 
   int (*insert)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record, uint8_t when);
   /* Rows that are added together though the statement goes on after a duplicate, see deferred.rs. VINGA_DEFERRED_FULL: send
