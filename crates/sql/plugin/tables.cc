@@ -95,6 +95,13 @@ static void note_whole_keys(THD *thd, TABLE *form) {
   }
 }
 
+/* What the Rust side says of its last failure. */
+static std::string sentence_of(const Connection *connection) {
+  uint8_t temporary, doomed;
+  vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
+  return std::string(said.bytes, said.length);
+}
+
 int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   THD *thd= ha_thd();
   Connection *connection= connection_of(thd);
@@ -141,23 +148,17 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     note_whole_keys(thd, form);
     return 0;
   }
-  uint8_t temporary, doomed;
-  vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
-  std::string text(said.bytes, said.length);
-  if (error == HA_ERR_TABLE_EXIST)
-    my_error(ER_TABLE_EXISTS_ERROR, MYF(0), form->s->table_name.str);
-  else if (text.find("a row may need") != std::string::npos)
-    my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L);
-  else if (text.find("columns; 512 are allowed") != std::string::npos || text.find("a table has 1 to 512") != std::string::npos)
-    my_error(ER_TOO_MANY_FIELDS, MYF(0));
-  else if (text.find("3072 are allowed") != std::string::npos)
-    my_error(ER_TOO_LONG_KEY, MYF(0), key_bytes_allowed(description));
-  else if (text.find("greatest size of") != std::string::npos)
-    my_printf_error(ER_TOO_BIG_FIELDLENGTH, "%s", MYF(0), text.c_str());
-  else if (error == 20022)
-    unsupported(text.c_str());
-  else
-    raise(thd, error);
+  switch (error) {
+  case HA_ERR_TABLE_EXIST: my_error(ER_TABLE_EXISTS_ERROR, MYF(0), form->s->table_name.str); break;
+  case HA_ERR_TO_BIG_ROW: my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L); break;
+  case HA_ERR_TOO_MANY_FIELDS: my_error(ER_TOO_MANY_FIELDS, MYF(0)); break;
+  case HA_ERR_INDEX_COL_TOO_LONG: my_error(ER_TOO_LONG_KEY, MYF(0), key_bytes_allowed(description)); break;
+  case VINGA_ERROR_VALUE_TOO_LONG:
+    my_printf_error(ER_TOO_BIG_FIELDLENGTH, "%s", MYF(0), sentence_of(connection).c_str());
+    break;
+  case VINGA_ERROR_NOT_SUPPORTED: unsupported(sentence_of(connection).c_str()); break;
+  default: raise(thd, error);
+  }
   return error;
 }
 
@@ -193,11 +194,9 @@ int ha_vinga::rename_table(const char *from, const char *to) {
   int error= carry_out(connection, HA_ERR_NO_SUCH_TABLE, [&] {
     return engine->rename_table(connection->session, text_of(old_name), text_of(new_name));
   });
-  if (error == 20022) {
-    uint8_t temporary, doomed;
-    vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
-    unsupported(std::string(said.bytes, said.length).c_str());
-  } else if (error == HA_ERR_NO_SUCH_TABLE) {
+  if (error == VINGA_ERROR_NOT_SUPPORTED)
+    unsupported(sentence_of(connection).c_str());
+  else if (error == HA_ERR_NO_SUCH_TABLE) {
     /* It was there a moment ago: another SQL node was quicker. */
     size_t point= old_name.find('.');
     my_error(ER_NO_SUCH_TABLE, MYF(0), old_name.substr(0, point).c_str(), old_name.substr(point + 1).c_str());

@@ -91,6 +91,9 @@ typedef struct vinga_definition {
   int32_t auto_increment_column;   /* place in columns; -1 if there is none */
 } vinga_definition;
 
+/* Those of Vinga's own error numbers of which the C++ side makes something else. */
+enum vinga_error { VINGA_ERROR_OUT_OF_OPERATIONS = 234, VINGA_ERROR_NOT_SUPPORTED = 20022, VINGA_ERROR_VALUE_TOO_LONG = 20071 };
+
 /* How rows are held that are read. */
 enum vinga_lock { VINGA_LOCK_NONE = 0, VINGA_LOCK_SHARED = 1, VINGA_LOCK_EXCLUSIVE = 2 };
 
