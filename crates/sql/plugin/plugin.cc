@@ -105,7 +105,16 @@ static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *r
 /* Before the server takes anything apart. */
 static void before_shutdown() { engine->stop(); }
 
+/* The server chooses its coordinator of commits when it starts, by how many engines take part in two phases: this one alone
+   makes no difference, nor does it beside two others. */
+static bool is_late() { return tc_log == &tc_log_dummy && total_ha_2pc > 0; }
+
 static int start(void *p) {
+  if (is_late()) {
+    sql_print_error("VINGA: it can only be loaded when the server starts (plugin_load_add), as other engines could not be "
+                    "committed together with it");
+    return 1;
+  }
   vinga_hton= static_cast<handlerton *>(p);
   engine= vinga_engine_interface();
   if (engine->interface != VINGA_INTERFACE) {

@@ -27,6 +27,7 @@ extern "C" void my_printf_error(unsigned int number, const char *format, unsigne
 extern "C" enum thd_kill_levels thd_kill_level(const MYSQL_THD);
 extern "C" int thd_binlog_format(const MYSQL_THD thd);
 #include "vinga_engine.h"
+#include "conditions_heard.h"
 #include <functional>
 #include <string>
 #include <vector>
@@ -36,25 +37,6 @@ extern handlerton *vinga_hton;
 
 /* Table options, as CREATE TABLE names them. */
 struct ha_table_option_struct { bool no_logging; bool read_backup; ulonglong partitions; };
-
-/* Keeps the server from adding to the reason of a failed commit that there was one: an error of a statement is told once. It
-   hears what the server says next, and goes. */
-class Silence: public Internal_error_handler {
-  bool listens= false;
-
-public:
-  void listen(THD *thd) {
-    if (!listens) thd->push_internal_handler(this);
-    listens= true;
-  }
-
-  bool handle_condition(THD *thd, uint number, const char *, Sql_condition::enum_warning_level *, const char *,
-                        Sql_condition **) override {
-    thd->pop_internal_handler();
-    listens= false;
-    return number == ER_ERROR_DURING_COMMIT;
-  }
-};
 
 /* By how much the server has counted too few rows of a statement: see deferred_rows.cc. */
 struct Counts {
@@ -72,6 +54,8 @@ struct Connection {
   query_id_t statement= 0;
   /* The statement that copies a table, which it has fenced; 0 if there is none. */
   query_id_t copies= 0;
+  /* The transaction was prepared: others commit with it. */
+  bool is_prepared= false;
   Silence silence;
   Counts correction;
 };
