@@ -32,7 +32,7 @@ template <class Work> static void in_background(Work work) {
   THD *thd= create_background_thd();
   if (!thd) return;
   set_current_thd(thd);
-  work(thd);
+  guarded([&] { work(thd); });
   set_current_thd(nullptr);
   destroy_background_thd(thd);
 }
@@ -90,7 +90,7 @@ private:
 };
 
 /* The triggers of a table are files of this server alone. They would fire for the next table of that name. */
-void drop_triggers(const char *text, size_t length) {
+void drop_triggers(const char *text, size_t length) try {
   Told_name name(text, length);
   if (::access((name.path + TRG_EXT).c_str(), F_OK) != 0) return;
   Guest_thread guest;
@@ -103,7 +103,7 @@ void drop_triggers(const char *text, size_t length) {
     if (!exclusive.request.ticket || Table_triggers_list::drop_all_triggers(thd, &db, &table, MYF(0)))
       sql_print_warning("VINGA: the triggers of a table that is dropped stay: %.*s", int(length), text);
   });
-}
+} OR_NOTHING
 
 bool with_database_locked(const std::string &database, const std::function<void()> &work) {
   Guest_thread guest;
@@ -117,7 +117,7 @@ bool with_database_locked(const std::string &database, const std::function<void(
 }
 
 /* For a thread of the engine's own. */
-void forget_table(const char *text, size_t length) {
+void forget_table(const char *text, size_t length) try {
   Told_name name(text, length);
   if (name.path.empty()) return;
   Guest_thread guest;
@@ -126,4 +126,4 @@ void forget_table(const char *text, size_t length) {
     forget_file(name.path.c_str());
     forget_table_of(thd, name.db.c_str(), name.table.c_str());
   });
-}
+} OR_NOTHING

@@ -163,17 +163,17 @@ static void make_or_change(const std::string &database, const std::string &wante
   change_options(database, wanted);
 }
 
-void make_database(vinga_text name, vinga_bytes options) {
+void make_database(vinga_text name, vinga_bytes options) try {
   std::string database(name.bytes, name.length);
   std::string wanted(reinterpret_cast<const char *>(options.bytes), options.length);
   /* A client that makes it at the same moment looks whether it is there, and then makes the folder: in between it must not
      come into being. If one is at it for long it is told to the data nodes next. */
   if (has_database(database)) make_or_change(database, wanted);
   else with_database_locked(database, [&] { make_or_change(database, wanted); });
-}
+} OR_NOTHING
 
 /* A database in which there are things of other engines stays. */
-void remove_database(vinga_text name) {
+void remove_database(vinga_text name) try {
   std::string folder= folder_of(std::string(name.bytes, name.length));
   std::string options= folder + OPTIONS_FILE, aside= folder.substr(0, folder.size() - 1) + ".db.opt";
   if (::rename(options.c_str(), aside.c_str()) != 0) aside.clear();
@@ -183,7 +183,7 @@ void remove_database(vinga_text name) {
     sql_print_warning("VINGA: the options of a database are lost: %s", folder.c_str());
   std::lock_guard<std::mutex> lock(known_lock);
   forget_options();
-}
+} OR_NOTHING
 
 /* The names of the folders that may be databases. */
 static std::vector<std::string> folders() {
@@ -204,7 +204,7 @@ static std::vector<std::string> folders() {
 
 /* Gives the databases that are here, or have other options, since it was called last; the first time all are taken as seen.
    Or all of them: data nodes of a new life know none. */
-void new_databases(uint8_t all, vinga_row_taker take, void *context) {
+void new_databases(uint8_t all, vinga_row_taker take, void *context) try {
   static bool has_looked= false;
   std::lock_guard<std::mutex> lock(known_lock);
   if (all) known.clear();
@@ -218,4 +218,4 @@ void new_databases(uint8_t all, vinga_row_taker take, void *context) {
     take(context, row, 2);
   }
   has_looked= true;
-}
+} OR_NOTHING

@@ -90,6 +90,8 @@ class ha_vinga final : public handler {
   int insert_or_lock(const uchar *record, uint8_t when);
   bool is_in_hand(uint index, const uchar *key, uint length, const uchar *record);
   int fence(THD *thd);
+  int begin_use(THD *thd, Connection *connection, bool is_write);
+  int make_share(const char *path);
   void set_wait(THD *thd);
   bool repeat_row(uchar *record, int *error);
   bool commits_portions() const;

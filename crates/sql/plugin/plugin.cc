@@ -73,24 +73,26 @@ static int show_counters(THD *, SHOW_VAR *variable, void *, system_status_var *,
 
 static SHOW_VAR status[]= {{"Vinga", (char *) &show_counters, SHOW_FUNC}, {NullS, NullS, SHOW_LONG}};
 
-static int take_status(void *context, const char *text, size_t length) {
+static int take_status(void *context, const char *text, size_t length) try {
   static_cast<std::string *>(context)->assign(text, length);
   return 0;
-}
+} OR_ERROR
 
-static bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type type) {
+static bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type type) try {
   if (type != HA_ENGINE_STATUS) return false;
   std::string text;
   engine->status(take_status, &text);
   return print(thd, "VINGA", 5, "", 0, text.data(), uint(text.size()));
-}
+} OR_RETURN(true)
 
-static void log_line(int level, const char *text, size_t length) {
+static void log_line(int level, const char *text, size_t length) try {
   std::string line(text, length);
   if (level == 0) sql_print_information("VINGA: %s", line.c_str());
   else if (level == 1) sql_print_warning("VINGA: %s", line.c_str());
   else sql_print_error("VINGA: %s", line.c_str());
-}
+} OR_NOTHING
+
+void log_thrown(const char *what) noexcept { sql_print_error("VINGA: a mistake of the storage engine: %s", what); }
 
 static ha_create_table_option table_options[]= {
   HA_TOPTION_BOOL("NOLOGGING", no_logging, 0),
@@ -109,7 +111,7 @@ static void before_shutdown() { engine->stop(); }
    makes no difference, nor does it beside two others. */
 static bool is_late() { return tc_log == &tc_log_dummy && total_ha_2pc > 0; }
 
-static int start(void *p) {
+static int start(void *p) try {
   if (is_late()) {
     sql_print_error("VINGA: it can only be loaded when the server starts (plugin_load_add), as other engines could not be "
                     "committed together with it");
@@ -139,7 +141,7 @@ static int start(void *p) {
   engine->set_auto_increment_prefetch(prefetch);
   engine->set_wait_max_ms(wait_max_ms);
   return 0;
-}
+} OR_ERROR
 
 static int stop(void *) {
   engine->stop();

@@ -26,9 +26,11 @@ extern "C" void my_error(unsigned int number, unsigned long flags, ...);
 extern "C" void my_printf_error(unsigned int number, const char *format, unsigned long flags, ...);
 extern "C" enum thd_kill_levels thd_kill_level(const MYSQL_THD);
 extern "C" int thd_binlog_format(const MYSQL_THD thd);
+#include "guard.h"
 #include "vinga_engine.h"
 #include "conditions_heard.h"
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 

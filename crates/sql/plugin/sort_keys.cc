@@ -176,7 +176,7 @@ size_t sort_key_bytes(const void *collation, size_t value_bytes) {
   return bytes < KEY_BYTES_MAX - 2 ? bytes : KEY_BYTES_MAX - 2;
 }
 
-size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room) {
+size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room) try {
   const Sorter &sorter= *static_cast<const Sorter *>(collation);
   CHARSET_INFO *cs= sorter.cs;
   const char *text= reinterpret_cast<const char *>(value);
@@ -206,7 +206,7 @@ size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint
     if (!sorter.add_level(level, weights.data(), count, &to, end)) return SIZE_MAX;
   }
   return to - out;
-}
+} OR_RETURN(VINGA_SORT_KEY_FAILED)
 
 std::string sort_key_prefix(const void *collation, const std::string &text) {
   const Sorter &sorter= *static_cast<const Sorter *>(collation);

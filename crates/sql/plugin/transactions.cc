@@ -19,7 +19,11 @@ Connection *connection_of(THD *thd) {
   if (connection) return connection;
   vinga_session *session= engine->session_new(thd_get_thread_id(thd));
   if (!session) return nullptr;
-  connection= new Connection(session);
+  connection= new (std::nothrow) Connection(session);
+  if (!connection) {
+    engine->session_free(session);
+    return nullptr;
+  }
   thd_set_ha_data(thd, vinga_hton, connection);
   return connection;
 }
@@ -143,10 +147,12 @@ static void uncount_rows(THD *thd) {
 /* The error of a commit, or of what comes before it: behind it the server says that there was one. */
 static void raise_of_changes(THD *thd, Connection *connection, int error) {
   uncount_rows(thd);
-  if (error != HA_ERR_FOUND_DUPP_KEY || !raise_duplicate(thd, connection->session)) {
+  int failure= guarded([&] {
+    if (error == HA_ERR_FOUND_DUPP_KEY && raise_duplicate(thd, connection->session)) return;
     thd->first_successful_insert_id_in_cur_stmt= 0;
     raise(thd, error);
-  }
+  });
+  if (failure) my_error(ER_OUT_OF_RESOURCES, MYF(0));
   note_failure(thd, error);
   connection->silence.expect(thd);
 }
@@ -168,8 +174,11 @@ static int commit(handlerton *, THD *thd, bool all) {
   if (ends && unlikely(connection->is_prepared)) save_others(connection);
   int error= ends ? engine->commit(connection->session) : engine->statement_flush(connection->session);
   if (!error) {
-    tell_new_values(thd, connection->session);
-    if (unlikely(!connection->correction.is_none())) correct_counts(thd, &connection->correction);
+    /* It is committed, whatever becomes of the rest. */
+    guarded([&] {
+      tell_new_values(thd, connection->session);
+      if (unlikely(!connection->correction.is_none())) correct_counts(thd, &connection->correction);
+    });
     return 0;
   }
   raise_of_changes(thd, connection, error);

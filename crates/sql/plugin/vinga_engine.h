@@ -150,9 +150,13 @@ typedef struct vinga_settings {
 typedef int (*vinga_name_taker)(void *context, const char *name, size_t length);
 typedef int (*vinga_row_taker)(void *context, const vinga_text *values, uint32_t count);
 
-/* What the Rust side needs of the server. */
+/* What comes of a sort key that can't be made. */
+#define VINGA_SORT_KEY_FAILED (SIZE_MAX - 1)
+
+/* What the Rust side needs of the server. No call throws. */
 typedef struct vinga_server {
-  /* Writes the sort key of a value; returns its length, or SIZE_MAX if it is longer than `room`, which is filled then. */
+  /* Writes the sort key of a value; returns its length, SIZE_MAX if it is longer than `room`, which is filled then, or
+     VINGA_SORT_KEY_FAILED if there is no memory. */
   size_t (*sort_key)(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room);
   /* Writes a line into the server's log; 0 note, 1 warning, 2 error. */
   void (*log)(int level, const char *text, size_t length);
@@ -252,6 +256,7 @@ typedef struct vinga_engine {
   int (*next_value)(vinga_session *session, vinga_table *table, uint64_t *value);
 
   /* Cursors. */
+  /* Null if that fails. */
   vinga_cursor *(*cursor_new)(vinga_table *table);
   void (*cursor_free)(vinga_cursor *cursor);
   /* Ends what was begun; results are forgotten. */

@@ -12,6 +12,8 @@ pub mod ha {
     pub const FOUND_DUPLICATE: i32 = 121;
     /// Something that must not happen.
     pub const INTERNAL_ERROR: i32 = 122;
+    /// There is no memory for it.
+    pub const OUT_OF_MEMORY: i32 = 128;
     /// The call is not for this engine.
     pub const WRONG_COMMAND: i32 = 131;
     /// The row is gone.

@@ -11,7 +11,8 @@
 //!
 //! An entry is written with [`entries!`]: a function of Rust, whose references are the C side's pointers, that gives a
 //! [`Result`]. Around it: a null session is refused, what fails is remembered in the session, and a panic, a mistake of
-//! ours, ends the statement with an internal error, not the server.
+//! ours, ends the statement with an internal error, not the server. Entries that can't fail catch panics with `calm`. Only
+//! where the allocator of this side has nothing left the process ends: Rust does not unwind then.
 
 mod cursors;
 mod definitions;
@@ -23,6 +24,7 @@ mod tables;
 pub use layout::{RowTaker, Slice};
 
 use crate::failure::{Failure, Result, ha};
+use crate::node::node;
 use crate::session::Session;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -61,15 +63,32 @@ impl Outcome for Found {
 #[inline]
 fn enter<T: Outcome>(session: Option<&mut Session>, work: impl FnOnce(&mut Session) -> Result<T>) -> i32 {
     let Some(session) = session else { return ha::NO_CONNECTION };
-    match catch_unwind(AssertUnwindSafe(|| work(session))) {
-        Ok(Ok(outcome)) => outcome.number(),
-        Ok(Err(failure)) => session.fail(failure),
-        Err(panic) => {
-            let text = format!("a mistake of the storage engine: {}", panic_text(&*panic));
-            session.node().server.warn(&text);
-            session.fail(Failure::new(internal_error(), text).doomed())
-        }
+    match guarded(|| work(session)) {
+        Ok(outcome) => outcome.number(),
+        Err(failure) => calm_or(internal_error(), || session.fail(failure)),
     }
+}
+
+/// Runs something; a panic is an error, as whose cause nothing is known the whole transaction is lost.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = mistake(&*panic);
+        warn(&text);
+        Err(Failure::new(internal_error(), text).doomed())
+    })
+}
+
+fn mistake(panic: &(dyn std::any::Any + Send)) -> String {
+    format!("a mistake of the storage engine: {}", panic_text(panic))
+}
+
+/// Writes a warning into the server's log, if the engine was started.
+fn warn(text: &str) {
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        if let Some(node) = node() {
+            node.server.warn(text);
+        }
+    }));
 }
 
 fn internal_error() -> i32 {
@@ -84,9 +103,19 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_default()
 }
 
-/// Runs something that can't fail; a panic gives the default.
+/// Runs something that can't fail; a panic, which the log tells of, gives the default.
+#[inline]
 fn calm<T: Default>(work: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_default()
+    calm_or(T::default(), work)
+}
+
+/// The same with something else for a panic.
+#[inline]
+fn calm_or<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        warn(&mistake(&*panic));
+        otherwise
+    })
 }
 
 /// Entries for a session, which may fail. `in` names the session among the arguments of the C function; it comes after
@@ -143,14 +172,4 @@ pub extern "C" fn vinga_engine_interface() -> *const Interface {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::NAMES;
-
-    #[test]
-    fn the_header_has_the_same_entries_in_the_same_order() {
-        let header = include_str!("../../../plugin/vinga_engine.h");
-        let (_, engine) = header.split_once("typedef struct vinga_engine {").expect("the struct is there");
-        let names = engine.split("(*").skip(1).filter_map(|rest| Some(rest.split_once(")(")?.0));
-        assert_eq!(names.collect::<Vec<_>>(), NAMES);
-    }
-}
+mod tests;
