@@ -20,6 +20,7 @@ static void set_cost(Cost_estimate *cost, double keys) {
 ha_rows ha_vinga::multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, void *context, uint count,
                                               uint *buffer_bytes, uint *mode, Cost_estimate *cost) try {
   /* Lists that the optimizer has read already come without their length, so they are counted. */
+  if (could_change_directly()) note_ranges(index, seq, context, count, *mode);
   KEY_MULTI_RANGE range;
   range_seq_t iterator= seq->init(context, count, *mode);
   uint keys= 0;

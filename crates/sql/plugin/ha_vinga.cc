@@ -9,7 +9,7 @@ ulonglong ha_vinga::table_flags() const {
   /* Without HA_BINLOG_STMT_CAPABLE: statements that are run one after the other, as their transactions were committed, would
      find other rows, for there are no snapshots and no locks on gaps. */
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
-         HA_CAN_DIRECT_UPDATE_AND_DELETE | /* so that their conditions are pushed, too */
+         HA_CAN_DIRECT_UPDATE_AND_DELETE |
          HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS |
          HA_PARTIAL_COLUMN_READ | HA_CAN_SKIP_LOCKED;
 }
@@ -210,6 +210,8 @@ int ha_vinga::reset() try {
   duplicate_in_turn= NO_DUPLICATE;
   deferral= DEFERRAL_UNKNOWN;
   deferred_rows.clear();
+  noted_ranges.clear();
+  update_fields= update_values= nullptr;
   cond_pop();
   ranges_are_batched= false;
   if (cursor) engine->cursor_reset(cursor);

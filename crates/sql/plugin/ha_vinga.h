@@ -25,6 +25,18 @@ struct Deferred_row { ulong number; uint warnings; };
 /* Whether a statement may give rows of a table another primary key. */
 bool changes_primary_key(const TABLE *table);
 
+/* A range of a key, and the ranges of one that the optimizer has thought of; see direct_rows.cc. */
+struct Noted_range {
+  std::string low, high;
+  ha_rkey_function low_flag, high_flag;
+  bool has_low, has_high;
+  bool is_row;               // it is that of one row at most
+};
+struct Noted_ranges {
+  uint index;
+  std::vector<Noted_range> ranges;
+};
+
 class ha_vinga final : public handler {
   Vinga_share *share= nullptr;
   vinga_cursor *cursor= nullptr;
@@ -69,6 +81,15 @@ class ha_vinga final : public handler {
   const COND *condition= nullptr;
   bool condition_is_set= false;
   int checked= VINGA_CHECKED_NONE;   // how much of it they check; a vinga_checked number
+
+  /* Changes that are made at the data nodes, see direct_rows.cc. */
+  std::vector<Noted_ranges> noted_ranges;
+  const Noted_ranges *chosen_ranges= nullptr;
+  vinga_direct_change direct_change= {};
+  List<Item> *update_fields= nullptr, *update_values= nullptr;
+  std::vector<uchar> direct_record;
+  std::vector<uint16_t> direct_places;
+  std::vector<vinga_addition> direct_additions;
 
   /* Of the statistics that the keys have. */
   uint64_t revision= 0;
@@ -115,6 +136,16 @@ class ha_vinga final : public handler {
   int send_deferred();
   int deal_with_duplicates(const std::vector<Deferred_row> &rows);
   int write_duplicate(const uchar *record);
+  bool could_change_directly() const;
+  bool may_change_directly();
+  void note_ranges(uint index, RANGE_SEQ_IF *seq, void *context, uint count, uint mode);
+  bool add_candidates(const Noted_ranges &noted, vinga_direct_change *change);
+  bool find_candidates();
+  bool note_new_values();
+  int change_directly(ha_rows *found, ha_rows *changed);
+  int tell_failure(int error);
+  int update_as_server(ha_rows *changed, ha_rows *found);
+  int update_one_by_one(ha_rows *changed, ha_rows *found);
   bool needs_whole_rows() const;
   void use_columns();
   const std::vector<uint16_t> &changed_columns();
@@ -189,6 +220,12 @@ public:
   int multi_range_read_init(RANGE_SEQ_IF *seq, void *context, uint count, uint mode, HANDLER_BUFFER *buffer) override;
   int multi_range_read_next(range_id_t *range) override;
   int multi_range_read_explain_info(uint mode, char *text, size_t size) override;
+
+  int info_push(uint kind, void *what) override;
+  int direct_update_rows_init(List<Item> *fields) override;
+  int direct_update_rows(ha_rows *changed, ha_rows *found) override;
+  int direct_delete_rows_init() override;
+  int direct_delete_rows(ha_rows *deleted) override;
 
   const COND *cond_push(const COND *cond) override;
   void cond_pop() override;

@@ -67,6 +67,9 @@ void correct_counts(THD *thd, Counts *correction);
 /* Whether a statement of a longer transaction changes tables of another engine, too. */
 bool changes_others(THD *thd);
 
+/* Whether a function makes the same of the same values each time, and does nothing else. */
+bool is_plain_function(const Item_func *function);
+
 /* The connection's data, made when it is first asked for; null if the engine was not started. */
 Connection *connection_of(THD *thd);
 /* Whether the connection is inside a transaction of several statements. */

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 9
+#define VINGA_INTERFACE 10
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -114,6 +114,30 @@ enum vinga_batch { VINGA_BATCH_FULL = -1 };
 enum vinga_deferred { VINGA_DEFERRED_FULL = -2, VINGA_DEFERRED_CONFLICT = -3 };
 #define VINGA_NO_ROW UINT32_MAX
 
+/* Which rows a direct change may concern: all; those of the batch of primary keys; those in the batch of ranges. */
+enum vinga_candidates { VINGA_ALL_ROWS = 0, VINGA_ROWS_OF_KEYS = 1, VINGA_ROWS_OF_RANGES = 2 };
+
+/* What comes of a direct change of which a sum did not fit its column: nothing was changed. */
+enum vinga_direct { VINGA_DIRECT_UNSUITED = -4 };
+
+/* A number that is added to an integer column, or subtracted from it; it is one that the column can have. */
+typedef struct vinga_addition {
+  uint64_t amount;
+  uint16_t column;          /* place in vinga_definition.columns */
+  uint8_t is_subtracted;
+} vinga_addition;
+
+/* What is done with all candidates that fulfil the condition that was set, which the data nodes check as a whole. */
+typedef struct vinga_direct_change {
+  const uint8_t *record;    /* of which columns get the values; null if rows are deleted */
+  const uint16_t *places;   /* these columns */
+  const vinga_addition *additions;
+  uint32_t place_count, addition_count;
+  uint32_t key;             /* of the ranges */
+  uint8_t candidates;       /* vinga_candidates */
+  uint8_t keeps_locks;      /* rows that do not fulfil the condition are locked, too */
+} vinga_direct_change;
+
 /* How a row is written, a sum: at once or with others; whether what was written is committed in portions; whether the value
    of its auto-increment column was reserved, and if so, whether it may get another one if a row is there that has it. */
 enum vinga_write {
@@ -134,7 +158,7 @@ typedef struct vinga_statistics {
 
 typedef struct vinga_counters {
   uint64_t auto_increment_fetches, auto_increment_waits, auto_increment_long_waits;
-  uint64_t round_trips, batches_of_rows, rows_of_scans, pushed_conditions, whole_conditions, transactions, sessions;
+  uint64_t round_trips, batches_of_rows, rows_of_scans, pushed_conditions, whole_conditions, direct_changes, transactions, sessions;
   uint64_t databases_noticed, databases_found;   /* new and altered ones: of which the system has told, and others */
   uint64_t connected;
 } vinga_counters;
@@ -321,6 +345,10 @@ typedef struct vinga_engine {
   int (*update)(vinga_cursor *cursor, vinga_session *session, const uint8_t *before, const uint8_t *after,
                 const uint16_t *places, uint32_t count);
   int (*erase)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record);
+  /* Changes rows where they are, see direct.rs: how many fulfilled the condition, and how many are other ones now.
+     VINGA_DIRECT_UNSUITED: go row by row. */
+  int (*change_directly)(vinga_cursor *cursor, vinga_session *session, const vinga_direct_change *change, uint64_t *found,
+                         uint64_t *changed);
 
   /* An information table: 0 threads, 1 memory, 2 pools, 3 blocks, 4 nodes, 5 transactions, 6 locks. A row of one text is
      no row but a sentence about what is missing. */

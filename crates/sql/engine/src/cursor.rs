@@ -7,11 +7,13 @@
 mod batches;
 mod changes;
 mod deferred;
+mod direct;
 mod kept_rows;
 mod positions;
 mod scans;
 
 pub use deferred::Deferral;
+pub use direct::{Addition, Candidates, DirectChange, Touched};
 pub use kept_rows::set_temporary_folder;
 
 use crate::condition::Condition;

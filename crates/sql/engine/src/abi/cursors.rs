@@ -1,6 +1,6 @@
 //! Rows are read and changed.
 
-use super::layout::{RecordIn, RecordOut, array, end_of, lock_of};
+use super::layout::{DirectChange, RecordIn, RecordOut, array, end_of, lock_of};
 use super::{Found, calm, entries};
 use crate::cursor::{Cursor, Deferral, RangeWish, ScanLock};
 use crate::failure::{Result, ha};
@@ -131,6 +131,9 @@ const DEFERRED_FULL: i32 = -2;
 const DEFERRED_CONFLICT: i32 = -3;
 /// `VINGA_NO_ROW`
 const NO_ROW: u32 = u32::MAX;
+
+/// `VINGA_DIRECT_UNSUITED`
+const DIRECT_UNSUITED: i32 = -4;
 
 /// `VINGA_WRITE_LATER`
 const WRITE_LATER: u8 = 1;
@@ -274,5 +277,18 @@ entries! {
         let record = record.of(cursor.table());
         // SAFETY: long values that the record points to are there during the call.
         unsafe { cursor.erase(session, record) }
+    }
+
+    fn change_directly(cursor: &mut Cursor; session, change: &DirectChange, found: &mut u64, changed: &mut u64) {
+        // SAFETY: what it points to is there during the call.
+        let (candidates, what) = unsafe { change.read(cursor.table()) };
+        // SAFETY: long values that the record points to are there during the call.
+        match unsafe { cursor.change_directly(session, candidates, what, change.keeps_locks())? } {
+            Some(touched) => {
+                (*found, *changed) = (touched.found, touched.changed);
+                Ok(0)
+            }
+            None => Ok(DIRECT_UNSUITED),
+        }
     }
 }
