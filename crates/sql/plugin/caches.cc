@@ -1,6 +1,7 @@
 /* What the server keeps of definitions, and how it is made to forget them. */
 #include "ha_vinga.h"
 #include "datadict.h"
+#include "instruments.h"
 #include <mutex>
 
 /* In no header of the server. */
@@ -27,8 +28,7 @@ struct Guest_thread {
 
 /* Runs something with a connection of its own, which the server wants for whatever touches its caches. */
 template <class Work> static void in_background(Work work) {
-  static std::mutex one_at_a_time;
-  std::lock_guard<std::mutex> lock(one_at_a_time);
+  std::lock_guard<Instrumented_mutex> one_at_a_time(background_mutex);
   THD *thd= create_background_thd();
   if (!thd) return;
   set_current_thd(thd);
@@ -68,6 +68,15 @@ static bool is_of_others(THD *thd, const Told_name &name) {
   if (type == TABLE_TYPE_UNKNOWN) return false;
   std::string engine(engine_name.str, engine_name.length);
   return type != TABLE_TYPE_NORMAL || my_strcasecmp(system_charset_info, engine.c_str(), "VINGA");
+}
+
+bool is_own_definition(const std::string &file) {
+  std::string path= file;
+  char buffer[NAME_CHAR_LEN + 1]= "";
+  LEX_CSTRING engine_name= {buffer, 0};
+  /* Without a connection the server reads the engine's name as it stands there. */
+  return dd_frm_type(nullptr, path.data(), &engine_name, nullptr, nullptr) == TABLE_TYPE_NORMAL &&
+         !my_strcasecmp(system_charset_info, std::string(engine_name.str, engine_name.length).c_str(), "VINGA");
 }
 
 /* Holds the name of a table or a database for as long as it lives, if nobody else does: a client's DROP, CREATE TRIGGER or

@@ -492,6 +492,17 @@ int ha_vinga::info(uint flag) try {
   return 0;
 } OR_ERROR
 
+/* Statistics are kept anyway: this has them asked for at once. */
+int ha_vinga::analyze(THD *thd, HA_CHECK_OPT *) try {
+  Connection *connection= connection_of(thd);
+  if (!connection) return HA_ADMIN_FAILED;
+  if (int error= engine->analyze(connection->session, share->table)) {
+    raise(thd, error);
+    return HA_ADMIN_FAILED;
+  }
+  return info(HA_STATUS_VARIABLE | HA_STATUS_CONST) ? HA_ADMIN_FAILED : HA_ADMIN_OK;
+} OR_RETURN(HA_ADMIN_FAILED)
+
 /* Whether the optimizer has to choose between keys or orders of tables: then it is worth a round trip to know better how many
    rows even a short range has. */
 static bool has_choice(const TABLE *table) {

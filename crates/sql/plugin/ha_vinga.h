@@ -191,6 +191,7 @@ public:
   int reset() override;
 
   int info(uint flag) override;
+  int analyze(THD *thd, HA_CHECK_OPT *options) override;
   ha_rows records_in_range(uint index, const key_range *low, const key_range *high, page_range *pages) override;
   double scan_time() override { return 2.0 + rows2double(stats.records) / 50.0; }
   double read_time(uint, uint ranges, ha_rows rows) override { return rows2double(ranges + rows) / 2.0; }

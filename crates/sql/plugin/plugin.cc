@@ -1,6 +1,7 @@
 /* The plugin: its variables, its status, its start. */
 #include "ha_vinga.h"
 #include "information.h"
+#include "instruments.h"
 
 const vinga_engine *engine;
 handlerton *vinga_hton;
@@ -120,15 +121,15 @@ static int start(void *p) try {
   }
   vinga_hton= static_cast<handlerton *>(p);
   engine= vinga_engine_interface();
-  if (engine->interface != VINGA_INTERFACE) {
+  if (engine->interface != VINGA_INTERFACE || engine->bytes != sizeof *engine) {
     sql_print_error("VINGA: the two halves of the plugin do not fit: build it anew");
     return 1;
   }
+  init_instruments();
   static const char *no_files[]= {nullptr};
   vinga_hton->create= create_handler;
   vinga_hton->tablefile_extensions= no_files;
-  vinga_hton->flags= HTON_TEMPORARY_NOT_SUPPORTED | HTON_NO_PARTITION | HTON_CLOSE_CURSORS_AT_COMMIT |
-    HTON_REQUIRES_CLOSE_AFTER_TRUNCATE;
+  vinga_hton->flags= HTON_TEMPORARY_NOT_SUPPORTED | HTON_NO_PARTITION | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE;
   vinga_hton->table_options= table_options;
   vinga_hton->show_status= show_status;
   vinga_hton->pre_shutdown= before_shutdown;
@@ -136,8 +137,9 @@ static int start(void *p) try {
   init_discovery(vinga_hton);
   const char *folder= my_tmpdir(&mysql_tmpdir_list);
   vinga_settings settings= {{connectstring, strlen(connectstring)}, {folder, strlen(folder)}, connection_pool, spin_us};
-  static const vinga_server server= {sort_key, log_line, forget_table, drop_triggers, make_database, remove_database, new_databases};
+  static const vinga_server server= {sizeof server, sort_key, log_line, forget_table, drop_triggers, make_database, remove_database, new_databases};
   remove_unfinished_database();
+  remove_left_definitions();
   if (engine->start(&settings, &server)) return 1;
   engine->set_auto_increment_prefetch(prefetch);
   engine->set_wait_max_ms(wait_max_ms);

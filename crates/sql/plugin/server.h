@@ -135,6 +135,13 @@ void remove_database(vinga_text name);
 void new_databases(uint8_t all, vinga_row_taker take, void *context);
 /* A database is being dropped: it is not told to the data nodes any more. */
 void take_as_seen(const std::string &name);
+/* Its tables are gone, and it goes now: nothing that they have left is to keep its folder. */
+void clear_database(const std::string &name);
+/* Whether a file of the server has the definition of a table of this engine. */
+bool is_own_definition(const std::string &file);
+/* Removes files with definitions of the engine's tables that the server had while they were locked, if it ended then: they
+   would be believed, whatever has become of the tables. When the server starts. */
+void remove_left_definitions();
 /* Clears away what is left if the server ended while it made a database. */
 void remove_unfinished_database();
 /* The options of a database, as its file has them. */

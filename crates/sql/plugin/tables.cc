@@ -363,6 +363,7 @@ static void drop_database(handlerton *, char *path) try {
   name.resize(name.size() - 2);
   if (!connection || !is_shared_database(name)) return;
   begin_statement(thd, connection->locks == 0);
+  clear_database(name);
   take_as_seen(name);
   if (!engine->drop_database(connection->session, text_of(name))) return;
   uint8_t temporary, doomed;

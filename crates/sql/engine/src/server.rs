@@ -23,6 +23,8 @@ unsafe impl Sync for Collation {}
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Server {
+    /// Of this struct, as the C++ side has it.
+    pub bytes: u32,
     /// Writes a sort key.
     pub sort_key: unsafe extern "C" fn(*const c_void, *const u8, usize, *mut u8, usize) -> usize,
     /// Writes a line into the log.

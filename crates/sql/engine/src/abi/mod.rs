@@ -28,7 +28,7 @@ use crate::node::node;
 use crate::session::Session;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const INTERFACE: u32 = 10;
+const INTERFACE: u32 = 11;
 
 /// What an entry returns if it does not fail.
 trait Outcome {
@@ -133,10 +133,11 @@ macro_rules! entries {
 }
 use entries;
 
-/// The struct of function pointers. Their types are those of `vinga_engine.h`, in its order.
+/// The struct of function pointers. Their types are those of `vinga_engine.h`, in its order; `tests/header.rs` compares them.
 #[repr(C)]
 pub struct Interface {
     interface: u32,
+    bytes: u32,
     entries: [*const (); NAMES.len()],
 }
 
@@ -147,7 +148,7 @@ macro_rules! interface {
     ($($module:ident: $($name:ident)*;)*) => {
         const NAMES: &[&str] = &[$($(stringify!($name)),*),*];
         static INTERFACE_TABLE: Interface =
-            Interface { interface: INTERFACE, entries: [$($($module::$name as *const ()),*),*] };
+            Interface { interface: INTERFACE, bytes: size_of::<Interface>() as u32, entries: [$($($module::$name as *const ()),*),*] };
     };
 }
 
@@ -157,7 +158,7 @@ interface! {
         statement_begin send_at_once statement_flush prepare statement_roll_back commit roll_back savepoint roll_back_to duplicate
         renumbered;
     definitions: create_table drop_database drop_table rename_table truncate_table fence_table lift_fences discover table_names;
-    tables: table_open table_close position_bytes statistics rows_per_value rows_in_range
+    tables: table_open table_close position_bytes statistics analyze rows_per_value rows_in_range
         reserve_values leave_values has_met_rows value_used set_next_value next_value;
     cursors: cursor_new cursor_free cursor_reset use_columns set_wait set_may_look is_lacking unlock_shown lock_shown read_key read_position position set_condition scan_begin scan_next
         range_begin batch_clear batch_add batch_add_range batch_scan scan_range batch_run batch_row insert

@@ -2,7 +2,7 @@
 
 use super::layout::{Counters, RecordOut, Settings, Slice};
 use super::{calm, calm_or, entries, guarded, internal_error};
-use crate::failure::ha;
+use crate::failure::{Failure, ha};
 use crate::node::{self, node};
 use crate::server::Server;
 use crate::session::Session;
@@ -14,6 +14,12 @@ use vinga::OperationNumber;
 
 pub(super) unsafe extern "C" fn start(settings: &Settings, server: &Server) -> i32 {
     let started = guarded(|| {
+        if server.bytes as usize != size_of::<Server>() {
+            return Err(Failure::new(
+                internal_error(),
+                "the two halves of the plugin do not fit: build it anew",
+            ));
+        }
         crate::cursor::set_temporary_folder(settings.temporary_folder.text().into());
         let spin = Duration::from_micros(u64::from(settings.spin_us));
         node::start(settings.connectstring.text(), settings.connections as usize, spin, *server)

@@ -86,6 +86,10 @@ entries! {
         Ok(())
     }
 
+    fn analyze(; session, table: &OpenTable) {
+        table.refresh_now(session)
+    }
+
     fn value_used(; session, table: &OpenTable, value: u64) {
         table.counter.use_value(session, value)
     }
