@@ -145,7 +145,7 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
   std::string text(said.bytes, said.length);
   if (error == HA_ERR_TABLE_EXIST)
-    my_error(ER_TABLE_EXISTS_ERROR, MYF(0), form->s->table_name.str);
+    raise_table_exists(connection, target, form->s->table_name.str);
   else if (text.find("a row may need") != std::string::npos)
     my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L);
   else if (text.find("columns; 512 are allowed") != std::string::npos || text.find("a table has 1 to 512") != std::string::npos)
@@ -202,7 +202,7 @@ int ha_vinga::rename_table(const char *from, const char *to) {
     size_t point= old_name.find('.');
     my_error(ER_NO_SUCH_TABLE, MYF(0), old_name.substr(0, point).c_str(), old_name.substr(point + 1).c_str());
   } else if (error == HA_ERR_TABLE_EXIST)
-    my_error(ER_TABLE_EXISTS_ERROR, MYF(0), new_name.substr(new_name.find('.') + 1).c_str());
+    raise_table_exists(connection, new_name, new_name.substr(new_name.find('.') + 1).c_str());
   else if (error)
     raise(ha_thd(), error);
   return error;
@@ -279,10 +279,12 @@ int ha_vinga::discover_check_version() { return 0; }
 
 /* Discovery */
 
-struct Image { std::string bytes; };
-
-static int take_image(void *context, const char *bytes, size_t length) {
-  static_cast<Image *>(context)->bytes.assign(bytes, length);
+static int take_definition(void *context, const char *bytes, size_t length) {
+  auto *stored= static_cast<Stored_definition *>(context);
+  size_t version_bytes= length ? uchar(bytes[0]) : 0;
+  if (length < 1 + version_bytes) return 1;
+  stored->version.assign(bytes + 1, version_bytes);
+  stored->text.assign(bytes + 1 + version_bytes, length - 1 - version_bytes);
   return 0;
 }
 
@@ -296,26 +298,30 @@ static int discover_table(handlerton *, THD *thd, TABLE_SHARE *share) {
   if (!connection) return HA_ERR_NO_SUCH_TABLE;
   std::string name= std::string(share->db.str, share->db.length) + "." +
                     std::string(share->table_name.str, share->table_name.length);
-  Image image;
+  Stored_definition stored;
   begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
-  int error= engine->discover(connection->session, text_of(name), take_image, &image);
+  int error= engine->discover(connection->session, text_of(name), take_definition, &stored);
   if (error == HA_ERR_NO_SUCH_TABLE) return error;
   if (error) {
     raise(thd, error);
     return HA_ERR_NO_CONNECTION;
   }
-  return share->init_from_binary_frm_image(thd, false, reinterpret_cast<const uchar *>(image.bytes.data()),
-                                           image.bytes.size());
+  if (!stored.is_image()) return init_from_statement(thd, share, stored, false);
+  return share->init_from_binary_frm_image(thd, false, reinterpret_cast<const uchar *>(stored.text.data()),
+                                           stored.text.size());
 }
 
 void leave_file(THD *thd, TABLE_SHARE *share) {
   Connection *connection= connection_of(thd);
   std::string name= std::string(share->db.str, share->db.length) + "." +
                     std::string(share->table_name.str, share->table_name.length);
-  Image image;
+  Stored_definition stored;
   /* Without the file the statement fails by itself. */
-  if (connection && !engine->discover(connection->session, text_of(name), take_image, &image))
-    share->write_frm_image(reinterpret_cast<const uchar *>(image.bytes.data()), image.bytes.size());
+  if (!connection || engine->discover(connection->session, text_of(name), take_definition, &stored)) return;
+  if (stored.is_image())
+    share->write_frm_image(reinterpret_cast<const uchar *>(stored.text.data()), stored.text.size());
+  else
+    leave_file_of_statement(thd, share, stored);
 }
 
 static int take_table_name(void *context, const char *name, size_t length) {
@@ -347,9 +353,9 @@ static int discover_table_existence(handlerton *, const char *db, const char *ta
   Connection *connection= thd && !is_own_database(db) ? connection_of(thd) : nullptr;
   if (!connection) return 0;
   std::string name= std::string(db) + "." + table_name;
-  Image image;
+  Stored_definition stored;
   begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
-  int error= engine->discover(connection->session, text_of(name), take_image, &image);
+  int error= engine->discover(connection->session, text_of(name), take_definition, &stored);
   /* RENAME would say that there is no such table. */
   if (error && error != HA_ERR_NO_SUCH_TABLE && thd_sql_command(thd) == SQLCOM_RENAME_TABLE) raise(thd, error);
   return error == 0;

@@ -89,6 +89,7 @@ impl Plan {
                     Source::Column(column) => {
                         // SAFETY: as the caller promises.
                         if let Some(value) = unsafe { self.value(&self.steps[column], record)? } {
+                            self.steps[column].check(value)?;
                             if out.len() + value.len() - start > ROW_BYTES_MAX {
                                 return Err(row_too_long());
                             }
@@ -141,6 +142,7 @@ impl Plan {
             }
             let begin = out.len();
             if let Some(value) = is {
+                step.check(value)?;
                 out.resize(begin + value.len(), 0);
                 put_fixed(step.form, value, &mut out[begin..]);
             }

@@ -1,0 +1,48 @@
+/* Tables that native clients have made: the data nodes have no image of their definitions, the Rust side gives the statement
+   that would make them. */
+#include "server.h"
+
+/* Making a definition notes what is odd about it, two keys over the same columns for one: who uses the table has not asked. */
+class Without_notes: public Internal_error_handler {
+  THD *const thd;
+
+public:
+  explicit Without_notes(THD *thd): thd(thd) { thd->push_internal_handler(this); }
+  ~Without_notes() { thd->pop_internal_handler(); }
+
+  bool handle_condition(THD *, uint, const char *, Sql_condition::enum_warning_level *level, const char *,
+                        Sql_condition **) override {
+    return *level != Sql_condition::WARN_LEVEL_ERROR;
+  }
+};
+
+int init_from_statement(THD *thd, TABLE_SHARE *share, const Stored_definition &stored, bool leaves_file) {
+  /* The server would make one up: another each time. */
+  share->tabledef_version.str=
+    static_cast<const uchar *>(memdup_root(&share->mem_root, stored.version.data(), stored.version.size()));
+  share->tabledef_version.length= stored.version.size();
+  Without_notes without_notes(thd);
+  return share->init_from_sql_statement_string(thd, leaves_file, stored.text.data(), stored.text.size());
+}
+
+void leave_file_of_statement(THD *thd, const TABLE_SHARE *share, const Stored_definition &stored) {
+  TABLE_SHARE *made= alloc_table_share(share->db.str, share->table_name.str, share->table_cache_key.str,
+                                       uint(share->table_cache_key.length));
+  if (!made) return;
+  made->db_plugin= ha_lock_engine(thd, vinga_hton);
+  init_from_statement(thd, made, stored, true);
+  free_table_share(made);
+}
+
+static int ignore_definition(void *, const char *, size_t) { return 0; }
+
+void raise_table_exists(Connection *connection, const std::string &name, const char *shown) {
+  const int NOT_SUPPORTED= 20022;
+  if (engine->discover(connection->session, text_of(name), ignore_definition, nullptr) != NOT_SUPPORTED) {
+    my_error(ER_TABLE_EXISTS_ERROR, MYF(0), shown);
+    return;
+  }
+  uint8_t temporary, doomed;
+  vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
+  my_printf_error(ER_TABLE_EXISTS_ERROR, "Table '%s' already exists: %.*s", MYF(0), shown, int(said.length), said.bytes);
+}
