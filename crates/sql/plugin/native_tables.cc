@@ -37,12 +37,22 @@ void leave_file_of_statement(THD *thd, const TABLE_SHARE *share, const Stored_de
 static int ignore_definition(void *, const char *, size_t) { return 0; }
 
 void raise_table_exists(Connection *connection, const std::string &name, const char *shown) {
-  const int NOT_SUPPORTED= 20022;
-  if (engine->discover(connection->session, text_of(name), ignore_definition, nullptr) != NOT_SUPPORTED) {
+  if (engine->discover(connection->session, text_of(name), ignore_definition, nullptr) != VINGA_NOT_SUPPORTED) {
     my_error(ER_TABLE_EXISTS_ERROR, MYF(0), shown);
     return;
   }
   uint8_t temporary, doomed;
   vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
   my_printf_error(ER_TABLE_EXISTS_ERROR, "Table '%s' already exists: %.*s", MYF(0), shown, int(said.length), said.bytes);
+}
+
+bool is_only_listed(THD *thd, const TABLE_SHARE *share) {
+  bool has_listing= false;
+  for (const TABLE_LIST *table= thd->lex->query_tables; table; table= table->next_global) {
+    if (table->schema_table)
+      has_listing= true;
+    else if (!strcmp(table->db.str, share->db.str) && !strcmp(table->table_name.str, share->table_name.str))
+      return table->i_s_requested_object != 0;
+  }
+  return has_listing;
 }

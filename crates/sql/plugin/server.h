@@ -173,6 +173,10 @@ struct Stored_definition {
 int init_from_statement(THD *thd, TABLE_SHARE *share, const Stored_definition &stored, bool leaves_file);
 /* Leaves a file with the definition of such a table; see leave_file. */
 void leave_file_of_statement(THD *thd, const TABLE_SHARE *share, const Stored_definition &stored);
+/* Vinga's number of what SQL can't do. */
+const int VINGA_NOT_SUPPORTED= 20022;
+/* Whether the present statement does not use a table but has come upon it for a table of INFORMATION_SCHEMA. */
+bool is_only_listed(THD *thd, const TABLE_SHARE *share);
 /* Raises that there is a table of a name; and why it is not listed, if SQL can't say it. */
 void raise_table_exists(Connection *connection, const std::string &name, const char *shown);
 /* Gives the server such a file, where it does not ask for definitions. */

@@ -202,7 +202,7 @@ int ha_vinga::rename_table(const char *from, const char *to) {
     size_t point= old_name.find('.');
     my_error(ER_NO_SUCH_TABLE, MYF(0), old_name.substr(0, point).c_str(), old_name.substr(point + 1).c_str());
   } else if (error == HA_ERR_TABLE_EXIST)
-    raise_table_exists(connection, new_name, new_name.substr(new_name.find('.') + 1).c_str());
+    my_error(ER_TABLE_EXISTS_ERROR, MYF(0), new_name.substr(new_name.find('.') + 1).c_str());
   else if (error)
     raise(ha_thd(), error);
   return error;
@@ -301,7 +301,8 @@ static int discover_table(handlerton *, THD *thd, TABLE_SHARE *share) {
   Stored_definition stored;
   begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
   int error= engine->discover(connection->session, text_of(name), take_definition, &stored);
-  if (error == HA_ERR_NO_SUCH_TABLE) return error;
+  if (error == HA_ERR_NO_SUCH_TABLE || (error == VINGA_NOT_SUPPORTED && is_only_listed(thd, share)))
+    return HA_ERR_NO_SUCH_TABLE;
   if (error) {
     raise(thd, error);
     return HA_ERR_NO_CONNECTION;
@@ -356,9 +357,12 @@ static int discover_table_existence(handlerton *, const char *db, const char *ta
   Stored_definition stored;
   begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
   int error= engine->discover(connection->session, text_of(name), take_definition, &stored);
+  if (!error || error == HA_ERR_NO_SUCH_TABLE || thd_sql_command(thd) != SQLCOM_RENAME_TABLE) return error == 0;
+  /* What SQL can't say may have another name, and keeps others from its own. */
+  if (error == VINGA_NOT_SUPPORTED) return true;
   /* RENAME would say that there is no such table. */
-  if (error && error != HA_ERR_NO_SUCH_TABLE && thd_sql_command(thd) == SQLCOM_RENAME_TABLE) raise(thd, error);
-  return error == 0;
+  raise(thd, error);
+  return false;
 }
 
 /* The server has dropped all tables of it that it knows. */
