@@ -458,6 +458,17 @@ fn statements_read_and_change_rows_by_their_keys() {
     assert!(row.is_none(), "it was replaced");
     session.query("DELETE o FROM shop.orders o JOIN (SELECT 1000 AS id UNION SELECT 1) d ON o.id = d.id");
     assert_eq!(other.lines("SELECT COUNT(*) FROM shop.orders"), ["498"]);
+    // No hash has keys with NULL.
+    session.query("CREATE TABLE test.h (id INT PRIMARY KEY, a INT, b INT, UNIQUE KEY k (a, b) USING HASH)");
+    session.query(
+        "INSERT INTO test.h VALUES (1, NULL, 1), (2, NULL, 1), (3, 1, NULL), (4, 1, 1), (5, NULL, NULL)",
+    );
+    let nulls = "SELECT id FROM test.h FORCE INDEX (k) WHERE a IS NULL AND b = 1 ORDER BY id";
+    assert_eq!(session.lines(nulls), ["1", "2"]);
+    let joined = "SELECT x.id, y.id FROM test.h x JOIN test.h y FORCE INDEX (k) ON x.a <=> y.a AND x.b <=> y.b ORDER BY 1, 2";
+    assert_eq!(session.lines(joined), ["1 1", "1 2", "2 1", "2 2", "3 3", "4 4", "5 5"]);
+    session.query("UPDATE test.h FORCE INDEX (k) SET b = 2 WHERE a IS NULL AND b = 1 AND id > 1");
+    assert_eq!(session.lines("SELECT id FROM test.h WHERE b = 2"), ["2"]);
     // Transactions of both sides lock each other's rows.
     session.query("BEGIN");
     session.query("SELECT * FROM shop.orders WHERE id = 20 FOR UPDATE");
