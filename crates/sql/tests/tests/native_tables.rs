@@ -653,6 +653,20 @@ fn what_sql_can_not_say_is_nowhere_listed_and_says_why() {
         session.query("DROP TABLE other");
         assert_eq!(native.table("test.other").expect_err("it is dropped").code(), ErrorCode::NoSuchTable);
     }
+    // A database that has one stays, and SQL says which.
+    native
+        .create_table(table().column("$c", INT).named("kept.hidden").primary_key(&["id"]))
+        .expect("it is new");
+    native.create_table(table().named("kept.seen").primary_key(&["id"])).expect("it is new");
+    session.query("DROP DATABASE kept");
+    let warnings = session.lines("SHOW WARNINGS");
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("database kept stays at the data nodes"),
+        "{warnings:?}"
+    );
+    assert!(warnings[0].contains("kept.hidden"), "{warnings:?}");
+    let names = native.tables().expect("they can be listed");
+    assert!(names.iter().filter(|name| name.starts_with("kept.")).eq(["kept.hidden"]), "{names:?}");
     // Known ones exist as usual.
     native.create_table(table().primary_key(&["id"])).expect("it is new");
     assert_eq!(session.error("CREATE TABLE t (id INT PRIMARY KEY)").0, 1050);
