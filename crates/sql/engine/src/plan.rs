@@ -172,7 +172,8 @@ impl Plan {
             if !is_same || found.nullable != (column.null.1 != 0) {
                 return Err(changed());
             }
-            let room = room_of(definition, id);
+            // Of a long value the row decides.
+            let room = if found.column_type.is_long() { usize::MAX } else { room_of(definition, id) };
             let layout = *layout.column(id).ok_or_else(changed)?;
             let Column { form, offset, bytes, null, .. } = *column;
             steps.push(Step { name: column.name.clone(), id, layout, form, offset, bytes, room, null });
