@@ -1,3 +1,5 @@
+//! Statements that are made of definitions, and what SQL can't say.
+
 use super::{attachment, is_native};
 use crate::definition::split_attachment;
 use vinga::{ColumnType, Direction, NewTable, TableDefinition};
