@@ -3,6 +3,7 @@
 use crate::auto_increment::{Counter, Name};
 use crate::definition::{Description, split_attachment};
 use crate::failure::{Failure, Result, ha};
+use crate::native_tables;
 use crate::plan::{End, Plan, Projection};
 use crate::server::Server;
 use crate::session::Session;
@@ -94,7 +95,8 @@ impl OpenTable {
     /// definition is not what would be made of the server's.
     pub fn open(session: &mut Session, description: &Description) -> Result<Arc<Self>> {
         let table = session.describe(&description.name)?;
-        let version = split_attachment(&table.definition().attachment).map(|(version, _)| version);
+        let attachment = native_tables::attachment(table.definition()).map_err(Failure::unsupported)?;
+        let version = split_attachment(&attachment).map(|(version, _)| version);
         if version != split_attachment(&description.attachment).map(|(version, _)| version) {
             return Err(Failure::new(
                 ha::TABLE_DEF_CHANGED,
