@@ -98,6 +98,11 @@ pub fn drop_database(session: &mut Session, name: &str) -> Result<()> {
             dropped => dropped,
         }
     })
+    .inspect_err(|failure| {
+        if failure.number == ErrorCode::DatabaseNotEmpty as i32 {
+            session.node().telling.keep(name);
+        }
+    })
 }
 
 /// Drops a table.

@@ -667,6 +667,12 @@ fn what_sql_can_not_say_is_nowhere_listed_and_says_why() {
     assert!(warnings[0].contains("kept.hidden"), "{warnings:?}");
     let names = native.tables().expect("they can be listed");
     assert!(names.iter().filter(|name| name.starts_with("kept.")).eq(["kept.hidden"]), "{names:?}");
+    while session.lines("SHOW DATABASES LIKE 'kept'").is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    native.drop_table("kept.hidden").expect("it is there");
+    session.query("DROP DATABASE kept");
+    assert_eq!(native.database("kept").expect_err("it is dropped").code(), ErrorCode::NoSuchDatabase);
     // Known ones exist as usual.
     native.create_table(table().primary_key(&["id"])).expect("it is new");
     assert_eq!(session.error("CREATE TABLE t (id INT PRIMARY KEY)").0, 1050);
