@@ -205,6 +205,7 @@ impl WriteBatch {
     /// # Errors
     /// `BadKey`.
     pub fn delete<R>(&mut self, table: &Table<R>, key: impl Key) -> Result<()> {
+        table.core().check_removal()?;
         self.scratch.key.clear();
         table.write_key(&key, &mut self.scratch.key)?;
         self.batch.push(&OperationSpec::new(table.core(), OperationKind::Delete, &self.scratch.key, &[]))

@@ -331,6 +331,7 @@ impl Cluster {
     /// # Errors
     /// `BadKey`, `NoSuchRow`, or why it could not be committed.
     pub async fn delete<R>(&self, table: &Table<R>, key: impl Key) -> Result<()> {
+        table.core().check_removal()?;
         let batch = spare::with_scratch(|scratch| {
             table.write_key(&key, &mut scratch.key)?;
             let mut batch = spare::write_batch();

@@ -360,7 +360,8 @@ pub use vinga_base::order_key::{Direction, KeyRange, OrderColumn, OrderKey};
 pub use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 pub use vinga_base::{ColumnId, Epoch, NodeId, OperationNumber};
 pub use vinga_client_core::{
-    EndpointState, Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, value,
+    EndpointState, Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, sql_rules,
+    value,
 };
 pub use vinga_fragment::filter::tree as filter;
 pub use vinga_wire::info::{InfoTable, InfoValue};

@@ -82,7 +82,7 @@ impl<'a> RowReader<'a> {
 #[inline]
 fn find(table: &Table, name: &str, hint: ColumnId) -> Result<ColumnId> {
     match table.definition().columns.get(usize::from(hint.0)) {
-        Some(column) if column.name == name => Ok(hint),
+        Some(column) if column.name == name && !column.is_hidden() => Ok(hint),
         _ => table.column(name),
     }
 }
@@ -163,8 +163,15 @@ impl ReadRow for Record {
 
     fn read(row: &RowReader<'_>) -> Result<Self> {
         let columns = &row.row.table().definition().columns;
-        let names = row.row.columns().iter().map(|id| columns[usize::from(id.0)].name.clone()).collect();
-        Ok(Record::from_parts(names, row.row.values()?))
+        let mut values = row.row.values()?;
+        let mut names = Vec::with_capacity(values.len());
+        let is_visible = |id: &ColumnId| !columns[usize::from(id.0)].is_hidden();
+        let ids = row.row.columns();
+        let mut visible = ids.iter().map(is_visible);
+        values.retain(|_| visible.next().unwrap_or(true));
+        names
+            .extend(ids.iter().filter(|id| is_visible(id)).map(|id| columns[usize::from(id.0)].name.clone()));
+        Ok(Record::from_parts(names.into(), values))
     }
 }
 
@@ -181,9 +188,9 @@ impl<V: StoreValue, const N: usize> WriteRow for [(&str, V); N] {
 }
 
 impl WriteRow for [Value] {
-    /// All columns in the order of the table.
+    /// All columns in the order of the table, without those that are hidden.
     fn write(&self, writer: &mut RowWriter<'_>) -> Result<()> {
-        let columns = writer.table.definition().columns.len();
+        let columns = writer.table.definition().visible_columns().len();
         if self.len() != columns {
             let detail = format!("{} values; {} has {columns} columns", self.len(), writer.table.name());
             return Err(Error::with_detail(ErrorCode::BadRow, detail));

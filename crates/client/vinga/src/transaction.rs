@@ -171,6 +171,7 @@ impl Transaction {
     /// # Errors
     /// `BadKey`.
     pub fn delete<R>(&mut self, table: &Table<R>, key: impl Key) -> Result<OperationNumber> {
+        table.core().check_removal()?;
         self.write_key(table, key)?;
         self.define(table, OperationKind::Delete, self.lock_wait)
     }

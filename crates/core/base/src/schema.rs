@@ -32,6 +32,11 @@ pub const DECIMAL_SCALE_MAX: u8 = 38;
 /// Bytes of [`TableDefinition::attachment`], at most.
 pub const ATTACHMENT_BYTES_MAX: usize = 60_000;
 
+/// The name of the hidden primary key of a SQL table that has none of its own.
+pub const HIDDEN_KEY: &str = "$key";
+/// What the name of a hidden column with the sort key of another begins with; behind it stands that one's place.
+pub const SORT_KEY_PREFIX: &str = "$s";
+
 /// A column's type as the user declared it.
 ///
 /// In a row, integers, `Bit` and `Year` are little-endian numbers; all other fixed types are bytes whose `memcmp` order
@@ -265,6 +270,13 @@ pub struct ColumnDefinition {
     pub nullable: bool,
 }
 
+impl ColumnDefinition {
+    /// Whether it belongs to whoever made the table, and is not for users: its name begins with `$`.
+    pub fn is_hidden(&self) -> bool {
+        self.name.starts_with('$')
+    }
+}
+
 /// What an index is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum IndexKind {
@@ -468,6 +480,23 @@ impl TableDefinition {
             })
             .sum();
         nulls + columns
+    }
+
+    /// The columns that users see. Hidden ones stand behind them.
+    pub fn visible_columns(&self) -> &[ColumnDefinition] {
+        let end = self.columns.iter().position(ColumnDefinition::is_hidden).unwrap_or(self.columns.len());
+        &self.columns[..end]
+    }
+
+    /// The column that users see where a key names this one: itself, or that whose sort key it has. `None` for the hidden
+    /// primary key of a table that has none of its own.
+    pub fn visible_column(&self, column: ColumnId) -> Option<ColumnId> {
+        let described = self.columns.get(usize::from(column.0))?;
+        if !described.is_hidden() {
+            return Some(column);
+        }
+        let of: u16 = described.name.strip_prefix(SORT_KEY_PREFIX)?.parse().ok()?;
+        (usize::from(of) < self.visible_columns().len()).then_some(ColumnId(of))
     }
 
     /// The column of that name, without regard to case.
