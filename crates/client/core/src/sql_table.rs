@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::sql_rules::{ColumnRules, SortKeys, SqlRules, Unreadable, Values};
-use crate::value::{Misfit, StoreValue, Stored};
+use crate::value::{Misfit, StoreValue, Stored, load_bytes};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -250,6 +250,9 @@ fn check_value(values: Values, column_type: ColumnType, bytes: &[u8]) -> Result<
         wide[..bytes.len()].copy_from_slice(bytes);
         u64::from_le_bytes(wide)
     };
+    // Spaces behind a text of fixed size are no part of it.
+    let bytes =
+        if matches!(column_type, ColumnType::Char { .. }) { load_bytes(column_type, bytes)? } else { bytes };
     match values {
         Values::Any | Values::OfSqlOnly | Values::Generated => Ok(()),
         Values::Enum { members } => match number() {

@@ -188,6 +188,7 @@ impl WriteBatch {
     /// # Errors
     /// `BadKey`, `BadRow`, `BadProgram`.
     pub fn update<R>(&mut self, table: &Table<R>, key: impl Key, update: &Update) -> Result<()> {
+        table.core().check_update()?;
         self.scratch.key.clear();
         self.scratch.body.clear();
         table.write_key(&key, &mut self.scratch.key)?;

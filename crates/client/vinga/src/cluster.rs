@@ -314,6 +314,7 @@ impl Cluster {
     /// # Errors
     /// `BadKey`, `BadProgram`, `NoSuchRow`, `ConditionFailed`, or why it could not be committed.
     pub async fn update<R>(&self, table: &Table<R>, key: impl Key, update: &Update) -> Result<()> {
+        table.core().check_update()?;
         let batch = spare::with_scratch(|scratch| {
             table.write_key(&key, &mut scratch.key)?;
             update.encode(table, &mut scratch.body)?;

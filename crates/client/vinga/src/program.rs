@@ -131,7 +131,6 @@ impl Update {
     /// # Errors
     /// `BadRow` or `BadProgram` with what is wrong; `NeedsSql` for changes of a table made by SQL that only SQL can do.
     pub fn encode<R>(&self, table: &Table<R>, out: &mut Vec<u8>) -> Result<()> {
-        table.core().check_update()?;
         let mut bytes = Vec::new();
         let mut places = Vec::new();
         let mut hidden = Vec::new();

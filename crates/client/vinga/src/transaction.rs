@@ -161,6 +161,7 @@ impl Transaction {
     /// # Errors
     /// `BadKey`, `BadRow`, `BadProgram`.
     pub fn update<R>(&mut self, table: &Table<R>, key: impl Key, update: &Update) -> Result<OperationNumber> {
+        table.core().check_update()?;
         self.write_key(table, key)?;
         update.encode(table, &mut self.scratch.body)?;
         self.define(table, OperationKind::Update, self.lock_wait)

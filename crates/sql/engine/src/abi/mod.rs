@@ -26,7 +26,7 @@ use crate::failure::{Failure, Result, ha};
 use crate::session::Session;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const INTERFACE: u32 = 9;
+const INTERFACE: u32 = 10;
 
 /// What an entry returns if it does not fail.
 trait Outcome {
