@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * vinga.h: the C interface of Vinga, a distributed in-memory transactional database.
  *
