@@ -63,7 +63,7 @@ fn read_manifest(manifest: &str) -> (String, BTreeSet<String>) {
 }
 
 /// The rings, inner first: a crate may import from its own line's predecessors only.
-const RINGS: [&[&str]; 16] = [
+const RINGS: [&[&str]; 17] = [
     &["core/base"],
     &["core/wire"],
     &["core/kernel"],
@@ -80,6 +80,7 @@ const RINGS: [&[&str]; 16] = [
     &["client/core"],
     &["client/workloads"],
     &["edge/local"],
+    &["client/derive"],
     &["client/vinga", "client/testnode"],
     &["edge/runtime", "sim", "spike"],
     &["client/capi", "sql/engine"],
@@ -156,6 +157,11 @@ fn nothing_inside_the_edge_uses_the_standard_library() {
             let lines: Vec<&str> = text.lines().collect();
             for (i, line) in lines.iter().enumerate() {
                 if line.trim() == "extern crate std;" {
+                    // For the type alone, whose values are converted: no clock is asked.
+                    if file.ends_with("client/core/src/value/system_time.rs") {
+                        assert!(!text.contains("now("), "the standard library's clock inside the edge");
+                        continue;
+                    }
                     assert!(
                         i > 0
                             && ["#[cfg(test)]", "#[cfg(any(test, feature = \"testkit\"))]"]

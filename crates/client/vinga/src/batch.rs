@@ -26,8 +26,8 @@ use vinga_wire::operation::OperationKind;
 /// # let node = vinga_datanode::LocalNode::start()?;
 /// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
 /// # let table = cluster.create_table(vinga::NewTable::new("test.t")
-/// #     .column("id", vinga::ColumnType::Integer { bytes: 8, signed: false })
-/// #     .column("n", vinga::ColumnType::Integer { bytes: 4, signed: true })
+/// #     .column("id", vinga::ColumnType::U64)
+/// #     .column("n", vinga::ColumnType::I32)
 /// #     .primary_key(&["id"]))?;
 ///
 /// let mut writes = WriteBatch::new();

@@ -11,8 +11,8 @@ use vinga_wire::ErrorCode;
 /// use vinga::{ColumnType, NewTable};
 ///
 /// let definition = NewTable::new("test.person")
-///     .column("id", ColumnType::Integer { bytes: 8, signed: false })
-///     .column("name", ColumnType::VarChar { bytes_max: 100 })
+///     .column("id", ColumnType::U64)
+///     .column("name", ColumnType::varchar(100))
 ///     .nullable_column("born", ColumnType::Date)
 ///     .primary_key(&["id"]);
 /// ```
@@ -24,7 +24,7 @@ use vinga_wire::ErrorCode;
 /// # let node = vinga_datanode::LocalNode::start()?;
 /// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
 /// # cluster.create_table(NewTable::new("test.person")
-/// #     .column("id", ColumnType::Integer { bytes: 8, signed: false })
+/// #     .column("id", ColumnType::U64)
 /// #     .nullable_column("born", ColumnType::Date)
 /// #     .primary_key(&["id"])
 /// #     .ordered_index("by_age", &["born"]))?;

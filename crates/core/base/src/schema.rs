@@ -147,6 +147,41 @@ fn decimal_bytes(digits: u8) -> u16 {
     u16::from(digits / 9) * 4 + REST[usize::from(digits % 9)]
 }
 
+/// Short names.
+impl ColumnType {
+    /// Signed integer of 1 byte.
+    pub const I8: ColumnType = ColumnType::Integer { bytes: 1, signed: true };
+    /// Signed integer of 2 bytes.
+    pub const I16: ColumnType = ColumnType::Integer { bytes: 2, signed: true };
+    /// Signed integer of 4 bytes.
+    pub const I32: ColumnType = ColumnType::Integer { bytes: 4, signed: true };
+    /// Signed integer of 8 bytes.
+    pub const I64: ColumnType = ColumnType::Integer { bytes: 8, signed: true };
+    /// Unsigned integer of 1 byte.
+    pub const U8: ColumnType = ColumnType::Integer { bytes: 1, signed: false };
+    /// Unsigned integer of 2 bytes.
+    pub const U16: ColumnType = ColumnType::Integer { bytes: 2, signed: false };
+    /// Unsigned integer of 4 bytes.
+    pub const U32: ColumnType = ColumnType::Integer { bytes: 4, signed: false };
+    /// Unsigned integer of 8 bytes.
+    pub const U64: ColumnType = ColumnType::Integer { bytes: 8, signed: false };
+
+    /// Text of at most so many bytes.
+    pub const fn varchar(bytes_max: u16) -> Self {
+        ColumnType::VarChar { bytes_max }
+    }
+
+    /// At most so many bytes.
+    pub const fn varbinary(bytes_max: u16) -> Self {
+        ColumnType::VarBinary { bytes_max }
+    }
+
+    /// Fixed-point number of so many digits in all, and so many of them behind the point.
+    pub const fn decimal(precision: u8, scale: u8) -> Self {
+        ColumnType::Decimal { precision, scale }
+    }
+}
+
 impl ColumnType {
     /// The physical kind.
     pub fn kind(self) -> Kind {
