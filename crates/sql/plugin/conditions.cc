@@ -522,9 +522,10 @@ void ha_vinga::set_condition() {
 const COND *ha_vinga::cond_push(const COND *cond) {
   cond_pop();
   condition= cond;
-  if (ha_thd()->lex->describe) set_condition();
-  /* Taken, but the server checks again: what was left away is its own. */
-  return cond;
+  bool could_be_enough= could_change_directly();
+  if (ha_thd()->lex->describe || could_be_enough) set_condition();
+  /* Taken, but the server checks again: what was left away is its own. It does not look at rows that it does not get. */
+  return could_be_enough && checked == VINGA_CHECKED_WHOLE ? nullptr : cond;
 }
 
 void ha_vinga::cond_pop() {

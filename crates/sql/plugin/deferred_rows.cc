@@ -13,8 +13,7 @@
 #include "sql_parse.h"
 #include <algorithm>
 
-/* Functions that make the same of the same values each time, and nothing else. */
-static bool is_plain_function(const Item_func *function) {
+bool is_plain_function(const Item_func *function) {
   static const char *const plain[]= {"+", "-", "*", "/", "DIV", "%", "MOD", "&", "|", "^", "~", "<<", ">>", "=", "<>", "<", "<=",
     ">", ">=", "<=>", "and", "or", "not", "isnull", "isnotnull", "is", "between", "in", "like", "if", "ifnull", "nullif",
     "coalesce", "case", "case_searched", "case_simple", "greatest", "least", "abs", "round", "floor", "ceiling", "truncate",

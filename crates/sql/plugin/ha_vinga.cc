@@ -9,7 +9,7 @@ ulonglong ha_vinga::table_flags() const {
   /* Without HA_BINLOG_STMT_CAPABLE: statements that are run one after the other, as their transactions were committed, would
      find other rows, for there are no snapshots and no locks on gaps. */
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
-         HA_CAN_DIRECT_UPDATE_AND_DELETE | /* so that their conditions are pushed, too */
+         HA_CAN_DIRECT_UPDATE_AND_DELETE |
          HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS |
          HA_PARTIAL_COLUMN_READ | HA_CAN_SKIP_LOCKED;
 }
@@ -202,6 +202,9 @@ int ha_vinga::reset() {
   key_in_hand.clear();
   deferral= DEFERRAL_UNKNOWN;
   deferred_rows.clear();
+  noted_ranges.clear();
+  update_fields= update_values= nullptr;
+  end_read_ahead();
   cond_pop();
   ranges_are_batched= false;
   if (cursor) engine->cursor_reset(cursor);
@@ -354,7 +357,9 @@ int ha_vinga::next(uchar *record) {
   if (unlikely(repeats_row) && repeat_row(record, &error)) return error;
   if (unlikely(scan_is_due) && (error= begin_scan())) return error;
   if (is_point) return HA_ERR_END_OF_FILE;
-  return failed(engine->scan_next(cursor, session, record));
+  error= failed(engine->scan_next(cursor, session, record));
+  if (!error) connection_of(table->in_use)->outer= this;
+  return error;
 }
 
 /* After the rows of one key come those of the keys behind it. */
@@ -377,8 +382,7 @@ int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts
     is_point= true;
     if (is_hash(active_index)) exact_key.clear();
     else exact_key.assign(key, key + length);
-    use_columns();
-    return failed(engine->read_key(cursor, session, active_index, key, length, lock, record));
+    return read_one_row(key, length, record);
   }
   key_range end= {key, length, parts, HA_READ_KEY_EXACT};
   uint8_t ascending= is_sorted ? VINGA_RANGE_IN_ORDER : 0;
@@ -446,11 +450,10 @@ int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool
   if (is_equal && low && is_one_row(active_index, low->key, low->length)) {
     is_point= true;
     exact_key.clear();
-    use_columns();
-    return failed(engine->read_key(cursor, session, active_index, low->key, low->length, lock, table->record[0]));
+    return with_status(read_one_row(low->key, low->length, table->record[0]));
   }
   int error= range(low, high, sorted ? VINGA_RANGE_IN_ORDER : 0);
-  return error ? error : next(table->record[0]);
+  return with_status(error ? error : next(table->record[0]));
 }
 
 /* What the server keeps with the table's keys. It asks for it when it opens the table only, which may have been empty

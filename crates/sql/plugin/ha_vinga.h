@@ -2,6 +2,8 @@
 #ifndef HA_VINGA_H
 #define HA_VINGA_H
 #include "server.h"
+#include <memory>
+#include <unordered_map>
 
 /* What all handlers of a table share. */
 struct Vinga_share final : public Handler_share {
@@ -24,6 +26,30 @@ struct Deferred_row { ulong number; uint warnings; };
 
 /* Whether a statement may give rows of a table another primary key. */
 bool changes_primary_key(const TABLE *table);
+
+/* A range of a key, and the ranges of one that the optimizer has thought of; see direct_rows.cc. */
+struct Noted_range {
+  std::string low, high;
+  ha_rkey_function low_flag, high_flag;
+  bool has_low, has_high;
+  bool is_row;               // it is that of one row at most
+};
+struct Noted_ranges {
+  uint index;
+  std::vector<Noted_range> ranges;
+};
+
+/* Rows that were read before the server has asked for them; see read_ahead.cc. */
+struct Read_ahead {
+  std::unordered_map<std::string, uint32_t> rows;   // by their keys in the server's form: places in the batch
+  uint index= MAX_KEY;
+  uint wanted= 0;             // rows of the last batch
+  uint shown= 0;              // those of them that were asked for
+  uint single_reads= 0;       // and beginnings of batches
+  uint next_try= 1;           // by the number of single reads
+  uint pause= 0;
+};
+class Kept_bytes;
 
 class ha_vinga final : public handler {
   Vinga_share *share= nullptr;
@@ -70,12 +96,25 @@ class ha_vinga final : public handler {
   bool condition_is_set= false;
   int checked= VINGA_CHECKED_NONE;   // how much of it they check; a vinga_checked number
 
+  Read_ahead ahead;
+
+  /* Changes that are made at the data nodes, see direct_rows.cc. */
+  std::vector<Noted_ranges> noted_ranges;
+  const Noted_ranges *chosen_ranges= nullptr;
+  vinga_direct_change direct_change= {};
+  List<Item> *update_fields= nullptr, *update_values= nullptr;
+  std::vector<uchar> direct_record;
+  std::vector<uint16_t> direct_places;
+  std::vector<vinga_addition> direct_additions;
+
   /* Of the statistics that the keys have. */
   uint64_t revision= 0;
 
   void set_rows_per_value(uint64_t revision);
   int open_share(const char *path);
   int failed(int error);
+  /* Of reads that the server calls directly: it looks there whether the record has a row. */
+  int with_status(int error) { table->status= error ? STATUS_NOT_FOUND : 0; return error; }
   int number_row();
   int use_value(ulonglong value, const Field *field);
   void forget_value_of_failed();
@@ -113,7 +152,27 @@ class ha_vinga final : public handler {
   int send_deferred();
   int deal_with_duplicates(const std::vector<Deferred_row> &rows);
   int write_duplicate(const uchar *record);
+  struct st_table_ref *inner_key() const;
+  ha_vinga *outer_table(Connection *connection) const;
+  bool may_read_ahead() const;
+  bool follow(std::vector<std::unique_ptr<Kept_bytes>> *kept);
+  void add_keys_ahead(Connection *connection, ha_vinga *outer, struct st_table_ref *ref);
+  bool read_together(const uchar *key, uint length, uchar *record, int *error);
+  int read_one_row(const uchar *key, uint length, uchar *record);
+  void forget_ahead();
+  void end_read_ahead();
+  bool could_change_directly() const;
+  bool may_change_directly();
+  void note_ranges(uint index, RANGE_SEQ_IF *seq, void *context, uint count, uint mode);
+  bool add_candidates(const Noted_ranges &noted, vinga_direct_change *change);
+  bool find_candidates();
+  bool note_new_values();
+  int change_directly(ha_rows *found, ha_rows *changed);
+  int tell_failure(int error);
+  int update_as_server(ha_rows *changed, ha_rows *found);
+  int update_one_by_one(ha_rows *changed, ha_rows *found);
   bool needs_whole_rows() const;
+  bool select_columns();
   void use_columns();
   const std::vector<uint16_t> &changed_columns();
 
@@ -178,7 +237,7 @@ public:
   int index_read_last_map(uchar *record, const uchar *key, key_part_map parts) override
   { return index_read_map(record, key, parts, HA_READ_PREFIX_LAST); }
   int read_range_first(const key_range *low, const key_range *high, bool is_equal, bool sorted) override;
-  int read_range_next() override { return next(table->record[0]); }
+  int read_range_next() override { return with_status(next(table->record[0])); }
 
   ha_rows multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, void *context, uint count, uint *buffer_bytes,
                                       uint *mode, Cost_estimate *cost) override;
@@ -187,6 +246,12 @@ public:
   int multi_range_read_init(RANGE_SEQ_IF *seq, void *context, uint count, uint mode, HANDLER_BUFFER *buffer) override;
   int multi_range_read_next(range_id_t *range) override;
   int multi_range_read_explain_info(uint mode, char *text, size_t size) override;
+
+  int info_push(uint kind, void *what) override;
+  int direct_update_rows_init(List<Item> *fields) override;
+  int direct_update_rows(ha_rows *changed, ha_rows *found) override;
+  int direct_delete_rows_init() override;
+  int direct_delete_rows(ha_rows *deleted) override;
 
   const COND *cond_push(const COND *cond) override;
   void cond_pop() override;

@@ -57,6 +57,7 @@ static SHOW_VAR counter_variables[]= {
   {"scanned_rows", (char *) &counters.rows_of_scans, SHOW_LONGLONG},
   {"pushed_conditions", (char *) &counters.pushed_conditions, SHOW_LONGLONG},
   {"whole_conditions", (char *) &counters.whole_conditions, SHOW_LONGLONG},
+  {"direct_changes", (char *) &counters.direct_changes, SHOW_LONGLONG},
   {"transactions", (char *) &counters.transactions, SHOW_LONGLONG},
   {"sessions", (char *) &counters.sessions, SHOW_LONGLONG},
   {"databases_noticed", (char *) &counters.databases_noticed, SHOW_LONGLONG},

@@ -62,6 +62,8 @@ struct Counts {
   bool is_none() const { return copied == 0 && deleted == 0 && updated == 0 && touched == 0; }
 };
 
+class ha_vinga;
+
 /* What belongs to a connection. */
 struct Connection {
   explicit Connection(vinga_session *session): session(session) {}
@@ -74,12 +76,18 @@ struct Connection {
   query_id_t copies= 0;
   Silence silence;
   Counts correction;
+  /* The table whose rows the server goes through, and those that have rows read ahead for them: see read_ahead.cc. */
+  ha_vinga *outer= nullptr;
+  std::vector<ha_vinga *> followers;
 };
 
 /* Puts the counts right of a statement that has ended well and whose result was not sent yet. */
 void correct_counts(THD *thd, Counts *correction);
 /* Whether a statement of a longer transaction changes tables of another engine, too. */
 bool changes_others(THD *thd);
+
+/* Whether a function makes the same of the same values each time, and does nothing else. */
+bool is_plain_function(const Item_func *function);
 
 /* The connection's data, made when it is first asked for; null if the engine was not started. */
 Connection *connection_of(THD *thd);

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 10
+#define VINGA_INTERFACE 11
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -134,6 +134,34 @@ enum vinga_batch { VINGA_BATCH_FULL = -1 };
 enum vinga_deferred { VINGA_DEFERRED_FULL = -2, VINGA_DEFERRED_CONFLICT = -3 };
 #define VINGA_NO_ROW UINT32_MAX
 
+/* What comes of a row that was read ahead and that the statement has changed since. */
+enum vinga_ahead { VINGA_ROW_HAS_CHANGED = -5 };
+#define VINGA_NEXT_ROW UINT64_MAX
+
+/* Which rows a direct change may concern: all; those of the batch of primary keys; those in the batch of ranges. */
+enum vinga_candidates { VINGA_ALL_ROWS = 0, VINGA_ROWS_OF_KEYS = 1, VINGA_ROWS_OF_RANGES = 2 };
+
+/* What comes of a direct change of which a sum did not fit its column: nothing was changed. */
+enum vinga_direct { VINGA_DIRECT_UNSUITED = -4 };
+
+/* A number that is added to an integer column, or subtracted from it; it is one that the column can have. */
+typedef struct vinga_addition {
+  uint64_t amount;
+  uint16_t column;          /* place in vinga_definition.columns */
+  uint8_t is_subtracted;
+} vinga_addition;
+
+/* What is done with all candidates that fulfil the condition that was set, which the data nodes check as a whole. */
+typedef struct vinga_direct_change {
+  const uint8_t *record;    /* of which columns get the values; null if rows are deleted */
+  const uint16_t *places;   /* these columns */
+  const vinga_addition *additions;
+  uint32_t place_count, addition_count;
+  uint32_t key;             /* of the ranges */
+  uint8_t candidates;       /* vinga_candidates */
+  uint8_t keeps_locks;      /* rows that do not fulfil the condition are locked, too */
+} vinga_direct_change;
+
 /* How a row is written, a sum: at once or with others; whether what was written is committed in portions; whether the value
    of its auto-increment column was reserved, and if so, whether it may get another one if a row is there that has it. */
 enum vinga_write {
@@ -154,7 +182,7 @@ typedef struct vinga_statistics {
 
 typedef struct vinga_counters {
   uint64_t auto_increment_fetches, auto_increment_waits, auto_increment_long_waits;
-  uint64_t round_trips, batches_of_rows, rows_of_scans, pushed_conditions, whole_conditions, transactions, sessions;
+  uint64_t round_trips, batches_of_rows, rows_of_scans, pushed_conditions, whole_conditions, direct_changes, transactions, sessions;
   uint64_t databases_noticed, databases_found;   /* new and altered ones: of which the system has told, and others */
   uint64_t connected;
 } vinga_counters;
@@ -316,6 +344,17 @@ typedef struct vinga_engine {
   uint32_t (*scan_range)(const vinga_cursor *cursor);
   int (*batch_run)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
   int (*batch_row)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
+  /* A batch of keys that are likely to be asked for: as batch_run and batch_row, but a row that the statement has changed since is
+     VINGA_ROW_HAS_CHANGED. */
+  int (*run_ahead)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
+  int (*row_ahead)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
+  /* The same row for a look: it is not the one that was read last. */
+  int (*peek_ahead)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
+  /* Those rows of the batch that were not asked for are let go of. */
+  void (*unlock_ahead)(vinga_cursor *cursor, vinga_session *session);
+  /* A row of the scan that has come already, for a look: that behind `place`, VINGA_NEXT_ROW for the one that scan_next would
+     give. */
+  int (*peek_row)(const vinga_cursor *cursor, uint64_t *place, uint8_t *record);
 
   int (*insert)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record, uint8_t when);
   /* Rows that are added together though the statement goes on after a duplicate, see deferred.rs. VINGA_DEFERRED_FULL: send
@@ -336,6 +375,10 @@ typedef struct vinga_engine {
   int (*update)(vinga_cursor *cursor, vinga_session *session, const uint8_t *before, const uint8_t *after,
                 const uint16_t *places, uint32_t count);
   int (*erase)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record);
+  /* Changes rows where they are, see direct.rs: how many fulfilled the condition, and how many are other ones now.
+     VINGA_DIRECT_UNSUITED: go row by row. */
+  int (*change_directly)(vinga_cursor *cursor, vinga_session *session, const vinga_direct_change *change, uint64_t *found,
+                         uint64_t *changed);
 
   /* An information table: 0 threads, 1 memory, 2 pools, 3 blocks, 4 nodes, 5 transactions, 6 locks. A row of one text is
      no row but a sentence about what is missing. */

@@ -132,6 +132,14 @@ impl<R> Table<R> {
         Table::new(self.handle(), Arc::clone(&self.inner.table), columns)
     }
 
+    /// A condition on rows as the data nodes read it, for [`crate::Transaction::define_encoded_if`].
+    ///
+    /// # Errors
+    /// `BadProgram` if it does not fit the table.
+    pub fn encode_filter(&self, condition: &Expression) -> Result<Vec<u8>> {
+        crate::program::encode_filter(self, condition)
+    }
+
     /// The value of a column in a filter.
     ///
     /// # Errors

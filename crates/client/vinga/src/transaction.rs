@@ -227,8 +227,26 @@ impl Transaction {
         body: &[u8],
         wait: LockWait,
     ) -> Result<OperationNumber> {
+        self.define_encoded_if(table, kind, key, body, &[], wait)
+    }
+
+    /// As [`Transaction::define_encoded_waiting`], of a row that fulfils a condition ([`Table::encode_filter`]; no bytes for
+    /// none): if it does not, the operation fails with [`ErrorCode::ConditionFailed`].
+    ///
+    /// # Errors
+    /// As [`Transaction::define_encoded`].
+    pub fn define_encoded_if<R>(
+        &mut self,
+        table: &Table<R>,
+        kind: OperationKind,
+        key: &[u8],
+        body: &[u8],
+        filter: &[u8],
+        wait: LockWait,
+    ) -> Result<OperationNumber> {
         let operation = OperationSpec {
             columns: table.columns().filter(|_| kind.is_read()),
+            filter,
             error_is_local: self.is_lenient,
             wait,
             ..OperationSpec::new(table.core(), kind, key, body)

@@ -49,6 +49,8 @@ pub struct Counters {
     pub conditions: AtomicU64,
     /// Those of them of which nothing was left to the server.
     pub whole_conditions: AtomicU64,
+    /// Statements that have changed rows without looking at them here.
+    pub direct_changes: AtomicU64,
     /// Transactions that were begun.
     pub transactions: AtomicU64,
     /// Sessions that there are.

@@ -297,6 +297,17 @@ impl Plan {
         self.steps.get(place).map(|step| step.id)
     }
 
+    /// Whether a column of the server can be NULL.
+    pub fn is_nullable(&self, place: u16) -> bool {
+        self.steps[usize::from(place)].null.1 != 0
+    }
+
+    /// Whether a column is NULL in a record.
+    pub fn is_null(&self, place: u16, record: &[u8]) -> bool {
+        let (byte, mask) = self.steps[usize::from(place)].null;
+        record[byte] & mask != 0
+    }
+
     /// The column of a row that is the sort key of the server's column; `None` if that is in no key, or its bytes compare as
     /// its values do.
     pub fn sort_column(&self, place: usize) -> Option<ColumnId> {

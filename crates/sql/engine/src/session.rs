@@ -26,10 +26,12 @@
 //! somebody else would hear, cost the transaction.
 
 mod changes;
+mod conditional;
 mod endings;
 mod numbers;
 mod reads;
 
+pub use conditional::{ChangeIf, Changed};
 pub use reads::{Given, RowLock};
 
 use crate::failure::{Failure, Result, ha};
@@ -335,8 +337,8 @@ impl Session {
         self.forget();
     }
 
-    /// The number of the next operation.
-    fn next_number(&self) -> OperationNumber {
+    /// The number of the next operation: [`Session::roll_back_to`] undoes what comes from here on.
+    pub fn next_number(&self) -> OperationNumber {
         self.transaction.as_ref().map_or(FIRST, Transaction::next_number)
     }
 

@@ -8,8 +8,10 @@ use vinga_sqlnode::{Answer, SqlError};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 
-/// How long a killed statement may go on.
-const END_MAX: Duration = Duration::from_secs(2);
+/// How long a killed statement may go on: far less than it would wait for a lock.
+const END_MAX: Duration = Duration::from_secs(60);
+/// How long the data node lets a statement wait for a lock.
+const WAIT_MS: &str = "600000";
 
 /// Who waits for so long before the kill wants the statement to be under way.
 const LONG: Duration = Duration::from_millis(100);
@@ -91,8 +93,7 @@ const ROWS: &str = "INSERT INTO t SELECT seq, seq, REPEAT('x', 50) FROM seq_1_to
 
 #[test]
 fn while_waiting_for_a_row() {
-    // Longer than a killed statement may go on.
-    let servers = Servers::start(PROGRAM, 1, &[("TransactionDeadlockDetectionTimeout", "3000")]);
+    let servers = Servers::start(PROGRAM, 1, &[("TransactionDeadlockDetectionTimeout", WAIT_MS)]);
     let mut session = servers.connect(0);
     session.query(TABLE);
     session.query(ROWS);
@@ -260,4 +261,60 @@ fn a_name_is_free_when_its_table_was_not_made() {
     }
     println!("{good} went well, {killed} were killed");
     assert!(good > 0 && killed > 0, "{good} went well, {killed} were killed");
+}
+
+/// Statements that change many rows together: all of it is done, or nothing, and of what was done all is counted.
+#[test]
+fn while_many_rows_change_together() {
+    const ROUNDS: usize = 10;
+    let servers = Servers::start(PROGRAM, 1, &[]);
+    let mut session = servers.connect(0);
+    session.query(TABLE);
+    let before = servers.pools();
+    let mut random = fastrand::Rng::with_seed(2);
+    let some = "SELECT seq * 2, -1, 'new' FROM seq_1_to_5000";
+    // Rows that are changed, as they are told: a row that takes the place of another counts twice.
+    let cases = [
+        (format!("INSERT IGNORE INTO t {some}"), 2500),
+        (format!("REPLACE INTO t {some}"), 7500),
+        (format!("INSERT INTO t {some} ON DUPLICATE KEY UPDATE a = -1, b = 'new'"), 7500),
+        ("UPDATE t SET a = -1 WHERE id > 100".to_owned(), 4900),
+        ("UPDATE t SET a = a + 7".to_owned(), 5000),
+        ("UPDATE t SET b = CONCAT('b', a)".to_owned(), 5000),
+        ("DELETE FROM t WHERE id > 100".to_owned(), 4900),
+        ("UPDATE t x JOIN t y ON x.id = y.id SET x.b = 'x', y.a = 3 WHERE x.id > 4000".to_owned(), 2000),
+    ];
+    let (mut good, mut killed) = (0, 0);
+    for (statement, count) in &cases {
+        let all = "SELECT COUNT(*), SUM(a), SUM(CRC32(b)) FROM t";
+        session.query("DELETE FROM t");
+        session.query(ROWS);
+        let old = session.lines(all);
+        session.query("BEGIN");
+        session.query(statement);
+        let new = session.lines(all);
+        session.query("ROLLBACK");
+        assert_eq!(session.lines(all), old, "{statement}");
+        for round in 0..ROUNDS {
+            let how = if round % 2 == 0 { "QUERY" } else { "CONNECTION" };
+            let said = kill(&servers, how, &[], statement, Duration::from_micros(random.u64(0..30_000)));
+            let now = session.lines(all);
+            match fate(&said, statement) {
+                Fate::Done => {
+                    assert_eq!(said.as_ref().map(|answer| answer.affected).ok(), Some(*count), "{statement}");
+                    assert_eq!(now, new, "{how} {statement}");
+                }
+                Fate::Killed => assert_eq!(now, old, "{how} {statement}: {said:?}"),
+                Fate::Unknown => assert!(now == old || now == new, "{how} {statement}: {said:?}, {now:?}"),
+            }
+            *if said.is_ok() { &mut good } else { &mut killed } += 1;
+            if now != old {
+                session.query("DELETE FROM t");
+                session.query(ROWS);
+            }
+        }
+    }
+    println!("{good} went well, {killed} were killed");
+    assert!(killed > 0, "{good} went well, {killed} were killed");
+    servers.await_rest(&before);
 }

@@ -3,12 +3,14 @@
 //! Only the C side makes the pointers in these; what they point to is there during the call that they are passed to.
 
 use crate::auto_increment;
+use crate::cursor::{self, Candidates};
 use crate::definition::{self, Description, Form};
 use crate::failure::{Failure, Result};
 use crate::plan::End;
 use crate::server::Collation;
 use crate::table::OpenTable;
 use std::ffi::c_void;
+use std::ptr::NonNull;
 use vinga::sql_rules::{ColumnRules, SortKeys, Values};
 use vinga::{ColumnType, Lock};
 
@@ -57,7 +59,7 @@ impl RecordIn {
 /// A record of the server that is written.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-pub struct RecordOut(std::ptr::NonNull<u8>);
+pub struct RecordOut(NonNull<u8>);
 
 impl RecordOut {
     /// The record, which is one of this table.
@@ -131,6 +133,50 @@ pub struct Definition {
     auto_increment_column: i32,
 }
 
+/// `vinga_direct_change`
+#[repr(C)]
+pub struct DirectChange {
+    record: Option<NonNull<u8>>,
+    places: *const u16,
+    additions: *const cursor::Addition,
+    place_count: u32,
+    addition_count: u32,
+    key: u32,
+    candidates: u8,
+    keeps_locks: u8,
+}
+
+impl DirectChange {
+    /// Whether rows that do not fulfil the condition are locked, too.
+    pub fn keeps_locks(&self) -> bool {
+        self.keeps_locks != 0
+    }
+
+    /// What it means for this table.
+    ///
+    /// # Safety
+    /// All that it points to outlives the result.
+    pub unsafe fn read<'a>(&self, table: &OpenTable) -> (Candidates, cursor::DirectChange<'a>) {
+        let candidates = match self.candidates {
+            1 => Candidates::Keys,
+            2 => Candidates::Ranges(self.key as usize),
+            _ => Candidates::All,
+        };
+        let change = match self.record {
+            None => cursor::DirectChange::Delete,
+            // SAFETY: it is a record of the table, and the lists are as long as they are said to be.
+            Some(record) => unsafe {
+                cursor::DirectChange::Update {
+                    record: std::slice::from_raw_parts(record.as_ptr(), table.plan.record_bytes()),
+                    places: array(self.places, self.place_count),
+                    additions: array(self.additions, self.addition_count),
+                }
+            },
+        };
+        (candidates, change)
+    }
+}
+
 /// `vinga_wish`
 #[repr(C)]
 pub struct Wish {
@@ -167,6 +213,7 @@ pub struct Counters {
     pub rows_of_scans: u64,
     pub pushed_conditions: u64,
     pub whole_conditions: u64,
+    pub direct_changes: u64,
     pub transactions: u64,
     pub sessions: u64,
     pub databases_noticed: u64,

@@ -55,6 +55,7 @@ pub(super) unsafe extern "C" fn counters(out: &mut Counters) {
             rows_of_scans: get(&counters.scanned_rows),
             pushed_conditions: get(&counters.conditions),
             whole_conditions: get(&counters.whole_conditions),
+            direct_changes: get(&counters.direct_changes),
             transactions: get(&counters.transactions),
             sessions: get(&counters.sessions),
             databases_noticed: get(&counters.databases_noticed),

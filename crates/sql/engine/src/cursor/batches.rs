@@ -91,7 +91,13 @@ impl Cursor {
         Ok(())
     }
 
-    fn batch_key(&self, index: usize) -> &[u8] {
+    /// Keys of the batch.
+    pub(super) fn batch_len(&self) -> usize {
+        self.batch_ends.len()
+    }
+
+    /// A key of the batch, empty if no row can have it.
+    pub(super) fn batch_key(&self, index: usize) -> &[u8] {
         let begin = index.checked_sub(1).map_or(0, |before| self.batch_ends[before]);
         &self.batch_keys[begin..self.batch_ends[index]]
     }

@@ -76,7 +76,22 @@ impl Cursor {
             Lock::None => Arc::clone(&self.projection),
             Lock::Shared | Lock::Exclusive => self.projection_with_key(key),
         };
-        let request = self.request(session, &projection)?;
+        let request = self.request_ranges(session, &projection, key, ranges, wish)?;
+        // One that is short goes on if its first row was not enough.
+        let enough = if lock.enough == 0 && wish.is_short { 1 } else { lock.enough };
+        self.begin(session, request, projection, ScanLock { enough, ..lock }, false)
+    }
+
+    /// A scan of ranges of a key's ordered index.
+    pub(super) fn request_ranges(
+        &mut self,
+        session: &mut Session,
+        projection: &Projection,
+        key: usize,
+        ranges: &[KeyRange],
+        wish: RangeWish,
+    ) -> Result<ScanRequest> {
+        let request = self.request(session, projection)?;
         let index = self.table.plan.ordered_index(key).unwrap_or_default();
         let mut request = ranges.iter().fold(request.index(index), ScanRequest::range);
         if wish.is_descending {
@@ -85,12 +100,11 @@ impl Cursor {
         if wish.in_order {
             request = request.in_order();
         }
-        // One that is short goes on if its first row was not enough.
-        let enough = if lock.enough == 0 && wish.is_short { 1 } else { lock.enough };
-        self.begin(session, request, projection, ScanLock { enough, ..lock }, false)
+        Ok(request)
     }
 
-    fn request(&mut self, session: &mut Session, projection: &Projection) -> Result<ScanRequest> {
+    /// A scan of all rows, under the condition that was set.
+    pub(super) fn request(&mut self, session: &mut Session, projection: &Projection) -> Result<ScanRequest> {
         self.scan = None;
         let table = table_of(&self.table, projection, session)?;
         let mut request = session.cluster()?.as_async().scan(table);

@@ -139,15 +139,7 @@ impl Plan {
             if was == is {
                 continue;
             }
-            let begin = out.len();
-            if let Some(value) = is {
-                out.resize(begin + value.len(), 0);
-                put_fixed(step.form, value, &mut out[begin..]);
-            }
-            if out.len() > ROW_BYTES_MAX {
-                return Err(row_too_long());
-            }
-            changed.push(ChangedColumn { id: step.id, value: is.map(|_| begin..out.len()) });
+            changed.push(ChangedColumn { id: step.id, value: put_changed(step, is, out)? });
             let Some((id, room)) = self.sort_keys[place] else { continue };
             let mut key_of = |value: Option<&[u8]>| {
                 let begin = out.len();
@@ -162,6 +154,60 @@ impl Plan {
             }
         }
         Ok(changed)
+    }
+
+    /// Whether two records differ in any of these columns, by their places.
+    ///
+    /// # Safety
+    /// Both are records of this table, whose pointers point to values.
+    ///
+    /// # Errors
+    /// If a value is longer than its column.
+    pub unsafe fn differs(&self, before: &[u8], after: &[u8], places: &[u16]) -> Result<bool> {
+        for &place in places {
+            let step = &self.steps[usize::from(place)];
+            // SAFETY: as the caller promises.
+            if unsafe { self.value(step, before)? != self.value(step, after)? } {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What columns (by their places) get from a record, with the sort keys of texts; values are appended to `out`.
+    ///
+    /// # Safety
+    /// `record` is a record of this table, whose pointers point to values.
+    ///
+    /// # Errors
+    /// If they, or a sort key, are too long.
+    pub unsafe fn write_values(
+        &self,
+        record: &[u8],
+        places: &[u16],
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> Result<Vec<ChangedColumn>> {
+        let mut values = Vec::with_capacity(places.len());
+        for &place in places {
+            let place = usize::from(place);
+            let step = &self.steps[place];
+            // SAFETY: as the caller promises.
+            let value = unsafe { self.value(step, record)? };
+            values.push(ChangedColumn { id: step.id, value: put_changed(step, value, out)? });
+            if let Some((id, room)) = self.sort_keys[place] {
+                let value = match value {
+                    Some(value) => {
+                        let begin = out.len();
+                        server.sort_key(self.collations[place], value, room, out)?;
+                        Some(begin..out.len())
+                    }
+                    None => None,
+                };
+                values.push(ChangedColumn { id, value });
+            }
+        }
+        Ok(values)
     }
 
     /// Puts beneath a NULL what the server has there: it compares records without looking at what is NULL.
@@ -286,6 +332,15 @@ pub(super) fn put_fixed(form: Form, value: &[u8], out: &mut [u8]) {
     } else {
         out.copy_from_slice(value);
     }
+}
+
+/// Appends what a column gets, as update programs have it; where it stands, `None` for NULL.
+fn put_changed(step: &Step, value: Option<&[u8]>, out: &mut Vec<u8>) -> Result<Option<Range<usize>>> {
+    let Some(value) = value else { return Ok(None) };
+    let begin = out.len();
+    out.resize(begin + value.len(), 0);
+    put_fixed(step.form, value, &mut out[begin..]);
+    if out.len() > ROW_BYTES_MAX { Err(row_too_long()) } else { Ok(Some(begin..out.len())) }
 }
 
 /// A length of 1 to 4 bytes, and where what follows it begins.

@@ -71,10 +71,16 @@ impl Session {
             let key = error.index().and_then(|index| table.plan.key_of_index(index));
             return Ok(Some(key.unwrap_or(table.plan.primary())));
         }
-        let mut failure = self.node.failure(&error);
+        Err(self.failure_alone(table, &error))
+    }
+
+    /// The failure of an operation whose error is its own alone.
+    #[cold]
+    pub(super) fn failure_alone(&self, table: &OpenTable, error: &Error) -> Failure {
+        let mut failure = self.node.failure(error);
         failure.table = table.name().split_once('.').map_or(table.name(), |(_, name)| name).to_owned();
         failure.is_doomed = error.code() == ErrorCode::Deadlock;
-        Err(failure)
+        failure
     }
 
     /// Puts a row (its image) where one with another key was: both are done at once, or neither.

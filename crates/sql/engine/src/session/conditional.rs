@@ -1,0 +1,102 @@
+//! Changes of rows that fulfil a condition when they are locked: see [`crate::cursor::Candidates`].
+
+use super::Session;
+use crate::failure::Result;
+use crate::table::OpenTable;
+use std::sync::Arc;
+use vinga::{Error, ErrorCode, LockWait, OperationKind, OperationNumber, Table};
+
+/// A change of any row that fulfils a condition.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangeIf<'a> {
+    /// An update, or a delete.
+    pub kind: OperationKind,
+    /// What an update does.
+    pub program: &'a [u8],
+    /// The condition as data nodes read it; empty for none.
+    pub filter: &'a [u8],
+    /// The read before it locks the row even if that does not fulfil the condition.
+    pub locks_all: bool,
+    /// How long the lock is waited for.
+    pub wait: LockWait,
+}
+
+/// What has become of such a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Changed {
+    /// It was done.
+    Yes,
+    /// There is no such row, or it does not fulfil the condition.
+    NotFound,
+    /// A sum does not fit its column; the row is as it was.
+    Overflow,
+}
+
+impl Session {
+    /// Defines a change, and a locking read of what the row was before if that is to be `seen`. Errors of both are theirs alone.
+    /// [`Session::execute_reads`] sends them.
+    ///
+    /// # Errors
+    /// Why they can't be defined.
+    pub fn define_change_if(
+        &mut self,
+        handle: &Table,
+        seen: Option<&Table>,
+        change: &ChangeIf<'_>,
+        key: &[u8],
+    ) -> Result<(Option<OperationNumber>, OperationNumber)> {
+        // Their answers, and those of a second attempt, are not mixed with these.
+        if self.has_free_numbers() {
+            self.flush()?;
+        }
+        let node = Arc::clone(&self.node);
+        let failed = |error: Error| node.failure(&error);
+        let transaction = self.transaction()?;
+        transaction.set_lenient(true);
+        let read = match seen {
+            Some(table) => {
+                let filter = if change.locks_all { &[][..] } else { change.filter };
+                let kind = OperationKind::ReadExclusive;
+                Some(
+                    transaction
+                        .define_encoded_if(table, kind, key, &[], filter, change.wait)
+                        .map_err(failed)?,
+                )
+            }
+            None => None,
+        };
+        let number = transaction
+            .define_encoded_if(handle, change.kind, key, change.program, change.filter, change.wait)
+            .map_err(failed)?;
+        self.has_operations = true;
+        Ok((read, number))
+    }
+
+    /// What has become of a change that was defined so, and sent.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub fn outcome_of_change(
+        &self,
+        table: &OpenTable,
+        read: Option<OperationNumber>,
+        number: OperationNumber,
+    ) -> Result<Changed> {
+        let Some(transaction) = &self.transaction else {
+            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        };
+        let both =
+            read.map_or(Ok(()), |read| transaction.result(read)).and_then(|()| transaction.result(number));
+        let Err(error) = both else { return Ok(Changed::Yes) };
+        match error.code() {
+            ErrorCode::NoSuchRow | ErrorCode::ConditionFailed => Ok(Changed::NotFound),
+            ErrorCode::NumericOverflow => Ok(Changed::Overflow),
+            _ => Err(self.failure_alone(table, &error)),
+        }
+    }
+
+    /// The row that such a read has given.
+    pub fn row_of_read(&self, read: OperationNumber) -> Option<&[u8]> {
+        self.transaction.as_ref()?.row_bytes(read).ok()?
+    }
+}

@@ -1,0 +1,342 @@
+//! UPDATE and DELETE that are done at the data nodes: what they change, count and say is what it is with InnoDB, alone and
+//! while others change the same rows, and they cost no round trip a row.
+
+use vinga_sql_tests::oracle::{Oracle, Said};
+use vinga_sql_tests::{Session, TestCluster, wishes};
+use vinga_sqlnode::SqlError;
+
+/// Statements of the random test; `VINGA_CHANGES` wishes for others.
+const STATEMENTS: u64 = 600;
+/// Statements between changes of table and settings.
+const SAME_TABLE: u64 = 12;
+
+fn oracle(cluster: &TestCluster) -> Oracle {
+    Oracle::new(|| cluster.sql_nodes[0].connect().expect("the SQL node answers"))
+}
+
+fn counter(session: &mut Session, name: &str) -> u64 {
+    session.query(&format!("SHOW GLOBAL STATUS LIKE 'vinga_{name}'"))[0][1].parse().expect("a number")
+}
+
+const COLUMNS: &str = "a INT, b TINYINT UNSIGNED NOT NULL DEFAULT 3, c BIGINT UNSIGNED, d VARCHAR(8), e DECIMAL(6,2), \
+                       f DATE, g CHAR(4) NOT NULL DEFAULT 'g', h BIGINT, i ENUM('x', 'y'), j TEXT, k SMALLINT NOT NULL DEFAULT 0";
+const KEYS: [&str; 6] = [
+    "id INT PRIMARY KEY",
+    "id INT PRIMARY KEY, KEY (a), KEY (d)",
+    "id INT, UNIQUE KEY (id), KEY (a, b)",
+    "id INT, KEY (id), KEY (g)",
+    "id INT, PRIMARY KEY (id) USING HASH, KEY (d, a)",
+    "id INT, PRIMARY KEY (id, b), KEY (k)",
+];
+
+const SETS: [&str; 36] = [
+    "a = 5",
+    "a = NULL",
+    "a = a + 1",
+    "a = a - 3, k = 2",
+    "a = 1 + a, d = 'new'",
+    "a = a + 0",
+    "a = a + b",
+    "a = a + 1, a = a + 1",
+    "a = k",
+    "b = b + 1",
+    "b = b - 1",
+    "b = b + 100",
+    "b = b + 300",
+    "b = 256",
+    "b = -1",
+    "b = NULL",
+    "c = c + 1",
+    "c = c - 1",
+    "c = 18446744073709551615",
+    "c = c + 18446744073709551615",
+    "h = h + 1",
+    "h = h - 9223372036854775807",
+    "h = h + CAST(1 AS UNSIGNED)",
+    "d = 'abc', j = REPEAT('j', 20)",
+    "d = 'ABC'",
+    "d = 'much too long'",
+    "e = 12.345",
+    "e = e + 1",
+    "f = '2024-02-30'",
+    "f = '2024-02-29', e = 7",
+    "g = 'g  '",
+    "g = DEFAULT, i = 'y'",
+    "i = 'z'",
+    "j = NULL, k = k + 1",
+    "k = k + 32767",
+    "id = id + 1000",
+];
+
+const CONDITIONS: [&str; 23] = [
+    "id = 7",
+    "id = 7 AND a > 3",
+    "id IN (1, 5, 9, 200)",
+    "id BETWEEN 10 AND 20",
+    "id > 30 AND k = 0",
+    "a = 5",
+    "a > 2 AND d = 'abc'",
+    "a IS NULL",
+    "a IN (1, 2, 3) AND b = 3",
+    "b < 100",
+    "d = 'ABC'",
+    "d LIKE 'a%'",
+    "d LIKE '%b'",
+    "c > 9223372036854775807",
+    "e = 12.35",
+    "f = '2024-02-29'",
+    "g = 'g' AND i = 'y'",
+    "k BETWEEN -1 AND 1",
+    "k = 0 OR id = 3",
+    "id % 3 = 0",
+    "a = k",
+    "1 = 1",
+    "id = 3 AND id = 4",
+];
+
+struct Random(fastrand::Rng);
+
+impl Random {
+    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.0.usize(0..of.len())]
+    }
+
+    fn statement(&mut self) -> String {
+        let condition = match self.0.u8(0..8) {
+            0 => String::new(),
+            1 => format!(" WHERE {} AND {}", self.one(&CONDITIONS), self.one(&CONDITIONS)),
+            _ => format!(" WHERE {}", self.one(&CONDITIONS)),
+        };
+        let condition = match self.0.u8(0..12) {
+            0 => format!("{condition} ORDER BY id LIMIT 3"),
+            _ => condition,
+        };
+        match self.0.u8(0..5) {
+            0 => format!("DELETE FROM t{condition}"),
+            1 => format!("UPDATE t SET {}, k = 9{condition}", self.one(&SETS)),
+            _ => format!("UPDATE t SET {}{condition}", self.one(&SETS)),
+        }
+    }
+}
+
+fn fill(oracle: &mut Oracle, random: &mut Random) {
+    oracle.good("DROP TABLE IF EXISTS t");
+    let key = KEYS[random.0.usize(0..KEYS.len())];
+    let (before, after) = key.split_once(", ").unwrap_or((key, ""));
+    let after = if after.is_empty() { String::new() } else { format!(", {after}") };
+    oracle.good(&format!("CREATE TABLE t ({before}, {COLUMNS}{after})"));
+    oracle.good(
+        "INSERT INTO t (id, a, b, c, d, e, f, h, i, j, k) SELECT seq, NULLIF(seq % 9, 8), seq % 7, \
+         IF(seq % 5, seq, 18446744073709551610 + seq % 6), ELT(1 + seq % 6, 'abc', 'ABC', 'ab', NULL, 'b', 'a b'), \
+         seq / 3, '2024-02-20' + INTERVAL seq DAY, IF(seq % 4, seq, 9223372036854775800 + seq % 8), \
+         ELT(1 + seq % 2, 'x', 'y'), REPEAT('t', seq), seq % 3 FROM seq_1_to_45",
+    );
+}
+
+/// The same, whichever row an error or a warning is of: the server counts the rows that it reads, and those that data nodes
+/// reject it does not.
+fn without_row(said: Said) -> Said {
+    let cut = |text: String| match text.find(" at row ") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    };
+    match said {
+        Said::Good(affected, id, warnings, rows) => {
+            Said::Good(affected, id, warnings, rows.into_iter().map(cut).collect())
+        }
+        Said::Bad(number, state, text) => Said::Bad(number, state, cut(text)),
+    }
+}
+
+#[test]
+fn random_statements_change_and_count_as_innodb() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    let mut session = cluster.connect(0);
+    let seed = wishes::seed();
+    println!("seed {seed}");
+    let mut random = Random(fastrand::Rng::with_seed(seed));
+    for number in 0..wishes::number("VINGA_CHANGES").unwrap_or(STATEMENTS) {
+        if number % SAME_TABLE == 0 {
+            fill(&mut oracle, &mut random);
+            let mode = random.one(&["", "STRICT_TRANS_TABLES", "NO_UNSIGNED_SUBTRACTION", "TRADITIONAL"]);
+            oracle.good(&format!("SET sql_mode = '{mode}'"));
+            let level = random.one(&["READ COMMITTED", "REPEATABLE READ"]);
+            oracle.good(&format!("SET tx_isolation = '{}'", level.replace(' ', "-")));
+        }
+        let statement = random.statement();
+        let [begin, end] =
+            [["DO 1", "DO 1"], ["BEGIN", "COMMIT"], ["BEGIN", "ROLLBACK"]][random.0.usize(0..3)];
+        oracle.good(begin);
+        let said = oracle.ask(&statement).map(without_row);
+        assert_eq!(
+            said[0], said[1],
+            "left: Vinga, right: InnoDB; seed {seed}, statement {number}: {statement}"
+        );
+        let warnings = oracle.ask("SHOW WARNINGS").map(without_row);
+        assert_eq!(warnings[0], warnings[1], "seed {seed}, statement {number}: {statement}");
+        oracle.good("SELECT ROW_COUNT()");
+        oracle.same("SELECT * FROM t ORDER BY id, a, b, c, d, e, f, g, h, i, j, k");
+        oracle.good(end);
+        oracle.same("SELECT * FROM t ORDER BY id, a, b, c, d, e, f, g, h, i, j, k");
+        oracle.same("SELECT COUNT(*) FROM t FORCE INDEX (a) WHERE a > 2");
+    }
+    let direct = counter(&mut session, "direct_changes");
+    assert!(direct > 50, "only {direct} statements were done at the data nodes");
+}
+
+/// Rows that a statement has changed, or the number of its error.
+fn change(session: &mut Session, statement: &str) -> Result<u64, u16> {
+    match session.try_query(statement) {
+        Ok(answer) => Ok(answer.affected),
+        Err(SqlError::Server { number, .. }) => Err(number),
+        Err(SqlError::Lost(error)) => panic!("{statement}: the connection is lost: {error}"),
+    }
+}
+
+/// A table of rows from 1 to `rows`.
+fn table(session: &mut Session, rows: u32) {
+    session.query("CREATE TABLE t (id INT PRIMARY KEY, k INT NOT NULL, c VARCHAR(20), KEY (k)) ENGINE=VINGA");
+    session.query(&format!("INSERT INTO t SELECT seq, seq, 'c' FROM seq_1_to_{rows}"));
+}
+
+#[test]
+fn many_rows_cost_few_round_trips() {
+    const ROWS: u32 = 4000;
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    table(&mut session, ROWS);
+    for (statement, changed, is_direct) in [
+        ("UPDATE t SET c = 'd'", ROWS, true),
+        ("UPDATE t SET c = 'e' WHERE 1 = 0", 0, false),
+        ("UPDATE t SET c = 'f' WHERE id BETWEEN 101 AND 3000", 2900, true),
+        ("UPDATE t SET c = 'g' WHERE k > 1000", 3000, true),
+        // Whether a text that is in no key is the same only the SQL node can say.
+        ("UPDATE t SET k = k + 1 WHERE c = 'd'", 100, false),
+        ("UPDATE t SET k = k + 1 WHERE id % 2 = 0 AND id < 100", 49, false),
+        ("UPDATE t SET k = k - 10 WHERE id IN (7, 8, 9000)", 2, true),
+        ("DELETE FROM t WHERE k > 3000", 1000, true),
+        ("DELETE FROM t", 3000, true),
+    ] {
+        let before = [counter(&mut session, "round_trips"), counter(&mut session, "direct_changes")];
+        assert_eq!(change(&mut session, statement), Ok(u64::from(changed)), "{statement}");
+        let [trips, direct] = [counter(&mut session, "round_trips"), counter(&mut session, "direct_changes")];
+        assert_eq!(direct - before[1], u64::from(is_direct), "{statement}");
+        assert!(trips - before[0] <= 60, "{statement} cost {} round trips", trips - before[0]);
+    }
+}
+
+#[test]
+fn what_the_server_must_look_at_goes_row_by_row() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    let mut session = cluster.connect(0);
+    oracle.good("CREATE TABLE log (n INT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(40))");
+    for (definition, before) in [
+        ("id INT PRIMARY KEY, v INT, CHECK (v < 12)", ""),
+        ("id INT PRIMARY KEY, v INT, w INT AS (v + 1) VIRTUAL", ""),
+        ("id INT PRIMARY KEY, v INT, w INT AS (v + 1) STORED", ""),
+        ("id INT PRIMARY KEY, v INT, w TIMESTAMP(6) DEFAULT '2000-01-01' ON UPDATE CURRENT_TIMESTAMP(6)", ""),
+        ("id INT PRIMARY KEY, v INT, UNIQUE KEY (v)", ""),
+        (
+            "id INT PRIMARY KEY, v INT",
+            "CREATE TRIGGER tr BEFORE UPDATE ON t FOR EACH ROW INSERT INTO log SET what = NEW.v",
+        ),
+        (
+            "id INT PRIMARY KEY, v INT",
+            "CREATE TRIGGER tr AFTER DELETE ON t FOR EACH ROW INSERT INTO log SET what = OLD.v",
+        ),
+    ] {
+        oracle.good("DROP TABLE IF EXISTS t");
+        oracle.good(&format!("CREATE TABLE t ({definition})"));
+        oracle.good("INSERT INTO t (id, v) SELECT seq, seq FROM seq_1_to_10");
+        if !before.is_empty() {
+            oracle.good(before);
+        }
+        let direct = counter(&mut session, "direct_changes");
+        oracle.same("UPDATE t SET v = 11 WHERE id = 4");
+        oracle.same("UPDATE t SET v = v + 2 WHERE id > 8");
+        oracle.same("UPDATE t SET v = 5 WHERE id = 9");
+        if !definition.contains("CURRENT_TIMESTAMP") {
+            oracle.same("SELECT * FROM t ORDER BY id");
+        }
+        // A value that is not stored is made when it is read.
+        if !before.contains("DELETE") && !definition.contains("VIRTUAL") {
+            assert_eq!(counter(&mut session, "direct_changes"), direct, "{definition}");
+        }
+        oracle.same("DELETE FROM t WHERE id = 3");
+        oracle.same("SELECT id, v FROM t ORDER BY id");
+        oracle.same("SELECT what FROM log ORDER BY n");
+    }
+    // A view that checks its rows, and one that does not.
+    oracle.good("DROP TABLE t");
+    oracle.good("CREATE TABLE t (id INT PRIMARY KEY, v INT)");
+    oracle.good("INSERT INTO t SELECT seq, seq FROM seq_1_to_10");
+    oracle.good("CREATE VIEW few AS SELECT * FROM t WHERE v < 6 WITH CHECK OPTION");
+    oracle.same("UPDATE few SET v = 7 WHERE id = 2");
+    oracle.same("UPDATE few SET v = 5 WHERE id = 2");
+    oracle.same("UPDATE IGNORE t SET v = 8 WHERE id = 8");
+    oracle.same("UPDATE t SET v = @x := 3 WHERE id = 99");
+    oracle.same("SELECT @x");
+    oracle.same("UPDATE t SET v = LAST_INSERT_ID(77) WHERE id = 99");
+    oracle.same("SELECT LAST_INSERT_ID()");
+    oracle.same("DELETE FROM t WHERE id < 4 RETURNING id, v");
+    oracle.same("SELECT * FROM t ORDER BY id");
+}
+
+/// Sums of many sessions at the same rows lose nothing, whatever way the rows are found.
+#[test]
+fn sums_of_many_sessions_lose_nothing() {
+    const SESSIONS: usize = 4;
+    const ROUNDS: usize = 60;
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    table(&mut session, 20);
+    session.query("UPDATE t SET k = 0");
+    let changed: u64 = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..SESSIONS)
+            .map(|worker| {
+                let mut session = cluster.connect(0);
+                scope.spawn(move || {
+                    let statements = [
+                        "UPDATE t SET k = k + 1 WHERE id = 7",
+                        "UPDATE t SET k = k + 1 WHERE id BETWEEN 5 AND 9",
+                        "UPDATE t SET k = 1 + k WHERE c = 'c'",
+                        "UPDATE t SET k = k - -1 WHERE id IN (1, 7, 30)",
+                    ];
+                    let mut changed = 0;
+                    for round in 0..ROUNDS {
+                        let statement = statements[(round + worker) % statements.len()];
+                        match change(&mut session, statement) {
+                            Ok(rows) => changed += rows,
+                            // Statements over several rows may meet in a deadlock; nothing of them stays then.
+                            Err(number) => assert!([1205, 1213].contains(&number), "{statement}: {number}"),
+                        }
+                    }
+                    changed
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().expect("it does not panic")).sum()
+    });
+    let sum: u64 = session.query("SELECT SUM(k) FROM t")[0][0].parse().expect("a number");
+    assert_eq!(sum, changed, "the counts that were told are those of the sums that were made");
+}
+
+/// A row that does not fulfil the condition stays locked above READ COMMITTED, as with InnoDB.
+#[test]
+fn rows_that_were_looked_at_stay_locked_where_reads_are_repeatable() {
+    let cluster = TestCluster::start(1);
+    let mut one = cluster.connect(0);
+    let mut other = cluster.connect(0);
+    table(&mut one, 3);
+    other.query("SET vinga_lock_wait = 0");
+    for (level, is_locked) in [("REPEATABLE READ", true), ("SERIALIZABLE", true), ("READ COMMITTED", false)] {
+        one.query(&format!("SET TRANSACTION ISOLATION LEVEL {level}"));
+        one.query("BEGIN");
+        assert_eq!(change(&mut one, "UPDATE t SET c = 'x' WHERE id = 2 AND c = 'other'"), Ok(0));
+        let met = change(&mut other, "UPDATE t SET c = 'y' WHERE id = 2");
+        assert_eq!(met.is_err(), is_locked, "{level}: {met:?}");
+        one.query("ROLLBACK");
+    }
+}
