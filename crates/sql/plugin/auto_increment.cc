@@ -108,7 +108,7 @@ ulonglong ha_vinga::next_number() const {
 
 /* The server guesses how many rows are to come well for the first of a statement only: so these are counted down. */
 void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
-                                  ulonglong *count) {
+                                  ulonglong *count) try {
   /* Of a copy it is no better than the statistics, and nobody else takes values. */
   if (rows_to_come == 0) rows_to_come= ha_thd()->transaction->on ? std::max(wanted, 1ULL) : 1;
   vinga_wish wish= {rows_to_come, increment, offset, table->next_number_field->get_max_int_value()};
@@ -122,22 +122,25 @@ void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
   *count= got;
   reserved_first= from;
   reserved_span= got * increment;
+} catch (...) {
+  reserve_error= thrown();
+  *first= ULONGLONG_MAX;
 }
 
 /* Values that are left are not given back, as by InnoDB. */
-void ha_vinga::release_auto_increment() { rows_to_come= 0; }
+void ha_vinga::release_auto_increment() try { rows_to_come= 0; } OR_NOTHING
 
-int ha_vinga::reset_auto_increment(ulonglong value) {
+int ha_vinga::reset_auto_increment(ulonglong value) try {
   Connection *connection= connection_of(ha_thd());
   return connection ? failed(engine->set_next_value(connection->session, share->table, value)) : 0;
-}
+} OR_ERROR
 
-void ha_vinga::update_create_info(HA_CREATE_INFO *info) {
+void ha_vinga::update_create_info(HA_CREATE_INFO *info) try {
   if (!(info->used_fields & HA_CREATE_USED_AUTO) && table->found_next_number_field) {
     this->info(HA_STATUS_AUTO);
     info->auto_increment_value= stats.auto_increment_value;
   }
-}
+} OR_NOTHING
 
 /* What the server answers has the first value of a statement, and LAST_INSERT_ID() is that: both were set when the rows
    were collected, and may have got others when they were sent. */

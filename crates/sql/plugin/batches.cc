@@ -18,7 +18,7 @@ static void set_cost(Cost_estimate *cost, double keys) {
 }
 
 ha_rows ha_vinga::multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, void *context, uint count,
-                                              uint *buffer_bytes, uint *mode, Cost_estimate *cost) {
+                                              uint *buffer_bytes, uint *mode, Cost_estimate *cost) try {
   /* Lists that the optimizer has read already come without their length, so they are counted. */
   if (could_change_directly()) note_ranges(index, seq, context, count, *mode);
   KEY_MULTI_RANGE range;
@@ -41,10 +41,10 @@ ha_rows ha_vinga::multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, voi
   *mode&= ~HA_MRR_USE_DEFAULT_IMPL;
   *buffer_bytes= 0;
   return rows;
-}
+} OR_RETURN(HA_POS_ERROR)
 
 ha_rows ha_vinga::multi_range_read_info(uint index, uint count, uint keys, uint parts, uint *buffer_bytes, uint *mode,
-                                        Cost_estimate *cost) {
+                                        Cost_estimate *cost) try {
   const KEY &key= table->key_info[index];
   /* A join by <=> finds many rows by a NULL. */
   bool are_keys= (key.flags & HA_NOSAME) && !(key.flags & HA_NULL_PART_KEY) && parts == key.user_defined_key_parts;
@@ -55,9 +55,9 @@ ha_rows ha_vinga::multi_range_read_info(uint index, uint count, uint keys, uint 
   *buffer_bytes= 0;
   set_cost(cost, keys);
   return 0;
-}
+} OR_RETURN(HA_POS_ERROR)
 
-int ha_vinga::multi_range_read_init(RANGE_SEQ_IF *seq, void *context, uint count, uint mode, HANDLER_BUFFER *buffer) {
+int ha_vinga::multi_range_read_init(RANGE_SEQ_IF *seq, void *context, uint count, uint mode, HANDLER_BUFFER *buffer) try {
   ranges_are_batched= !(mode & HA_MRR_USE_DEFAULT_IMPL);
   if (!ranges_are_batched) return handler::multi_range_read_init(seq, context, count, mode, buffer);
   ranges= *seq;
@@ -70,7 +70,7 @@ int ha_vinga::multi_range_read_init(RANGE_SEQ_IF *seq, void *context, uint count
   ranges_wish= (mode & HA_MRR_SORTED) ? VINGA_RANGE_IN_ORDER : 0;
   ranges_are_over= ranges_are_open= false;
   return 0;
-}
+} OR_ERROR
 
 /* Reads the rows of the next keys. */
 int ha_vinga::read_keys() {
@@ -153,18 +153,18 @@ int ha_vinga::next_of_ranges(range_id_t *range) {
   }
 }
 
-int ha_vinga::multi_range_read_next(range_id_t *range) {
+int ha_vinga::multi_range_read_next(range_id_t *range) try {
   if (!ranges_are_batched) return handler::multi_range_read_next(range);
   int error;
   /* The range of a row that is read once more stays as it was told. */
   if (unlikely(repeats_row) && repeat_row(table->record[0], &error)) return with_status(error);
   return with_status(failed(ranges_are_keys ? next_of_keys(range) : next_of_ranges(range)));
-}
+} OR_ERROR
 
-int ha_vinga::multi_range_read_explain_info(uint mode, char *text, size_t size) {
+int ha_vinga::multi_range_read_explain_info(uint mode, char *text, size_t size) try {
   if (mode & HA_MRR_USE_DEFAULT_IMPL) return handler::multi_range_read_explain_info(mode, text, size);
   const char *said= (mode & MODE_KEYS) ? "Batched keys" : "Batched ranges";
   size_t length= std::min(strlen(said), size);
   memcpy(text, said, length);
   return int(length);
-}
+} OR_RETURN(0)

@@ -1,6 +1,7 @@
 /* What the server keeps of definitions, and how it is made to forget them. */
 #include "ha_vinga.h"
 #include "datadict.h"
+#include "instruments.h"
 #include <mutex>
 
 /* In no header of the server. */
@@ -27,12 +28,11 @@ struct Guest_thread {
 
 /* Runs something with a connection of its own, which the server wants for whatever touches its caches. */
 template <class Work> static void in_background(Work work) {
-  static std::mutex one_at_a_time;
-  std::lock_guard<std::mutex> lock(one_at_a_time);
+  std::lock_guard<Instrumented_mutex> one_at_a_time(background_mutex);
   THD *thd= create_background_thd();
   if (!thd) return;
   set_current_thd(thd);
-  work(thd);
+  guarded([&] { work(thd); });
   set_current_thd(nullptr);
   destroy_background_thd(thd);
 }
@@ -70,6 +70,15 @@ static bool is_of_others(THD *thd, const Told_name &name) {
   return type != TABLE_TYPE_NORMAL || my_strcasecmp(system_charset_info, engine.c_str(), "VINGA");
 }
 
+bool is_own_definition(const std::string &file) {
+  std::string path= file;
+  char buffer[NAME_CHAR_LEN + 1]= "";
+  LEX_CSTRING engine_name= {buffer, 0};
+  /* Without a connection the server reads the engine's name as it stands there. */
+  return dd_frm_type(nullptr, path.data(), &engine_name, nullptr, nullptr) == TABLE_TYPE_NORMAL &&
+         !my_strcasecmp(system_charset_info, std::string(engine_name.str, engine_name.length).c_str(), "VINGA");
+}
+
 /* Holds the name of a table or a database for as long as it lives, if nobody else does: a client's DROP, CREATE TRIGGER or
    CREATE DATABASE would. Nobody waits for it, so that this is in nobody's way. */
 struct Exclusive_name {
@@ -90,7 +99,7 @@ private:
 };
 
 /* The triggers of a table are files of this server alone. They would fire for the next table of that name. */
-void drop_triggers(const char *text, size_t length) {
+void drop_triggers(const char *text, size_t length) try {
   Told_name name(text, length);
   if (::access((name.path + TRG_EXT).c_str(), F_OK) != 0) return;
   Guest_thread guest;
@@ -103,7 +112,7 @@ void drop_triggers(const char *text, size_t length) {
     if (!exclusive.request.ticket || Table_triggers_list::drop_all_triggers(thd, &db, &table, MYF(0)))
       sql_print_warning("VINGA: the triggers of a table that is dropped stay: %.*s", int(length), text);
   });
-}
+} OR_NOTHING
 
 bool with_database_locked(const std::string &database, const std::function<void()> &work) {
   Guest_thread guest;
@@ -117,7 +126,7 @@ bool with_database_locked(const std::string &database, const std::function<void(
 }
 
 /* For a thread of the engine's own. */
-void forget_table(const char *text, size_t length) {
+void forget_table(const char *text, size_t length) try {
   Told_name name(text, length);
   if (name.path.empty()) return;
   Guest_thread guest;
@@ -126,4 +135,4 @@ void forget_table(const char *text, size_t length) {
     forget_file(name.path.c_str());
     forget_table_of(thd, name.db.c_str(), name.table.c_str());
   });
-}
+} OR_NOTHING

@@ -519,19 +519,19 @@ void ha_vinga::set_condition() {
   if (checked != VINGA_CHECKED_NONE) pushed_cond= condition;   // for EXPLAIN
 }
 
-const COND *ha_vinga::cond_push(const COND *cond) {
+const COND *ha_vinga::cond_push(const COND *cond) try {
   cond_pop();
   condition= cond;
   bool could_be_enough= could_change_directly();
   if (ha_thd()->lex->describe || could_be_enough) set_condition();
   /* Taken, but the server checks again: what was left away is its own. It does not look at rows that it does not get. */
   return could_be_enough && checked == VINGA_CHECKED_WHOLE ? nullptr : cond;
-}
+} OR_RETURN(cond)
 
-void ha_vinga::cond_pop() {
+void ha_vinga::cond_pop() try {
   if (condition_is_set) engine->set_condition(cursor, nullptr, 0);
   condition= nullptr;
   condition_is_set= false;
   checked= VINGA_CHECKED_NONE;
   pushed_cond= nullptr;
-}
+} OR_NOTHING

@@ -58,21 +58,6 @@ struct Comparing {
   bool is_rounding;
 };
 
-/* While it is there nothing is told that is raised, but only that there was something. What the data nodes are to compare with
-   is not told twice, nor in a statement that never comes to it. */
-class Quiet : public Internal_error_handler {
-  THD *thd;
-
-public:
-  bool has_heard= false;
-  explicit Quiet(THD *of): thd(of) { thd->push_internal_handler(this); }
-  ~Quiet() override { thd->pop_internal_handler(); }
-  bool handle_condition(THD *, uint, const char *, Sql_condition::enum_warning_level *, const char *, Sql_condition **) override {
-    has_heard= true;
-    return true;
-  }
-};
-
 /* The item behind references and caches, if it has the same value for all rows and can be asked for it; else null. What a cache
    keeps is left alone: it says what there is to be said about its value when the server asks it. */
 Item *constant_of(Item *item);

@@ -5,6 +5,7 @@
    files, when the system says that there are some. It is none of the server's threads, so it must not use those of the
    server's functions that remember an error number for their thread. What was made here because the data nodes say so is remembered, so that it is not told to them again. */
 #include "ha_vinga.h"
+#include "instruments.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -42,7 +43,6 @@ static void forget_options() {
 }
 
 /* The databases that are known to be here. */
-static std::mutex known_lock;
 static std::map<std::string, Options> known;
 
 bool is_engine_database(const char *name) { return !my_strcasecmp(system_charset_info, name, "vinga"); }
@@ -99,7 +99,7 @@ static bool look_at(const std::string &name) {
 }
 
 void take_as_seen(const std::string &name) {
-  std::lock_guard<std::mutex> lock(known_lock);
+  std::lock_guard<Instrumented_mutex> lock(databases_mutex);
   look_at(name);
 }
 
@@ -155,7 +155,7 @@ static void change_options(const std::string &database, const std::string &wante
 }
 
 static void make_or_change(const std::string &database, const std::string &wanted) {
-  std::lock_guard<std::mutex> lock(known_lock);
+  std::lock_guard<Instrumented_mutex> lock(databases_mutex);
   if (!has_database(database) && !make_folder(folder_of(database), wanted)) {
     sql_print_warning("VINGA: a database can't be made: %s: %s", folder_of(database).c_str(), strerror(errno));
     return;
@@ -163,27 +163,52 @@ static void make_or_change(const std::string &database, const std::string &wante
   change_options(database, wanted);
 }
 
-void make_database(vinga_text name, vinga_bytes options) {
+void make_database(vinga_text name, vinga_bytes options) try {
   std::string database(name.bytes, name.length);
   std::string wanted(reinterpret_cast<const char *>(options.bytes), options.length);
   /* A client that makes it at the same moment looks whether it is there, and then makes the folder: in between it must not
      come into being. If one is at it for long it is told to the data nodes next. */
   if (has_database(database)) make_or_change(database, wanted);
   else with_database_locked(database, [&] { make_or_change(database, wanted); });
+} OR_NOTHING
+
+static bool ends_with(const std::string &name, const char *end) {
+  size_t length= strlen(end);
+  return name.size() > length && !name.compare(name.size() - length, length, end);
 }
 
+/* Removes what is left of triggers whose tables another SQL node has dropped or renamed, if there is nothing else in the
+   folder but options: with tables or views of other engines there may be triggers of theirs. */
+static void remove_lost_triggers(const std::string &folder) {
+  std::vector<std::string> lost;
+  DIR *list= ::opendir(folder.c_str());
+  if (!list) return;
+  bool is_all= true;
+  while (const dirent *entry= ::readdir(list)) {
+    std::string name= entry->d_name;
+    if (ends_with(name, TRG_EXT) || ends_with(name, TRN_EXT)) lost.push_back(folder + name);
+    else if (name != "." && name != ".." && name != OPTIONS_FILE) is_all= false;
+  }
+  ::closedir(list);
+  if (!is_all) return;
+  for (const std::string &file : lost) ::unlink(file.c_str());
+}
+
+void clear_database(const std::string &name) { remove_lost_triggers(folder_of(name)); }
+
 /* A database in which there are things of other engines stays. */
-void remove_database(vinga_text name) {
+void remove_database(vinga_text name) try {
   std::string folder= folder_of(std::string(name.bytes, name.length));
+  remove_lost_triggers(folder);
   std::string options= folder + OPTIONS_FILE, aside= folder.substr(0, folder.size() - 1) + ".db.opt";
   if (::rename(options.c_str(), aside.c_str()) != 0) aside.clear();
   if (::rmdir(folder.c_str()) == 0) {
     if (!aside.empty()) ::unlink(aside.c_str());
   } else if (!aside.empty() && ::rename(aside.c_str(), options.c_str()) != 0)
     sql_print_warning("VINGA: the options of a database are lost: %s", folder.c_str());
-  std::lock_guard<std::mutex> lock(known_lock);
+  std::lock_guard<Instrumented_mutex> lock(databases_mutex);
   forget_options();
-}
+} OR_NOTHING
 
 /* The names of the folders that may be databases. */
 static std::vector<std::string> folders() {
@@ -202,11 +227,28 @@ static std::vector<std::string> folders() {
   return names;
 }
 
+void remove_left_definitions() {
+  for (const std::string &database : folders()) {
+    std::string folder= folder_of(database);
+    std::vector<std::string> names;
+    DIR *list= ::opendir(folder.c_str());
+    if (!list) continue;
+    while (const dirent *entry= ::readdir(list)) names.push_back(entry->d_name);
+    ::closedir(list);
+    for (const std::string &name : names) {
+      /* Those of an ALTER that was under way are the server's to deal with. */
+      if (!ends_with(name, reg_ext) || is_prefix(name.c_str(), tmp_file_prefix)) continue;
+      std::string file= folder + name;
+      if (is_own_definition(file)) ::unlink(file.c_str());
+    }
+  }
+}
+
 /* Gives the databases that are here, or have other options, since it was called last; the first time all are taken as seen.
    Or all of them: data nodes of a new life know none. */
-void new_databases(uint8_t all, vinga_row_taker take, void *context) {
+void new_databases(uint8_t all, vinga_row_taker take, void *context) try {
   static bool has_looked= false;
-  std::lock_guard<std::mutex> lock(known_lock);
+  std::lock_guard<Instrumented_mutex> lock(databases_mutex);
   if (all) known.clear();
   if (std::chrono::steady_clock::now() - forgotten < FORGET_AGAIN) my_dbopt_cleanup();
   std::map<std::string, Options> there;
@@ -218,4 +260,4 @@ void new_databases(uint8_t all, vinga_row_taker take, void *context) {
     take(context, row, 2);
   }
   has_looked= true;
-}
+} OR_NOTHING

@@ -232,17 +232,17 @@ bool ha_vinga::may_change_directly() {
   return !condition || checked == VINGA_CHECKED_WHOLE;
 }
 
-int ha_vinga::info_push(uint kind, void *what) {
+int ha_vinga::info_push(uint kind, void *what) try {
   if (kind == INFO_KIND_UPDATE_FIELDS) update_fields= static_cast<List<Item> *>(what);
   if (kind == INFO_KIND_UPDATE_VALUES) update_values= static_cast<List<Item> *>(what);
   return 0;
-}
+} OR_ERROR
 
-int ha_vinga::direct_update_rows_init(List<Item> *) {
+int ha_vinga::direct_update_rows_init(List<Item> *) try {
   return may_change_directly() && find_candidates() && note_new_values() ? 0 : HA_ERR_WRONG_COMMAND;
-}
+} OR_ERROR
 
-int ha_vinga::direct_delete_rows_init() { return may_change_directly() && find_candidates() ? 0 : HA_ERR_WRONG_COMMAND; }
+int ha_vinga::direct_delete_rows_init() try { return may_change_directly() && find_candidates() ? 0 : HA_ERR_WRONG_COMMAND; } OR_ERROR
 
 int ha_vinga::change_directly(ha_rows *found, ha_rows *changed) {
   THD *thd= table->in_use;
@@ -262,7 +262,7 @@ int ha_vinga::tell_failure(int error) {
   return error;
 }
 
-int ha_vinga::direct_update_rows(ha_rows *changed, ha_rows *found) {
+int ha_vinga::direct_update_rows(ha_rows *changed, ha_rows *found) try {
   direct_change.record= direct_record.data();
   direct_change.places= direct_places.data();
   direct_change.place_count= uint32_t(direct_places.size());
@@ -271,12 +271,12 @@ int ha_vinga::direct_update_rows(ha_rows *changed, ha_rows *found) {
   int error= change_directly(found, changed);
   if (error == VINGA_DIRECT_UNSUITED) error= update_one_by_one(changed, found);
   return tell_failure(error);
-}
+} catch (...) { return tell_failure(thrown()); }
 
-int ha_vinga::direct_delete_rows(ha_rows *deleted) {
+int ha_vinga::direct_delete_rows(ha_rows *deleted) try {
   ha_rows found;
   return tell_failure(change_directly(&found, deleted));
-}
+} catch (...) { return tell_failure(thrown()); }
 
 /* Changes the row that was read last as the statement wants; an error that was raised is HA_ERR_UNSUPPORTED. */
 int ha_vinga::update_as_server(ha_rows *changed, ha_rows *found) {

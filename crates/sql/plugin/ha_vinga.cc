@@ -23,11 +23,11 @@ ulong ha_vinga::index_flags(uint index, uint, bool) const {
 
 /* Statements */
 
-THR_LOCK_DATA **ha_vinga::store_lock(THD *, THR_LOCK_DATA **to, thr_lock_type type) {
+THR_LOCK_DATA **ha_vinga::store_lock(THD *, THR_LOCK_DATA **to, thr_lock_type type) try {
   /* The data nodes lock rows, nobody locks tables. */
   if (type != TL_IGNORE) lock_type= type;
   return to;
-}
+} OR_RETURN(to)
 
 /* Whether a statement reads rows as queries do: not the copying of whole tables, nor statements that look at a table as a
    whole and whose reads nobody relies on later. */
@@ -127,7 +127,7 @@ static int refuse_change_of_key(THD *thd, const TABLE *table) {
   return 0;
 }
 
-int ha_vinga::external_lock(THD *thd, int type) {
+int ha_vinga::external_lock(THD *thd, int type) try {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
   if (type == F_UNLCK) {
@@ -140,29 +140,35 @@ int ha_vinga::external_lock(THD *thd, int type) {
   }
   if (type == F_WRLCK)
     if (int error= refuse_change_of_key(thd, table)) return error;
+  int error= HA_ERR_INTERNAL_ERROR;
+  connection->locks++;
+  int failure= guarded([&] { error= begin_use(thd, connection, type == F_WRLCK); });
+  if (failure) error= failure;
+  if (error) connection->locks--;
+  return error;
+} OR_ERROR
+
+/* The table is one of those of the statement that begins, which the connection has counted already. */
+int ha_vinga::begin_use(THD *thd, Connection *connection, bool is_write) {
   log_as_rows(thd, lock_type);
-  begin_statement(thd, connection->locks++ == 0);
+  begin_statement(thd, connection->locks == 1);
   session= connection->session;
-  lock= lock_of(thd, type == F_WRLCK, lock_type);
+  lock= lock_of(thd, is_write, lock_type);
   set_wait(thd);
-  if (type == F_WRLCK && unlikely(sends_at_once= is_overheard(thd))) engine->send_at_once(session);
+  if (is_write && unlikely(sends_at_once= is_overheard(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
-  if (unlikely(copies(thd, lock_type))) {
-    if (int error= fence(thd)) {
-      connection->locks--;
-      return error;
-    }
-  }
+  if (unlikely(copies(thd, lock_type)))
+    if (int error= fence(thd)) return error;
   /* DROP TABLE of a table without a file would wait for ever for LOCK TABLES of the same connection. */
   bool is_held= thd_sql_command(thd) == SQLCOM_LOCK_TABLES || thd->locked_tables_mode == LTM_LOCK_TABLES;
-  if (type == F_WRLCK && is_held && !is_being_made(table->s)) {
+  if (is_write && is_held && !is_being_made(table->s)) {
     has_file= true;
     leave_file(thd, table->s);
   }
   return 0;
 }
 
-int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
+int ha_vinga::start_stmt(THD *thd, thr_lock_type type) try {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
   log_as_rows(thd, type);
@@ -175,9 +181,9 @@ int ha_vinga::start_stmt(THD *thd, thr_lock_type type) {
   if (type >= TL_FIRST_WRITE && unlikely(sends_at_once= is_overheard(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   return copies(thd, type) ? fence(thd) : 0;
-}
+} OR_ERROR
 
-int ha_vinga::extra(enum ha_extra_function operation) {
+int ha_vinga::extra(enum ha_extra_function operation) try {
   switch (operation) {
   case HA_EXTRA_IGNORE_DUP_KEY: case HA_EXTRA_WRITE_CAN_REPLACE: case HA_EXTRA_INSERT_WITH_UPDATE:
     writes_now= true;
@@ -192,14 +198,16 @@ int ha_vinga::extra(enum ha_extra_function operation) {
     break;
   }
   return 0;
-}
+} OR_ERROR
 
-int ha_vinga::reset() {
+int ha_vinga::reset() try {
   repeats_row= scan_is_due= false;
   writes_now= false;
   is_bulk= is_portioned= false;
   value_tried= rows_to_come= 0;
   key_in_hand.clear();
+  deals_with_duplicates= false;
+  duplicate_in_turn= NO_DUPLICATE;
   deferral= DEFERRAL_UNKNOWN;
   deferred_rows.clear();
   noted_ranges.clear();
@@ -209,7 +217,7 @@ int ha_vinga::reset() {
   ranges_are_batched= false;
   if (cursor) engine->cursor_reset(cursor);
   return 0;
-}
+} OR_ERROR
 
 int ha_vinga::failed(int error) {
   if (likely(error == 0 || error == HA_ERR_KEY_NOT_FOUND || error == HA_ERR_END_OF_FILE)) return error;
@@ -230,7 +238,7 @@ bool ha_vinga::restore_duplicate(vinga_session *of) {
   return true;
 }
 
-bool ha_vinga::get_error_message(int error, String *text) {
+bool ha_vinga::get_error_message(int error, String *text) try {
   Connection *connection= connection_of(ha_thd());
   if (!connection || error < 200) return false;
   uint8_t temporary, doomed;
@@ -238,9 +246,9 @@ bool ha_vinga::get_error_message(int error, String *text) {
   std::string all= std::string(said.bytes, said.length) + advice(ha_thd(), error);
   text->copy(all.data(), all.size(), system_charset_info);
   return temporary;
-}
+} OR_RETURN(false)
 
-void ha_vinga::print_error(int error, myf flags) {
+void ha_vinga::print_error(int error, myf flags) try {
   if (error == HA_ERR_ABORTED_BY_USER) {
     raise_killed(ha_thd());
     return;
@@ -256,7 +264,7 @@ void ha_vinga::print_error(int error, myf flags) {
     return;
   }
   handler::print_error(error, flags);
-}
+} catch (...) { handler::print_error(thrown(), flags); }
 
 /* Reads */
 
@@ -276,13 +284,13 @@ uint32_t ha_vinga::enough_rows() const {
   return limit ? limit : limit_of(use->top_table());
 }
 
-int ha_vinga::rnd_init(bool scan) {
+int ha_vinga::rnd_init(bool scan) try {
   if (!scan) return 0;
   is_point= false;
   exact_key.clear();
   scan_is_due= true;
   return 0;
-}
+} OR_ERROR
 
 /* It begins with the first row: only then the server has said how it wants to have them. */
 int ha_vinga::begin_scan() {
@@ -292,31 +300,31 @@ int ha_vinga::begin_scan() {
   return failed(engine->scan_begin(cursor, session, lock, enough_rows()));
 }
 
-int ha_vinga::rnd_next(uchar *record) {
+int ha_vinga::rnd_next(uchar *record) try {
   is_point= false;
   return next(record);
-}
+} OR_ERROR
 
-int ha_vinga::rnd_end() { return 0; }
+int ha_vinga::rnd_end() try { return 0; } OR_ERROR
 
-int ha_vinga::rnd_pos(uchar *record, uchar *position) {
+int ha_vinga::rnd_pos(uchar *record, uchar *position) try {
   use_columns();
   return failed(engine->read_position(cursor, session, position, lock, record));
-}
+} OR_ERROR
 
-void ha_vinga::position(const uchar *record) { engine->position(cursor, session, record, ref); }
+void ha_vinga::position(const uchar *record) try { engine->position(cursor, session, record, ref); } OR_NOTHING
 
-int ha_vinga::index_init(uint index, bool sorted) {
+int ha_vinga::index_init(uint index, bool sorted) try {
   active_index= index;
   is_sorted= sorted;
   is_point= false;
   return 0;
-}
+} OR_ERROR
 
-int ha_vinga::index_end() {
+int ha_vinga::index_end() try {
   active_index= MAX_KEY;
   return 0;
-}
+} OR_ERROR
 
 bool ha_vinga::is_whole_key(uint index, uint length) const { return length == table->key_info[index].key_length; }
 
@@ -352,7 +360,7 @@ int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
     enough_rows()));
 }
 
-int ha_vinga::next(uchar *record) {
+int ha_vinga::next(uchar *record) try {
   int error;
   if (unlikely(repeats_row) && repeat_row(record, &error)) return error;
   if (unlikely(scan_is_due) && (error= begin_scan())) return error;
@@ -360,10 +368,10 @@ int ha_vinga::next(uchar *record) {
   error= failed(engine->scan_next(cursor, session, record));
   if (!error) connection_of(table->in_use)->outer= this;
   return error;
-}
+} OR_ERROR
 
 /* After the rows of one key come those of the keys behind it. */
-int ha_vinga::index_next(uchar *record) {
+int ha_vinga::index_next(uchar *record) try {
   int error= next(record);
   if (error != HA_ERR_END_OF_FILE || exact_key.empty()) return error;
   std::vector<uchar> key;
@@ -371,11 +379,11 @@ int ha_vinga::index_next(uchar *record) {
   key_range low= {key.data(), (uint) key.size(), 0, HA_READ_AFTER_KEY};
   error= range(&low, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT);
   return error ? error : next(record);
-}
+} OR_ERROR
 
 static int as_not_found(int error) { return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error; }
 
-int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) {
+int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) try {
   uint length= calculate_key_len(table, active_index, key, parts);
   if (unlikely(!key_in_hand.empty()) && is_in_hand(active_index, key, length, record)) return 0;
   if (find == HA_READ_KEY_EXACT && is_one_row(active_index, key, length)) {
@@ -414,7 +422,7 @@ int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts
     return HA_ERR_WRONG_COMMAND;
   }
   return error ? error : as_not_found(next(record));
-}
+} OR_ERROR
 
 /* Whether the rows of a table have to come in the order of the index that the server goes through: it always says so of a
    query's first table. */
@@ -428,21 +436,21 @@ static bool needs_order(const TABLE *table, uint index) {
 
 /* All rows, in any order, are read as they lie, even if an index has all that is wanted of them: there rows move when they
    are changed, and would be met twice or not at all. */
-int ha_vinga::index_first(uchar *record) {
+int ha_vinga::index_first(uchar *record) try {
   if (!needs_order(table, active_index)) {
     int error= rnd_init(true);
     return error ? error : next(record);
   }
   int error= range(nullptr, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT);
   return error ? error : next(record);
-}
+} OR_ERROR
 
-int ha_vinga::index_last(uchar *record) {
+int ha_vinga::index_last(uchar *record) try {
   int error= range(nullptr, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT | VINGA_RANGE_DESCENDING);
   return error ? error : next(record);
-}
+} OR_ERROR
 
-int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool is_equal, bool sorted) {
+int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool is_equal, bool sorted) try {
   /* The server compares rows of a range with its end itself where it jumps from value to value. */
   eq_range= is_equal;
   set_end_range(high);
@@ -454,7 +462,7 @@ int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool
   }
   int error= range(low, high, sorted ? VINGA_RANGE_IN_ORDER : 0);
   return with_status(error ? error : next(table->record[0]));
-}
+} OR_ERROR
 
 /* What the server keeps with the table's keys. It asks for it when it opens the table only, which may have been empty
    then. */
@@ -469,7 +477,7 @@ void ha_vinga::set_rows_per_value(uint64_t now) {
   }
 }
 
-int ha_vinga::info(uint flag) {
+int ha_vinga::info(uint flag) try {
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST)) {
     vinga_statistics known= {};
     Connection *connection= connection_of(ha_thd());
@@ -483,7 +491,18 @@ int ha_vinga::info(uint flag) {
   if (flag & HA_STATUS_ERRKEY) errkey= duplicate_key;
   if ((flag & HA_STATUS_AUTO) && table->found_next_number_field) stats.auto_increment_value= next_number();
   return 0;
-}
+} OR_ERROR
+
+/* Statistics are kept anyway: this has them asked for at once. */
+int ha_vinga::analyze(THD *thd, HA_CHECK_OPT *) try {
+  Connection *connection= connection_of(thd);
+  if (!connection) return HA_ADMIN_FAILED;
+  if (int error= engine->analyze(connection->session, share->table)) {
+    raise(thd, error);
+    return HA_ADMIN_FAILED;
+  }
+  return info(HA_STATUS_VARIABLE | HA_STATUS_CONST) ? HA_ADMIN_FAILED : HA_ADMIN_OK;
+} OR_RETURN(HA_ADMIN_FAILED)
 
 /* Whether the optimizer has to choose between keys or orders of tables: then it is worth a round trip to know better how many
    rows even a short range has. */
@@ -492,7 +511,7 @@ static bool has_choice(const TABLE *table) {
   return use && (use->keys.bits_set() > 1 || (use->join && use->join->table_count > 1));
 }
 
-ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_range *high, page_range *) {
+ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_range *high, page_range *) try {
   if (is_hash(index)) {
     /* It has no ranges but that of one key. */
     if (!low || !high || low->flag != HA_READ_KEY_EXACT || high->flag != HA_READ_AFTER_KEY ||
@@ -504,7 +523,7 @@ ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_r
   return engine->rows_in_range(session, share->table, index,
     low ? low->key : nullptr, low ? low->length : 0, low && low->flag == HA_READ_AFTER_KEY,
     high ? high->key : nullptr, high ? high->length : 0, high && high->flag == HA_READ_BEFORE_KEY, has_choice(table));
-}
+} OR_RETURN(HA_POS_ERROR)
 
 /* Writes */
 
@@ -520,16 +539,16 @@ bool ha_vinga::commits_portions() const {
   return true;
 }
 
-void ha_vinga::start_bulk_insert(ha_rows, uint) {
+void ha_vinga::start_bulk_insert(ha_rows, uint) try {
   is_bulk= true;
   is_portioned= commits_portions();
   deferral= DEFERRAL_UNKNOWN;
-}
+} OR_NOTHING
 
 /* The error of a copy. When it was killed nobody asks what became of its last rows: they are dropped. */
 static int of_copy(THD *thd, int error) { return error && thd_killed(thd) ? HA_ERR_ABORTED_BY_USER : error; }
 
-int ha_vinga::end_bulk_insert() {
+int ha_vinga::end_bulk_insert() try {
   is_bulk= is_portioned= false;
   /* After an error the statement is undone. */
   if (ha_thd()->is_error()) deferred_rows.clear();
@@ -542,12 +561,12 @@ int ha_vinga::end_bulk_insert() {
   /* Whoever copies rows takes the reason from there. */
   if (error) my_errno= error;
   return failed(error);
-}
+} OR_ERROR
 
 /* Whether a slave is told to pass over some errors: it has to hear of each with its row. */
 static bool skips_errors(const THD *thd) { return thd->slave_thread && use_slave_mask; }
 
-int ha_vinga::write_row(const uchar *record) {
+int ha_vinga::write_row(const uchar *record) try {
   if (unlikely(duplicate_in_turn != NO_DUPLICATE)) return write_duplicate(record);
   bool has_value= table->next_number_field && record == table->record[0];
   if (has_value) {
@@ -577,7 +596,7 @@ int ha_vinga::write_row(const uchar *record) {
     }
   }
   return failed(thd->transaction->on ? error : of_copy(thd, error));
-}
+} OR_ERROR
 
 /* REPLACE and ON DUPLICATE KEY UPDATE go on with the row that is in the way, and the server takes it for an error if it has
    gone meanwhile. So it is locked before they are told of it; if it has gone the new row is tried again. */
@@ -623,11 +642,11 @@ bool ha_vinga::is_in_hand(uint index, const uchar *key, uint length, const uchar
          memcmp(held.data(), key, length) == 0;
 }
 
-int ha_vinga::update_row(const uchar *before, const uchar *after) {
+int ha_vinga::update_row(const uchar *before, const uchar *after) try {
   value_tried= 0;
   if (int error= use_updated_value(after)) return error;
   const std::vector<uint16_t> &places= changed_columns();
   return failed(engine->update(cursor, session, before, after, places.data(), uint32_t(places.size())));
-}
+} OR_ERROR
 
-int ha_vinga::delete_row(const uchar *record) { return failed(engine->erase(cursor, session, record)); }
+int ha_vinga::delete_row(const uchar *record) try { return failed(engine->erase(cursor, session, record)); } OR_ERROR

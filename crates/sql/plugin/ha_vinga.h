@@ -129,6 +129,8 @@ class ha_vinga final : public handler {
   int insert_or_lock(const uchar *record, uint8_t when);
   bool is_in_hand(uint index, const uchar *key, uint length, const uchar *record);
   int fence(THD *thd);
+  int begin_use(THD *thd, Connection *connection, bool is_write);
+  int make_share(const char *path);
   void set_wait(THD *thd);
   bool repeat_row(uchar *record, int *error);
   bool commits_portions() const;
@@ -217,6 +219,7 @@ public:
   int reset() override;
 
   int info(uint flag) override;
+  int analyze(THD *thd, HA_CHECK_OPT *options) override;
   ha_rows records_in_range(uint index, const key_range *low, const key_range *high, page_range *pages) override;
   double scan_time() override { return 2.0 + rows2double(stats.records) / 50.0; }
   double read_time(uint, uint ranges, ha_rows rows) override { return rows2double(ranges + rows) / 2.0; }

@@ -71,7 +71,7 @@ void store(THD *thd, Field *field, const vinga_text &value) {
   field->store(value.bytes, value.length, system_charset_info);
 }
 
-int take_row(void *context, const vinga_text *values, uint32_t count) {
+int take_row(void *context, const vinga_text *values, uint32_t count) try {
   auto *taker= static_cast<Taker *>(context);
   if (count == 1) {
     std::string note(values[0].bytes, values[0].length);
@@ -82,9 +82,9 @@ int take_row(void *context, const vinga_text *values, uint32_t count) {
   for (uint32_t i= 0; i < count && i < taker->table->s->fields; i++)
     store(taker->thd, taker->table->field[i], values[i]);
   return schema_table_store_record(taker->thd, taker->table);
-}
+} catch (...) { my_error(ER_OUT_OF_RESOURCES, MYF(0)); return thrown(); }
 
-int fill(THD *thd, TABLE_LIST *tables, uint32_t which) {
+int fill(THD *thd, TABLE_LIST *tables, uint32_t which) try {
   /* It tells what others do. */
   if (check_global_access(thd, PROCESS_ACL)) return 1;
   Connection *connection= connection_of(thd);
@@ -94,7 +94,7 @@ int fill(THD *thd, TABLE_LIST *tables, uint32_t which) {
   int error= engine->information(connection->session, which, take_row, &taker);
   if (error) raise(thd, error);
   return error != 0;
-}
+} OR_RETURN(1)
 
 template <uint32_t which> int fill_table(THD *thd, TABLE_LIST *tables, COND *) { return fill(thd, tables, which); }
 

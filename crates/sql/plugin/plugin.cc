@@ -1,6 +1,7 @@
 /* The plugin: its variables, its status, its start. */
 #include "ha_vinga.h"
 #include "information.h"
+#include "instruments.h"
 
 const vinga_engine *engine;
 handlerton *vinga_hton;
@@ -74,24 +75,26 @@ static int show_counters(THD *, SHOW_VAR *variable, void *, system_status_var *,
 
 static SHOW_VAR status[]= {{"Vinga", (char *) &show_counters, SHOW_FUNC}, {NullS, NullS, SHOW_LONG}};
 
-static int take_status(void *context, const char *text, size_t length) {
+static int take_status(void *context, const char *text, size_t length) try {
   static_cast<std::string *>(context)->assign(text, length);
   return 0;
-}
+} OR_ERROR
 
-static bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type type) {
+static bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type type) try {
   if (type != HA_ENGINE_STATUS) return false;
   std::string text;
   engine->status(take_status, &text);
   return print(thd, "VINGA", 5, "", 0, text.data(), uint(text.size()));
-}
+} OR_RETURN(true)
 
-static void log_line(int level, const char *text, size_t length) {
+static void log_line(int level, const char *text, size_t length) try {
   std::string line(text, length);
   if (level == 0) sql_print_information("VINGA: %s", line.c_str());
   else if (level == 1) sql_print_warning("VINGA: %s", line.c_str());
   else sql_print_error("VINGA: %s", line.c_str());
-}
+} OR_NOTHING
+
+void log_thrown(const char *what) noexcept { sql_print_error("VINGA: a mistake of the storage engine: %s", what); }
 
 static ha_create_table_option table_options[]= {
   HA_TOPTION_BOOL("NOLOGGING", no_logging, 0),
@@ -106,18 +109,27 @@ static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *r
 /* Before the server takes anything apart. */
 static void before_shutdown() { engine->stop(); }
 
-static int start(void *p) {
+/* The server chooses its coordinator of commits when it starts, by how many engines take part in two phases: this one alone
+   makes no difference, nor does it beside two others. */
+static bool is_late() { return tc_log == &tc_log_dummy && total_ha_2pc > 0; }
+
+static int start(void *p) try {
+  if (is_late()) {
+    sql_print_error("VINGA: it can only be loaded when the server starts (plugin_load_add), as other engines could not be "
+                    "committed together with it");
+    return 1;
+  }
   vinga_hton= static_cast<handlerton *>(p);
   engine= vinga_engine_interface();
-  if (engine->interface != VINGA_INTERFACE) {
+  if (engine->interface != VINGA_INTERFACE || engine->bytes != sizeof *engine) {
     sql_print_error("VINGA: the two halves of the plugin do not fit: build it anew");
     return 1;
   }
+  init_instruments();
   static const char *no_files[]= {nullptr};
   vinga_hton->create= create_handler;
   vinga_hton->tablefile_extensions= no_files;
-  vinga_hton->flags= HTON_TEMPORARY_NOT_SUPPORTED | HTON_NO_PARTITION | HTON_CLOSE_CURSORS_AT_COMMIT |
-    HTON_REQUIRES_CLOSE_AFTER_TRUNCATE;
+  vinga_hton->flags= HTON_TEMPORARY_NOT_SUPPORTED | HTON_NO_PARTITION | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE;
   vinga_hton->table_options= table_options;
   vinga_hton->show_status= show_status;
   vinga_hton->pre_shutdown= before_shutdown;
@@ -125,13 +137,14 @@ static int start(void *p) {
   init_discovery(vinga_hton);
   const char *folder= my_tmpdir(&mysql_tmpdir_list);
   vinga_settings settings= {{connectstring, strlen(connectstring)}, {folder, strlen(folder)}, connection_pool, spin_us};
-  static const vinga_server server= {sort_key, log_line, forget_table, drop_triggers, make_database, remove_database, new_databases};
+  static const vinga_server server= {sizeof server, sort_key, log_line, forget_table, drop_triggers, make_database, remove_database, new_databases};
   remove_unfinished_database();
+  remove_left_definitions();
   if (engine->start(&settings, &server)) return 1;
   engine->set_auto_increment_prefetch(prefetch);
   engine->set_wait_max_ms(wait_max_ms);
   return 0;
-}
+} OR_ERROR
 
 static int stop(void *) {
   engine->stop();

@@ -26,8 +26,11 @@ extern "C" void my_error(unsigned int number, unsigned long flags, ...);
 extern "C" void my_printf_error(unsigned int number, const char *format, unsigned long flags, ...);
 extern "C" enum thd_kill_levels thd_kill_level(const MYSQL_THD);
 extern "C" int thd_binlog_format(const MYSQL_THD thd);
+#include "guard.h"
 #include "vinga_engine.h"
+#include "conditions_heard.h"
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,25 +39,6 @@ extern handlerton *vinga_hton;
 
 /* Table options, as CREATE TABLE names them. */
 struct ha_table_option_struct { bool no_logging; bool read_backup; ulonglong partitions; };
-
-/* Keeps the server from adding to the reason of a failed commit that there was one: an error of a statement is told once. It
-   hears what the server says next, and goes. */
-class Silence: public Internal_error_handler {
-  bool listens= false;
-
-public:
-  void listen(THD *thd) {
-    if (!listens) thd->push_internal_handler(this);
-    listens= true;
-  }
-
-  bool handle_condition(THD *thd, uint number, const char *, Sql_condition::enum_warning_level *, const char *,
-                        Sql_condition **) override {
-    thd->pop_internal_handler();
-    listens= false;
-    return number == ER_ERROR_DURING_COMMIT;
-  }
-};
 
 /* By how much the server has counted too few rows of a statement: see deferred_rows.cc. */
 struct Counts {
@@ -74,6 +58,8 @@ struct Connection {
   query_id_t statement= 0;
   /* The statement that copies a table, which it has fenced; 0 if there is none. */
   query_id_t copies= 0;
+  /* The transaction was prepared: others commit with it. */
+  bool is_prepared= false;
   Silence silence;
   Counts correction;
   /* The table whose rows the server goes through, and those that have rows read ahead for them: see read_ahead.cc. */
@@ -159,6 +145,13 @@ void remove_database(vinga_text name);
 void new_databases(uint8_t all, vinga_row_taker take, void *context);
 /* A database is being dropped: it is not told to the data nodes any more. */
 void take_as_seen(const std::string &name);
+/* Its tables are gone, and it goes now: nothing that they have left is to keep its folder. */
+void clear_database(const std::string &name);
+/* Whether a file of the server has the definition of a table of this engine. */
+bool is_own_definition(const std::string &file);
+/* Removes files with definitions of the engine's tables that the server had while they were locked, if it ended then: they
+   would be believed, whatever has become of the tables. When the server starts. */
+void remove_left_definitions();
 /* Clears away what is left if the server ended while it made a database. */
 void remove_unfinished_database();
 /* The options of a database, as its file has them. */

@@ -24,7 +24,7 @@
      - big5_chinese_ci by the codes of characters, not by their strokes;
      - tis620_thai_ci with the tone marks moved behind everything, spaces included; without padding only up to a byte 0;
      - latin2_czech_cs and cp1250_czech_cs in passes with marks of their own between them. */
-#include "server.h"
+#include "instruments.h"
 #include <map>
 #include <mutex>
 
@@ -161,9 +161,8 @@ bool Sorter::add_level(const Level &level, const uchar *weights, size_t length, 
 }
 
 const void *sorter_of(CHARSET_INFO *cs, bool is_char) {
-  static std::mutex lock;
   static std::map<std::pair<CHARSET_INFO *, bool>, Sorter> sorters;
-  std::lock_guard<std::mutex> guard(lock);
+  std::lock_guard<Instrumented_mutex> guard(sorters_mutex);
   return &sorters.try_emplace({cs, is_char}, cs, is_char).first->second;
 }
 
@@ -183,7 +182,7 @@ size_t sort_key_bytes(const void *collation, size_t value_bytes) {
   return bytes < KEY_BYTES_MAX - 2 ? bytes : KEY_BYTES_MAX - 2;
 }
 
-size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room) {
+size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room) try {
   const Sorter &sorter= *static_cast<const Sorter *>(collation);
   CHARSET_INFO *cs= sorter.cs;
   const char *text= reinterpret_cast<const char *>(value);
@@ -213,7 +212,7 @@ size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint
     if (!sorter.add_level(level, weights.data(), count, &to, end)) return SIZE_MAX;
   }
   return to - out;
-}
+} OR_RETURN(VINGA_SORT_KEY_FAILED)
 
 std::string sort_key_prefix(const void *collation, const std::string &text) {
   const Sorter &sorter= *static_cast<const Sorter *>(collation);

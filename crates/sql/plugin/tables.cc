@@ -95,7 +95,14 @@ static void note_whole_keys(THD *thd, TABLE *form) {
   }
 }
 
-int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
+/* What the Rust side says of its last failure. */
+static std::string sentence_of(const Connection *connection) {
+  uint8_t temporary, doomed;
+  vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
+  return std::string(said.bytes, said.length);
+}
+
+int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) try {
   THD *thd= ha_thd();
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ERR_NO_CONNECTION;
@@ -141,27 +148,21 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     note_whole_keys(thd, form);
     return 0;
   }
-  uint8_t temporary, doomed;
-  vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
-  std::string text(said.bytes, said.length);
-  if (error == HA_ERR_TABLE_EXIST)
-    my_error(ER_TABLE_EXISTS_ERROR, MYF(0), form->s->table_name.str);
-  else if (text.find("a row may need") != std::string::npos)
-    my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L);
-  else if (text.find("columns; 512 are allowed") != std::string::npos || text.find("a table has 1 to 512") != std::string::npos)
-    my_error(ER_TOO_MANY_FIELDS, MYF(0));
-  else if (text.find("3072 are allowed") != std::string::npos)
-    my_error(ER_TOO_LONG_KEY, MYF(0), key_bytes_allowed(description));
-  else if (text.find("greatest size of") != std::string::npos)
-    my_printf_error(ER_TOO_BIG_FIELDLENGTH, "%s", MYF(0), text.c_str());
-  else if (error == 20022)
-    unsupported(text.c_str());
-  else
-    raise(thd, error);
+  switch (error) {
+  case HA_ERR_TABLE_EXIST: my_error(ER_TABLE_EXISTS_ERROR, MYF(0), form->s->table_name.str); break;
+  case HA_ERR_TO_BIG_ROW: my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L); break;
+  case HA_ERR_TOO_MANY_FIELDS: my_error(ER_TOO_MANY_FIELDS, MYF(0)); break;
+  case HA_ERR_INDEX_COL_TOO_LONG: my_error(ER_TOO_LONG_KEY, MYF(0), key_bytes_allowed(description)); break;
+  case VINGA_ERROR_VALUE_TOO_LONG:
+    my_printf_error(ER_TOO_BIG_FIELDLENGTH, "%s", MYF(0), sentence_of(connection).c_str());
+    break;
+  case VINGA_ERROR_NOT_SUPPORTED: unsupported(sentence_of(connection).c_str()); break;
+  default: raise(thd, error);
+  }
   return error;
-}
+} OR_ERROR
 
-int drop_by_path(handlerton *, const char *path) {
+int drop_by_path(handlerton *, const char *path) try {
   THD *thd= current_thd;
   Connection *connection= thd ? connection_of(thd) : nullptr;
   if (!connection) return HA_ERR_NO_SUCH_TABLE;
@@ -179,11 +180,11 @@ int drop_by_path(handlerton *, const char *path) {
   size_t point= name.find('.');
   forget_table_of(thd, name.substr(0, point).c_str(), name.substr(point + 1).c_str());
   return error;
-}
+} OR_ERROR
 
-int ha_vinga::delete_table(const char *name) { return drop_by_path(vinga_hton, name); }
+int ha_vinga::delete_table(const char *name) try { return drop_by_path(vinga_hton, name); } OR_ERROR
 
-int ha_vinga::rename_table(const char *from, const char *to) {
+int ha_vinga::rename_table(const char *from, const char *to) try {
   Connection *connection= connection_of(ha_thd());
   if (!connection) return HA_ERR_NO_CONNECTION;
   std::string old_name= name_of_path(from), new_name= name_of_path(to), database= parts_of_path(to).database;
@@ -193,11 +194,9 @@ int ha_vinga::rename_table(const char *from, const char *to) {
   int error= carry_out(connection, HA_ERR_NO_SUCH_TABLE, [&] {
     return engine->rename_table(connection->session, text_of(old_name), text_of(new_name));
   });
-  if (error == 20022) {
-    uint8_t temporary, doomed;
-    vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
-    unsupported(std::string(said.bytes, said.length).c_str());
-  } else if (error == HA_ERR_NO_SUCH_TABLE) {
+  if (error == VINGA_ERROR_NOT_SUPPORTED)
+    unsupported(sentence_of(connection).c_str());
+  else if (error == HA_ERR_NO_SUCH_TABLE) {
     /* It was there a moment ago: another SQL node was quicker. */
     size_t point= old_name.find('.');
     my_error(ER_NO_SUCH_TABLE, MYF(0), old_name.substr(0, point).c_str(), old_name.substr(point + 1).c_str());
@@ -206,9 +205,9 @@ int ha_vinga::rename_table(const char *from, const char *to) {
   else if (error)
     raise(ha_thd(), error);
   return error;
-}
+} OR_ERROR
 
-int ha_vinga::truncate() {
+int ha_vinga::truncate() try {
   Connection *connection= connection_of(ha_thd());
   if (!connection) return HA_ERR_NO_CONNECTION;
   std::string name= name_of_path(table->s->normalized_path.str);
@@ -224,69 +223,69 @@ int ha_vinga::truncate() {
   share->table= opened;
   engine->cursor_free(cursor);
   cursor= engine->cursor_new(share->table);
+  return cursor ? 0 : HA_ERR_OUT_OF_MEM;
+} OR_ERROR
+
+/* The name is that of the path: the server opens the copy that ALTER makes under the name that it will have. */
+int ha_vinga::make_share(const char *path) {
+  Connection *connection= connection_of(ha_thd());
+  if (!connection) return HA_ERR_NO_CONNECTION;
+  Description description;
+  std::string name= name_of_path(path);
+  if (!describe(table, &description)) return HA_ERR_TABLE_DEF_CHANGED;
+  begin_statement(ha_thd(), connection->locks == 0 && !in_transaction(ha_thd()));
+  description.definition.name= text_of(name);
+  std::unique_ptr<Vinga_share> made(new Vinga_share);
+  made->places= description.places;
+  made->has_hidden_key= table->s->primary_key == MAX_KEY;
+  int error= engine->table_open(connection->session, &description.definition, &made->table);
+  if (error) {
+    if (error != HA_ERR_NO_SUCH_TABLE && error != HA_ERR_TABLE_DEF_CHANGED) raise(ha_thd(), error);
+    return error;
+  }
+  share= made.release();
+  set_ha_share_ptr(share);
   return 0;
 }
 
-/* The name is that of the path: the server opens the copy that ALTER makes under the name that it will have. */
 int ha_vinga::open_share(const char *path) {
   lock_shared_ha_data();
   share= static_cast<Vinga_share *>(get_ha_share_ptr());
   int error= 0;
-  if (!share) {
-    Connection *connection= connection_of(ha_thd());
-    Description description;
-    std::string name= name_of_path(path);
-    if (!connection)
-      error= HA_ERR_NO_CONNECTION;
-    else if (!describe(table, &description))
-      error= HA_ERR_TABLE_DEF_CHANGED;
-    else {
-      begin_statement(ha_thd(), connection->locks == 0 && !in_transaction(ha_thd()));
-      vinga_table *opened= nullptr;
-      description.definition.name= text_of(name);
-      error= engine->table_open(connection->session, &description.definition, &opened);
-      if (!error) {
-        share= new Vinga_share;
-        share->table= opened;
-        share->places= description.places;
-        share->has_hidden_key= table->s->primary_key == MAX_KEY;
-        set_ha_share_ptr(share);
-      } else if (error != HA_ERR_NO_SUCH_TABLE && error != HA_ERR_TABLE_DEF_CHANGED)
-        raise(ha_thd(), error);
-    }
-  }
+  if (!share)
+    if (int failure= guarded([&] { error= make_share(path); })) error= failure;
   unlock_shared_ha_data();
   return error;
 }
 
-int ha_vinga::open(const char *path, int, uint) {
+int ha_vinga::open(const char *path, int, uint) try {
   if (int error= open_share(path)) return error;
   if (table->s->tmp_table == NO_TMP_TABLE && !is_prefix(table->s->table_name.str, tmp_file_prefix)) forget_file(path);
-  cursor= engine->cursor_new(share->table);
+  if (!(cursor= engine->cursor_new(share->table))) return HA_ERR_OUT_OF_MEM;
   ref_length= engine->position_bytes(share->table);
   /* What the optimizer asks for before the first info(). */
   return info(HA_STATUS_VARIABLE | HA_STATUS_CONST);
-}
+} OR_ERROR
 
-int ha_vinga::close() {
-  engine->cursor_free(cursor);
+int ha_vinga::close() try {
+  if (cursor) engine->cursor_free(cursor);
   cursor= nullptr;
   share= nullptr;
   return 0;
-}
+} OR_ERROR
 
-int ha_vinga::discover_check_version() { return 0; }
+int ha_vinga::discover_check_version() try { return 0; } OR_ERROR
 
 /* Discovery */
 
 struct Image { std::string bytes; };
 
-static int take_image(void *context, const char *bytes, size_t length) {
+static int take_image(void *context, const char *bytes, size_t length) try {
   static_cast<Image *>(context)->bytes.assign(bytes, length);
   return 0;
-}
+} OR_ERROR
 
-static int discover_table(handlerton *, THD *thd, TABLE_SHARE *share) {
+static int discover_table(handlerton *, THD *thd, TABLE_SHARE *share) try {
   if (is_engine_database(share->db.str)) {
     deny_engine_database(thd);
     return HA_ERR_NO_CONNECTION;
@@ -306,7 +305,7 @@ static int discover_table(handlerton *, THD *thd, TABLE_SHARE *share) {
   }
   return share->init_from_binary_frm_image(thd, false, reinterpret_cast<const uchar *>(image.bytes.data()),
                                            image.bytes.size());
-}
+} OR_ERROR
 
 void leave_file(THD *thd, TABLE_SHARE *share) {
   Connection *connection= connection_of(thd);
@@ -318,12 +317,12 @@ void leave_file(THD *thd, TABLE_SHARE *share) {
     share->write_frm_image(reinterpret_cast<const uchar *>(image.bytes.data()), image.bytes.size());
 }
 
-static int take_table_name(void *context, const char *name, size_t length) {
+static int take_table_name(void *context, const char *name, size_t length) try {
   static_cast<handlerton::discovered_list *>(context)->add_table(name, length);
   return 0;
-}
+} OR_ERROR
 
-static int discover_table_names(handlerton *, LEX_CSTRING *db, MY_DIR *, handlerton::discovered_list *result) {
+static int discover_table_names(handlerton *, LEX_CSTRING *db, MY_DIR *, handlerton::discovered_list *result) try {
   THD *thd= current_thd;
   Connection *connection= thd && !is_own_database(db->str) ? connection_of(thd) : nullptr;
   if (!connection) return 0;
@@ -336,9 +335,9 @@ static int discover_table_names(handlerton *, LEX_CSTRING *db, MY_DIR *, handler
                         "Tables of VINGA are not listed: %.*s", int(said.length), said.bytes);
   }
   return 0;
-}
+} OR_ERROR
 
-static int discover_table_existence(handlerton *, const char *db, const char *table_name) {
+static int discover_table_existence(handlerton *, const char *db, const char *table_name) try {
   THD *thd= current_thd;
   if (thd && is_engine_database(db)) {
     deny_engine_database(thd);
@@ -353,10 +352,10 @@ static int discover_table_existence(handlerton *, const char *db, const char *ta
   /* RENAME would say that there is no such table. */
   if (error && error != HA_ERR_NO_SUCH_TABLE && thd_sql_command(thd) == SQLCOM_RENAME_TABLE) raise(thd, error);
   return error == 0;
-}
+} OR_RETURN(0)
 
 /* The server has dropped all tables of it that it knows. */
-static void drop_database(handlerton *, char *path) {
+static void drop_database(handlerton *, char *path) try {
   THD *thd= current_thd;
   Connection *connection= thd ? connection_of(thd) : nullptr;
   /* ./database/ */
@@ -364,13 +363,14 @@ static void drop_database(handlerton *, char *path) {
   name.resize(name.size() - 2);
   if (!connection || !is_shared_database(name)) return;
   begin_statement(thd, connection->locks == 0);
+  clear_database(name);
   take_as_seen(name);
   if (!engine->drop_database(connection->session, text_of(name))) return;
   uint8_t temporary, doomed;
   vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
   push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "VINGA: database %s stays at the data nodes: %.*s",
                       name.c_str(), int(said.length), said.bytes);
-}
+} OR_NOTHING
 
 void init_discovery(handlerton *hton) {
   hton->drop_database= drop_database;

@@ -1,4 +1,17 @@
-/* Connections, statements and transactions. */
+/* Connections, statements and transactions.
+
+   What the end of a transaction can fail of. Changes are collected (crates/sql/engine/src/session.rs), so the last of them may
+   reach the data nodes with the commit only, and fail there. Whoever commits beside this engine has to hear of that before:
+     - An engine or a binary log that has changes, too, makes the server commit in two phases: it asks all who have changed
+       something to `prepare`, rolls all of them back if one of them can't, and only then writes its log and lets them commit.
+       `prepare` sends what waits and finds out whether the transaction is still there. A statement of a longer transaction
+       ends so as well, with that statement's changes.
+     - Alone the engine is asked to `commit` only, which sends the changes with the commit: one round trip. What fails then has
+       rolled back all that there was.
+   A prepared state is no promise that outlives this server: the data nodes roll back what belongs to a client that is gone. So
+   there is no `recover`, which the server looks for where that matters, and XA PREPARE, whose whole meaning it is, is refused.
+   The server fixes at its start whether it can commit in two phases; loaded into one that can't any more the engine would not
+   be asked, so it does not let itself be loaded then. */
 #include "ha_vinga.h"
 
 Connection *connection_of(THD *thd) {
@@ -6,7 +19,11 @@ Connection *connection_of(THD *thd) {
   if (connection) return connection;
   vinga_session *session= engine->session_new(thd_get_thread_id(thd));
   if (!session) return nullptr;
-  connection= new Connection(session);
+  connection= new (std::nothrow) Connection(session);
+  if (!connection) {
+    engine->session_free(session);
+    return nullptr;
+  }
   thd_set_ha_data(thd, vinga_hton, connection);
   return connection;
 }
@@ -38,9 +55,8 @@ bool could_be_portioned(THD *thd) {
 }
 
 const char *advice(THD *thd, int error) {
-  const int OUT_OF_OPERATIONS= 234;
   /* The server cuts a sentence off behind 200 bytes. */
-  return error == OUT_OF_OPERATIONS && uses_transactions(thd) && could_be_portioned(thd)
+  return error == VINGA_ERROR_OUT_OF_OPERATIONS && uses_transactions(thd) && could_be_portioned(thd)
     ? " Or SET vinga_use_transactions=OFF: bulk loads are committed in portions." : "";
 }
 
@@ -77,7 +93,7 @@ static int close_connection(handlerton *, THD *thd) {
   if (connection) {
     thd_set_ha_data(thd, vinga_hton, nullptr);
     engine->session_free(connection->session);
-    delete connection;
+    if (connection->silence.leave()) delete connection;
   }
   return 0;
 }
@@ -97,6 +113,7 @@ void begin_statement(THD *thd, bool is_first) {
   if (!connection) return;
   if (unlikely(connection->copies && connection->copies != thd->query_id)) lift_fences(connection);
   if (!is_first) return;
+  connection->silence.leave();
   engine->session_revive(connection->session);
   if (thd_killed(thd)) engine->session_kill(connection->session);
   engine->statement_begin(connection->session, !in_transaction(thd));
@@ -130,22 +147,38 @@ static void uncount_rows(THD *thd) {
 /* The error of a commit, or of what comes before it: behind it the server says that there was one. */
 static void raise_of_changes(THD *thd, Connection *connection, int error) {
   uncount_rows(thd);
-  if (error != HA_ERR_FOUND_DUPP_KEY || !raise_duplicate(thd, connection->session)) {
+  int failure= guarded([&] {
+    if (error == HA_ERR_FOUND_DUPP_KEY && raise_duplicate(thd, connection->session)) return;
     thd->first_successful_insert_id_in_cur_stmt= 0;
     raise(thd, error);
-  }
+  });
+  if (failure) my_error(ER_OUT_OF_RESOURCES, MYF(0));
   note_failure(thd, error);
-  connection->silence.listen(thd);
+  connection->silence.expect(thd);
+}
+
+/* Others have committed by now, but perhaps in their memory alone: in two phases the server's log stands for them after its
+   end. Of the two logs that it has the one without a binary log does not: when the server starts again, all that was
+   prepared is rolled back, whatever that log says (handler.cc, xarecover_handlerton, in 10.11). So they write theirs before
+   the data nodes commit. */
+static void save_others(Connection *connection) {
+  connection->is_prepared= false;
+  if (tc_log == &tc_log_mmap && ha_flush_logs())
+    sql_print_warning("VINGA: another engine could not write its log; what it commits now may be lost if the server ends");
 }
 
 static int commit(handlerton *, THD *thd, bool all) {
   Connection *connection= connection_of(thd);
   if (!connection) return 0;
   bool ends= all || !in_transaction(thd);
+  if (ends && unlikely(connection->is_prepared)) save_others(connection);
   int error= ends ? engine->commit(connection->session) : engine->statement_flush(connection->session);
   if (!error) {
-    tell_new_values(thd, connection->session);
-    if (unlikely(!connection->correction.is_none())) correct_counts(thd, &connection->correction);
+    /* It is committed, whatever becomes of the rest. */
+    guarded([&] {
+      tell_new_values(thd, connection->session);
+      if (unlikely(!connection->correction.is_none())) correct_counts(thd, &connection->correction);
+    });
     return 0;
   }
   raise_of_changes(thd, connection, error);
@@ -153,62 +186,41 @@ static int commit(handlerton *, THD *thd, bool all) {
   return error;
 }
 
-/* Whether another engine, or the binary log, has changes in the transaction that is about to be committed. */
-static bool others_commit(THD *thd) {
-  const THD_TRANS &whole= thd->transaction->all;
-  for (Ha_trx_info *other= whole.ha_list ? whole.ha_list : thd->transaction->stmt.ha_list; other; other= other->next())
-    if (other->ht()->slot != vinga_hton->slot && other->is_trx_read_write()) return true;
-  return false;
-}
-
-/* What the server asks engines with versions of rows before it lets any of them commit: here it finds out what the commit
-   would fail of, so that a duplicate key rolls back what others have changed, too. Such a prepared state is no promise that
-   outlives this server, for the data nodes roll back what belongs to a client that is gone. So the engine does not offer
-   `prepare` for it: the server would write a log of its own and commit other engines without waiting for their disks. */
-static ulonglong prepare_commit(THD *thd, ulonglong *) {
-  Connection *connection= connection_of(thd);
-  if (!connection || !others_commit(thd)) return 0;
-  int error= engine->prepare(connection->session);
-  if (!error) return 0;
-  raise_of_changes(thd, connection, error);
-  return ULONGLONG_MAX;
-}
-
 /* The server rolls back and forgets the transaction. */
-static int refuse_xa_prepare(handlerton *, THD *, bool) {
+static int refuse_xa_prepare() {
   my_printf_error(ER_XA_RBROLLBACK, "XA_RBROLLBACK: VINGA does not support XA PREPARE; the transaction was rolled back",
                   MYF(0));
   return HA_ERR_UNSUPPORTED;
 }
 
-/* What takes part in transactions of XA in the engine's place: an engine that can't prepare would be passed over with a
-   warning. */
-static handlerton *hton_of_xa() {
-  static handlerton hton= [] {
-    handlerton copy= *vinga_hton;
-    copy.prepare= refuse_xa_prepare;
-    return copy;
-  }();
-  return &hton;
+/* The server and the binary log are about to commit with this engine: see the head of this file. */
+static int prepare(handlerton *, THD *thd, bool all) {
+  if (thd_sql_command(thd) == SQLCOM_XA_PREPARE) return refuse_xa_prepare();
+  Connection *connection= connection_of(thd);
+  if (!connection) return 0;
+  bool ends= all || !in_transaction(thd);
+  int error= ends ? engine->prepare(connection->session) : engine->statement_flush(connection->session);
+  if (error) raise_of_changes(thd, connection, error);
+  connection->is_prepared= ends && !error;
+  return error;
 }
 
-/* Transactions of XA that are committed in one phase are committed as others are. */
-static void never_prepare(THD *thd) { thd->transaction->all.no_2pc= true; }
-
+/* Takes part in what the server does at the end of a statement, and of the transaction that it is in. With locks alone
+   the engine is asked before others commit, too: locks are lost with a data node, and what others change relies on them.
+   Where the server lets nobody change anything there are no others, and it would refuse to commit. */
 void register_transaction(THD *thd) {
   trans_register_ha(thd, false, vinga_hton, 0);
-  if (!in_transaction(thd)) return;
-  if (likely(!thd->transaction->xid_state.is_explicit_XA())) {
-    trans_register_ha(thd, true, vinga_hton, 0);
-    return;
-  }
-  trans_register_ha(thd, true, hton_of_xa(), 0);
-  never_prepare(thd);
+  bool is_part= in_transaction(thd);
+  if (is_part) trans_register_ha(thd, true, vinga_hton, 0);
+  bool may_others_change= is_part || thd_sql_command(thd) != SQLCOM_SELECT;
+  if (may_others_change && !thd->tx_read_only && !thd->is_read_only_ctx())
+    thd->ha_data[vinga_hton->slot].ha_info[0].set_trx_read_write();
 }
 
 static int roll_back(handlerton *, THD *thd, bool all) {
   Connection *connection= connection_of(thd);
   if (!connection) return 0;
+  connection->is_prepared= false;
   if (all || !in_transaction(thd)) return engine->roll_back(connection->session);
   return engine->statement_roll_back(connection->session);
 }
@@ -228,8 +240,6 @@ static int savepoint_set(handlerton *, THD *thd, void *place) {
 }
 
 static int savepoint_roll_back(handlerton *, THD *thd, void *place) {
-  /* The server has counted anew who can prepare. */
-  if (thd->transaction->xid_state.is_explicit_XA()) never_prepare(thd);
   Connection *connection= connection_of(thd);
   return connection ? engine->roll_back_to(connection->session, *static_cast<uint32_t *>(place)) : 0;
 }
@@ -237,7 +247,7 @@ static int savepoint_roll_back(handlerton *, THD *thd, void *place) {
 void init_transactions(handlerton *hton) {
   hton->close_connection= close_connection;
   hton->kill_query= kill_query;
-  hton->prepare_commit_versioned= prepare_commit;
+  hton->prepare= prepare;
   hton->commit= commit;
   hton->rollback= roll_back;
   hton->start_consistent_snapshot= warn_of_snapshot;

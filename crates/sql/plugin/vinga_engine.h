@@ -3,7 +3,7 @@
 
    The C++ side calls `vinga_engine()` once, and from then on only through the struct that it returns, so that it can be
    tested against another one. The Rust side calls back through `vinga_server`. `crates/sql/engine/src/abi` says the same
-   in Rust; a change here is a change there, and of VINGA_INTERFACE.
+   in Rust, and its tests read this file; a change here is a change there, and of VINGA_INTERFACE.
 
    Results: 0 is success; 120 to 200 are the server's HA_ERR numbers; greater ones are Vinga's own error numbers.
    `session_error` has the sentence of the last failure of a session. No call throws or unwinds. Everything that may wait is
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 11
+#define VINGA_INTERFACE 12
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -114,6 +114,9 @@ typedef struct vinga_definition {
   int32_t auto_increment_column;   /* place in columns; -1 if there is none */
 } vinga_definition;
 
+/* Those of Vinga's own error numbers of which the C++ side makes something else. */
+enum vinga_error { VINGA_ERROR_OUT_OF_OPERATIONS = 234, VINGA_ERROR_NOT_SUPPORTED = 20022, VINGA_ERROR_VALUE_TOO_LONG = 20071 };
+
 /* How rows are held that are read. */
 enum vinga_lock { VINGA_LOCK_NONE = 0, VINGA_LOCK_SHARED = 1, VINGA_LOCK_EXCLUSIVE = 2 };
 
@@ -147,7 +150,7 @@ enum vinga_direct { VINGA_DIRECT_UNSUITED = -4 };
 /* A number that is added to an integer column, or subtracted from it; it is one that the column can have. */
 typedef struct vinga_addition {
   uint64_t amount;
-  uint16_t column;          /* place in vinga_definition.columns */
+  uint16_t place;           /* place in vinga_definition.columns */
   uint8_t is_subtracted;
 } vinga_addition;
 
@@ -198,9 +201,15 @@ typedef struct vinga_settings {
 typedef int (*vinga_name_taker)(void *context, const char *name, size_t length);
 typedef int (*vinga_row_taker)(void *context, const vinga_text *values, uint32_t count);
 
-/* What the Rust side needs of the server. */
+/* What comes of a sort key that can't be made. */
+#define VINGA_SORT_KEY_FAILED (SIZE_MAX - 1)
+
+/* What the Rust side needs of the server. No call throws. */
 typedef struct vinga_server {
-  /* Writes the sort key of a value; returns its length, or SIZE_MAX if it is longer than `room`, which is filled then. */
+  /* The size of this struct, of the side that fills it. */
+  uint32_t bytes;
+  /* Writes the sort key of a value; returns its length, SIZE_MAX if it is longer than `room`, which is filled then, or
+     VINGA_SORT_KEY_FAILED if there is no memory. */
   size_t (*sort_key)(const void *collation, const uint8_t *value, size_t length, uint8_t *out, size_t room);
   /* Writes a line into the server's log; 0 note, 1 warning, 2 error. */
   void (*log)(int level, const char *text, size_t length);
@@ -218,7 +227,8 @@ typedef struct vinga_server {
 } vinga_server;
 
 typedef struct vinga_engine {
-  uint32_t interface;
+  /* VINGA_INTERFACE, and the size of this struct, of the side that fills it. */
+  uint32_t interface, bytes;
 
   int (*start)(const vinga_settings *settings, const vinga_server *server);
   void (*stop)(void);
@@ -277,6 +287,8 @@ typedef struct vinga_engine {
   void (*table_close)(vinga_table *table);
   uint32_t (*position_bytes)(const vinga_table *table);
   int (*statistics)(vinga_session *session, vinga_table *table, uint8_t refresh, vinga_statistics *out);
+  /* Asks for statistics anew, however old they are. */
+  int (*analyze)(vinga_session *session, vinga_table *table);
   uint64_t (*rows_per_value)(const vinga_table *table, uint32_t key, uint32_t columns);
   /* Ends of ranges: the beginning of a key, null for no end; excluded ends leave out all keys that begin so. With a
      session the data nodes are asked if that is worth a round trip, as it is more often where there are several ways to the
@@ -300,6 +312,7 @@ typedef struct vinga_engine {
   int (*next_value)(vinga_session *session, vinga_table *table, uint64_t *value);
 
   /* Cursors. */
+  /* Null if that fails. */
   vinga_cursor *(*cursor_new)(vinga_table *table);
   void (*cursor_free)(vinga_cursor *cursor);
   /* Ends what was begun; results are forgotten. */

@@ -44,23 +44,23 @@ void ha_vinga::set_wait(THD *thd) {
 
 /* The row that was read last does not fulfil the statement's condition. As in InnoDB it stays locked above READ COMMITTED:
    who reads it again finds it as it was. */
-void ha_vinga::unlock_row() {
+void ha_vinga::unlock_row() try {
   if (lock != VINGA_LOCK_NONE && thd_tx_isolation(table->in_use) <= ISO_READ_COMMITTED) engine->unlock_shown(cursor, session);
-}
+} OR_NOTHING
 
 /* An UPDATE under READ COMMITTED looks at rows that others have locked as they are committed, and waits for those only that
    it wants. */
-void ha_vinga::try_semi_consistent_read(bool yes) {
+void ha_vinga::try_semi_consistent_read(bool yes) try {
   bool may_look= yes && lock == VINGA_LOCK_EXCLUSIVE && thd_tx_isolation(table->in_use) <= ISO_READ_COMMITTED;
   engine->set_may_look(cursor, may_look);
   repeats_row= false;
-}
+} OR_NOTHING
 
 /* The server wants the row that it has looked at: it reads on, and gets it once more. */
-bool ha_vinga::was_semi_consistent_read() {
+bool ha_vinga::was_semi_consistent_read() try {
   repeats_row= engine->is_lacking(cursor) != 0;
   return repeats_row;
-}
+} OR_RETURN(false)
 
 /* Locks the row that was looked at; false if it has gone. Whether it is still wanted is for the server to see. */
 bool ha_vinga::repeat_row(uchar *record, int *error) {

@@ -315,8 +315,8 @@ fn table_event(kind: SchemaEventKind, asker: Asker, record: &TableRecord) -> Sch
 
 /// Refuses a definition that breaks a limit or fits no frame.
 pub fn check_definition(definition: &TableDefinition) -> Result<(), Refused> {
-    if let Err(detail) = definition.check() {
-        return refuse(ErrorCode::BadTableDefinition, detail);
+    if let Err(error) = definition.check() {
+        return refuse(ErrorCode::BadTableDefinition, error.text);
     }
     match cold::length(definition) {
         0..=DEFINITION_BYTES_MAX => Ok(()),

@@ -32,7 +32,7 @@ impl Table {
     /// `BadTableDefinition` if it breaks a limit, which no data node sends.
     pub fn new(record: TableRecord) -> Result<Self> {
         let check = record.definition.check();
-        check.map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
+        check.map_err(|error| Error::with_detail(ErrorCode::BadTableDefinition, error.text))?;
         if !record.partitions.is_sound() {
             return Err(Error::with_detail(ErrorCode::BadTableDefinition, "no partitions, or one twice"));
         }

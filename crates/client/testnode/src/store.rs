@@ -36,7 +36,7 @@ impl Store {
         definition: TableDefinition,
         partitions: u16,
     ) -> Result<TableRecord, (ErrorCode, String)> {
-        definition.check().map_err(|what| (ErrorCode::BadTableDefinition, what))?;
+        definition.check().map_err(|error| (ErrorCode::BadTableDefinition, error.text))?;
         if self.by_name(&definition.name).is_some() {
             return Err((ErrorCode::TableExists, definition.name));
         }

@@ -234,7 +234,7 @@ impl NewTable {
             })?;
             definition.indexes.push(IndexDefinition { id, name: index.name, columns, kind: index.kind });
         }
-        definition.check().map_err(bad)?;
+        definition.check().map_err(|error| bad(error.text))?;
         Ok(definition)
     }
 }
@@ -269,7 +269,7 @@ impl IntoDefinition for NewTable {
 
 impl IntoDefinition for TableDefinition {
     fn into_definition(self) -> Result<TableDefinition> {
-        self.check().map_err(|what| Error::with_detail(ErrorCode::BadTableDefinition, what))?;
+        self.check().map_err(|error| bad(error.text))?;
         Ok(self)
     }
 }

@@ -9,6 +9,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod definition_error;
 pub mod hash;
 pub mod id_map;
 pub mod ids;
@@ -19,5 +20,6 @@ pub mod row_layout;
 pub mod schema;
 pub mod table_partitions;
 
+pub use definition_error::{DefinitionError, Limit};
 pub use ids::*;
 pub use table_partitions::TablePartitions;

@@ -4,6 +4,7 @@
 //! every limit below. The data node knows bytes, numbers and order by `memcmp`, no collation and no calendar: for it
 //! each type is one of the few physical kinds of [`Kind`].
 
+use crate::definition_error::{DefinitionError, Limit};
 use crate::ids::ColumnId;
 use crate::order_key::{Direction, OrderColumn};
 use alloc::collections::BTreeSet;
@@ -213,38 +214,41 @@ impl ColumnType {
         matches!(self, ColumnType::Text | ColumnType::Blob)
     }
 
-    fn check(self) -> Result<(), String> {
+    fn check(self) -> Result<(), DefinitionError> {
         let fraction = |f: u8| match f {
             0..=6 => Ok(()),
-            _ => Err(format!("a fraction of {f} digits; 0 to 6 are allowed")),
+            _ => Err(format!("a fraction of {f} digits; 0 to 6 are allowed").into()),
         };
         match self {
             ColumnType::Integer { bytes: 1 | 2 | 3 | 4 | 8, .. } => Ok(()),
             ColumnType::Integer { bytes, .. } => {
-                Err(format!("an integer of {bytes} bytes; 1, 2, 3, 4 and 8 are allowed"))
+                Err(format!("an integer of {bytes} bytes; 1, 2, 3, 4 and 8 are allowed").into())
             }
             ColumnType::Decimal { precision, scale } => {
                 if !(1..=65).contains(&precision) {
-                    Err(format!("a decimal of {precision} digits; 1 to 65 are allowed"))
+                    Err(format!("a decimal of {precision} digits; 1 to 65 are allowed").into())
                 } else if scale > DECIMAL_SCALE_MAX.min(precision) {
                     let most = DECIMAL_SCALE_MAX.min(precision);
-                    Err(format!("{scale} digits behind the point; 0 to {most} are allowed"))
+                    Err(format!("{scale} digits behind the point; 0 to {most} are allowed").into())
                 } else {
                     Ok(())
                 }
             }
             ColumnType::Bit { bits: 1..=64 } => Ok(()),
-            ColumnType::Bit { bits } => Err(format!("a bit field of {bits} bits; 1 to 64 are allowed")),
+            ColumnType::Bit { bits } => {
+                Err(format!("a bit field of {bits} bits; 1 to 64 are allowed").into())
+            }
             ColumnType::Time { fraction: f }
             | ColumnType::DateTime { fraction: f }
             | ColumnType::Timestamp { fraction: f } => fraction(f),
             ColumnType::Char { bytes } | ColumnType::Binary { bytes } if bytes > 1020 => {
-                Err(format!("a fixed size of {bytes} bytes; 0 to 1020 are allowed"))
+                Err(format!("a fixed size of {bytes} bytes; 0 to 1020 are allowed").into())
             }
             ColumnType::VarChar { bytes_max } | ColumnType::VarBinary { bytes_max }
                 if usize::from(bytes_max) > ROW_BYTES_MAX =>
             {
-                Err(format!("a greatest size of {bytes_max} bytes; 0 to {ROW_BYTES_MAX} are allowed"))
+                let text = format!("a greatest size of {bytes_max} bytes; 0 to {ROW_BYTES_MAX} are allowed");
+                Err(DefinitionError::of(Limit::ValueBytes, text))
             }
             ColumnType::Char { .. }
             | ColumnType::Binary { .. }
@@ -369,47 +373,54 @@ impl TableDefinition {
     ///
     /// # Errors
     /// A sentence that names what is wrong and what is allowed.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), DefinitionError> {
         check_table_name(&self.name)?;
         if self.columns.is_empty() || self.columns.len() > COLUMNS_MAX {
-            return Err(format!("{} columns; a table has 1 to {COLUMNS_MAX}", self.columns.len()));
+            let text = format!("{} columns; a table has 1 to {COLUMNS_MAX}", self.columns.len());
+            return Err(DefinitionError::of(Limit::Columns, text));
         }
         let mut names = BTreeSet::new();
         for column in &self.columns {
             check_name("column", &column.name)?;
             if !names.insert(column.name.to_lowercase()) {
-                return Err(format!("column '{}' is declared twice", column.name));
+                return Err(format!("column '{}' is declared twice", column.name).into());
             }
-            column.column_type.check().map_err(|what| format!("column '{}' is {what}", column.name))?;
+            column
+                .column_type
+                .check()
+                .map_err(|error| error.within(&format!("column '{}' is", column.name)))?;
         }
         self.check_key_columns("the primary key", &self.primary_key)?;
         if let Some(&id) = self.primary_key.iter().find(|id| self.columns[usize::from(id.0)].nullable) {
             return Err(format!(
                 "column '{}' of the primary key is nullable; a key is never NULL",
                 self.columns[usize::from(id.0)].name
-            ));
+            )
+            .into());
         }
         self.check_indexes()?;
         if self.attachment.len() > ATTACHMENT_BYTES_MAX {
             return Err(format!(
                 "an attachment of {} bytes; {ATTACHMENT_BYTES_MAX} are allowed",
                 self.attachment.len()
-            ));
+            )
+            .into());
         }
         let row_bytes = self.row_bytes_max();
         if row_bytes > ROW_BYTES_MAX {
-            return Err(format!("a row may need {row_bytes} bytes; {ROW_BYTES_MAX} are allowed"));
+            let text = format!("a row may need {row_bytes} bytes; {ROW_BYTES_MAX} are allowed");
+            return Err(DefinitionError::of(Limit::RowBytes, text));
         }
         Ok(())
     }
 
-    fn check_indexes(&self) -> Result<(), String> {
+    fn check_indexes(&self) -> Result<(), DefinitionError> {
         if self.indexes.len() > INDEXES_MAX {
-            return Err(format!("{} indexes; {INDEXES_MAX} are allowed", self.indexes.len()));
+            return Err(format!("{} indexes; {INDEXES_MAX} are allowed", self.indexes.len()).into());
         }
         let unique = self.indexes.iter().filter(|index| index.kind == IndexKind::Unique).count();
         if unique > UNIQUE_INDEXES_MAX {
-            return Err(format!("{unique} unique indexes; {UNIQUE_INDEXES_MAX} are allowed"));
+            return Err(format!("{unique} unique indexes; {UNIQUE_INDEXES_MAX} are allowed").into());
         }
         let mut id_before = 0;
         let mut names = BTreeSet::new();
@@ -419,15 +430,16 @@ impl TableDefinition {
                 return Err(format!(
                     "index '{}' has id {} behind {id_before}; ids begin at 1 and ascend",
                     index.name, index.id
-                ));
+                )
+                .into());
             }
             id_before = index.id;
             let is_unique = index.kind == IndexKind::Unique;
             if !names.insert((is_unique, index.name.to_lowercase())) {
-                return Err(format!("index '{}' is declared twice", index.name));
+                return Err(format!("index '{}' is declared twice", index.name).into());
             }
             if is_unique && index.columns.iter().any(|c| c.direction == Direction::Descending) {
-                return Err(format!("unique index '{}' has a descending column", index.name));
+                return Err(format!("unique index '{}' has a descending column", index.name).into());
             }
             let columns: Vec<ColumnId> = index.column_ids().collect();
             self.check_key_columns(&format!("index '{}'", index.name), &columns)?;
@@ -436,24 +448,27 @@ impl TableDefinition {
     }
 
     /// Checks the columns of a key: the primary key, or that of an index. `what` names it.
-    fn check_key_columns(&self, what: &str, columns: &[ColumnId]) -> Result<(), String> {
+    fn check_key_columns(&self, what: &str, columns: &[ColumnId]) -> Result<(), DefinitionError> {
         if columns.is_empty() || columns.len() > KEY_COLUMNS_MAX {
-            return Err(format!("{what} has {} columns; 1 to {KEY_COLUMNS_MAX} are allowed", columns.len()));
+            return Err(
+                format!("{what} has {} columns; 1 to {KEY_COLUMNS_MAX} are allowed", columns.len()).into()
+            );
         }
         let mut bytes = 0;
         let mut seen = BTreeSet::new();
         for &id in columns {
             let Some(column) = self.columns.get(usize::from(id.0)) else {
-                return Err(format!("{what} names column {id}; the table has {}", self.columns.len()));
+                return Err(format!("{what} names column {id}; the table has {}", self.columns.len()).into());
             };
             if !seen.insert(id) {
-                return Err(format!("column '{}' stands in {what} twice", column.name));
+                return Err(format!("column '{}' stands in {what} twice", column.name).into());
             }
             if column.column_type.is_long() {
                 return Err(format!(
                     "column '{}' of {what} is {}, which can't be in a key",
                     column.name, column.column_type
-                ));
+                )
+                .into());
             }
             bytes += match column.column_type.kind() {
                 Kind::VarBytes(max) => 2 + usize::from(max),
@@ -461,9 +476,12 @@ impl TableDefinition {
             };
         }
         match bytes {
-            0 => Err(format!("{what} has 0 bytes; it needs at least one")),
+            0 => Err(format!("{what} has 0 bytes; it needs at least one").into()),
             1..=KEY_BYTES_MAX => Ok(()),
-            _ => Err(format!("{what} has up to {bytes} bytes; {KEY_BYTES_MAX} are allowed")),
+            _ => {
+                let text = format!("{what} has up to {bytes} bytes; {KEY_BYTES_MAX} are allowed");
+                Err(DefinitionError::of(Limit::KeyBytes, text))
+            }
         }
     }
 
@@ -654,7 +672,7 @@ mod tests {
             (vec![descending], "unique index 'k' has a descending column"),
         ];
         for (indexes, message) in cases {
-            assert_eq!(with(indexes), Err(message.into()));
+            assert_eq!(with(indexes).map_err(|error| error.text), Err(message.into()));
         }
     }
 
@@ -725,7 +743,7 @@ mod tests {
             ),
         ];
         for (definition, message) in cases {
-            assert_eq!(definition.check(), Err(message.into()));
+            assert_eq!(definition.check().map_err(|error| error.text), Err(message.into()));
         }
     }
 }

@@ -18,6 +18,7 @@ use vinga::{
     TableDefinition,
 };
 use vinga_base::schema::{COLUMNS_MAX, HIDDEN_KEY, KEY_BYTES_MAX, Kind, SORT_KEY_PREFIX};
+use vinga_base::{DefinitionError, Limit};
 
 /// How a column lies in the server's record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -263,7 +264,8 @@ impl Description {
         };
         let indexes = self.indexes(&columns);
         if columns.len() > COLUMNS_MAX {
-            return Err(bad(format!("{} columns; {COLUMNS_MAX} are allowed", columns.len())));
+            let text = format!("{} columns; {COLUMNS_MAX} are allowed", columns.len());
+            return Err(Failure::of_definition(DefinitionError::of(Limit::Columns, text)));
         }
         let definition = TableDefinition {
             name: self.name.clone(),
@@ -277,7 +279,7 @@ impl Description {
             indexes,
             attachment: self.rules().attachment(&self.attachment),
         };
-        definition.check().map_err(bad)?;
+        definition.check().map_err(Failure::of_definition)?;
         Ok(definition)
     }
 }

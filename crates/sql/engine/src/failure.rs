@@ -2,6 +2,7 @@
 //! know, else Vinga's number and sentence.
 
 use vinga::{Error, ErrorClass, ErrorCode};
+use vinga_base::{DefinitionError, Limit};
 
 /// The server's numbers (`my_base.h`); they are part of its interface to engines.
 pub mod ha {
@@ -11,6 +12,8 @@ pub mod ha {
     pub const FOUND_DUPLICATE: i32 = 121;
     /// Something that must not happen.
     pub const INTERNAL_ERROR: i32 = 122;
+    /// There is no memory for it.
+    pub const OUT_OF_MEMORY: i32 = 128;
     /// The call is not for this engine.
     pub const WRONG_COMMAND: i32 = 131;
     /// The row is gone.
@@ -39,12 +42,17 @@ pub mod ha {
     pub const RECORD_IS_THE_SAME: i32 = 169;
     /// A value of an index is too long.
     pub const INDEX_COLUMN_TOO_LONG: i32 = 179;
+    /// A table would have too many columns.
+    pub const TOO_MANY_FIELDS: i32 = 185;
     /// The statement or connection was killed.
     pub const ABORTED_BY_USER: i32 = 188;
 }
 
 /// A temporary file of the SQL node could not be written or read. Among Vinga's own numbers, but not one that travels.
 pub const TEMPORARY_FILE_FAILED: i32 = 20070;
+
+/// The values of a column of a new table would be too long; `VINGA_ERROR_VALUE_TOO_LONG`. As the one above.
+pub const VALUE_TOO_LONG: i32 = 20071;
 
 /// See the head of this file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,6 +76,18 @@ impl Failure {
     /// One of the server's own errors.
     pub fn new(number: i32, text: impl Into<String>) -> Self {
         Failure { number, text: text.into(), is_temporary: false, is_doomed: false, table: String::new() }
+    }
+
+    /// A definition of a table that is not allowed. The values of a column are no limit that the server has a number for.
+    pub fn of_definition(error: DefinitionError) -> Self {
+        let number = match error.limit {
+            Some(Limit::Columns) => ha::TOO_MANY_FIELDS,
+            Some(Limit::RowBytes) => ha::ROW_TOO_BIG,
+            Some(Limit::KeyBytes) => ha::INDEX_COLUMN_TOO_LONG,
+            Some(Limit::ValueBytes) => VALUE_TOO_LONG,
+            None => ErrorCode::BadTableDefinition as i32,
+        };
+        Failure::new(number, error.text)
     }
 
     /// What is not there yet.

@@ -23,6 +23,8 @@ unsafe impl Sync for Collation {}
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Server {
+    /// Of this struct, as the C++ side has it.
+    pub bytes: u32,
     /// Writes a sort key.
     pub sort_key: unsafe extern "C" fn(*const c_void, *const u8, usize, *mut u8, usize) -> usize,
     /// Writes a line into the log.
@@ -38,6 +40,9 @@ pub struct Server {
     /// Gives name and options of new and changed databases.
     pub new_databases: unsafe extern "C" fn(u8, RowTaker, *mut c_void),
 }
+
+/// `VINGA_SORT_KEY_FAILED`
+const SORT_KEY_FAILED: usize = usize::MAX - 1;
 
 /// Whether the server is at its end.
 static IS_ENDING: RwLock<bool> = RwLock::new(false);
@@ -61,10 +66,10 @@ impl Server {
     /// Appends the sort key of a value.
     ///
     /// # Errors
-    /// If it is longer than `room`.
+    /// If it is longer than `room`, or the server has no memory for it.
     pub fn sort_key(&self, collation: Collation, value: &[u8], room: usize, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
-        if self.sort_key_within(collation, value, room, out) {
+        if self.sort_key_within(collation, value, room, out)? {
             return Ok(());
         }
         out.truncate(start);
@@ -73,21 +78,28 @@ impl Server {
     }
 
     /// Appends the sort key of a value, as much of it as there is room for; whether that is all.
+    ///
+    /// # Errors
+    /// If the server has no memory for it.
     pub fn sort_key_within(
         &self,
         collation: Collation,
         value: &[u8],
         room: usize,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Result<bool> {
         let start = out.len();
         out.resize(start + room, 0);
         // SAFETY: the server writes at most `room` bytes, for which there is room, and reads the value's bytes.
         let length = unsafe {
             (self.sort_key)(collation.0, value.as_ptr(), value.len(), out[start..].as_mut_ptr(), room)
         };
+        if length == SORT_KEY_FAILED {
+            out.truncate(start);
+            return Err(Failure::new(ha::OUT_OF_MEMORY, "the SQL node has no memory for a sort key"));
+        }
         out.truncate(start + length.min(room));
-        length <= room
+        Ok(length <= room)
     }
 
     /// Lets the server forget the definition of a table, `database.table`.

@@ -212,9 +212,25 @@ impl OpenTable {
             statistics.asked = Some(Instant::now());
             statistics.rows = rows;
         }
-        let Ok(table) = self.table(session) else { return };
+        let _ = self.ask_for_statistics(session);
+    }
+
+    /// Asks the data nodes for statistics, however old those are that there are.
+    ///
+    /// # Errors
+    /// Why they can't be had.
+    pub fn refresh_now(&self, session: &mut Session) -> Result<()> {
+        self.counted.lock().expect(NO_PANIC).clear();
+        self.statistics.lock().expect(NO_PANIC).asked = Some(Instant::now());
+        self.ask_for_statistics(session)
+    }
+
+    fn ask_for_statistics(&self, session: &mut Session) -> Result<()> {
+        let node = Arc::clone(session.node());
+        let table = self.table(session)?;
         for (key, index) in self.plan.ordered_indexes() {
-            let Ok(Ok(known)) = session.wait(table.index_statistics(index, &[])) else { return };
+            let asked = session.wait(table.index_statistics(index, &[]))?;
+            let known = asked.map_err(|error| node.failure(&error))?;
             self.rows.store(known.entries, Ordering::Relaxed);
             let mut statistics = self.statistics.lock().expect(NO_PANIC);
             if statistics.distinct.len() <= key {
@@ -224,6 +240,7 @@ impl OpenTable {
             statistics.revision += 1;
             statistics.rows = known.entries;
         }
+        Ok(())
     }
 
     /// How many rows have the same values in the first columns of a key, on the average.

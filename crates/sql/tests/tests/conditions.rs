@@ -53,9 +53,9 @@ impl Work {
 /// A column of the table of random conditions: its name, its type, and values that it has.
 type Column = (&'static str, &'static str, &'static [&'static str]);
 
-const SMALL: &[&str] = &["NULL", "0", "1", "-1", "5", "100", "-128", "127"];
-const NUMBERS: &[&str] = &["NULL", "0", "1", "-1", "5", "7", "2024", "2147483647", "-2147483648"];
-const LARGE: &[&str] = &[
+static SMALL: &[&str] = &["NULL", "0", "1", "-1", "5", "100", "-128", "127"];
+static NUMBERS: &[&str] = &["NULL", "0", "1", "-1", "5", "7", "2024", "2147483647", "-2147483648"];
+static LARGE: &[&str] = &[
     "NULL",
     "0",
     "1",
@@ -66,12 +66,12 @@ const LARGE: &[&str] = &[
     "9007199254740993",
     "9007199254740992",
 ];
-const UNSIGNED: &[&str] =
+static UNSIGNED: &[&str] =
     &["NULL", "0", "1", "5", "18446744073709551615", "9223372036854775808", "9007199254740993"];
-const REALS: &[&str] =
+static REALS: &[&str] =
     &["NULL", "0e0", "-0e0", "1.5e0", "0.1e0", "-1e30", "5e0", "1.0000001e0", "16777217e0"];
-const DECIMALS: &[&str] = &["NULL", "0", "1.5", "-1.5", "99.995", "0.001", "-0.001", "5", "1234.567"];
-const DATES: &[&str] = &[
+static DECIMALS: &[&str] = &["NULL", "0", "1.5", "-1.5", "99.995", "0.001", "-0.001", "5", "1234.567"];
+static DATES: &[&str] = &[
     "NULL",
     "'0000-00-00'",
     "'2024-01-05'",
@@ -81,7 +81,7 @@ const DATES: &[&str] = &[
     "'2024-00-00'",
     "'1970-01-01'",
 ];
-const DATETIMES: &[&str] = &[
+static DATETIMES: &[&str] = &[
     "NULL",
     "'0000-00-00'",
     "'2024-01-05'",
@@ -91,7 +91,7 @@ const DATETIMES: &[&str] = &[
     "'2024-03-31 02:30:00'",
     "'1969-12-31 23:59:59'",
 ];
-const TIMES: &[&str] = &[
+static TIMES: &[&str] = &[
     "NULL",
     "'0:00:00'",
     "'-0:00:00.5'",
@@ -102,7 +102,7 @@ const TIMES: &[&str] = &[
     "'10:00:01'",
 ];
 /// Around the changes of a zone, too.
-const TIMESTAMPS: &[&str] = &[
+static TIMESTAMPS: &[&str] = &[
     "NULL",
     "0",
     "'2024-01-05 10:00:00.123456'",
@@ -114,15 +114,16 @@ const TIMESTAMPS: &[&str] = &[
     "'1970-01-01 00:00:01'",
     "'2038-01-19 03:14:07'",
 ];
-const TEXTS: &[&str] = &[
+// Lists of values are told apart by their addresses, which constants do not have.
+static TEXTS: &[&str] = &[
     "NULL", "''", "'a'", "'A'", "'a '", "'a\\tb'", "'ab'", "'á'", "'b'", "'ß'", "'ss'", "'5'", "'a\\t'",
     "' '", "'\\t'", "'zzzzz'",
 ];
-const BINARIES: &[&str] = &["NULL", "''", "'a'", "'A'", "'a\\0'", "'a '", "'ab'", "x'ff'", "x'00'", "'b'"];
-const LABELS: &[&str] = &["NULL", "'x'", "'Y'", "'a b'", "''", "1", "2"];
-const MEMBERS: &[&str] = &["NULL", "''", "'a'", "'a,c'", "'b'", "7", "'c'"];
+static BINARIES: &[&str] = &["NULL", "''", "'a'", "'A'", "'a\\0'", "'a '", "'ab'", "x'ff'", "x'00'", "'b'"];
+static LABELS: &[&str] = &["NULL", "'x'", "'Y'", "'a b'", "''", "1", "2"];
+static MEMBERS: &[&str] = &["NULL", "''", "'a'", "'a,c'", "'b'", "7", "'c'"];
 
-const COLUMNS: &[Column] = &[
+static COLUMNS: &[Column] = &[
     ("i8", "TINYINT", SMALL),
     ("u8", "TINYINT UNSIGNED", &["NULL", "0", "1", "5", "255", "127"]),
     ("i16", "SMALLINT NOT NULL", &["0", "1", "-1", "5", "32767", "-32768"]),
@@ -189,7 +190,7 @@ const KEYS: &str = "KEY (i32), KEY (kb), KEY (tg), KEY (th), KEY (tu), KEY (tp),
      KEY (n, ts), KEY (vb), KEY (e)";
 
 /// Constants beside values of the column.
-const ODD_NUMBERS: &[&str] = &[
+static ODD_NUMBERS: &[&str] = &[
     "1.5",
     "-0.5",
     "1.5e0",
@@ -227,7 +228,7 @@ const ODD_NUMBERS: &[&str] = &[
     "99.9949",
     "'99.995'",
 ];
-const ODD_TIMES: &[&str] = &[
+static ODD_TIMES: &[&str] = &[
     "'2024-01-05 10:00:00.0000001'",
     "'2024-01-05T10:00:00'",
     "20240105",
@@ -257,10 +258,10 @@ const ODD_TIMES: &[&str] = &[
     "FROM_DAYS(739256)",
 ];
 /// What the server warns of.
-const BAD_TIMES: &[&str] =
+static BAD_TIMES: &[&str] =
     &["'garbage'", "'2024-02-30'", "'2024-13-01'", "'99:99:99'", "''", "'2024-01-05 10:00:00x'"];
-const BAD_NUMBERS: &[&str] = &["'abc'", "'5x'", "''", "1/0"];
-const ODD_TEXTS: &[&str] = &[
+static BAD_NUMBERS: &[&str] = &["'abc'", "'5x'", "''", "1/0"];
+static ODD_TEXTS: &[&str] = &[
     "NULL",
     "'a  '",
     "'AB'",
@@ -276,7 +277,7 @@ const ODD_TEXTS: &[&str] = &[
     "_utf8mb4 'a' COLLATE utf8mb4_bin",
     "_binary 'a'",
 ];
-const PATTERNS: &[&str] = &[
+static PATTERNS: &[&str] = &[
     "'a%'",
     "'A%'",
     "'%'",

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 use vinga_sql_tests::servers::Servers;
-use vinga_sql_tests::{Session, TestCluster};
+use vinga_sql_tests::{Session, TestCluster, program, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 
@@ -246,12 +246,103 @@ const BEFORE_LOSS: [&str; 4] = [
     "SELECT * FROM v",
 ];
 
+/// InnoDB's tables without versions of rows, with versions by time, and with versions by transaction. For the last of them
+/// the server asks InnoDB something before the commit, and asks no other engine that then.
+const THEIRS: [&str; 3] = [
+    "CREATE OR REPLACE TABLE i (id INT PRIMARY KEY, a INT) ENGINE=InnoDB",
+    "CREATE OR REPLACE TABLE i (id INT PRIMARY KEY, a INT) ENGINE=InnoDB WITH SYSTEM VERSIONING",
+    "CREATE OR REPLACE TABLE i (id INT PRIMARY KEY, a INT,
+       s BIGINT UNSIGNED GENERATED ALWAYS AS ROW START INVISIBLE,
+       e BIGINT UNSIGNED GENERATED ALWAYS AS ROW END INVISIBLE,
+       PERIOD FOR SYSTEM_TIME (s, e)) ENGINE=InnoDB WITH SYSTEM VERSIONING",
+];
+
+/// Changes that wait for the commit are made, or none of them, beside tables of each kind and in each order.
+#[test]
+fn tables_with_versions_do_not_hide_the_commit() {
+    for variables in [&[][..], &[("log_bin", "changes"), ("server_id", "7"), ("binlog_format", "ROW")]] {
+        let cluster = TestCluster::start_with(1, &[], variables);
+        let (mut session, mut other) = (cluster.connect(0), cluster.connect(0));
+        session.query(TABLES[0]);
+        session.query("CREATE TABLE kept (id INT PRIMARY KEY, a INT) ENGINE=VINGA");
+        for theirs in THEIRS {
+            session.query(theirs);
+            session.query("REPLACE INTO kept VALUES (1, 1), (2, 2)");
+            session.query("DELETE FROM v");
+            // These wait for the commit: they are of rows that are locked, and meet no unique key.
+            let ours = [
+                "INSERT INTO v VALUES (1, 1)",
+                "UPDATE kept SET a = a + 10",
+                "DELETE FROM kept WHERE id = 2",
+            ];
+            let also = ["INSERT INTO i VALUES (1, 1), (2, 2)", "UPDATE i SET a = 5 WHERE id = 1"];
+            for is_reversed in [false, true] {
+                for end in ["ROLLBACK", "COMMIT"] {
+                    session.query("BEGIN");
+                    let both = if is_reversed { [&also[..], &ours[..]] } else { [&ours[..], &also[..]] };
+                    for statement in both.concat() {
+                        session.query(statement);
+                    }
+                    session.query(end);
+                    let (of_v, of_kept, of_i) = match end {
+                        "COMMIT" => (&["1 1"][..], &["1 11"][..], &["1 5", "2 2"][..]),
+                        _ => (&[][..], &["1 1", "2 2"][..], &[][..]),
+                    };
+                    assert_eq!(other.lines("SELECT * FROM kept ORDER BY id"), of_kept, "{theirs}, {end}");
+                    expect(&mut other, of_v, of_i);
+                }
+                for statement in ["DELETE FROM v", "DELETE FROM i", "REPLACE INTO kept VALUES (1, 1), (2, 2)"]
+                {
+                    session.query(statement);
+                }
+            }
+            // A statement that is a transaction by itself, whose last row is a duplicate: who counts hears of no row.
+            session.query("INSERT INTO v VALUES (7, 7)");
+            session.query(
+                "CREATE OR REPLACE PROCEDURE add_rows() INSERT INTO v SELECT seq, seq FROM seq_1_to_9",
+            );
+            assert_eq!(session.error("CALL add_rows()").0, DUPLICATE);
+            let told = session.lines("SHOW WARNINGS");
+            let errors = told.iter().filter(|line| line.starts_with("Error"));
+            assert_eq!(errors.count(), 1, "an error is told once: {told:?}");
+            expect(&mut other, &["7 7"], &[]);
+        }
+        let registered = "SELECT COUNT(*) > 0 FROM mysql.transaction_registry";
+        assert_eq!(session.lines(registered), ["1"], "versions by transaction were asked for");
+    }
+}
+
+/// Locks alone make a transaction a part of the commit of others, but no change where changes are forbidden.
+#[test]
+fn locks_are_taken_where_nobody_may_change() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    for statement in TABLES {
+        session.query(statement);
+    }
+    session.query("CREATE USER reader@localhost");
+    session.query("GRANT ALL ON test.* TO reader@localhost");
+    session.query("SET GLOBAL read_only = 1");
+    let socket = session.lines("SELECT @@socket").remove(0);
+    let said =
+        run(program("mariadb").args(["--no-defaults", "-N", "-ureader", "-S", &socket, "test", "-e"]).arg(
+            "BEGIN; SELECT a FROM v WHERE id = 1 LOCK IN SHARE MODE; COMMIT;
+         SET TRANSACTION ISOLATION LEVEL SERIALIZABLE;
+         BEGIN; SELECT a FROM v WHERE id = 2; COMMIT; SELECT @@in_transaction",
+        ));
+    assert_eq!(said.split_whitespace().collect::<Vec<_>>(), ["1", "2", "0"]);
+}
+
 /// A transaction whose part at the data nodes is lost is committed by no engine, whether they are back or not.
 #[test]
 fn nobody_commits_what_the_data_nodes_have_lost() {
-    for (variables, is_back) in
-        [(&[][..], false), (&[], true), (&[("log_bin", "changes"), ("server_id", "7")], true)]
-    {
+    let binary_log = [("log_bin", "changes"), ("server_id", "7")];
+    for (variables, is_back, theirs) in [
+        (&[][..], false, THEIRS[0]),
+        (&[], true, THEIRS[2]),
+        (&binary_log, true, THEIRS[1]),
+        (&binary_log, true, THEIRS[2]),
+    ] {
         let mut servers = Servers::start_with(PROGRAM, 1, &[], variables);
         for (round, beginning) in BEFORE_LOSS.iter().enumerate() {
             let mut session = servers.connect(0);
@@ -269,7 +360,7 @@ fn nobody_commits_what_the_data_nodes_have_lost() {
                 &mut session,
                 "CREATE OR REPLACE TABLE v (id INT PRIMARY KEY, a INT, UNIQUE KEY (a)) ENGINE=VINGA",
             );
-            session.query("CREATE OR REPLACE TABLE i (id INT PRIMARY KEY, a INT) ENGINE=InnoDB");
+            session.query(theirs);
             session.query(TABLES[2]);
             session.query("BEGIN");
             session.query(beginning);

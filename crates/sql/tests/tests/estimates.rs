@@ -47,3 +47,18 @@ fn joins_begin_with_the_smaller_table() {
     let after = plan(&mut session, query);
     assert_eq!(after[0], ("many".to_owned(), 5), "{after:?}");
 }
+
+/// What another SQL node has done is known within some seconds; at once to who asks.
+#[test]
+fn analyze_asks_at_once() {
+    let cluster = TestCluster::start(2);
+    let (mut here, mut there) = (cluster.connect(0), cluster.connect(1));
+    here.query("CREATE TABLE t (id INT PRIMARY KEY, a INT, KEY (a)) ENGINE=VINGA");
+    here.query("INSERT INTO t SELECT seq, seq % 10 FROM seq_1_to_12000");
+    let rows = |session: &mut Session| plan(session, "SELECT * FROM test.t WHERE a + 1 > 5")[0].1;
+    assert_eq!(rows(&mut there), 12_000);
+    here.query("INSERT INTO t SELECT seq, seq FROM seq_12001_to_18000");
+    let told = there.lines("ANALYZE TABLE test.t");
+    assert_eq!(told.last().map(String::as_str), Some("test.t analyze status OK"), "{told:?}");
+    assert_eq!(rows(&mut there), 18_000);
+}

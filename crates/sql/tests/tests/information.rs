@@ -176,3 +176,15 @@ fn what_others_do_is_told_to_those_who_may_know_it() {
         assert!(went_well, "{statement}: {said}");
     }
 }
+
+#[test]
+fn performance_schema_knows_the_mutexes() {
+    let cluster = TestCluster::start_with(1, &[], &[("performance_schema", "ON")]);
+    let mut c = cluster.connect(0);
+    c.query("CREATE TABLE t (name VARCHAR(9) PRIMARY KEY) ENGINE=VINGA");
+    let names = "'wait/synch/mutex/vinga/background', 'wait/synch/mutex/vinga/databases', 'wait/synch/mutex/vinga/sorters'";
+    let count =
+        |table: &str| format!("SELECT COUNT(*) FROM performance_schema.{table} WHERE name IN ({names})");
+    assert_eq!(c.lines(&count("setup_instruments")), ["3"]);
+    assert_eq!(c.lines(&count("mutex_instances")), ["3"]);
+}

@@ -9,13 +9,15 @@ use crate::table::OpenTable;
 use std::sync::Arc;
 use vinga::LockWait;
 
-pub(super) unsafe extern "C" fn cursor_new(table: *const OpenTable) -> Box<Cursor> {
-    // SAFETY: the table is there, and counted once more for the cursor.
-    let table = unsafe {
-        Arc::increment_strong_count(table);
-        Arc::from_raw(table)
-    };
-    Box::new(Cursor::new(table))
+pub(super) unsafe extern "C" fn cursor_new(table: *const OpenTable) -> Option<Box<Cursor>> {
+    calm(|| {
+        // SAFETY: the table is there, and counted once more for the cursor.
+        let table = unsafe {
+            Arc::increment_strong_count(table);
+            Arc::from_raw(table)
+        };
+        Some(Box::new(Cursor::new(table)))
+    })
 }
 
 pub(super) unsafe extern "C" fn cursor_free(cursor: Option<Box<Cursor>>) {
@@ -48,11 +50,11 @@ pub(super) unsafe extern "C" fn set_may_look(cursor: &mut Cursor, may_look: u8) 
 }
 
 pub(super) unsafe extern "C" fn is_lacking(cursor: &Cursor) -> u8 {
-    cursor.is_lacking().into()
+    calm(|| cursor.is_lacking().into())
 }
 
 pub(super) unsafe extern "C" fn has_deferred(cursor: &Cursor) -> u8 {
-    cursor.has_deferred().into()
+    calm(|| cursor.has_deferred().into())
 }
 
 pub(super) unsafe extern "C" fn end_deferred(cursor: &mut Cursor) {
@@ -111,7 +113,7 @@ fn number_of<T>(result: Option<Result<T>>, number: impl FnOnce(T) -> i32) -> i32
 }
 
 pub(super) unsafe extern "C" fn scan_range(cursor: &Cursor) -> u32 {
-    cursor.range().into()
+    calm(|| cursor.range().into())
 }
 
 /// A sum of `VINGA_RANGE` numbers.

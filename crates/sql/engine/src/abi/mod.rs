@@ -11,7 +11,8 @@
 //!
 //! An entry is written with [`entries!`]: a function of Rust, whose references are the C side's pointers, that gives a
 //! [`Result`]. Around it: a null session is refused, what fails is remembered in the session, and a panic, a mistake of
-//! ours, ends the statement with an internal error, not the server.
+//! ours, ends the statement with an internal error, not the server. Entries that can't fail catch panics with `calm`. Only
+//! where the allocator of this side has nothing left the process ends: Rust does not unwind then.
 
 mod cursors;
 mod definitions;
@@ -23,10 +24,11 @@ mod tables;
 pub use layout::{RowTaker, Slice};
 
 use crate::failure::{Failure, Result, ha};
+use crate::node::node;
 use crate::session::Session;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const INTERFACE: u32 = 11;
+const INTERFACE: u32 = 12;
 
 /// What an entry returns if it does not fail.
 trait Outcome {
@@ -61,15 +63,32 @@ impl Outcome for Found {
 #[inline]
 fn enter<T: Outcome>(session: Option<&mut Session>, work: impl FnOnce(&mut Session) -> Result<T>) -> i32 {
     let Some(session) = session else { return ha::NO_CONNECTION };
-    match catch_unwind(AssertUnwindSafe(|| work(session))) {
-        Ok(Ok(outcome)) => outcome.number(),
-        Ok(Err(failure)) => session.fail(failure),
-        Err(panic) => {
-            let text = format!("a mistake of the storage engine: {}", panic_text(&*panic));
-            session.node().server.warn(&text);
-            session.fail(Failure::new(internal_error(), text).doomed())
-        }
+    match guarded(|| work(session)) {
+        Ok(outcome) => outcome.number(),
+        Err(failure) => calm_or(internal_error(), || session.fail(failure)),
     }
+}
+
+/// Runs something; a panic is an error, as whose cause nothing is known the whole transaction is lost.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = mistake(&*panic);
+        warn(&text);
+        Err(Failure::new(internal_error(), text).doomed())
+    })
+}
+
+fn mistake(panic: &(dyn std::any::Any + Send)) -> String {
+    format!("a mistake of the storage engine: {}", panic_text(panic))
+}
+
+/// Writes a warning into the server's log, if the engine was started.
+fn warn(text: &str) {
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        if let Some(node) = node() {
+            node.server.warn(text);
+        }
+    }));
 }
 
 fn internal_error() -> i32 {
@@ -84,9 +103,19 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_default()
 }
 
-/// Runs something that can't fail; a panic gives the default.
+/// Runs something that can't fail; a panic, which the log tells of, gives the default.
+#[inline]
 fn calm<T: Default>(work: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_default()
+    calm_or(T::default(), work)
+}
+
+/// The same with something else for a panic.
+#[inline]
+fn calm_or<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        warn(&mistake(&*panic));
+        otherwise
+    })
 }
 
 /// Entries for a session, which may fail. `in` names the session among the arguments of the C function; it comes after
@@ -104,10 +133,11 @@ macro_rules! entries {
 }
 use entries;
 
-/// The struct of function pointers. Their types are those of `vinga_engine.h`, in its order.
+/// The struct of function pointers. Their types are those of `vinga_engine.h`, in its order; `tests/header.rs` compares them.
 #[repr(C)]
 pub struct Interface {
     interface: u32,
+    bytes: u32,
     entries: [*const (); NAMES.len()],
 }
 
@@ -118,7 +148,7 @@ macro_rules! interface {
     ($($module:ident: $($name:ident)*;)*) => {
         const NAMES: &[&str] = &[$($(stringify!($name)),*),*];
         static INTERFACE_TABLE: Interface =
-            Interface { interface: INTERFACE, entries: [$($($module::$name as *const ()),*),*] };
+            Interface { interface: INTERFACE, bytes: size_of::<Interface>() as u32, entries: [$($($module::$name as *const ()),*),*] };
     };
 }
 
@@ -128,7 +158,7 @@ interface! {
         statement_begin send_at_once statement_flush prepare statement_roll_back commit roll_back savepoint roll_back_to duplicate
         renumbered;
     definitions: create_table drop_database drop_table rename_table truncate_table fence_table lift_fences discover table_names;
-    tables: table_open table_close position_bytes statistics rows_per_value rows_in_range
+    tables: table_open table_close position_bytes statistics analyze rows_per_value rows_in_range
         reserve_values leave_values has_met_rows value_used set_next_value next_value;
     cursors: cursor_new cursor_free cursor_reset use_columns set_wait set_may_look is_lacking unlock_shown lock_shown read_key read_position position set_condition scan_begin scan_next
         range_begin batch_clear batch_add batch_add_range batch_scan scan_range batch_run batch_row run_ahead row_ahead peek_ahead unlock_ahead peek_row insert
@@ -143,14 +173,4 @@ pub extern "C" fn vinga_engine_interface() -> *const Interface {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::NAMES;
-
-    #[test]
-    fn the_header_has_the_same_entries_in_the_same_order() {
-        let header = include_str!("../../../plugin/vinga_engine.h");
-        let (_, engine) = header.split_once("typedef struct vinga_engine {").expect("the struct is there");
-        let names = engine.split("(*").skip(1).filter_map(|rest| Some(rest.split_once(")(")?.0));
-        assert_eq!(names.collect::<Vec<_>>(), NAMES);
-    }
-}
+mod tests;

@@ -1,31 +1,35 @@
 //! The node as a whole, sessions and their transactions.
 
 use super::layout::{Counters, RecordOut, Settings, Slice};
-use super::{calm, entries, internal_error};
-use crate::failure::ha;
+use super::{calm, calm_or, entries, guarded, internal_error};
+use crate::failure::{Failure, ha};
 use crate::node::{self, node};
 use crate::server::Server;
 use crate::session::Session;
 use crate::table::OpenTable;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use vinga::OperationNumber;
 
 pub(super) unsafe extern "C" fn start(settings: &Settings, server: &Server) -> i32 {
-    let started = catch_unwind(AssertUnwindSafe(|| {
+    let started = guarded(|| {
+        if server.bytes as usize != size_of::<Server>() {
+            return Err(Failure::new(
+                internal_error(),
+                "the two halves of the plugin do not fit: build it anew",
+            ));
+        }
         crate::cursor::set_temporary_folder(settings.temporary_folder.text().into());
         let spin = Duration::from_micros(u64::from(settings.spin_us));
         node::start(settings.connectstring.text(), settings.connections as usize, spin, *server)
-    }));
+    });
     match started {
-        Ok(Ok(())) => 0,
-        Ok(Err(failure)) => {
+        Ok(()) => 0,
+        Err(failure) => calm_or(internal_error(), || {
             server.warn(&failure.text);
             failure.number
-        }
-        Err(_) => internal_error(),
+        }),
     }
 }
 
@@ -75,13 +79,15 @@ pub(super) unsafe extern "C" fn session_free(session: Option<Box<Session>>) {
 
 /// From another thread than that which uses the session: nothing but its waiter is touched.
 pub(super) unsafe extern "C" fn session_kill(session: *const Session) {
-    // SAFETY: the session is there; the waiter may be used by any thread.
-    let waiter = unsafe { Arc::clone((*session).waiter()) };
-    calm(|| waiter.kill());
+    calm(|| {
+        // SAFETY: the session is there; the waiter may be used by any thread.
+        let waiter = unsafe { Arc::clone((*session).waiter()) };
+        waiter.kill();
+    });
 }
 
 pub(super) unsafe extern "C" fn session_revive(session: &Session) {
-    session.waiter().revive();
+    calm(|| session.waiter().revive());
 }
 
 pub(super) unsafe extern "C" fn session_error(
@@ -89,14 +95,16 @@ pub(super) unsafe extern "C" fn session_error(
     temporary: &mut u8,
     doomed: &mut u8,
 ) -> Slice {
-    let failure = session.failure();
-    *temporary = failure.is_temporary.into();
-    *doomed = failure.is_doomed.into();
-    Slice::of(failure.text.as_bytes())
+    calm_or(Slice::of(b""), || {
+        let failure = session.failure();
+        *temporary = failure.is_temporary.into();
+        *doomed = failure.is_doomed.into();
+        Slice::of(failure.text.as_bytes())
+    })
 }
 
 pub(super) unsafe extern "C" fn session_error_table(session: &Session) -> Slice {
-    Slice::of(session.failure().table.as_bytes())
+    calm_or(Slice::of(b""), || Slice::of(session.failure().table.as_bytes()))
 }
 
 pub(super) unsafe extern "C" fn statement_begin(session: &mut Session, stands_alone: u8) {
@@ -104,13 +112,15 @@ pub(super) unsafe extern "C" fn statement_begin(session: &mut Session, stands_al
 }
 
 pub(super) unsafe extern "C" fn send_at_once(session: &mut Session) {
-    session.send_at_once();
+    calm(|| session.send_at_once());
 }
 
 pub(super) unsafe extern "C" fn renumbered(session: &Session, before: &mut u64, now: &mut u64) -> u8 {
-    let Some(first) = session.renumbered() else { return 0 };
-    (*before, *now) = first;
-    1
+    calm(|| {
+        let Some(first) = session.renumbered() else { return 0 };
+        (*before, *now) = first;
+        1
+    })
 }
 
 entries! {

@@ -1,7 +1,7 @@
 //! Open tables: what the optimizer asks, and auto-increment values.
 
 use super::layout::{Definition, Statistics, Wish, end_of};
-use super::{calm, enter, entries};
+use super::{calm, calm_or, enter, entries, internal_error};
 use crate::cursor::Cursor;
 use crate::session::Session;
 use crate::table::OpenTable;
@@ -13,7 +13,7 @@ pub(super) unsafe extern "C" fn table_close(table: *const OpenTable) {
 }
 
 pub(super) unsafe extern "C" fn position_bytes(table: &OpenTable) -> u32 {
-    Cursor::position_bytes(table) as u32
+    calm(|| Cursor::position_bytes(table) as u32)
 }
 
 pub(super) unsafe extern "C" fn rows_per_value(table: &OpenTable, key: u32, columns: u32) -> u64 {
@@ -65,10 +65,12 @@ pub(super) unsafe extern "C" fn statistics(
             Ok(())
         });
     }
-    let (rows, row_bytes) = table.statistics();
-    let (data_bytes, revision) = (rows.saturating_mul(row_bytes), table.revision());
-    *out = Statistics { rows: rows.max(2), row_bytes, data_bytes, revision };
-    0
+    calm_or(internal_error(), || {
+        let (rows, row_bytes) = table.statistics();
+        let (data_bytes, revision) = (rows.saturating_mul(row_bytes), table.revision());
+        *out = Statistics { rows: rows.max(2), row_bytes, data_bytes, revision };
+        0
+    })
 }
 
 entries! {
@@ -82,6 +84,10 @@ entries! {
         session.note_wish(wish);
         (*first, *count) = table.counter.take(session, &wish)?;
         Ok(())
+    }
+
+    fn analyze(; session, table: &OpenTable) {
+        table.refresh_now(session)
     }
 
     fn value_used(; session, table: &OpenTable, value: u64) {

@@ -144,7 +144,7 @@ impl Plan {
         }
         let value = in_row(step.form, &value[..length]);
         if let Some(room) = step.sort_bytes {
-            let is_whole = server.sort_key_within(self.collations[step.column], value, room, out);
+            let is_whole = server.sort_key_within(self.collations[step.column], value, room, out)?;
             return Ok(if is_whole { Taken::Whole } else { Taken::Cut });
         }
         out.resize(value.len(), 0);
@@ -248,11 +248,11 @@ impl Plan {
     }
 
     /// The sort key of a value of the server's column, cut off where no row can have more, and whether that is all of it; `None`
-    /// if rows have none.
+    /// if rows have none, or there is no memory for it.
     pub fn sort_key_of(&self, place: usize, value: &[u8], server: &Server) -> Option<(Vec<u8>, bool)> {
         let (_, room) = self.sort_source(place)?;
         let mut key = Vec::new();
-        let is_whole = server.sort_key_within(self.collations[place], value, room, &mut key);
+        let is_whole = server.sort_key_within(self.collations[place], value, room, &mut key).ok()?;
         Some((key, is_whole))
     }
 

@@ -1,0 +1,86 @@
+//! Files that a SQL node has of tables (definitions while they are locked, triggers) outlive nothing that they belong to.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+use vinga_sql_tests::servers::Servers;
+use vinga_sql_tests::{Session, TestCluster};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
+
+const NO_SUCH_TABLE: u16 = 1146;
+
+/// Names of the files of a database at a SQL node; none if there is no such folder.
+fn files(session: &mut Session, database: &str) -> Vec<String> {
+    let data = session.lines("SELECT @@datadir").remove(0);
+    let Ok(folder) = Path::new(&data).join(database).read_dir() else { return Vec::new() };
+    let mut names: Vec<_> =
+        folder.map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn definitions_of_a_killed_lock_are_not_believed() {
+    let mut servers = Servers::start(PROGRAM, 2, &[]);
+    let mut here = servers.connect(0);
+    here.query("CREATE DATABASE d");
+    for table in ["changed", "dropped", "same"] {
+        here.query(&format!("CREATE TABLE d.{table} (id INT PRIMARY KEY, v INT) ENGINE=VINGA"));
+    }
+    here.query("LOCK TABLES d.changed WRITE, d.dropped WRITE, d.same WRITE");
+    assert!(
+        files(&mut here, "d").contains(&"changed.frm".to_owned()),
+        "the server has files while tables are locked"
+    );
+    servers.sql_nodes[0].kill().expect("it can be killed");
+    let mut there = servers.connect(1);
+    there.query("DROP TABLE d.changed, d.dropped");
+    there.query("CREATE TABLE d.changed (id INT PRIMARY KEY, w VARCHAR(9)) ENGINE=VINGA");
+    there.query("INSERT INTO d.changed VALUES (1, 'new')");
+    servers.sql_nodes[0].restart().expect("it starts again");
+    let mut here = servers.connect(0);
+    assert_eq!(here.lines("SHOW TABLES FROM d"), ["changed", "same"]);
+    assert_eq!(here.lines("SELECT * FROM d.changed"), ["1 new"]);
+    assert_eq!(here.error("SELECT * FROM d.dropped").0, NO_SUCH_TABLE);
+    here.query("CREATE TABLE d.dropped (id INT PRIMARY KEY) ENGINE=VINGA");
+    here.query("INSERT INTO d.same VALUES (1, 1)");
+    assert_eq!(files(&mut here, "d"), ["db.opt"]);
+    here.query("DROP DATABASE d");
+    assert_eq!(files(&mut here, "d"), [""; 0]);
+    assert!(there.lines("SHOW DATABASES LIKE 'd'").is_empty());
+    servers.check_alive();
+}
+
+#[test]
+fn lost_triggers_keep_no_database() {
+    for drops_here in [true, false] {
+        let cluster = TestCluster::start(2);
+        let (mut here, mut there) = (cluster.connect(0), cluster.connect(1));
+        here.query("CREATE DATABASE d");
+        here.query("CREATE TABLE d.t (id INT PRIMARY KEY, v INT) ENGINE=VINGA");
+        there.query("CREATE TRIGGER d.first BEFORE INSERT ON d.t FOR EACH ROW SET NEW.v = 1");
+        // The trigger stays behind under the old name.
+        here.query("RENAME TABLE d.t TO d.other");
+        assert_eq!(files(&mut there, "d"), ["db.opt", "first.TRN", "t.TRG"]);
+        let session = if drops_here { &mut there } else { &mut here };
+        session.query("DROP DATABASE d");
+        let began = Instant::now();
+        while !there.lines("SHOW DATABASES LIKE 'd'").is_empty() {
+            assert!(began.elapsed() < Duration::from_secs(10), "{:?}", files(&mut there, "d"));
+        }
+    }
+    // Where there are tables of another engine nothing of theirs is touched.
+    let cluster = TestCluster::start(2);
+    let (mut here, mut there) = (cluster.connect(0), cluster.connect(1));
+    here.query("CREATE DATABASE d");
+    here.query("CREATE TABLE d.t (id INT PRIMARY KEY, v INT) ENGINE=VINGA");
+    there.query("CREATE TABLE d.i (id INT PRIMARY KEY, v INT) ENGINE=InnoDB");
+    there.query("CREATE TRIGGER d.of_i BEFORE INSERT ON d.i FOR EACH ROW SET NEW.v = 1");
+    here.query("DROP DATABASE d");
+    let began = Instant::now();
+    while there.try_query("SELECT * FROM d.t").is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(10), "the table is dropped");
+    }
+    there.query("INSERT INTO d.i VALUES (1, 0)");
+    assert_eq!(there.lines("SELECT v FROM d.i"), ["1"]);
+}
