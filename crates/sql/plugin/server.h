@@ -122,6 +122,11 @@ struct Description {
 bool describe(const TABLE *table, Description *out);
 /* How a column with this collation sorts; as long as the server lives. */
 const void *sorter_of(CHARSET_INFO *cs, bool is_char);
+/* How its sort keys are made: vinga_sort_form. */
+uint8_t sort_key_form(const void *collation);
+/* What clients have to keep to that change rows without SQL: which values a column may have, and what reads which columns. */
+void describe_values(const Field *field, CHARSET_INFO *cs, vinga_column *out);
+void describe_readers(const TABLE *table, Description *out);
 /* Bytes of a sort key, at most. */
 size_t sort_key_bytes(const void *collation, size_t value_bytes);
 /* The bytes with which the sort keys of all values begin that begin with these characters, each of which has a weight of its

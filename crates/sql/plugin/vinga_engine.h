@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 11
+#define VINGA_INTERFACE 12
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -46,6 +46,23 @@ enum vinga_form {
   VINGA_TEXT = 15, VINGA_BLOB = 16            /* length_bytes, then a pointer to the value */
 };
 
+/* Which values a column may have beyond what its type says: for clients that change rows without SQL. */
+enum vinga_values {
+  VINGA_VALUES_ANY = 0,
+  VINGA_VALUES_ENUM = 1,          /* limit: number of members */
+  VINGA_VALUES_SET = 2,           /* limit: a bit for each member */
+  VINGA_VALUES_FINITE = 3,        /* no NaN, no infinity */
+  VINGA_VALUES_NOT_NEGATIVE = 4,
+  VINGA_VALUES_UTF8MB4 = 5, VINGA_VALUES_UTF8MB3 = 6,   /* limit: characters; bytes_max */
+  VINGA_VALUES_ASCII = 7,         /* limit: characters; of its character set only ASCII is as in UTF-8 */
+  VINGA_VALUES_BYTES = 8,         /* limit: bytes */
+  VINGA_VALUES_OF_SQL_ONLY = 9,   /* in a form that only the server makes */
+  VINGA_VALUES_GENERATED = 10     /* the server computes them */
+};
+
+/* How sort keys are made: as the collation does, of the value's bytes, of these padded with spaces. */
+enum vinga_sort_form { VINGA_SORT_BY_COLLATION = 0, VINGA_SORT_PLAIN = 1, VINGA_SORT_PLAIN_PADDED = 2 };
+
 typedef struct vinga_column {
   vinga_text name;
   const void *collation;    /* given to vinga_server.sort_key */
@@ -58,6 +75,11 @@ typedef struct vinga_column {
   uint8_t length_bytes;
   uint8_t is_signed;
   uint8_t precision, scale;
+  uint8_t values;           /* vinga_values */
+  uint8_t sort_form;        /* vinga_sort_form */
+  vinga_text read_by;       /* what the server computes or checks with it; empty if nothing */
+  uint64_t limit;           /* of vinga_values */
+  uint32_t values_bytes_max;
 } vinga_column;
 
 typedef struct vinga_key_part {
@@ -88,6 +110,7 @@ typedef struct vinga_definition {
   uint64_t auto_increment;  /* the first value; 0 for the usual one */
   uint32_t partitions;      /* 0 for the usual number */
   uint8_t no_logging, read_backup;
+  uint8_t keeps_history;    /* with system versioning */
   int32_t auto_increment_column;   /* place in columns; -1 if there is none */
 } vinga_definition;
 

@@ -9,13 +9,14 @@ mod records;
 pub use projection::Projection;
 pub use records::ChangedColumn;
 
-use crate::definition::{Column, Description, Form, HIDDEN_KEY, is_variable, sort_column_name};
+use crate::definition::{Column, Description, Form, is_variable, sort_column_name};
 use crate::failure::{Failure, Result, ha};
 use crate::native_tables;
 use crate::server::Collation;
 use std::ops::Bound;
 use vinga::{ColumnId, ErrorCode, IndexKind, OrderKey, TableDefinition};
 use vinga_base::row_layout::{ColumnLayout, Place, RowLayout};
+use vinga_base::schema::HIDDEN_KEY;
 
 /// One column.
 #[derive(Clone, Debug)]
@@ -414,6 +415,7 @@ pub mod tests {
             null: (0, mask),
             collation: Collation(std::ptr::null()),
             sort_bytes: 0,
+            rules: Default::default(),
         };
         let part =
             KeyPart { column: 0, bytes: 4, has_length: false, is_nullable: false, is_descending: false };
@@ -433,6 +435,7 @@ pub mod tests {
             database_options: Vec::new(),
             auto_increment: 0,
             auto_increment_column: None,
+            keeps_history: false,
             no_logging: false,
             read_backup: false,
             partitions: 0,

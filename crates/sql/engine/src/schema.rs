@@ -139,13 +139,13 @@ pub fn truncate_table(session: &mut Session, name: &str) -> Result<()> {
     carry_out(session, |cluster| async move { cluster.as_async().truncate_table(name).await }).map(|_| ())
 }
 
-/// What the server has to know of a table: see [`native_tables::attachment`].
+/// What the server has to know of a table: see [`native_tables::own_part`].
 ///
 /// # Errors
 /// `NO_SUCH_TABLE`, that SQL can't say it, or what went wrong.
 pub fn definition_of(session: &mut Session, name: &str) -> Result<Vec<u8>> {
     let table = describe_patiently(session, name)?;
-    native_tables::attachment(table.definition()).map(Cow::into_owned).map_err(Failure::unsupported)
+    native_tables::own_part(table.definition()).map(Cow::into_owned).map_err(Failure::unsupported)
 }
 
 /// Describes a table. One that is not there may be between two names: an `ALTER` that copies puts the old table away before
@@ -198,7 +198,7 @@ fn is_sayable(session: &mut Session, name: &str) -> Result<bool> {
     }
     match session.describe(name) {
         Ok(table) => {
-            let is_sayable = native_tables::attachment(table.definition()).is_ok();
+            let is_sayable = native_tables::own_part(table.definition()).is_ok();
             node.sayable.learn(name, is_sayable, moment);
             Ok(is_sayable)
         }

@@ -28,7 +28,7 @@ use crate::node::node;
 use crate::session::Session;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const INTERFACE: u32 = 11;
+const INTERFACE: u32 = 12;
 
 /// What an entry returns if it does not fail.
 trait Outcome {

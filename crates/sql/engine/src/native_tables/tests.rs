@@ -1,7 +1,8 @@
 //! Statements that are made of definitions, and what SQL can't say.
 
-use super::{attachment, is_native};
-use crate::definition::split_attachment;
+use super::{is_native, own_part};
+use crate::definition::split_own_part;
+use vinga::sql_rules::SqlRules;
 use vinga::{ColumnType, Direction, NewTable, TableDefinition};
 
 const BIGINT: ColumnType = ColumnType::Integer { bytes: 8, signed: true };
@@ -19,15 +20,15 @@ fn built(table: NewTable) -> TableDefinition {
 /// The statement for a table.
 fn statement(table: NewTable) -> String {
     let definition = built(table);
-    let made = attachment(&definition).expect("SQL can say it").into_owned();
-    let (version, text) = split_attachment(&made).expect("it has the form of an attachment");
+    let made = own_part(&definition).expect("SQL can say it").into_owned();
+    let (version, text) = split_own_part(&made).expect("it has the form of an attachment");
     assert_eq!(version.len(), 16, "the server copies as many bytes");
     String::from_utf8(text.to_vec()).expect("it is a text")
 }
 
 /// Why SQL can't say a table, without what all these sentences begin with.
 fn reason(table: NewTable) -> String {
-    let said = attachment(&built(table)).expect_err("SQL can't say it");
+    let said = own_part(&built(table)).expect_err("SQL can't say it");
     said.split_once(", and not for SQL: ").expect("it says so").1.to_owned()
 }
 
@@ -158,8 +159,8 @@ fn what_sql_can_not_say_is_named() {
 #[test]
 fn the_version_is_that_of_the_definition() {
     let version = |table| {
-        let made = attachment(&built(table)).expect("SQL can say it").into_owned();
-        split_attachment(&made).expect("it has one").0.to_vec()
+        let made = own_part(&built(table)).expect("SQL can say it").into_owned();
+        split_own_part(&made).expect("it has one").0.to_vec()
     };
     // Whatever its name: a table that is renamed is the same.
     assert_eq!(version(keyed()), version(keyed().named("d.other")));
@@ -173,7 +174,8 @@ fn an_attachment_of_a_sql_node_is_taken_as_it_is() {
     assert!(is_native(&definition));
     definition.attachment = b"some program's own".to_vec();
     assert!(is_native(&definition), "others may attach what they like");
-    definition.attachment = [&[2][..], b"vv", &[0xfe, 0x01, 0x0a]].concat();
+    let own = [&[2][..], b"vv", &[0xfe, 0x01, 0x0a]].concat();
+    definition.attachment = SqlRules::default().attachment(&own);
     assert!(!is_native(&definition));
-    assert_eq!(*attachment(&definition).expect("it is there"), definition.attachment);
+    assert_eq!(*own_part(&definition).expect("it is there"), own);
 }
