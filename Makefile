@@ -6,12 +6,17 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
 VINGA := target/release/vinga
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+DESTDIR ?=
 
-.PHONY: up down build sql test lint unit simulate bench soak tools clean help
+.PHONY: up down build lib install sql test lint unit simulate bench soak tools clean help
 
 help:
 	@echo "make up     install what is missing, build, start a cluster with two SQL nodes, run a first session on it"
 	@echo "make down   stop the cluster that 'make up' has started"
+	@echo "make lib    build the C library: target/release/libvinga.so and libvinga.a"
+	@echo "make install PREFIX=/usr/local DESTDIR=   build, and install the program and the C library with its header"
 	@echo "make sql    bring MariaDB, build the storage engine for it"
 	@echo "make test   install what is missing, run all tests"
 	@echo "make bench  measure everything, with peers where there are some; results in target/bench"
@@ -22,6 +27,15 @@ tools:
 
 build: tools
 	cargo build --release --locked --jobs $(CARGO_JOBS) --bin vinga
+
+# The C library. Programs look for it by its soname.
+lib: tools
+	cargo build --release --locked --jobs $(CARGO_JOBS) --package libvinga
+	version=$$(cargo pkgid --package libvinga | sed 's/.*[#@]//')
+	ln -sf libvinga.so "target/release/libvinga.so.$${version%%.*}"
+
+install: build lib
+	PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" scripts/install.sh lib bin
 
 # The storage engine, and the MariaDB server that it is for.
 sql:

@@ -8,6 +8,8 @@ missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 # The storage engine's part that MariaDB sees is C++.
 command -v g++ >/dev/null || missing+=(g++)
+# Programs find the C library by it.
+command -v pkg-config >/dev/null || missing+=(pkgconf)
 if ! command -v cargo >/dev/null; then
     # Debian's own toolchain, as recent as its browsers need it.
     missing+=(cargo-web rustc-web)

@@ -52,6 +52,7 @@ pub mod summary;
 pub mod sysbench;
 pub mod target;
 pub mod tpcb;
+pub mod upserts;
 pub mod vinga_target;
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::figure::Figure;
 use crate::progress::Progress;
 use crate::sql_server::{BULK, INNODB, SqlServer, VINGA};
 use crate::sysbench::{Load, Outcome, Sysbench};
+use crate::upserts::{self, Upsert};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -94,6 +95,13 @@ pub struct Pair {
     theirs: Outcome,
 }
 
+/// What a measurement has given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SqlResults {
+    pairs: Vec<Pair>,
+    upserts: Vec<Upsert>,
+}
+
 fn comparisons(options: &SqlOptions) -> Vec<Comparison> {
     let rows = options.rows;
     let stock = |script| oltp(script, rows);
@@ -122,6 +130,16 @@ fn comparisons(options: &SqlOptions) -> Vec<Comparison> {
     };
     let keys = |count: u32| {
         Load::new("in_list", VINGA.0).with(format!("table-size={rows}")).with(format!("keys={count}"))
+    };
+    let plan = |statement: &str, database: &str| {
+        Load::new("plans", database).with(format!("table-size={rows}")).with(format!("statement={statement}"))
+    };
+    let timed = |figure, ours: Load, theirs: Load| Comparison {
+        figure,
+        says: Says::Times,
+        ours: ours.into(),
+        theirs: theirs.into(),
+        threads: &[1],
     };
     let autoinc = |given: &str| Load::new("autoinc", VINGA.0).with(format!("given={given}"));
     vec![
@@ -154,6 +172,15 @@ fn comparisons(options: &SqlOptions) -> Vec<Comparison> {
             theirs: Load::new("join", INNODB.0).into(),
             threads: &[1],
         },
+        timed("sql.count.time_vs_innodb", plan("count", VINGA.0), plan("count", INNODB.0)),
+        timed("sql.range_desc.time_vs_asc", plan("descending", VINGA.0), plan("ascending", VINGA.0)),
+        timed("sql.open_range.time_vs_innodb", plan("open_range", VINGA.0), plan("open_range", INNODB.0)),
+        timed(
+            "sql.multi_update.time_vs_innodb",
+            plan("multi_update", VINGA.0),
+            plan("multi_update", INNODB.0),
+        ),
+        versus("tpcb.vs_innodb", &|database| Load::new("tpcb", database), &[16]),
         Comparison {
             figure: "autoinc16.vs_given",
             says: Says::Rates,
@@ -190,9 +217,10 @@ fn prepare(sysbench: &Sysbench, options: &SqlOptions) -> Result<()> {
             .with(rows.clone())
             .with(format!("mysql-storage-engine={engine}"));
         sysbench.command(&oltp, "prepare")?;
-        for script in ["filter", "join", "autoinc"] {
+        for script in ["filter", "join", "autoinc", "plans", "tpcb"] {
             let load = Load::new(script, database).with(format!("engine={engine}"));
-            let load = if script == "autoinc" { load } else { load.with(rows.clone()) };
+            let has_size = !["autoinc", "tpcb"].contains(&script);
+            let load = if has_size { load.with(rows.clone()) } else { load };
             sysbench.command(&load, "prepare")?;
         }
     }
@@ -204,12 +232,25 @@ fn prepare(sysbench: &Sysbench, options: &SqlOptions) -> Result<()> {
 ///
 /// # Errors
 /// The server does not start, or a statement fails.
-pub fn run(out: &Path, data_nodes: &str, options: &SqlOptions, progress: &mut Progress) -> Result<Vec<Pair>> {
+pub fn run(
+    out: &Path,
+    data_nodes: &str,
+    options: &SqlOptions,
+    progress: &mut Progress,
+) -> Result<SqlResults> {
     let mut servers = Servers::start(out, data_nodes)?;
     prepare(&servers.one, options)?;
     let pairs = measure(&mut servers, options, progress)?;
+    let mut upserts = Vec::new();
+    if upserts::FIGURE.contains(&options.only) {
+        upserts = upserts::measure(&mut servers.first, out)?;
+        for Upsert { statement, rows, round_trips } in &upserts {
+            let begin = statement.split(" INTO ").next().unwrap_or_default();
+            progress.line(&format!("  {begin} of {rows} rows: {round_trips} round trips"));
+        }
+    }
     servers.stop()?;
-    Ok(pairs)
+    Ok(SqlResults { pairs, upserts })
 }
 
 /// The servers, and sysbench for them.
@@ -299,7 +340,8 @@ fn line(pair: &Pair) -> String {
 
 /// The figures of a run: of each comparison that with the number of threads that is worst for us, and, beside them, all
 /// rates.
-pub fn figures(command: &str, pairs: &[Pair]) -> Vec<Figure> {
+pub fn figures(command: &str, results: &SqlResults) -> Vec<Figure> {
+    let pairs = &results.pairs;
     let names: BTreeSet<&str> = pairs.iter().map(|pair| pair.figure.as_str()).collect();
     let mut figures = Vec::new();
     let mut rates = Vec::new();
@@ -332,6 +374,7 @@ pub fn figures(command: &str, pairs: &[Pair]) -> Vec<Figure> {
         }
         figures.extend(worst);
     }
+    figures.extend(upserts::figure(command, &results.upserts));
     figures.extend(rates);
     figures
 }
@@ -356,7 +399,7 @@ mod tests {
             pair("a", 16, Says::Rates, 60.0, 100.0),
             pair("t", 1, Says::Times, 25.0, 100.0),
         ];
-        let figures = figures("c", &pairs);
+        let figures = figures("c", &SqlResults { pairs: pairs.into(), upserts: Vec::new() });
         let found = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap().clone();
         assert_eq!((found("a").median, found("a").min, found("a").repetitions), (0.65, 0.6, 2));
         assert_eq!((found("t").min, found("t").max), (2.0, 4.0));

@@ -1,13 +1,21 @@
 //! A SQL server for a measurement: a SQL node with databases for Vinga's tables and InnoDB's, and sysbench before it.
 
 use crate::failure::{Context, Failure, Result};
+use crate::process::Program;
 use crate::sysbench::Sysbench;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use vinga_sqlnode::{Installation, Settings, SqlNode};
 
 /// Address space of the server: InnoDB's buffer pool holds all of its rows.
 const ADDRESS_SPACE_MAX: u64 = 6 << 30;
+
+/// Of a client program.
+const CLIENT_MEMORY_BYTES_MAX: u64 = 1 << 30;
+/// How long a statement of a client program may take.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Of the server, for fairness: InnoDB has what it needs in memory and does not wait for the disk at a commit.
 const VARIABLES: [(&str, &str); 6] = [
@@ -33,6 +41,7 @@ pub struct SqlServer {
     folder: PathBuf,
     stock: PathBuf,
     sysbench: PathBuf,
+    client: PathBuf,
 }
 
 impl SqlServer {
@@ -71,13 +80,14 @@ impl SqlServer {
         let folder = folder.canonicalize().context(|| format!("cannot find {}", folder.display()))?;
         let stock = installation.mariadb().join("root/usr/share/sysbench");
         let sysbench = installation.program("sysbench");
+        let client = installation.program("mariadb");
         let mut settings = Settings::new(&folder, data_nodes, installation);
         settings.address_space_max = Some(ADDRESS_SPACE_MAX);
         settings.ends_with_starter = true;
         settings.variables = VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         settings.variables.extend_from_slice(variables);
         let node = SqlNode::start(settings).context(|| "cannot start a SQL node".into())?;
-        Ok(SqlServer { node, folder, stock, sysbench })
+        Ok(SqlServer { node, folder, stock, sysbench, client })
     }
 
     /// Runs a statement and returns its rows as text.
@@ -88,6 +98,30 @@ impl SqlServer {
         let mut connection = self.node.connect().context(|| "cannot connect to the SQL node".into())?;
         let answer = connection.query(statement).context(|| statement.to_owned())?;
         Ok(answer.strings())
+    }
+
+    /// Runs a statement by the client program of the server, which can read files of its own for it.
+    ///
+    /// # Errors
+    /// What the program says.
+    pub fn run_client(&self, statement: &str) -> Result<()> {
+        let mut socket = OsString::from("--socket=");
+        socket.push(self.node.socket());
+        let program = Program {
+            name: "mariadb",
+            path: self.client.clone(),
+            arguments: vec![
+                "--no-defaults".into(),
+                "--user=root".into(),
+                socket,
+                "--local-infile=1".into(),
+                "--execute".into(),
+                statement.into(),
+            ],
+            memory_bytes_max: CLIENT_MEMORY_BYTES_MAX,
+            life_max: PATIENCE,
+        };
+        program.run().map(|_| ()).map_err(|failure| Failure::new(format!("{statement}: {failure}")))
     }
 
     /// The server's process.

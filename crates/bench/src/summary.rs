@@ -33,6 +33,12 @@ pub fn required() -> Vec<(String, &'static str)> {
         ("sysbench.filter10000.vs_innodb", "ratio"),
         ("sql.in100.vs_one_key", "ratio"),
         ("sql.join1000.time_vs_innodb", "ratio"),
+        ("sql.count.time_vs_innodb", "ratio"),
+        ("sql.range_desc.time_vs_asc", "ratio"),
+        ("sql.open_range.time_vs_innodb", "ratio"),
+        ("sql.upsert.round_trips_per_row", "trips"),
+        ("sql.multi_update.time_vs_innodb", "ratio"),
+        ("tpcb.vs_innodb", "ratio"),
         ("autoinc16.vs_given", "ratio"),
         ("sysbench.point_select.two_nodes_vs_one", "ratio"),
         ("sysbench.read_only.two_nodes_vs_one", "ratio"),
@@ -94,7 +100,7 @@ mod tests {
             assert_eq!(entry["repetitions"], 5);
         }
         assert!(list.iter().any(|entry| entry["name"] == "flexasynch.delete.vs_redis"));
-        assert_eq!(list.len(), 48);
+        assert_eq!(list.len(), 54);
     }
 
     #[test]

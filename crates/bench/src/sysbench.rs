@@ -18,11 +18,12 @@ const MEMORY_BYTES_MAX: u64 = 4 << 30;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Scripts of ours, by name.
-const OWN_SCRIPTS: [(&str, &str); 5] = [
+const OWN_SCRIPTS: [(&str, &str); 6] = [
     ("autoinc", include_str!("../sysbench/autoinc.lua")),
     ("filter", include_str!("../sysbench/filter.lua")),
     ("in_list", include_str!("../sysbench/in_list.lua")),
     ("join", include_str!("../sysbench/join.lua")),
+    ("plans", include_str!("../sysbench/plans.lua")),
     ("tpcb", include_str!("../sysbench/tpcb.lua")),
 ];
 

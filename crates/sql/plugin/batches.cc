@@ -141,7 +141,9 @@ int ha_vinga::next_of_ranges(range_id_t *range) {
     if (ranges_are_open) {
       int error= engine->scan_next(cursor, session, table->record[0]);
       if (error != HA_ERR_END_OF_FILE) {
-        if (!error) *range= range_ids[engine->scan_range(cursor)];
+        if (error) return error;
+        *range= range_ids[engine->scan_range(cursor)];
+        connection_of(table->in_use)->outer= this;
         return error;
       }
       ranges_are_open= false;
@@ -155,8 +157,8 @@ int ha_vinga::multi_range_read_next(range_id_t *range) try {
   if (!ranges_are_batched) return handler::multi_range_read_next(range);
   int error;
   /* The range of a row that is read once more stays as it was told. */
-  if (unlikely(repeats_row) && repeat_row(table->record[0], &error)) return error;
-  return failed(ranges_are_keys ? next_of_keys(range) : next_of_ranges(range));
+  if (unlikely(repeats_row) && repeat_row(table->record[0], &error)) return with_status(error);
+  return with_status(failed(ranges_are_keys ? next_of_keys(range) : next_of_ranges(range)));
 } OR_ERROR
 
 int ha_vinga::multi_range_read_explain_info(uint mode, char *text, size_t size) try {

@@ -36,8 +36,9 @@ bool Column_places::note(const MY_BITMAP &set) {
 }
 
 /* Has those columns read that are used from here on. A sort reads with a set of its own, and may ask for rows by their
-   positions later with the usual one: both are read at once. Of rows that are changed it must be seen what they were. */
-void ha_vinga::use_columns() {
+   positions later with the usual one: both are read at once. Of rows that are changed it must be seen what they were. True if
+   they are others than before. */
+bool ha_vinga::select_columns() {
   my_bitmap_map words[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
   MY_BITMAP used;
   my_bitmap_init(&used, words, table->s->fields);
@@ -48,9 +49,16 @@ void ha_vinga::use_columns() {
     if (table->read_set != &table->def_read_set) bitmap_union(&used, &table->def_read_set);
     if (lock == VINGA_LOCK_EXCLUSIVE) bitmap_union(&used, table->write_set);
   }
-  if (!read_columns.note(used)) return;
+  if (!read_columns.note(used)) return false;
   list_places(used, share->places, &read_columns.places);
   engine->use_columns(cursor, read_columns.places.data(), uint32_t(read_columns.places.size()));
+  return true;
+}
+
+/* The same before reads that take the place of what was read ahead. */
+void ha_vinga::use_columns() {
+  forget_ahead();
+  select_columns();
 }
 
 /* The columns that may differ between a row and what is put in its place. */

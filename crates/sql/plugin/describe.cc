@@ -4,6 +4,11 @@
 /* Whether the bytes of a column's values compare as its values do. */
 static bool compares_as_bytes(const Field *field, CHARSET_INFO *cs) {
   if (cs == &my_charset_bin) return true;
+  /* Without padding, texts whose characters are in the order of their bytes are bytes, unless a key has no room for a length
+     beside the longest. */
+  if (field->real_type() == MYSQL_TYPE_VARCHAR && (cs->state & MY_CS_BINSORT) && cs->mbminlen == 1 &&
+      (cs->state & MY_CS_NOPAD))
+    return field->field_length <= 3070;
   /* Padded to their whole length, such values differ where their bytes do. */
   return field->real_type() == MYSQL_TYPE_STRING && (cs->state & MY_CS_BINSORT) && cs->mbminlen == 1 &&
          !(cs->state & MY_CS_NOPAD);
@@ -64,10 +69,12 @@ static bool describe_type(const TABLE *table, const Field *field, vinga_column *
   if (cs && !compares_as_bytes(field, cs)) {
     out->collation= sorter_of(cs, out->form == VINGA_CHAR);
     out->sort_bytes= sort_key_bytes(out->collation, out->bytes);
+    out->sort_form= sort_key_form(out->collation);
     /* Room for characters of several bytes is mostly spaces, which need not be stored. */
     if (out->form == VINGA_CHAR && cs->mbmaxlen > 1 && cs->mbminlen == 1 && !(cs->state & MY_CS_NOPAD))
       out->form= VINGA_PADDED;
   }
+  describe_values(field, cs, out);
   return true;
 }
 
@@ -78,7 +85,8 @@ bool describe(const TABLE *table, Description *out) {
     out->problem= "names of databases can't have a point in them";
     return false;
   }
-  out->texts.reserve(share->fields + share->keys);
+  /* None of them may move: those of columns, of what reads them, of keys. */
+  out->texts.reserve(2 * share->fields + share->keys);
   out->columns.reserve(share->fields);
   out->keys.reserve(share->keys);
   out->parts.resize(share->keys);
@@ -145,7 +153,9 @@ bool describe(const TABLE *table, Description *out) {
     key.part_count= out->parts[i].size();
     out->keys.push_back(key);
   }
+  describe_readers(table, out);
   vinga_definition &definition= out->definition;
+  definition.keeps_history= table->versioned();
   definition.name= text_of(out->name);
   definition.columns= out->columns.data();
   definition.column_count= out->columns.size();

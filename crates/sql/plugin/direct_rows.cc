@@ -271,12 +271,12 @@ int ha_vinga::direct_update_rows(ha_rows *changed, ha_rows *found) try {
   int error= change_directly(found, changed);
   if (error == VINGA_DIRECT_UNSUITED) error= update_one_by_one(changed, found);
   return tell_failure(error);
-} OR_ERROR
+} catch (...) { return tell_failure(thrown()); }
 
 int ha_vinga::direct_delete_rows(ha_rows *deleted) try {
   ha_rows found;
   return tell_failure(change_directly(&found, deleted));
-} OR_ERROR
+} catch (...) { return tell_failure(thrown()); }
 
 /* Changes the row that was read last as the statement wants; an error that was raised is HA_ERR_UNSUPPORTED. */
 int ha_vinga::update_as_server(ha_rows *changed, ha_rows *found) {

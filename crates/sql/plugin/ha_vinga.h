@@ -2,6 +2,8 @@
 #ifndef HA_VINGA_H
 #define HA_VINGA_H
 #include "server.h"
+#include <memory>
+#include <unordered_map>
 
 /* What all handlers of a table share. */
 struct Vinga_share final : public Handler_share {
@@ -37,6 +39,18 @@ struct Noted_ranges {
   std::vector<Noted_range> ranges;
 };
 
+/* Rows that were read before the server has asked for them; see read_ahead.cc. */
+struct Read_ahead {
+  std::unordered_map<std::string, uint32_t> rows;   // by their keys in the server's form: places in the batch
+  uint index= MAX_KEY;
+  uint wanted= 0;             // rows of the last batch
+  uint shown= 0;              // those of them that were asked for
+  uint single_reads= 0;       // and beginnings of batches
+  uint next_try= 1;           // by the number of single reads
+  uint pause= 0;
+};
+class Kept_bytes;
+
 class ha_vinga final : public handler {
   Vinga_share *share= nullptr;
   vinga_cursor *cursor= nullptr;
@@ -61,6 +75,7 @@ class ha_vinga final : public handler {
   bool is_sorted= false;             // the index is read in its order
   bool is_point= false;              // the row of a unique key was read; there is no next one
   std::vector<uchar> exact_key;      // whose rows are read; the index goes on behind them. Empty if there is no such key
+  std::vector<uchar> scanned_key;    // of a hash, with NULL: all rows are read, and others left out. Empty if there is no such key
   Column_places read_columns, written_columns;
   /* Rows that are sent together though they may be duplicates, see deferred_rows.cc. */
   enum { DEFERRAL_UNKNOWN, DEFERRAL_YES, DEFERRAL_NO } deferral= DEFERRAL_UNKNOWN;
@@ -82,6 +97,8 @@ class ha_vinga final : public handler {
   bool condition_is_set= false;
   int checked= VINGA_CHECKED_NONE;   // how much of it they check; a vinga_checked number
 
+  Read_ahead ahead;
+
   /* Changes that are made at the data nodes, see direct_rows.cc. */
   std::vector<Noted_ranges> noted_ranges;
   const Noted_ranges *chosen_ranges= nullptr;
@@ -97,6 +114,8 @@ class ha_vinga final : public handler {
   void set_rows_per_value(uint64_t revision);
   int open_share(const char *path);
   int failed(int error);
+  /* Of reads that the server calls directly: it looks there whether the record has a row. */
+  int with_status(int error) { table->status= error ? STATUS_NOT_FOUND : 0; return error; }
   int number_row();
   int use_value(ulonglong value, const Field *field);
   void forget_value_of_failed();
@@ -121,6 +140,8 @@ class ha_vinga final : public handler {
   bool is_hash(uint index) const { return is_hash_key(table_share->key_info[index]); }
   int range(const key_range *low, const key_range *high, uint8_t wish);
   int begin_scan();
+  bool is_of_other_key();
+  int begin_scan_for_key(const uchar *key, uint length);
   int next(uchar *record);
   int next_of_keys(range_id_t *range);
   int next_of_ranges(range_id_t *range);
@@ -136,6 +157,15 @@ class ha_vinga final : public handler {
   int send_deferred();
   int deal_with_duplicates(const std::vector<Deferred_row> &rows);
   int write_duplicate(const uchar *record);
+  struct st_table_ref *inner_key() const;
+  ha_vinga *outer_table(Connection *connection) const;
+  bool may_read_ahead() const;
+  bool follow(std::vector<std::unique_ptr<Kept_bytes>> *kept);
+  void add_keys_ahead(Connection *connection, ha_vinga *outer, struct st_table_ref *ref);
+  bool read_together(const uchar *key, uint length, uchar *record, int *error);
+  int read_one_row(const uchar *key, uint length, uchar *record);
+  void forget_ahead();
+  void end_read_ahead();
   bool could_change_directly() const;
   bool may_change_directly();
   void note_ranges(uint index, RANGE_SEQ_IF *seq, void *context, uint count, uint mode);
@@ -147,6 +177,7 @@ class ha_vinga final : public handler {
   int update_as_server(ha_rows *changed, ha_rows *found);
   int update_one_by_one(ha_rows *changed, ha_rows *found);
   bool needs_whole_rows() const;
+  bool select_columns();
   void use_columns();
   const std::vector<uint16_t> &changed_columns();
 
@@ -218,7 +249,7 @@ public:
   int index_read_last_map(uchar *record, const uchar *key, key_part_map parts) override
   { return index_read_map(record, key, parts, HA_READ_PREFIX_LAST); }
   int read_range_first(const key_range *low, const key_range *high, bool is_equal, bool sorted) override;
-  int read_range_next() override { return next(table->record[0]); }
+  int read_range_next() override { return with_status(next(table->record[0])); }
 
   ha_rows multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, void *context, uint count, uint *buffer_bytes,
                                       uint *mode, Cost_estimate *cost) override;

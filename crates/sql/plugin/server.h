@@ -46,6 +46,8 @@ struct Counts {
   bool is_none() const { return copied == 0 && deleted == 0 && updated == 0 && touched == 0; }
 };
 
+class ha_vinga;
+
 /* What belongs to a connection. */
 struct Connection {
   explicit Connection(vinga_session *session): session(session) {}
@@ -60,6 +62,9 @@ struct Connection {
   bool is_prepared= false;
   Silence silence;
   Counts correction;
+  /* The table whose rows the server goes through, and those that have rows read ahead for them: see read_ahead.cc. */
+  ha_vinga *outer= nullptr;
+  std::vector<ha_vinga *> followers;
 };
 
 /* Puts the counts right of a statement that has ended well and whose result was not sent yet. */
@@ -80,6 +85,8 @@ int note_failure(THD *thd, int error);
 const char *advice(THD *thd, int error);
 /* Raises that a row is too long. */
 void raise_long_row();
+/* What the Rust side says of its last failure. */
+std::string sentence_of(const Connection *connection);
 /* Raises the error of a failed call that has no table. */
 void raise(THD *thd, int error);
 /* Raises the error of a statement that was killed: which one depends on how. */
@@ -115,6 +122,11 @@ struct Description {
 bool describe(const TABLE *table, Description *out);
 /* How a column with this collation sorts; as long as the server lives. */
 const void *sorter_of(CHARSET_INFO *cs, bool is_char);
+/* How its sort keys are made: vinga_sort_form. */
+uint8_t sort_key_form(const void *collation);
+/* What clients have to keep to that change rows without SQL: which values a column may have, and what reads which columns. */
+void describe_values(const Field *field, CHARSET_INFO *cs, vinga_column *out);
+void describe_readers(const TABLE *table, Description *out);
 /* Bytes of a sort key, at most. */
 size_t sort_key_bytes(const void *collation, size_t value_bytes);
 /* The bytes with which the sort keys of all values begin that begin with these characters, each of which has a weight of its
@@ -159,6 +171,20 @@ inline bool is_shared_database(const std::string &name)
 void forget_table_of(THD *thd, const char *db, const char *table);
 /* Removes the server's own file with a definition, if it has one. */
 void forget_file(const char *path_without_extension);
+/* What the data nodes have of a table's definition: see vinga_engine.discover. */
+struct Stored_definition {
+  std::string version, text;
+  /* Whether it is the server's own image of it: else it is the statement that would make the table. */
+  bool is_image() const { return text.compare(0, 2, "\xfe\x01") == 0; }
+};
+/* Gives a table of a native client the definition that its statement says; an error number, which was raised. */
+int init_from_statement(THD *thd, TABLE_SHARE *share, const Stored_definition &stored, bool leaves_file);
+/* Leaves a file with the definition of such a table; see leave_file. */
+void leave_file_of_statement(THD *thd, const TABLE_SHARE *share, const Stored_definition &stored);
+/* Whether the present statement does not use a table but has come upon it for a table of INFORMATION_SCHEMA. */
+bool is_only_listed(THD *thd, const TABLE_SHARE *share);
+/* Raises that there is a table of a name; and why it is not listed, if SQL can't say it. */
+void raise_table_exists(Connection *connection, const std::string &name, const char *shown);
 /* Gives the server such a file, where it does not ask for definitions. */
 void leave_file(THD *thd, TABLE_SHARE *share);
 /* Definitions that the data nodes have. */

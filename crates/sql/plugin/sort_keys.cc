@@ -166,6 +166,13 @@ const void *sorter_of(CHARSET_INFO *cs, bool is_char) {
   return &sorters.try_emplace({cs, is_char}, cs, is_char).first->second;
 }
 
+uint8_t sort_key_form(const void *collation) {
+  const Sorter &sorter= *static_cast<const Sorter *>(collation);
+  if (!sorter.is_plain || sorter.is_filled || sorter.is_big5 || sorter.is_thai || sorter.is_czech || sorter.levels.size() != 1)
+    return VINGA_SORT_BY_COLLATION;
+  return sorter.levels.front().pads ? VINGA_SORT_PLAIN_PADDED : VINGA_SORT_PLAIN;
+}
+
 size_t sort_key_bytes(const void *collation, size_t value_bytes) {
   const Sorter &sorter= *static_cast<const Sorter *>(collation);
   size_t weights= sorter.is_plain ? value_bytes : sorter.cs->strnxfrmlen(value_bytes);

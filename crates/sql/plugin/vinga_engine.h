@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 11
+#define VINGA_INTERFACE 12
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -46,6 +46,23 @@ enum vinga_form {
   VINGA_TEXT = 15, VINGA_BLOB = 16            /* length_bytes, then a pointer to the value */
 };
 
+/* Which values a column may have beyond what its type says: for clients that change rows without SQL. */
+enum vinga_values {
+  VINGA_VALUES_ANY = 0,
+  VINGA_VALUES_ENUM = 1,          /* limit: number of members */
+  VINGA_VALUES_SET = 2,           /* limit: a bit for each member */
+  VINGA_VALUES_FINITE = 3,        /* no NaN, no infinity */
+  VINGA_VALUES_NOT_NEGATIVE = 4,
+  VINGA_VALUES_UTF8MB4 = 5, VINGA_VALUES_UTF8MB3 = 6,   /* limit: characters; bytes_max */
+  VINGA_VALUES_ASCII = 7,         /* limit: characters; of its character set only ASCII is as in UTF-8 */
+  VINGA_VALUES_BYTES = 8,         /* limit: bytes */
+  VINGA_VALUES_OF_SQL_ONLY = 9,   /* in a form that only the server makes */
+  VINGA_VALUES_GENERATED = 10     /* the server computes them */
+};
+
+/* How sort keys are made: as the collation does, of the value's bytes, of these padded with spaces. */
+enum vinga_sort_form { VINGA_SORT_BY_COLLATION = 0, VINGA_SORT_PLAIN = 1, VINGA_SORT_PLAIN_PADDED = 2 };
+
 typedef struct vinga_column {
   vinga_text name;
   const void *collation;    /* given to vinga_server.sort_key */
@@ -58,6 +75,11 @@ typedef struct vinga_column {
   uint8_t length_bytes;
   uint8_t is_signed;
   uint8_t precision, scale;
+  uint8_t values;           /* vinga_values */
+  uint8_t sort_form;        /* vinga_sort_form */
+  vinga_text read_by;       /* what the server computes or checks with it; empty if nothing */
+  uint64_t limit;           /* of vinga_values */
+  uint32_t values_bytes_max;
 } vinga_column;
 
 typedef struct vinga_key_part {
@@ -88,6 +110,7 @@ typedef struct vinga_definition {
   uint64_t auto_increment;  /* the first value; 0 for the usual one */
   uint32_t partitions;      /* 0 for the usual number */
   uint8_t no_logging, read_backup;
+  uint8_t keeps_history;    /* with system versioning */
   int32_t auto_increment_column;   /* place in columns; -1 if there is none */
 } vinga_definition;
 
@@ -113,6 +136,10 @@ enum vinga_batch { VINGA_BATCH_FULL = -1 };
 /* What comes of a row that is to be deferred; and no row. */
 enum vinga_deferred { VINGA_DEFERRED_FULL = -2, VINGA_DEFERRED_CONFLICT = -3 };
 #define VINGA_NO_ROW UINT32_MAX
+
+/* What comes of a row that was read ahead and that the statement has changed since. */
+enum vinga_ahead { VINGA_ROW_HAS_CHANGED = -5 };
+#define VINGA_NEXT_ROW UINT64_MAX
 
 /* Which rows a direct change may concern: all; those of the batch of primary keys; those in the batch of ranges. */
 enum vinga_candidates { VINGA_ALL_ROWS = 0, VINGA_ROWS_OF_KEYS = 1, VINGA_ROWS_OF_RANGES = 2 };
@@ -251,7 +278,8 @@ typedef struct vinga_engine {
      the new name is one of the server's for old tables; and lift_fences. */
   int (*fence_table)(vinga_session *session, vinga_table *table);
   int (*lift_fences)(vinga_session *session);
-  /* Gives the attachment to `take`, as one name. */
+  /* Gives the definition to `take`, as one name: a byte of length and the version; then the frm image, or of a table of a
+     native client the statement that would make it. */
   int (*discover)(vinga_session *session, vinga_text name, vinga_name_taker take, void *context);
   int (*table_names)(vinga_session *session, vinga_text database, vinga_name_taker take, void *context);
 
@@ -330,6 +358,17 @@ typedef struct vinga_engine {
   uint32_t (*scan_range)(const vinga_cursor *cursor);
   int (*batch_run)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
   int (*batch_row)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
+  /* A batch of keys that are likely to be asked for: as batch_run and batch_row, but a row that the statement has changed since is
+     VINGA_ROW_HAS_CHANGED. */
+  int (*run_ahead)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);
+  int (*row_ahead)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
+  /* The same row for a look: it is not the one that was read last. */
+  int (*peek_ahead)(vinga_cursor *cursor, vinga_session *session, uint32_t index, uint8_t *record);
+  /* Those rows of the batch that were not asked for are let go of. */
+  void (*unlock_ahead)(vinga_cursor *cursor, vinga_session *session);
+  /* A row of the scan that has come already, for a look: that behind `place`, VINGA_NEXT_ROW for the one that scan_next would
+     give. */
+  int (*peek_row)(const vinga_cursor *cursor, uint64_t *place, uint8_t *record);
 
   int (*insert)(vinga_cursor *cursor, vinga_session *session, const uint8_t *record, uint8_t when);
   /* Rows that are added together though the statement goes on after a duplicate, see deferred.rs. VINGA_DEFERRED_FULL: send

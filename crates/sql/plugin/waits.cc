@@ -65,6 +65,7 @@ bool ha_vinga::was_semi_consistent_read() try {
 /* Locks the row that was looked at; false if it has gone. Whether it is still wanted is for the server to see. */
 bool ha_vinga::repeat_row(uchar *record, int *error) {
   repeats_row= false;
+  forget_ahead();
   *error= failed(engine->lock_shown(cursor, session, lock, record));
   return *error != HA_ERR_KEY_NOT_FOUND;
 }

@@ -187,12 +187,14 @@ fn column_type(text: &str) -> Option<ColumnType> {
 /// A definition in the form that [`parse`] reads.
 pub fn describe(definition: &TableDefinition) -> String {
     let mut lines: Vec<String> = definition
-        .columns
+        .visible_columns()
         .iter()
         .map(|c| format!("  {} {}{}", c.name, c.column_type, if c.nullable { " null" } else { "" }))
         .collect();
-    let key: Vec<&str> = definition.primary_key.iter().map(|&id| name_of(definition, id)).collect();
-    lines.push(format!("  primary key ({})", key.join(", ")));
+    let key = key_of(definition);
+    if !key.is_empty() {
+        lines.push(format!("  primary key ({})", key.join(", ")));
+    }
     for index in &definition.indexes {
         let kind = match index.kind {
             IndexKind::Ordered => "index",
@@ -225,24 +227,31 @@ pub fn as_json(definition: &TableDefinition) -> serde_json::Value {
         let unique = index.kind == IndexKind::Unique;
         serde_json::json!({ "name": index.name, "unique": unique, "columns": columns })
     };
-    let key: Vec<&str> = definition.primary_key.iter().map(|&id| name_of(definition, id)).collect();
+    let key = key_of(definition);
     serde_json::json!({
         "table": definition.name,
-        "columns": definition.columns.iter().map(column).collect::<Vec<_>>(),
+        "columns": definition.visible_columns().iter().map(column).collect::<Vec<_>>(),
         "primary_key": key,
         "indexes": definition.indexes.iter().map(index).collect::<Vec<_>>(),
     })
 }
 
-fn name_of(definition: &TableDefinition, column: ColumnId) -> &str {
-    definition.columns[usize::from(column.0)].name.as_str()
+/// The columns of the primary key; none if a SQL table has none of its own.
+fn key_of(definition: &TableDefinition) -> Vec<&str> {
+    definition.primary_key.iter().filter_map(|&id| name_of(definition, id)).collect()
+}
+
+/// The name of a column of a key, as users know it.
+fn name_of(definition: &TableDefinition, column: ColumnId) -> Option<&str> {
+    let shown = definition.visible_column(column)?;
+    Some(definition.columns[usize::from(shown.0)].name.as_str())
 }
 
 fn columns_of<'a>(
     definition: &'a TableDefinition,
     index: &'a IndexDefinition,
 ) -> impl Iterator<Item = (&'a str, Direction)> {
-    index.columns.iter().map(|part| (name_of(definition, part.column), part.direction))
+    index.columns.iter().filter_map(|part| Some((name_of(definition, part.column)?, part.direction)))
 }
 
 #[cfg(test)]

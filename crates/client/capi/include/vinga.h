@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * vinga.h: the C interface of Vinga, a distributed in-memory transactional database.
  *
@@ -219,6 +220,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_SCHEMA_LOCK_TIMEOUT 20044
 /** Others have locked the row, and the operation was not to wait for it. */
 #define VINGA_ERROR_ROW_LOCKED 20045
+/** Only SQL can do this to a table that was made by SQL: use a SQL node. */
+#define VINGA_ERROR_NEEDS_SQL 20046
 /** Something that must not happen has happened: please report it with the node's log. */
 #define VINGA_ERROR_INTERNAL_ERROR 20099
 

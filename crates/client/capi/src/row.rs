@@ -101,7 +101,7 @@ impl StoreValue for AsStored<'_> {
 
 impl WriteRow for Row {
     fn write(&self, writer: &mut RowWriter<'_>) -> vinga::Result<()> {
-        for (id, column) in (0..).zip(&self.table.definition().columns) {
+        for (id, column) in (0..).zip(self.table.definition().visible_columns()) {
             if let Some(bytes) = self.bytes(ColumnId(id)).map_err(|_| not_whole())? {
                 writer.set(&column.name, &AsStored(bytes))?;
             }
@@ -185,7 +185,7 @@ impl Row {
     }
 
     fn column(&self, column: c_uint) -> Outcome<(ColumnId, ColumnType)> {
-        match self.table.definition().columns.get(column as usize) {
+        match self.table.definition().visible_columns().get(column as usize) {
             Some(definition) => Ok((ColumnId(column as u16), definition.column_type)),
             None => Err(no_column(&self.table, column)),
         }
@@ -254,7 +254,7 @@ fn misfit_of(table: &vinga::Table<Cells>, column: ColumnId, misfit: &Misfit) -> 
 /// There is no such column.
 #[cold]
 pub fn no_column(table: &vinga::Table<Cells>, column: c_uint) -> Failure {
-    let columns = table.definition().columns.len();
+    let columns = table.definition().visible_columns().len();
     let detail = format!("column {column}; {} has {columns}, counted from 0", table.name());
     Failure::misuse(Misuse::BadIndex, &detail)
 }

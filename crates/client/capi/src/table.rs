@@ -33,7 +33,8 @@ impl Table {
         inner: vinga::Table<Cells>,
     ) -> Handle<Table> {
         let name = c_text(inner.name());
-        let columns = inner.definition().columns.iter().map(|column| c_text(&column.name)).collect();
+        let columns =
+            inner.definition().visible_columns().iter().map(|column| c_text(&column.name)).collect();
         let indexes = inner.definition().indexes.iter().map(|index| c_text(&index.name)).collect();
         Handle::create(Some(Arc::clone(&connection)), Table { inner, connection, name, columns, indexes })
     }
@@ -53,7 +54,7 @@ impl Table {
     /// # Errors
     /// `BadIndex`.
     pub fn column_name(&self, column: c_uint) -> Outcome<&str> {
-        match self.inner.definition().columns.get(column as usize) {
+        match self.inner.definition().visible_columns().get(column as usize) {
             Some(column) => Ok(&column.name),
             None => Err(no_column(&self.inner, column)),
         }
@@ -136,7 +137,7 @@ pub extern "C" fn vinga_table_column_name(table: Handle<Table>, column: c_uint) 
 /// See `vinga.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn vinga_table_column_find(table: Handle<Table>, name: Text) -> c_int {
-    let found = || Some(table.look().ok()?.inner.definition().column(name.get().ok()?)?.0);
+    let found = || Some(table.look().ok()?.inner.core().column(name.get().ok()?).ok()?.0);
     found().map_or(-1, c_int::from)
 }
 
@@ -166,7 +167,8 @@ pub extern "C" fn vinga_table_column(table: Handle<Table>, column: c_uint, out: 
         let described = &definition.columns[column as usize];
         let (kind, size, scale) = type_parts(described.column_type);
         let id = ColumnId(column as u16);
-        let key_place = definition.primary_key.iter().position(|&key| key == id);
+        let mut key = definition.primary_key.iter();
+        let key_place = key.position(|&key| definition.visible_column(key) == Some(id));
         out.required()?.put(CColumn {
             kind,
             size,
@@ -181,7 +183,11 @@ pub extern "C" fn vinga_table_column(table: Handle<Table>, column: c_uint, out: 
 /// See `vinga.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn vinga_table_key_count(table: Handle<Table>) -> c_uint {
-    table.look().map_or(0, |table| table.inner.definition().primary_key.len() as c_uint)
+    table.look().map_or(0, |table| {
+        let definition = table.inner.definition();
+        let is_visible = |id: &&ColumnId| definition.visible_column(**id).is_some();
+        definition.primary_key.iter().filter(is_visible).count() as c_uint
+    })
 }
 
 /// `vinga_description`.
@@ -294,8 +300,10 @@ pub extern "C" fn vinga_table_index_column(
 ) -> c_int {
     number(|| {
         let column = column.required()?;
-        let found = table.look()?.index(index)?.columns.get(place as usize).ok_or(Misuse::BadIndex)?;
-        column.put(found.column.0.into());
+        let table = table.look()?;
+        let found = table.index(index)?.columns.get(place as usize).ok_or(Misuse::BadIndex)?;
+        let shown = table.inner.definition().visible_column(found.column).ok_or(Misuse::BadIndex)?;
+        column.put(shown.0.into());
         is_descending.put((found.direction == Direction::Descending).into());
         Ok(())
     })

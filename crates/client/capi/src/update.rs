@@ -44,7 +44,7 @@ pub extern "C" fn vinga_program_new(table: Handle<Table>, update: Out<Handle<Upd
     number(|| {
         let update = update.required()?;
         let definition = table.look()?.inner().definition();
-        let columns = definition.columns.iter().map(|column| column.name.clone()).collect();
+        let columns = definition.visible_columns().iter().map(|column| column.name.clone()).collect();
         update.put(Handle::create(None, Update { inner: vinga::Update::new(), columns }));
         Ok(())
     })

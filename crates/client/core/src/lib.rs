@@ -44,6 +44,8 @@ mod scans;
 mod schema_events;
 mod sessions;
 pub mod settings;
+pub mod sql_rules;
+mod sql_table;
 mod statistics;
 mod table;
 mod time;
@@ -65,6 +67,7 @@ pub use scans::{Merge, RangeSpec, ScanProgress, ScanRow, ScanRows, ScanRowsIter,
 pub use schema_events::{NewsId, SchemaNews};
 pub use sessions::{EndpointState, Readiness};
 pub use settings::Settings;
+pub use sql_table::ColumnChange;
 pub use statistics::{Sample, SampledPartition};
 pub use table::{KeyWriter, RowBuilder, RowRef, Table};
 pub use time::Micros;

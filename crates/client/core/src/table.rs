@@ -1,7 +1,9 @@
 //! A table as a client knows it, and rows of it in bytes.
 
 use crate::error::{Error, Result};
+use crate::sql_table::{ColumnChange, SqlTable};
 use crate::value::{LoadValue, Misfit, StoreValue, Stored, Value};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,6 +21,8 @@ use vinga_wire::dictionary::TableRecord;
 pub struct Table {
     record: TableRecord,
     layout: RowLayout,
+    /// What changes have to keep to if it was made by SQL.
+    sql: Option<Box<SqlTable>>,
 }
 
 impl Table {
@@ -33,7 +37,8 @@ impl Table {
             return Err(Error::with_detail(ErrorCode::BadTableDefinition, "no partitions, or one twice"));
         }
         let layout = RowLayout::new(&record.definition);
-        Ok(Table { record, layout })
+        let sql = SqlTable::of(&record.definition).map(Box::new);
+        Ok(Table { record, layout, sql })
     }
 
     /// Its place in the dictionary.
@@ -72,7 +77,9 @@ impl Table {
     pub fn unique_table(&self, index: u16) -> Option<Table> {
         let unique = self.record.unique_tables.iter().find(|unique| unique.index == index)?;
         let record = self.record.hidden().find(|hidden| hidden.table == unique.table)?;
-        Some(Table { layout: RowLayout::new(&record.definition), record })
+        let columns: Vec<ColumnId> = self.record.definition.index(index)?.column_ids().collect();
+        let sql = self.sql.as_ref().map(|sql| Box::new(sql.of_unique_table(&columns)));
+        Some(Table { layout: RowLayout::new(&record.definition), record, sql })
     }
 
     /// `database.table`.
@@ -90,13 +97,15 @@ impl Table {
         &self.layout
     }
 
-    /// The column of that name, without regard to case.
+    /// The column of that name, without regard to case; not one that is hidden.
     ///
     /// # Errors
     /// `BadRow` with the names that there are.
     pub fn column(&self, name: &str) -> Result<ColumnId> {
-        self.record.definition.column(name).ok_or_else(|| {
-            let names: Vec<&str> = self.record.definition.columns.iter().map(|c| c.name.as_str()).collect();
+        let definition = &self.record.definition;
+        let found = definition.column(name).filter(|id| !definition.columns[usize::from(id.0)].is_hidden());
+        found.ok_or_else(|| {
+            let names: Vec<&str> = definition.visible_columns().iter().map(|c| c.name.as_str()).collect();
             let name: String = name.chars().take(64).collect();
             Error::with_detail(
                 ErrorCode::BadRow,
@@ -137,17 +146,83 @@ impl Table {
         OrderKey::new(&self.layout, &index.columns).expect("the definition was checked")
     }
 
-    /// The value of a column of an index as it stands in a row; `None` for NULL.
+    /// The value of a column of an index as it stands in a row; `None` for NULL. Where the column has the sort key of a text,
+    /// the value is that text.
     ///
     /// # Errors
-    /// `BadKey` with the column and what is wrong with the value.
+    /// `BadKey` with the column and what is wrong with the value; `NeedsSql` if only SQL can make the sort key.
     pub fn index_value(&self, column: ColumnId, value: &dyn StoreValue) -> Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
+        match self.store_key_value(column, value, &mut bytes)? {
+            Stored::Bytes => Ok(Some(bytes)),
+            Stored::Null => Ok(None),
+        }
+    }
+
+    fn store_key_value<V: StoreValue + ?Sized>(
+        &self,
+        column: ColumnId,
+        value: &V,
+        out: &mut Vec<u8>,
+    ) -> Result<Stored> {
+        if let Some(sql) = &self.sql {
+            return sql.store_key_value(&self.record.definition, column, value, out);
+        }
         let column_type = self.record.definition.columns[usize::from(column.0)].column_type;
-        match value.store(column_type, &mut bytes) {
-            Ok(Stored::Bytes) => Ok(Some(bytes)),
-            Ok(Stored::Null) => Ok(None),
-            Err(misfit) => Err(self.misfit(ErrorCode::BadKey, column, &misfit)),
+        value.store(column_type, out).map_err(|misfit| self.misfit(ErrorCode::BadKey, column, &misfit))
+    }
+
+    /// Whether rows may be removed.
+    ///
+    /// # Errors
+    /// `NeedsSql` if it was made by SQL and keeps what its rows were.
+    pub fn check_removal(&self) -> Result<()> {
+        self.sql.as_ref().map_or(Ok(()), |sql| sql.check_change(self.name()))
+    }
+
+    /// Whether rows may be updated at all.
+    ///
+    /// # Errors
+    /// As [`Table::check_removal`].
+    pub fn check_update(&self) -> Result<()> {
+        self.check_removal()
+    }
+
+    /// Checks what an update does to a column. Returns what changes with it: a hidden column and its bytes, `None` for NULL.
+    ///
+    /// # Errors
+    /// `NeedsSql` if the table was made by SQL and only that knows what else would have to change, or whether the value is
+    /// allowed; `BadProgram` if SQL would not allow the value.
+    pub fn check_column_change(
+        &self,
+        column: ColumnId,
+        change: ColumnChange<'_>,
+    ) -> Result<Option<(ColumnId, Option<Vec<u8>>)>> {
+        match &self.sql {
+            None => Ok(None),
+            Some(sql) => sql.change(&self.record.definition, column, change, ErrorCode::BadProgram),
+        }
+    }
+
+    /// Checks the values of a row that is to be added, and makes its sort keys.
+    fn sort_keys_of_new_row(&self, values: &[Option<&[u8]>]) -> Result<Vec<(ColumnId, Option<Vec<u8>>)>> {
+        let Some(sql) = &self.sql else { return Ok(Vec::new()) };
+        let definition = &self.record.definition;
+        sql.check_new_row(definition)?;
+        let mut keys = Vec::new();
+        for (id, value) in (0..).zip(&values[..definition.visible_columns().len()]) {
+            let change = ColumnChange::Set(*value);
+            // What is NULL and must not be is told with the others of this kind.
+            keys.extend(sql.change(definition, ColumnId(id), change, ErrorCode::BadRow)?);
+        }
+        Ok(keys)
+    }
+
+    /// The name of a column of a key as users know it; `None` for one that they don't.
+    pub fn key_column_name(&self, column: ColumnId) -> Option<String> {
+        match &self.sql {
+            Some(sql) => sql.name_of(&self.record.definition, column),
+            None => Some(self.record.definition.columns[usize::from(column.0)].name.clone()),
         }
     }
 
@@ -173,8 +248,8 @@ impl Table {
 
     #[cold]
     pub(crate) fn misfit(&self, code: ErrorCode, column: ColumnId, misfit: &Misfit) -> Error {
-        let name = &self.record.definition.columns[usize::from(column.0)].name;
-        Error::with_detail(code, format!("column '{name}' of {}: {misfit}", self.name()))
+        let name = self.key_column_name(column).unwrap_or_else(|| "(hidden)".into());
+        misfit.clone().at(code, self.name(), &name)
     }
 
     /// Checks the bytes of a key.
@@ -227,18 +302,17 @@ impl<'a> KeyWriter<'a> {
         if is_variable {
             self.out.extend_from_slice(&[0, 0]);
         }
-        match value.store(column.column_type, self.out) {
-            Ok(Stored::Bytes) => {
+        match self.table.store_key_value(id, value, self.out)? {
+            Stored::Bytes => {
                 if is_variable {
                     let length = (self.out.len() - start - 2) as u16;
                     self.out[start..start + 2].copy_from_slice(&length.to_le_bytes());
                 }
                 Ok(())
             }
-            Ok(Stored::Null) => {
+            Stored::Null => {
                 Err(self.table.misfit(ErrorCode::BadKey, id, &Misfit::new("NULL in a primary key")))
             }
-            Err(misfit) => Err(self.table.misfit(ErrorCode::BadKey, id, &misfit)),
         }
     }
 }
@@ -282,10 +356,15 @@ impl RowBuilder {
     /// Appends the row's image.
     ///
     /// # Errors
-    /// `BadRow` if a column that can't be NULL was not set.
+    /// `BadRow` if a column that can't be NULL was not set; `NeedsSql` if the table was made by SQL and only that knows what
+    /// else the row has to have.
     pub fn finish(&self, table: &Table, out: &mut Vec<u8>) -> Result<()> {
-        let values: Vec<Option<&[u8]>> =
+        let mut values: Vec<Option<&[u8]>> =
             self.values.iter().map(|value| Some(&self.bytes[value.clone()?])).collect();
+        let sort_keys = table.sort_keys_of_new_row(&values)?;
+        for (column, key) in &sort_keys {
+            values[usize::from(column.0)] = key.as_deref();
+        }
         let start = out.len();
         table.layout.build_image(&values, out).map_err(|error| {
             out.truncate(start);

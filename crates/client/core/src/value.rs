@@ -2,11 +2,16 @@
 //!
 //! [`Value`] holds any of them; a program that knows its types uses them directly ([`StoreValue`], [`LoadValue`]).
 
+mod column;
 mod convert;
 mod decimal;
+mod duration;
 mod key;
+#[cfg(feature = "std")]
+mod system_time;
 mod temporal;
 
+pub use column::{ColumnValue, Nullable};
 pub use convert::{LoadValue, Misfit, StoreValue, Stored, load_bytes};
 pub use decimal::Decimal;
 pub use key::Key;

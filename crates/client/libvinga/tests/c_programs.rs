@@ -7,6 +7,11 @@ use std::process::Command;
 use support::{
     compile, declarations, has_valgrind, header, include, library, name_of, succeed, under_valgrind,
 };
+use vinga::sql_rules::SqlRules;
+use vinga::{
+    ColumnDefinition, ColumnId, ColumnType, Direction, IndexDefinition, IndexKind, OrderColumn,
+    TableDefinition,
+};
 use vinga_datanode::LocalNode;
 
 fn run(name: &str) -> String {
@@ -79,6 +84,47 @@ fn all_features() {
 #[test]
 fn all_mistakes() {
     assert_eq!(run("misuse"), "all mistakes were told\n");
+}
+
+/// A table as a SQL node defines it: `person(id INT PRIMARY KEY, name VARCHAR(20) UNIQUE, age INT)`.
+fn node_with_sql_table() -> LocalNode {
+    let column =
+        |name: &str, column_type, nullable| ColumnDefinition { name: name.into(), column_type, nullable };
+    let int = ColumnType::Integer { bytes: 4, signed: true };
+    let definition = TableDefinition {
+        name: "d.person".into(),
+        columns: vec![
+            column("id", int, false),
+            column("name", ColumnType::VarChar { bytes_max: 80 }, true),
+            column("age", int, true),
+            column("$s1", ColumnType::VarBinary { bytes_max: 200 }, true),
+        ],
+        primary_key: vec![ColumnId(0)],
+        indexes: vec![IndexDefinition {
+            id: 1,
+            name: "name".into(),
+            columns: vec![OrderColumn { column: ColumnId(3), direction: Direction::Ascending }],
+            kind: IndexKind::Unique,
+        }],
+        attachment: SqlRules::default().attachment(b"frm"),
+        ..TableDefinition::default()
+    };
+    let node = LocalNode::start().expect("a small node can be started");
+    let cluster = vinga::blocking::Cluster::connect(node.address()).expect("it answers");
+    cluster.create_table(definition).expect("it is sound");
+    node
+}
+
+#[test]
+fn tables_of_sql() {
+    let program = compile("sql_tables", &[]);
+    let node = node_with_sql_table();
+    let output = succeed(Command::new(&program).arg(node.address()));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "all changes that need SQL were refused\n");
+    if has_valgrind() {
+        let node = node_with_sql_table();
+        succeed(under_valgrind(&program).arg(node.address()));
+    }
 }
 
 /// Leaks and wrong accesses, on both sides of the border.

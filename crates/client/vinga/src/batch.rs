@@ -26,8 +26,8 @@ use vinga_wire::operation::OperationKind;
 /// # let node = vinga_datanode::LocalNode::start()?;
 /// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
 /// # let table = cluster.create_table(vinga::NewTable::new("test.t")
-/// #     .column("id", vinga::ColumnType::Integer { bytes: 8, signed: false })
-/// #     .column("n", vinga::ColumnType::Integer { bytes: 4, signed: true })
+/// #     .column("id", vinga::ColumnType::U64)
+/// #     .column("n", vinga::ColumnType::I32)
 /// #     .primary_key(&["id"]))?;
 ///
 /// let mut writes = WriteBatch::new();
@@ -188,6 +188,7 @@ impl WriteBatch {
     /// # Errors
     /// `BadKey`, `BadRow`, `BadProgram`.
     pub fn update<R>(&mut self, table: &Table<R>, key: impl Key, update: &Update) -> Result<()> {
+        table.core().check_update()?;
         self.scratch.key.clear();
         self.scratch.body.clear();
         table.write_key(&key, &mut self.scratch.key)?;
@@ -205,6 +206,7 @@ impl WriteBatch {
     /// # Errors
     /// `BadKey`.
     pub fn delete<R>(&mut self, table: &Table<R>, key: impl Key) -> Result<()> {
+        table.core().check_removal()?;
         self.scratch.key.clear();
         table.write_key(&key, &mut self.scratch.key)?;
         self.batch.push(&OperationSpec::new(table.core(), OperationKind::Delete, &self.scratch.key, &[]))

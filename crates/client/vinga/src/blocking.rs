@@ -9,7 +9,7 @@ use crate::locking_scan::LockedRows;
 use crate::new_table::IntoDefinition;
 use crate::program::Update;
 use crate::retry;
-use crate::row::{ReadRow, Record, WriteRow};
+use crate::row::{ReadRow, Record, TableRow, WriteRow};
 use crate::scan::{RowBatch, ScanRequest};
 use crate::statistics::IndexStatistics;
 use crate::table::Table;
@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use vinga_base::order_key::KeyRange;
 use vinga_base::{NodeId, OperationNumber};
-use vinga_client_core::Result;
 use vinga_client_core::value::Key;
+use vinga_client_core::{Error, Result};
 use vinga_wire::info::InfoTable;
 
 /// A cluster. Cheap to clone; the connections are closed when the last clone, table and transaction is gone.
@@ -82,6 +82,16 @@ impl Cluster {
     /// Creates a table.
     pub fn create_table(&self, definition: impl IntoDefinition) -> Result<Table> {
         self.block_on(self.inner.create_table(definition))
+    }
+
+    /// The table of that name, which is created if it is not there.
+    pub fn create_table_if_missing(&self, definition: impl IntoDefinition) -> Result<Table> {
+        self.block_on(self.inner.create_table_if_missing(definition))
+    }
+
+    /// The table of a struct, which is created if it is not there.
+    pub fn open_table<R: TableRow + ReadRow>(&self) -> Result<Table<R>> {
+        self.block_on(self.inner.open_table())
     }
 
     /// Drops a table with all its rows.
@@ -210,6 +220,39 @@ impl Cluster {
         self.block_on(self.inner.insert(table, row))
     }
 
+    /// Adds rows, all of them or none.
+    pub fn insert_many<R, W: WriteRow>(
+        &self,
+        table: &Table<R>,
+        rows: impl IntoIterator<Item = W>,
+    ) -> Result<()> {
+        self.block_on(self.inner.insert_many(table, rows))
+    }
+
+    /// Removes the rows that a scan finds, all of them or none; how many they were.
+    ///
+    /// ```
+    /// # let node = vinga_datanode::LocalNode::start()?;
+    /// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
+    /// # let events = cluster.create_table(vinga::NewTable::new("test.event")
+    /// #     .column("id", vinga::ColumnType::U32)
+    /// #     .column("day", vinga::ColumnType::U32)
+    /// #     .primary_key(&["id"])
+    /// #     .ordered_index("by_day", &["day"]))?;
+    /// cluster.insert_many(&events, (0..100u32).map(|id| [("id", id), ("day", id / 10)]))?;
+    /// assert_eq!(cluster.delete_matching(&events, |scan| scan.index("by_day").before(3u32))?, 30);
+    /// assert_eq!(cluster.delete_matching(&events, |scan| scan.limit(20))?, 20);
+    /// assert_eq!(cluster.delete_matching(&events, |scan| scan)?, 50);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn delete_matching<R>(
+        &self,
+        table: &Table<R>,
+        request: impl Fn(ScanRequest<R>) -> ScanRequest<R>,
+    ) -> Result<u64> {
+        self.block_on(self.inner.delete_matching(table, request))
+    }
+
     /// Adds a row or replaces it, in a transaction of its own.
     pub fn write<R>(&self, table: &Table<R>, row: &(impl WriteRow + ?Sized)) -> Result<()> {
         self.block_on(self.inner.write(table, row))
@@ -246,16 +289,64 @@ impl Cluster {
     }
 
     /// Runs `work` in a transaction and commits it; as long as an error is temporary, again, after a pause.
-    pub fn run<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+    pub fn run<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.try_run(work)
+    }
+
+    /// As [`Cluster::run`], for work with an error type of its own, made from [`Error`]s by `?`. The work is tried again after an
+    /// error that is temporary itself, or lies in a `Box<dyn std::error::Error>`, and after any error if one of the transaction's
+    /// operations has met a temporary one.
+    ///
+    /// ```
+    /// # let node = vinga_datanode::LocalNode::start()?;
+    /// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
+    /// # vinga::row! { struct Account { id: u32, balance: i64 } }
+    /// # let accounts = cluster.create_table(vinga::NewTable::new("bank.account")
+    /// #     .column("id", vinga::ColumnType::U32)
+    /// #     .column("balance", vinga::ColumnType::I64)
+    /// #     .primary_key(&["id"]))?.rows::<Account>()?;
+    /// # cluster.insert(&accounts, &Account { id: 1, balance: 10 })?;
+    /// use vinga::{Lock, Update};
+    ///
+    /// #[derive(Debug)]
+    /// enum Refusal {
+    ///     TooLittle { there_is: i64 },
+    ///     Database(vinga::Error),
+    /// }
+    ///
+    /// impl From<vinga::Error> for Refusal {
+    ///     fn from(error: vinga::Error) -> Self {
+    ///         Refusal::Database(error)
+    ///     }
+    /// }
+    ///
+    /// let taken: Result<(), Refusal> = cluster.try_run(|tx| {
+    ///     let account = tx.read_locked(&accounts, 1, Lock::Exclusive)?.ok_or(vinga::Error::from(vinga::ErrorCode::NoSuchRow))?;
+    ///     if account.balance < 100 {
+    ///         return Err(Refusal::TooLittle { there_is: account.balance });
+    ///     }
+    ///     tx.update(&accounts, 1, &Update::new().subtract("balance", 100))?;
+    ///     Ok(())
+    /// });
+    /// assert!(matches!(taken, Err(Refusal::TooLittle { there_is: 10 })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_run<T, E: From<Error> + 'static>(
+        &self,
+        mut work: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut pauses = retry::Pauses::new(self.engine());
         loop {
             let mut transaction = self.begin()?;
-            let result = match work(&mut transaction) {
-                Ok(value) => transaction.commit().map(|_| value),
-                Err(error) => transaction.roll_back().and(Err(error)),
+            let (result, is_temporary) = match work(&mut transaction) {
+                Ok(value) => retry::of_commit(value, transaction.commit()),
+                Err(error) => {
+                    let is_temporary = transaction.inner.has_met_temporary() || retry::is_temporary(&error);
+                    retry::of_failure(error, is_temporary, transaction.roll_back())
+                }
             };
             match result {
-                Err(error) if error.is_retryable() => self.block_on(pauses.pause(error))?,
+                Err(error) if is_temporary => self.block_on(pauses.pause(error))?,
                 other => return other,
             }
         }
@@ -435,6 +526,15 @@ impl Transaction {
         let request = request(ScanRequest::new(table));
         let inner = self.engine.block_on(self.inner.scan_locked(request, lock))?;
         Ok(LockingScan { inner })
+    }
+
+    /// Removes the rows that a scan finds; how many they were.
+    pub fn delete_matching<R>(
+        &mut self,
+        table: &Table<R>,
+        request: impl FnOnce(ScanRequest<R>) -> ScanRequest<R>,
+    ) -> Result<u64> {
+        self.engine.block_on(self.inner.delete_matching(table, request))
     }
 
     /// Executes what was defined and commits.

@@ -8,7 +8,7 @@ use crate::new_table::IntoDefinition;
 use crate::pending::Pending;
 use crate::program::Update;
 use crate::retry;
-use crate::row::{ReadRow, WriteRow};
+use crate::row::{ReadRow, TableRow, WriteRow};
 use crate::row_name;
 use crate::scan::ScanRequest;
 use crate::spare;
@@ -173,6 +173,35 @@ impl Cluster {
         self.request_table(Request::CreateTable(definition.into_definition()?)).await
     }
 
+    /// The table of that name, which is created, and its database with it, if it is not there. One that is there stays as it is,
+    /// whatever its definition.
+    ///
+    /// # Errors
+    /// As [`Cluster::create_table`], without `TableExists`.
+    pub async fn create_table_if_missing(&self, definition: impl IntoDefinition) -> Result<Table> {
+        let definition = definition.into_definition()?;
+        let name = definition.name.clone();
+        loop {
+            match self.table(&name).await {
+                Err(error) if matches!(error.code(), ErrorCode::NoSuchTable | ErrorCode::NoSuchDatabase) => {}
+                found => return found,
+            }
+            match self.create_table(definition.clone()).await {
+                // Somebody else was first.
+                Err(error) if error.code() == ErrorCode::TableExists => {}
+                created => return created,
+            }
+        }
+    }
+
+    /// The table of a struct, which is created if it is not there.
+    ///
+    /// # Errors
+    /// As [`Cluster::create_table_if_missing`]; `BadRow` if there is one of the name without a column that the struct has.
+    pub async fn open_table<R: TableRow + ReadRow>(&self) -> Result<Table<R>> {
+        self.create_table_if_missing(R::new_table()).await?.rows()
+    }
+
     /// Drops a table with all its rows.
     ///
     /// # Errors
@@ -300,6 +329,51 @@ impl Cluster {
         written.map_err(|error| row_name::by_row(table, row, error))
     }
 
+    /// Adds rows, all of them or none: in one transaction, tried again if it meets a temporary error.
+    ///
+    /// A transaction has up to `MaxNoOfConcurrentOperations` operations. More rows, or rows that are to be added each by itself,
+    /// go by [`WriteBatch`].
+    ///
+    /// # Errors
+    /// `BadRow`, `DuplicateKey`, or why they could not be committed.
+    pub async fn insert_many<R, W: WriteRow>(
+        &self,
+        table: &Table<R>,
+        rows: impl IntoIterator<Item = W>,
+    ) -> Result<()> {
+        let rows: Vec<W> = rows.into_iter().collect();
+        self.run(async |tx| {
+            let first = tx.next_number();
+            for row in &rows {
+                tx.insert(table, row)?;
+            }
+            tx.execute().await.map_err(|error| {
+                let place = error.operation().and_then(|operation| operation.0.checked_sub(first.0));
+                match place.and_then(|place| rows.get(place as usize)) {
+                    Some(row) => row_name::by_row(table, row, error),
+                    None => error,
+                }
+            })
+        })
+        .await
+    }
+
+    /// Removes the rows that a scan finds, all of them or none: in one transaction, tried again if it meets a temporary error.
+    /// Returns how many they were. `request` is called for each attempt.
+    ///
+    /// A transaction has up to `MaxNoOfConcurrentOperations` operations, of which each row takes two; give the scan a
+    /// [limit](ScanRequest::limit), and call this until nothing is left, to remove more.
+    ///
+    /// # Errors
+    /// As of scans, or why they could not be removed.
+    pub async fn delete_matching<R>(
+        &self,
+        table: &Table<R>,
+        request: impl Fn(ScanRequest<R>) -> ScanRequest<R>,
+    ) -> Result<u64> {
+        self.run(async |tx| tx.delete_matching(table, &request).await).await
+    }
+
     /// Adds a row or replaces it, in a transaction of its own.
     ///
     /// # Errors
@@ -314,6 +388,7 @@ impl Cluster {
     /// # Errors
     /// `BadKey`, `BadProgram`, `NoSuchRow`, `ConditionFailed`, or why it could not be committed.
     pub async fn update<R>(&self, table: &Table<R>, key: impl Key, update: &Update) -> Result<()> {
+        table.core().check_update()?;
         let batch = spare::with_scratch(|scratch| {
             table.write_key(&key, &mut scratch.key)?;
             update.encode(table, &mut scratch.body)?;
@@ -331,6 +406,7 @@ impl Cluster {
     /// # Errors
     /// `BadKey`, `NoSuchRow`, or why it could not be committed.
     pub async fn delete<R>(&self, table: &Table<R>, key: impl Key) -> Result<()> {
+        table.core().check_removal()?;
         let batch = spare::with_scratch(|scratch| {
             table.write_key(&key, &mut scratch.key)?;
             let mut batch = spare::write_batch();
@@ -401,16 +477,32 @@ impl Cluster {
     ///
     /// # Errors
     /// The first that is not temporary, or the last of many temporary ones.
-    pub async fn run<T>(&self, mut work: impl AsyncFnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+    pub async fn run<T>(&self, work: impl AsyncFnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.try_run(work).await
+    }
+
+    /// As [`Cluster::run`], for work with an error type of its own, made from [`Error`]s by `?`. The work is tried again after an
+    /// error that is temporary itself, or lies in a `Box<dyn std::error::Error>`, and after any error if one of the transaction's
+    /// operations has met a temporary one.
+    ///
+    /// # Errors
+    /// What the work has ended with, or the commit.
+    pub async fn try_run<T, E: From<Error> + 'static>(
+        &self,
+        mut work: impl AsyncFnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut pauses = retry::Pauses::new(&self.handle.engine);
         loop {
             let mut transaction = self.begin()?;
-            let result = match work(&mut transaction).await {
-                Ok(value) => transaction.commit().await.map(|_| value),
-                Err(error) => transaction.roll_back().await.and(Err(error)),
+            let (result, is_temporary) = match work(&mut transaction).await {
+                Ok(value) => retry::of_commit(value, transaction.commit().await),
+                Err(error) => {
+                    let is_temporary = transaction.has_met_temporary() || retry::is_temporary(&error);
+                    retry::of_failure(error, is_temporary, transaction.roll_back().await)
+                }
             };
             match result {
-                Err(error) if error.is_retryable() => pauses.pause(error).await?,
+                Err(error) if is_temporary => pauses.pause(error).await?,
                 other => return other,
             }
         }

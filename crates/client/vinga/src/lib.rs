@@ -6,29 +6,24 @@
 //! # Rows with a type
 //! ```
 //! use vinga::blocking::Cluster;
-//! use vinga::{ColumnType, Lock, NewTable, Update};
+//! use vinga::{ColumnType, Lock, ReadRow, TableRow, Update, WriteRow};
 //!
-//! vinga::row! {
-//!     #[derive(Debug, PartialEq)]
-//!     struct Account {
-//!         id: u64,
-//!         owner: String,
-//!         balance: i64,
-//!     }
+//! #[derive(Debug, PartialEq, WriteRow, ReadRow, TableRow)]
+//! #[vinga(table = "bank.account")]
+//! struct Account {
+//!     #[vinga(key)]
+//!     id: u64,
+//!     #[vinga(column_type = ColumnType::varchar(100))]
+//!     owner: String,
+//!     balance: i64,
 //! }
 //!
 //! # let node = vinga_datanode::LocalNode::start()?;
 //! # vinga_testnode::connect_to!(node.address(),
 //! let cluster = Cluster::connect("127.0.0.1:2202")?;
 //! # );
-//! cluster.create_table(
-//!     NewTable::new("bank.account")
-//!         .column("id", ColumnType::Integer { bytes: 8, signed: false })
-//!         .column("owner", ColumnType::VarChar { bytes_max: 100 })
-//!         .column("balance", ColumnType::Integer { bytes: 8, signed: true })
-//!         .primary_key(&["id"]),
-//! )?;
-//! let accounts = cluster.table_of::<Account>("bank.account")?;
+//! // The table, which is created if it is not there.
+//! let accounts = cluster.open_table::<Account>()?;
 //!
 //! // Single operations: each is a transaction by itself, reads need none.
 //! cluster.insert(&accounts, &Account { id: 1, owner: "Ada".into(), balance: 100 })?;
@@ -53,7 +48,12 @@
 //! assert_eq!(some[1].as_ref().map(|account| account.balance), Some(75));
 //! assert!(some[2].is_none());
 //!
-//! // A transaction, run again if it met a temporary error.
+//! // Many rows in one transaction, all or none; and those that a scan finds.
+//! cluster.insert_many(&accounts, (100..200).map(|id| Account { id, owner: "Zoe".into(), balance: 0 }))?;
+//! let no_money = accounts.column("balance")?.equal(0);
+//! assert_eq!(cluster.delete_matching(&accounts, |scan| scan.filter(no_money.clone()))?, 100);
+//!
+//! // A transaction, run again if it met a temporary error; `try_run` does so for work with an error type of its own.
 //! let moved = cluster.run(|tx| {
 //!     let amount = 30;
 //!     let ada = tx.read_locked(&accounts, 1, Lock::Exclusive)?.expect("she was inserted");
@@ -76,6 +76,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`TableRow`] says what the attributes mean. A struct for a table that is there, and perhaps was made by SQL, needs only
+//! [`WriteRow`] or [`ReadRow`], and is opened with [`blocking::Cluster::table_of`].
+//!
 //! # Rows by the names of their columns
 //! Rows without a type of their own are [`Record`]s:
 //!
@@ -84,8 +87,8 @@
 //! # let node = vinga_datanode::LocalNode::start()?;
 //! # let cluster = vinga::blocking::Cluster::connect(node.address())?;
 //! # cluster.create_table(NewTable::new("test.person")
-//! #     .column("id", ColumnType::Integer { bytes: 4, signed: true })
-//! #     .column("name", ColumnType::VarChar { bytes_max: 100 })
+//! #     .column("id", ColumnType::I32)
+//! #     .column("name", ColumnType::varchar(100))
 //! #     .nullable_column("born", ColumnType::Date)
 //! #     .primary_key(&["id"]))?;
 //! use vinga::{Record, Value};
@@ -121,11 +124,11 @@
 //!
 //! cluster.create_table(
 //!     NewTable::new("shop.order")
-//!         .column("id", ColumnType::Integer { bytes: 8, signed: false })
-//!         .column("customer", ColumnType::Integer { bytes: 4, signed: false })
-//!         .column("day", ColumnType::Integer { bytes: 4, signed: false })
-//!         .column("number", ColumnType::VarChar { bytes_max: 20 })
-//!         .column("state", ColumnType::Integer { bytes: 1, signed: false })
+//!         .column("id", ColumnType::U64)
+//!         .column("customer", ColumnType::U32)
+//!         .column("day", ColumnType::U32)
+//!         .column("number", ColumnType::varchar(20))
+//!         .column("state", ColumnType::U8)
 //!         .primary_key(&["id"])
 //!         .ordered_index("by_customer", &["customer", "day"])
 //!         .unique_index("number", &["number"]),
@@ -177,8 +180,8 @@
 //! # let node = vinga_datanode::LocalNode::start()?;
 //! # let cluster = vinga::blocking::Cluster::connect(node.address())?;
 //! # let stock = cluster.create_table(NewTable::new("shop.stock")
-//! #     .column("item", ColumnType::VarChar { bytes_max: 30 })
-//! #     .column("pieces", ColumnType::Integer { bytes: 4, signed: true })
+//! #     .column("item", ColumnType::varchar(30))
+//! #     .column("pieces", ColumnType::I32)
 //! #     .primary_key(&["item"]))?;
 //! # for item in ["nail", "screw"] {
 //! #     cluster.insert(&stock, &Record::new([("item", Value::from(item)), ("pieces", 10.into())]))?;
@@ -212,8 +215,8 @@
 //! # let node = vinga_datanode::LocalNode::start()?;
 //! # let cluster = vinga::blocking::Cluster::connect(node.address())?;
 //! # let jobs = cluster.create_table(NewTable::new("shop.job")
-//! #     .column("id", ColumnType::Integer { bytes: 4, signed: true })
-//! #     .column("tries", ColumnType::Integer { bytes: 4, signed: true })
+//! #     .column("id", ColumnType::I32)
+//! #     .column("tries", ColumnType::I32)
 //! #     .primary_key(&["id"]).ordered_index("by_id", &["id"]))?;
 //! # for id in 0..10 {
 //! #     cluster.insert(&jobs, &Record::new([("id", Value::from(id)), ("tries", 0.into())]))?;
@@ -268,8 +271,8 @@
 //!     let table = cluster
 //!         .create_table(
 //!             NewTable::new("test.t")
-//!                 .column("id", ColumnType::Integer { bytes: 8, signed: false })
-//!                 .column("n", ColumnType::Integer { bytes: 4, signed: true })
+//!                 .column("id", ColumnType::U64)
+//!                 .column("n", ColumnType::I32)
 //!                 .primary_key(&["id"]),
 //!         )
 //!         .await?;
@@ -350,7 +353,7 @@ pub use lock::{Found, Lock, LockRequest, LockWait};
 pub use locking_scan::{LockedRows, LockingScan};
 pub use new_table::{IntoDefinition, NewTable};
 pub use program::Update;
-pub use row::{ReadRow, Record, RowReader, RowWriter, WriteRow};
+pub use row::{ReadRow, Record, RowReader, RowWriter, TableRow, WriteRow};
 pub use scan::{RowBatch, Scan, ScanRequest};
 pub use schema::{Fence, NewsId, SchemaEvents, SchemaLock, SchemaNews};
 pub use statistics::IndexStatistics;
@@ -360,8 +363,10 @@ pub use vinga_base::order_key::{Direction, KeyRange, OrderColumn, OrderKey};
 pub use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 pub use vinga_base::{ColumnId, Epoch, NodeId, OperationNumber};
 pub use vinga_client_core::{
-    EndpointState, Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, value,
+    EndpointState, Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, sql_rules,
+    value,
 };
+pub use vinga_derive::{ReadRow, TableRow, WriteRow};
 pub use vinga_fragment::filter::tree as filter;
 pub use vinga_wire::info::{InfoTable, InfoValue};
 pub use vinga_wire::operation::OperationKind;

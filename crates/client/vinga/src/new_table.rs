@@ -11,8 +11,8 @@ use vinga_wire::ErrorCode;
 /// use vinga::{ColumnType, NewTable};
 ///
 /// let definition = NewTable::new("test.person")
-///     .column("id", ColumnType::Integer { bytes: 8, signed: false })
-///     .column("name", ColumnType::VarChar { bytes_max: 100 })
+///     .column("id", ColumnType::U64)
+///     .column("name", ColumnType::varchar(100))
 ///     .nullable_column("born", ColumnType::Date)
 ///     .primary_key(&["id"]);
 /// ```
@@ -24,7 +24,7 @@ use vinga_wire::ErrorCode;
 /// # let node = vinga_datanode::LocalNode::start()?;
 /// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
 /// # cluster.create_table(NewTable::new("test.person")
-/// #     .column("id", ColumnType::Integer { bytes: 8, signed: false })
+/// #     .column("id", ColumnType::U64)
 /// #     .nullable_column("born", ColumnType::Date)
 /// #     .primary_key(&["id"])
 /// #     .ordered_index("by_age", &["born"]))?;
@@ -44,6 +44,8 @@ pub struct NewTable {
     indexes: Vec<NewIndex>,
     /// The id of the first of them: above all that the table had when this was begun.
     first_id: u32,
+    /// A name that was given to a column and is not for users.
+    reserved: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +68,7 @@ impl NewTable {
             primary_key: Vec::new(),
             indexes: Vec::new(),
             first_id: 1,
+            reserved: None,
         }
     }
 
@@ -77,8 +80,16 @@ impl NewTable {
     }
 
     fn add(mut self, name: &str, column_type: ColumnType, nullable: bool) -> Self {
-        self.definition.columns.push(ColumnDefinition { name: name.into(), column_type, nullable });
+        let column = ColumnDefinition { name: name.into(), column_type, nullable };
+        self.note_name(&column);
+        self.definition.columns.push(column);
         self
+    }
+
+    fn note_name(&mut self, column: &ColumnDefinition) {
+        if column.is_hidden() {
+            self.reserved.get_or_insert_with(|| column.name.clone());
+        }
     }
 
     /// Adds a column that always has a value.
@@ -177,7 +188,10 @@ impl NewTable {
         let Some(id) = self.definition.column(name) else {
             return Err(bad(format!("there is no column '{name}' to be renamed")));
         };
-        self.definition.columns[usize::from(id.0)].name = new_name.into();
+        let mut column = self.definition.columns[usize::from(id.0)].clone();
+        column.name = new_name.into();
+        self.note_name(&column);
+        self.definition.columns[usize::from(id.0)] = column;
         let of_indexes =
             self.indexes.iter_mut().flat_map(|index| &mut index.columns).map(|(column, _)| column);
         for named in self.primary_key.iter_mut().chain(of_indexes) {
@@ -193,6 +207,9 @@ impl NewTable {
     /// # Errors
     /// `BadTableDefinition` with what is wrong.
     pub fn finish(self) -> Result<TableDefinition> {
+        if let Some(name) = self.reserved {
+            return Err(bad(format!("column '{name}': names that begin with $ are reserved")));
+        }
         let mut definition = self.definition;
         if !self.primary_key.is_empty() {
             definition.primary_key.clear();
@@ -226,7 +243,7 @@ impl From<TableDefinition> for NewTable {
     /// The definition of a table that is to be changed: what is not said again stays.
     fn from(definition: TableDefinition) -> Self {
         let first_id = definition.indexes.last().map_or(1, |index| u32::from(index.id) + 1);
-        NewTable { definition, primary_key: Vec::new(), indexes: Vec::new(), first_id }
+        NewTable { definition, primary_key: Vec::new(), indexes: Vec::new(), first_id, reserved: None }
     }
 }
 

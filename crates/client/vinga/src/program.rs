@@ -3,7 +3,7 @@
 use crate::table::Table;
 use vinga_base::ColumnId;
 use vinga_client_core::value::{Misfit, StoreValue, Stored};
-use vinga_client_core::{Error, Result};
+use vinga_client_core::{ColumnChange, Error, Result};
 use vinga_fragment::comparison::Comparison;
 use vinga_fragment::filter::tree::Expression;
 use vinga_fragment::filter::{Program, codec};
@@ -129,20 +129,28 @@ impl Update {
     /// Appends the program for a table.
     ///
     /// # Errors
-    /// `BadRow` or `BadProgram` with what is wrong.
+    /// `BadRow` or `BadProgram` with what is wrong; `NeedsSql` for changes of a table made by SQL that only SQL can do.
     pub fn encode<R>(&self, table: &Table<R>, out: &mut Vec<u8>) -> Result<()> {
         let mut bytes = Vec::new();
         let mut places = Vec::new();
+        let mut hidden = Vec::new();
         for step in &self.steps {
             let column = table.core().column(&step.column)?;
             let column_type = table.definition().columns[usize::from(column.0)].column_type;
             let begin = bytes.len();
             let stored = step.value.store(column_type, &mut bytes).map_err(|misfit| bad(step, &misfit))?;
+            if let Some(change) = step.change(stored, &bytes[begin..]) {
+                hidden.extend(table.core().check_column_change(column, change)?);
+            }
             places.push((column, stored, begin..bytes.len()));
         }
         let mut instructions = Vec::new();
         for (step, (column, stored, place)) in self.steps.iter().zip(places) {
             instructions.push(step.instruction(column, stored, &bytes[place])?);
+        }
+        for (column, value) in &hidden {
+            let action = value.as_deref().map_or(Action::SetNull, Action::Set);
+            instructions.push(Instruction { column: *column, action });
         }
         write(&mut instructions, table.core().layout(), out)
             .map_err(|error| Error::with_detail(ErrorCode::BadProgram, format!("{error}")))
@@ -155,6 +163,18 @@ fn bad(step: &Step, misfit: &Misfit) -> Error {
 }
 
 impl Step {
+    /// What it does to its column; `None` if it only looks at it.
+    fn change<'a>(&self, stored: Stored, operand: &'a [u8]) -> Option<ColumnChange<'a>> {
+        match (self.kind, stored) {
+            (StepKind::Check(_), _) => None,
+            (StepKind::Set, Stored::Bytes) => Some(ColumnChange::Set(Some(operand))),
+            (StepKind::Set, Stored::Null) => Some(ColumnChange::Set(None)),
+            (StepKind::Add | StepKind::Subtract | StepKind::And | StepKind::Or | StepKind::Xor, _) => {
+                Some(ColumnChange::Compute)
+            }
+        }
+    }
+
     fn instruction<'a>(
         &self,
         column: ColumnId,

@@ -8,7 +8,28 @@ use vinga_client_core::value::{LoadValue, StoreValue};
 use vinga_client_core::{Error, Result, RowBuilder, RowRef, Table, Value};
 use vinga_wire::ErrorCode;
 
-/// What a row can be written from.
+/// What a row can be written from: records, lists of names with values, and structs that derive it.
+///
+/// ```
+/// use vinga::WriteRow;
+///
+/// #[derive(WriteRow)]
+/// struct Greeting<'a> {
+///     id: u32,
+///     text: &'a str,
+/// }
+///
+/// # let node = vinga_datanode::LocalNode::start()?;
+/// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
+/// # let table = cluster.create_table(vinga::NewTable::new("test.greeting")
+/// #     .column("id", vinga::ColumnType::U32)
+/// #     .column("text", vinga::ColumnType::varchar(100))
+/// #     .primary_key(&["id"]))?;
+/// cluster.insert(&table, &Greeting { id: 1, text: "good morning" })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The attributes are those of [`TableRow`].
 pub trait WriteRow {
     /// Sets the columns of a row that has just been begun.
     ///
@@ -17,7 +38,7 @@ pub trait WriteRow {
     fn write(&self, writer: &mut RowWriter<'_>) -> Result<()>;
 }
 
-/// What a row can be read into.
+/// What a row can be read into: records, and structs that derive it. The attributes are those of [`TableRow`].
 pub trait ReadRow: Sized {
     /// The columns that it reads, by name; `None` for whatever was selected.
     const COLUMNS: Option<&'static [&'static str]>;
@@ -82,7 +103,7 @@ impl<'a> RowReader<'a> {
 #[inline]
 fn find(table: &Table, name: &str, hint: ColumnId) -> Result<ColumnId> {
     match table.definition().columns.get(usize::from(hint.0)) {
-        Some(column) if column.name == name => Ok(hint),
+        Some(column) if column.name == name && !column.is_hidden() => Ok(hint),
         _ => table.column(name),
     }
 }
@@ -163,8 +184,15 @@ impl ReadRow for Record {
 
     fn read(row: &RowReader<'_>) -> Result<Self> {
         let columns = &row.row.table().definition().columns;
-        let names = row.row.columns().iter().map(|id| columns[usize::from(id.0)].name.clone()).collect();
-        Ok(Record::from_parts(names, row.row.values()?))
+        let mut values = row.row.values()?;
+        let mut names = Vec::with_capacity(values.len());
+        let is_visible = |id: &ColumnId| !columns[usize::from(id.0)].is_hidden();
+        let ids = row.row.columns();
+        let mut visible = ids.iter().map(is_visible);
+        values.retain(|_| visible.next().unwrap_or(true));
+        names
+            .extend(ids.iter().filter(|id| is_visible(id)).map(|id| columns[usize::from(id.0)].name.clone()));
+        Ok(Record::from_parts(names.into(), values))
     }
 }
 
@@ -181,9 +209,9 @@ impl<V: StoreValue, const N: usize> WriteRow for [(&str, V); N] {
 }
 
 impl WriteRow for [Value] {
-    /// All columns in the order of the table.
+    /// All columns in the order of the table, without those that are hidden.
     fn write(&self, writer: &mut RowWriter<'_>) -> Result<()> {
-        let columns = writer.table.definition().columns.len();
+        let columns = writer.table.definition().visible_columns().len();
         if self.len() != columns {
             let detail = format!("{} values; {} has {columns} columns", self.len(), writer.table.name());
             return Err(Error::with_detail(ErrorCode::BadRow, detail));
@@ -212,7 +240,59 @@ pub(crate) fn selection_for<R: ReadRow>(table: &Table) -> Result<Option<Vec<Colu
     Ok((columns.len() < table.definition().columns.len()).then_some(columns))
 }
 
-/// Declares a struct whose fields are columns of the same names, to be written and read as rows.
+/// A struct that says what its table is: derived, with [`WriteRow`] and [`ReadRow`] mostly.
+///
+/// ```
+/// use std::time::SystemTime;
+/// use vinga::{ColumnType, ReadRow, TableRow, WriteRow};
+///
+/// #[derive(Debug, PartialEq, WriteRow, ReadRow, TableRow)]
+/// #[vinga(table = "shop.order", index(by_customer(customer, at)))]
+/// struct Order {
+///     #[vinga(key)]
+///     id: u64,
+///     customer: u32,
+///     at: SystemTime,
+///     #[vinga(unique, column_type = ColumnType::varchar(20))]
+///     number: String,
+///     #[vinga(name = "comment")]
+///     remark: Option<String>,
+///     #[vinga(skip)]
+///     seen: bool,
+/// }
+///
+/// # let node = vinga_datanode::LocalNode::start()?;
+/// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
+/// // The table, which is created if it is not there.
+/// let orders = cluster.open_table::<Order>()?;
+/// let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
+/// let order = Order { id: 1, customer: 7, at, number: "A1".into(), remark: None, seen: false };
+/// cluster.insert(&orders, &order)?;
+/// assert_eq!(cluster.get_by(&orders, "number", "A1")?, Some(order));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// On the struct there are
+/// - `table = "database.table"`, which must be there;
+/// - `index(name(field, …))`: an ordered index; `unique(name(field, …))`: a unique one;
+/// - `crate = path`: where this crate is, if not under its own name.
+///
+/// On its fields
+/// - `key`: a column of the primary key, in the order of the fields; one at least;
+/// - `index`, `unique`: an index over this column alone, of the same name;
+/// - `name = "column"`: the column's name, if it is another one than the field's;
+/// - `column_type = …`: a [`ColumnType`](crate::ColumnType), if not the [usual one](crate::value::ColumnValue) for the field's type;
+/// - `skip`: no column; made by `Default` when a row is read.
+pub trait TableRow {
+    /// The table's name, `database.table`.
+    const TABLE: &'static str;
+
+    /// What the table is created as.
+    fn new_table() -> crate::NewTable;
+}
+
+/// Declares a struct whose fields are columns of the same names, to be written and read as rows: `#[derive(WriteRow, ReadRow)]`
+/// before a struct says the same.
 ///
 /// A field is of a type that [fits](crate::value) its column, inside an `Option` if the column may be NULL. Columns of the
 /// table that the struct lacks are not read, and are NULL in rows that it inserts.
@@ -229,35 +309,34 @@ pub(crate) fn selection_for<R: ReadRow>(table: &Table) -> Result<Option<Vec<Colu
 ///     }
 /// }
 /// ```
+///
+/// Structs may have lifetimes and types as parameters. One that borrows can be written, and not be read:
+///
+/// ```
+/// # let node = vinga_datanode::LocalNode::start()?;
+/// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
+/// # let people = cluster.create_table(vinga::NewTable::new("test.person")
+/// #     .column("id", vinga::ColumnType::U64)
+/// #     .column("name", vinga::ColumnType::varchar(100))
+/// #     .primary_key(&["id"]))?;
+/// vinga::row! {
+///     struct NewPerson<'a, I> {
+///         id: I,
+///         name: &'a str,
+///     }
+/// }
+///
+/// let line = String::from("7 Ada");
+/// let (id, name) = line.split_once(' ').expect("it has a blank");
+/// cluster.insert(&people, &NewPerson { id: id.parse::<u32>()?, name })?;
+/// assert_eq!(cluster.get(&people, 7u8)?.expect("it was inserted")["name"], "Ada".into());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[macro_export]
 macro_rules! row {
-    (
-        $(#[$meta:meta])*
-        $visibility:vis struct $name:ident {
-            $($(#[$field_meta:meta])* $field_visibility:vis $field:ident : $type:ty),* $(,)?
-        }
-    ) => {
-        $(#[$meta])*
-        $visibility struct $name {
-            $($(#[$field_meta])* $field_visibility $field: $type,)*
-        }
-
-        impl $crate::WriteRow for $name {
-            fn write(&self, writer: &mut $crate::RowWriter<'_>) -> $crate::Result<()> {
-                $(writer.set(stringify!($field), &self.$field)?;)*
-                Ok(())
-            }
-        }
-
-        impl $crate::ReadRow for $name {
-            const COLUMNS: Option<&'static [&'static str]> = Some(&[$(stringify!($field)),*]);
-
-            fn read(row: &$crate::RowReader<'_>) -> $crate::Result<Self> {
-                let mut place = 0..;
-                Ok($name {
-                    $($field: row.get(stringify!($field), place.next().unwrap_or(u16::MAX))?,)*
-                })
-            }
-        }
+    ($($row:tt)*) => {
+        #[derive($crate::WriteRow, $crate::ReadRow)]
+        #[vinga(crate = $crate)]
+        $($row)*
     };
 }

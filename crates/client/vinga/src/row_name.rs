@@ -58,7 +58,10 @@ fn name(table: &vinga_client_core::Table, key: &[u8], error: Error) -> Error {
         // A long key is to be found, not to be read.
         let shortened: String = shown.chars().take(VALUE_CHARACTERS_MAX).collect();
         let more = if shortened.len() < shown.len() { "…" } else { "" };
-        let _ = write!(text, ", {} {shortened}{more}", column.name);
+        match table.key_column_name(id) {
+            Some(column) => _ = write!(text, ", {column} {shortened}{more}"),
+            None => text.push_str(", a row without a primary key"),
+        }
     }
     let has_unique = definition.indexes.iter().any(|index| index.kind == IndexKind::Unique);
     if error.code() == ErrorCode::DuplicateKey && has_unique {

@@ -11,6 +11,7 @@ use crate::scan::{Scan, ScanRequest};
 use crate::spare::{self, Scratch};
 use crate::table::Table;
 use crate::unique::LockedRead;
+use std::collections::HashSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -57,6 +58,7 @@ pub struct Transaction {
     train: Option<Train>,
     is_executed: bool,
     is_lenient: bool,
+    has_met_temporary: bool,
     lock_wait: LockWait,
     scratch: Scratch,
 }
@@ -92,6 +94,7 @@ impl Transaction {
             train: Some(Train::default()),
             is_executed: false,
             is_lenient: false,
+            has_met_temporary: false,
             lock_wait: LockWait::Default,
             scratch: Scratch::default(),
         })
@@ -161,6 +164,7 @@ impl Transaction {
     /// # Errors
     /// `BadKey`, `BadRow`, `BadProgram`.
     pub fn update<R>(&mut self, table: &Table<R>, key: impl Key, update: &Update) -> Result<OperationNumber> {
+        table.core().check_update()?;
         self.write_key(table, key)?;
         update.encode(table, &mut self.scratch.body)?;
         self.define(table, OperationKind::Update, self.lock_wait)
@@ -171,6 +175,7 @@ impl Transaction {
     /// # Errors
     /// `BadKey`.
     pub fn delete<R>(&mut self, table: &Table<R>, key: impl Key) -> Result<OperationNumber> {
+        table.core().check_removal()?;
         self.write_key(table, key)?;
         self.define(table, OperationKind::Delete, self.lock_wait)
     }
@@ -253,6 +258,11 @@ impl Transaction {
         self.scratch.key.clear();
         self.scratch.body.clear();
         table.write_key(&key, &mut self.scratch.key)
+    }
+
+    /// Whether it was rolled back by an error that is temporary.
+    pub(crate) fn has_met_temporary(&self) -> bool {
+        self.has_met_temporary
     }
 
     pub(crate) fn token(&self) -> Token {
@@ -563,6 +573,7 @@ impl Transaction {
         self.handle.engine.submit(|client| client.send(token, train, end));
         let train = Pending::new(&self.handle, token, take_train).await;
         let standing = train.standing();
+        self.has_met_temporary |= standing.as_ref().is_err_and(Error::is_retryable);
         self.train = Some(train);
         self.is_executed = true;
         standing
@@ -647,6 +658,37 @@ impl Transaction {
         self.execute_defined().await?;
         let number = open(&mut self.train, &mut self.is_executed)?.next_number();
         LockingScan::begin(request, (self.token, number), asked.lock, self.wait_of(asked))
+    }
+
+    /// Removes the rows that a scan finds, which are locked for it; returns how many they are. The last of the removals are
+    /// defined when this returns, and executed with what comes next.
+    ///
+    /// # Errors
+    /// As [`Transaction::scan_locked`].
+    pub async fn delete_matching<R>(
+        &mut self,
+        table: &Table<R>,
+        request: impl FnOnce(ScanRequest<R>) -> ScanRequest<R>,
+    ) -> Result<u64> {
+        table.core().check_removal()?;
+        let keys = table.select_ids(table.core().layout().key())?;
+        let mut scan = self.scan_locked(request(ScanRequest::new(&keys)), Lock::Exclusive).await?;
+        let mut count = 0;
+        while let Some(rows) = scan.next_batch(self).await? {
+            // One that lies in several ranges is given once for each.
+            let mut found = HashSet::new();
+            for row in rows.ranged() {
+                let (_, row) = row?;
+                let mut key = Vec::new();
+                table.core().write_key_of(|column| row.bytes(column), &mut key)?;
+                found.insert(key);
+            }
+            for key in &found {
+                self.define_encoded(table, OperationKind::Delete, key, &[])?;
+            }
+            count += found.len() as u64;
+        }
+        Ok(count)
     }
 
     /// Executes what was defined and commits. When this returns, the changes are in the memory of all replicas.

@@ -33,6 +33,11 @@ pub const DECIMAL_SCALE_MAX: u8 = 38;
 /// Bytes of [`TableDefinition::attachment`], at most.
 pub const ATTACHMENT_BYTES_MAX: usize = 60_000;
 
+/// The name of the hidden primary key of a SQL table that has none of its own.
+pub const HIDDEN_KEY: &str = "$key";
+/// What the name of a hidden column with the sort key of another begins with; behind it stands that one's place.
+pub const SORT_KEY_PREFIX: &str = "$s";
+
 /// A column's type as the user declared it.
 ///
 /// In a row, integers, `Bit` and `Year` are little-endian numbers; all other fixed types are bytes whose `memcmp` order
@@ -141,6 +146,41 @@ impl Kind {
 fn decimal_bytes(digits: u8) -> u16 {
     const REST: [u16; 9] = [0, 1, 1, 2, 2, 3, 3, 4, 4];
     u16::from(digits / 9) * 4 + REST[usize::from(digits % 9)]
+}
+
+/// Short names.
+impl ColumnType {
+    /// Signed integer of 1 byte.
+    pub const I8: ColumnType = ColumnType::Integer { bytes: 1, signed: true };
+    /// Signed integer of 2 bytes.
+    pub const I16: ColumnType = ColumnType::Integer { bytes: 2, signed: true };
+    /// Signed integer of 4 bytes.
+    pub const I32: ColumnType = ColumnType::Integer { bytes: 4, signed: true };
+    /// Signed integer of 8 bytes.
+    pub const I64: ColumnType = ColumnType::Integer { bytes: 8, signed: true };
+    /// Unsigned integer of 1 byte.
+    pub const U8: ColumnType = ColumnType::Integer { bytes: 1, signed: false };
+    /// Unsigned integer of 2 bytes.
+    pub const U16: ColumnType = ColumnType::Integer { bytes: 2, signed: false };
+    /// Unsigned integer of 4 bytes.
+    pub const U32: ColumnType = ColumnType::Integer { bytes: 4, signed: false };
+    /// Unsigned integer of 8 bytes.
+    pub const U64: ColumnType = ColumnType::Integer { bytes: 8, signed: false };
+
+    /// Text of at most so many bytes.
+    pub const fn varchar(bytes_max: u16) -> Self {
+        ColumnType::VarChar { bytes_max }
+    }
+
+    /// At most so many bytes.
+    pub const fn varbinary(bytes_max: u16) -> Self {
+        ColumnType::VarBinary { bytes_max }
+    }
+
+    /// Fixed-point number of so many digits in all, and so many of them behind the point.
+    pub const fn decimal(precision: u8, scale: u8) -> Self {
+        ColumnType::Decimal { precision, scale }
+    }
 }
 
 impl ColumnType {
@@ -267,6 +307,13 @@ pub struct ColumnDefinition {
     pub column_type: ColumnType,
     /// Whether it may be NULL; key columns may not.
     pub nullable: bool,
+}
+
+impl ColumnDefinition {
+    /// Whether it belongs to whoever made the table, and is not for users: its name begins with `$`.
+    pub fn is_hidden(&self) -> bool {
+        self.name.starts_with('$')
+    }
 }
 
 /// What an index is for.
@@ -486,6 +533,23 @@ impl TableDefinition {
             })
             .sum();
         nulls + columns
+    }
+
+    /// The columns that users see. Hidden ones stand behind them.
+    pub fn visible_columns(&self) -> &[ColumnDefinition] {
+        let end = self.columns.iter().position(ColumnDefinition::is_hidden).unwrap_or(self.columns.len());
+        &self.columns[..end]
+    }
+
+    /// The column that users see where a key names this one: itself, or that whose sort key it has. `None` for the hidden
+    /// primary key of a table that has none of its own.
+    pub fn visible_column(&self, column: ColumnId) -> Option<ColumnId> {
+        let described = self.columns.get(usize::from(column.0))?;
+        if !described.is_hidden() {
+            return Some(column);
+        }
+        let of: u16 = described.name.strip_prefix(SORT_KEY_PREFIX)?.parse().ok()?;
+        (usize::from(of) < self.visible_columns().len()).then_some(ColumnId(of))
     }
 
     /// The column of that name, without regard to case.

@@ -179,6 +179,8 @@ errors! {
         "Another client holds the schema lock: retry when it is done.";
     RowLocked = 20045, Application,
         "Others have locked the row, and the operation was not to wait for it.";
+    NeedsSql = 20046, Usage,
+        "Only SQL can do this to a table that was made by SQL: use a SQL node.";
     InternalError = 20099, Internal,
         "Something that must not happen has happened: please report it with the node's log.";
 }

@@ -4,6 +4,7 @@
 //! that arrived into the server's record. Long values are not even copied: the record points to them, so a cursor keeps what
 //! the last read brought until its next read.
 
+mod ahead;
 mod batches;
 mod changes;
 mod deferred;
@@ -12,6 +13,7 @@ mod kept_rows;
 mod positions;
 mod scans;
 
+pub use ahead::Ahead;
 pub use deferred::Deferral;
 pub use direct::{Addition, Candidates, DirectChange, Touched};
 pub use kept_rows::set_temporary_folder;
@@ -116,6 +118,8 @@ pub struct Cursor {
     batch_index: usize,
     /// Rows of the batch are in `rows`, not in `reads`.
     batch_is_copied: bool,
+    /// Of a batch that was read ahead: which of its rows were asked for.
+    ahead_shown: Vec<bool>,
 }
 
 /// Reads by primary keys over one connection, and their rows.
@@ -196,6 +200,7 @@ impl Cursor {
             batch_ends: Vec::new(),
             batch_index: usize::MAX,
             batch_is_copied: false,
+            ahead_shown: Vec::new(),
         }
     }
 

@@ -7,16 +7,19 @@
 //!              $key   bigint unsigned: the primary key of a table that has none
 //!   indexes:   for each key that is not USING HASH an ordered index of its name, PRIMARY for the primary key, and for
 //!              each unique key a unique index of its name
-//!   attachment: u8 length and bytes of the server's version of the definition, then the frm image
+//!   attachment: the rules for native clients (`vinga::sql_rules`), and behind them our own part: u8 length and bytes of the
+//!               server's version of the definition, then the frm image; tables of native clients have none
+//!               ([`crate::native_tables`])
 //! ```
 
 use crate::failure::{Failure, Result};
 use crate::server::Collation;
+use vinga::sql_rules::{ColumnRules, SqlRules};
 use vinga::{
     ColumnDefinition, ColumnId, ColumnType, Direction, ErrorCode, IndexDefinition, IndexKind, OrderColumn,
     TableDefinition,
 };
-use vinga_base::schema::{COLUMNS_MAX, KEY_BYTES_MAX, Kind};
+use vinga_base::schema::{COLUMNS_MAX, HIDDEN_KEY, KEY_BYTES_MAX, Kind, SORT_KEY_PREFIX};
 use vinga_base::{DefinitionError, Limit};
 
 /// How a column lies in the server's record.
@@ -53,6 +56,8 @@ pub struct Column {
     pub collation: Collation,
     /// Bytes of a sort key, at most; 0 if its bytes compare as its values do.
     pub sort_bytes: usize,
+    /// What clients have to keep to that change rows without SQL.
+    pub rules: ColumnRules,
 }
 
 /// A column of a key as the server describes it.
@@ -106,6 +111,8 @@ pub struct Description {
     pub auto_increment: u64,
     /// Which of the columns that is.
     pub auto_increment_column: Option<usize>,
+    /// What its rows were is kept in rows of it.
+    pub keeps_history: bool,
     /// Neither logged nor checkpointed.
     pub no_logging: bool,
     /// Backups answer, too.
@@ -117,17 +124,19 @@ pub struct Description {
 /// The database of the engine's own tables, which SQL does not see.
 pub const OWN_DATABASE: &str = "vinga";
 
-/// The name of the hidden primary key.
-pub const HIDDEN_KEY: &str = "$key";
-
 /// The name of the hidden sort key of a column.
 pub fn sort_column_name(column: usize) -> String {
-    format!("$s{column}")
+    format!("{SORT_KEY_PREFIX}{column}")
 }
 
-/// The version part of an attachment, and the frm image.
+/// The version part of a table's attachment, and the frm image.
 pub fn split_attachment(attachment: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (&length, rest) = attachment.split_first()?;
+    split_own_part(SqlRules::own_part(attachment)?)
+}
+
+/// The version part of what the server adds to an attachment, and the frm image.
+pub fn split_own_part(own_part: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&length, rest) = own_part.split_first()?;
     rest.split_at_checked(usize::from(length))
 }
 
@@ -168,6 +177,12 @@ impl Description {
             }
         }
         bytes
+    }
+
+    /// What native clients have to keep to.
+    fn rules(&self) -> SqlRules {
+        let columns = self.columns.iter().map(|column| column.rules.clone()).collect();
+        SqlRules { columns, keeps_history: self.keeps_history }
     }
 
     /// The indexes for the keys, each with an id of its own.
@@ -264,7 +279,7 @@ impl Description {
                 bad(format!("{} partitions; a table has at most {}", self.partitions, u16::MAX))
             })?,
             indexes,
-            attachment: self.attachment.clone(),
+            attachment: self.rules().attachment(&self.attachment),
         };
         definition.check().map_err(Failure::of_definition)?;
         Ok(definition)

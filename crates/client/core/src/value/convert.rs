@@ -5,12 +5,14 @@
 //! sentence that says why; nothing is rounded or cut.
 
 use super::{Date, DateTime, Decimal, Time, Timestamp, Value};
+use crate::error::Error;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use vinga_base::schema::{ColumnType, ROW_BYTES_MAX};
+use vinga_wire::ErrorCode;
 
 /// Why a value does not fit, as half a sentence.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,6 +23,12 @@ pub struct Misfit {
 impl Misfit {
     pub(crate) fn new(reason: impl Into<String>) -> Self {
         Misfit { reason: reason.into().into_boxed_str() }
+    }
+
+    /// The error of a value that does not fit this column.
+    #[cold]
+    pub(crate) fn at(self, code: ErrorCode, table: &str, column: &str) -> Error {
+        Error::with_detail(code, format!("column '{column}' of {table}: {self}"))
     }
 
     #[cold]

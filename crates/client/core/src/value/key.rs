@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::table::{KeyWriter, Table};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// What names a row of a table.
 pub trait Key {
@@ -36,7 +37,7 @@ macro_rules! single {
     )*};
 }
 
-single!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool str String [u8] Vec<u8> Decimal Date Time DateTime Timestamp);
+single!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool str String [u8] Vec<u8> Decimal Date Time DateTime Timestamp Duration);
 
 impl<const N: usize> Key for [u8; N] {
     #[inline]

@@ -55,6 +55,10 @@ pub fn library() -> &'static Path {
         cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
         succeed(&mut cargo);
         assert!(folder.join("libvinga.so").exists());
+        // Programs look for it by its soname, which has the major version.
+        let link = folder.join(concat!("libvinga.so.", env!("CARGO_PKG_VERSION_MAJOR")));
+        let made = std::os::unix::fs::symlink("libvinga.so", &link);
+        assert!(made.is_ok() || link.exists(), "{made:?}");
         folder
     })
 }

@@ -2,9 +2,9 @@
 
 use super::layout::{DirectChange, RecordIn, RecordOut, array, end_of, lock_of};
 use super::{Found, calm, entries};
-use crate::cursor::{Cursor, Deferral, RangeWish, ScanLock};
+use crate::cursor::{Ahead, Cursor, Deferral, RangeWish, ScanLock};
 use crate::failure::{Result, ha};
-use crate::session::Numbered;
+use crate::session::{Numbered, Session};
 use crate::table::OpenTable;
 use std::sync::Arc;
 use vinga::LockWait;
@@ -132,6 +132,30 @@ const DEFERRED_CONFLICT: i32 = -3;
 /// `VINGA_NO_ROW`
 const NO_ROW: u32 = u32::MAX;
 
+/// `VINGA_NEXT_ROW`
+const NEXT_ROW: u64 = u64::MAX;
+
+pub(super) unsafe extern "C" fn peek_row(cursor: &Cursor, place: &mut u64, record: RecordOut) -> i32 {
+    let from = if *place == NEXT_ROW { None } else { Some(*place as usize) };
+    let next = calm(|| Some(cursor.peek(from, record.of(cursor.table()))));
+    number_of(next, |next| match next {
+        Some(next) => {
+            *place = next as u64;
+            0
+        }
+        None => ha::END_OF_FILE,
+    })
+}
+
+pub(super) unsafe extern "C" fn unlock_ahead(cursor: &mut Cursor, session: Option<&mut Session>) {
+    if let Some(session) = session {
+        calm(|| cursor.unlock_ahead(session));
+    }
+}
+
+/// `VINGA_ROW_HAS_CHANGED`
+const ROW_HAS_CHANGED: i32 = -5;
+
 /// `VINGA_DIRECT_UNSUITED`
 const DIRECT_UNSUITED: i32 = -4;
 
@@ -218,6 +242,25 @@ entries! {
     fn batch_row(cursor: &mut Cursor; session, index: u32, record: RecordOut) {
         let record = record.of(cursor.table());
         let is_found = cursor.batch_row(session, index as usize, record)?;
+        Ok(Found { is_found, otherwise: ha::KEY_NOT_FOUND })
+    }
+
+    fn run_ahead(cursor: &mut Cursor; session, lock: u8) {
+        cursor.run_ahead(session, lock_of(lock))
+    }
+
+    fn row_ahead(cursor: &mut Cursor; session, index: u32, record: RecordOut) {
+        let record = record.of(cursor.table());
+        Ok(match cursor.row_ahead(session, index as usize, record)? {
+            Ahead::Row => 0,
+            Ahead::NoRow => ha::KEY_NOT_FOUND,
+            Ahead::Changed => ROW_HAS_CHANGED,
+        })
+    }
+
+    fn peek_ahead(cursor: &mut Cursor; session, index: u32, record: RecordOut) {
+        let record = record.of(cursor.table());
+        let is_found = cursor.peek_ahead(session, index as usize, record)?;
         Ok(Found { is_found, otherwise: ha::KEY_NOT_FOUND })
     }
 

@@ -11,6 +11,7 @@ use crate::server::Collation;
 use crate::table::OpenTable;
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use vinga::sql_rules::{ColumnRules, SortKeys, Values};
 use vinga::{ColumnType, Lock};
 
 /// Bytes that somebody else owns.
@@ -83,6 +84,11 @@ pub struct Column {
     is_signed: u8,
     precision: u8,
     scale: u8,
+    values: u8,
+    sort_form: u8,
+    read_by: Slice,
+    limit: u64,
+    values_bytes_max: u32,
 }
 
 /// `vinga_key_part`
@@ -122,6 +128,7 @@ pub struct Definition {
     partitions: u32,
     no_logging: u8,
     read_backup: u8,
+    keeps_history: u8,
     /// -1 if there is none.
     auto_increment_column: i32,
 }
@@ -295,7 +302,35 @@ impl Column {
             null: (self.null_offset as usize, self.null_mask),
             collation: Collation(self.collation),
             sort_bytes: self.sort_bytes as usize,
+            rules: self.rules(),
         })
+    }
+}
+
+impl Column {
+    /// What native clients have to keep to.
+    fn rules(&self) -> ColumnRules {
+        let chars_max = u32::try_from(self.limit).unwrap_or(u32::MAX);
+        let utf8 = |char_bytes| Values::Utf8 { char_bytes, chars_max, bytes_max: self.values_bytes_max };
+        let values = match self.values {
+            0 => Values::Any,
+            1 => Values::Enum { members: chars_max },
+            2 => Values::Set { members: self.limit },
+            3 => Values::Finite,
+            4 => Values::NotNegative,
+            5 => utf8(4),
+            6 => utf8(3),
+            7 => Values::Ascii { chars_max },
+            8 => Values::Bytes { bytes_max: chars_max },
+            10 => Values::Generated,
+            _ => Values::OfSqlOnly,
+        };
+        let sort_keys = match self.sort_form {
+            1 => SortKeys::Plain,
+            2 => SortKeys::PlainPadded,
+            _ => SortKeys::OfSqlOnly,
+        };
+        ColumnRules { values, sort_keys, read_by: self.read_by.text() }
     }
 }
 
@@ -342,6 +377,7 @@ impl Definition {
             database_options: self.database_options.get().to_vec(),
             auto_increment: self.auto_increment,
             auto_increment_column: usize::try_from(self.auto_increment_column).ok(),
+            keeps_history: self.keeps_history != 0,
             no_logging: self.no_logging != 0,
             read_backup: self.read_backup != 0,
             partitions: self.partitions,

@@ -1,0 +1,190 @@
+/* Rows of inner tables are read together.
+
+   Where the server goes through the rows of one table and reads for each the row of another that has its key (joins without
+   a buffer, such as those of an UPDATE or DELETE of several tables, and subqueries that depend on the row), each would be a
+   round trip. But the rows of the outer table have come many at a time, so what will be asked for next can be found out: each
+   of the outer rows that are there already is put into its record for a moment, and the server's own description of the inner
+   key (`TABLE_REF`) is evaluated with it. The keys are read as one batch. The batch begins small and grows, as long as its rows
+   are asked for.
+
+   Inner tables of inner tables follow: an outer row is put together with those rows of the tables between that have been read
+   ahead for it.
+
+   Nothing is taken for granted: a row is given to the server only if its key is the one that is asked for, and only if the
+   statement has not changed it since. Where rows are locked only outer rows that fulfil the server's condition count, so that
+   no lock is waited for that the statement has no need of. */
+#include "ha_vinga.h"
+#include "conditions.h"
+#include "sql_select.h"
+#include <algorithm>
+
+/* Rows that are read together at first, and at most. */
+static const uint AHEAD_MIN= 4, AHEAD_MAX= 512;
+static const uint GROWTH= 4;
+/* So many outer rows are looked at for each inner row that is wanted, at most. */
+static const uint LOOKED_AT_PER_ROW= 4;
+/* Reads that are left alone after nothing was found to be read together: twice as many each time, up to so many. */
+static const uint PAUSE_MAX= 4096;
+
+/* Bytes of a record as they were. */
+class Kept_bytes {
+  uchar *place;
+  std::vector<uchar> bytes;
+
+public:
+  Kept_bytes(uchar *of, size_t length) : place(of), bytes(of, of + length) {}
+  ~Kept_bytes() { memcpy(place, bytes.data(), bytes.size()); }
+  Kept_bytes(const Kept_bytes &)= delete;
+};
+
+/* Whether a condition says the same whenever it is asked, and does nothing else. */
+static bool is_plain_condition(const Item *condition) {
+  return !(condition->used_tables() & (RAND_TABLE_BIT | OUTER_REF_TABLE_BIT)) && !condition->with_subquery() &&
+         !const_cast<Item *>(condition)->is_expensive();
+}
+
+/* The server's description of the key by which it reads this table, if it is read by a whole unique key. */
+TABLE_REF *ha_vinga::inner_key() const {
+  JOIN_TAB *use= table->reginfo.join_tab;
+  if (!use || use->table != table || !use->ref.key_copy || use->ref.key != int(active_index)) return nullptr;
+  if (use->ref.key_parts != table->key_info[active_index].user_defined_key_parts) return nullptr;
+  return &use->ref;
+}
+
+/* The table whose rows the server goes through, if it is known which of them come next and what the server wants of them. */
+ha_vinga *ha_vinga::outer_table(Connection *connection) const {
+  ha_vinga *outer= connection->outer;
+  if (!outer || outer == this || outer->table->in_use != table->in_use || outer->repeats_row) return nullptr;
+  if (lock == VINGA_LOCK_NONE || outer->checked == VINGA_CHECKED_WHOLE) return outer;
+  const JOIN_TAB *use= outer->table->reginfo.join_tab;
+  if (!use || use->table != outer->table) return nullptr;
+  return !use->select_cond || is_plain_condition(use->select_cond) ? outer : nullptr;
+}
+
+/* Whether nothing but this statement's own changes of rows that it has read can make a row that was read ahead another one. */
+bool ha_vinga::may_read_ahead() const {
+  THD *thd= table->in_use;
+  if (thd->in_sub_stmt || thd->lex->first_not_own_table()) return false;
+  switch (thd_sql_command(thd)) {
+  case SQLCOM_SELECT: case SQLCOM_UPDATE: case SQLCOM_UPDATE_MULTI: case SQLCOM_DELETE: case SQLCOM_DELETE_MULTI:
+    break;
+  case SQLCOM_INSERT_SELECT: case SQLCOM_REPLACE_SELECT: case SQLCOM_CREATE_TABLE: case SQLCOM_SET_OPTION: case SQLCOM_DO:
+    break;
+  default:
+    return false;
+  }
+  for (const TABLE *other= thd->open_tables; other; other= other->next) {
+    if (other->s != table->s || other->reginfo.lock_type < TL_FIRST_WRITE) continue;
+    /* Rows are added, or get the keys of others. */
+    bool only_changes= thd_sql_command(thd) != SQLCOM_INSERT_SELECT && thd_sql_command(thd) != SQLCOM_REPLACE_SELECT;
+    if (!only_changes || changes_primary_key(other) || is_key_used(const_cast<TABLE *>(other), active_index, other->write_set))
+      return false;
+  }
+  return true;
+}
+
+/* Puts the rows that were read ahead for the outer row that is in its record into the records of the tables between. */
+bool ha_vinga::follow(std::vector<std::unique_ptr<Kept_bytes>> *kept) {
+  TABLE_REF *ref= inner_key();
+  if (!ref || ahead.rows.empty()) return false;
+  kept->emplace_back(new Kept_bytes(ref->key_buff, ref->key_length));
+  kept->emplace_back(new Kept_bytes(table->record[0], table->s->reclength));
+  if (cp_buffer_from_ref(table->in_use, table, ref)) return false;
+  auto row= ahead.rows.find(std::string(reinterpret_cast<char *>(ref->key_buff), ref->key_length));
+  return row != ahead.rows.end() && engine->peek_ahead(cursor, session, row->second, table->record[0]) == 0;
+}
+
+/* Adds the keys of the rows behind the present one to the batch. */
+void ha_vinga::add_keys_ahead(Connection *connection, ha_vinga *outer, TABLE_REF *ref) {
+  THD *thd= table->in_use;
+  uint64_t place= VINGA_NEXT_ROW;
+  Quiet quiet(thd);
+  std::vector<std::unique_ptr<Kept_bytes>> kept;
+  kept.emplace_back(new Kept_bytes(ref->key_buff, ref->key_length));
+  kept.emplace_back(new Kept_bytes(outer->table->record[0], outer->table->s->reclength));
+  const JOIN_TAB *use= outer->table->reginfo.join_tab;
+  bool asks= lock != VINGA_LOCK_NONE && outer->checked != VINGA_CHECKED_WHOLE && use->select_cond;
+  for (uint rows= 0; rows < LOOKED_AT_PER_ROW * ahead.wanted && ahead.rows.size() < ahead.wanted; rows++) {
+    if (engine->peek_row(outer->cursor, &place, outer->table->record[0])) return;
+    if (asks && !use->select_cond->val_int()) continue;
+    std::vector<std::unique_ptr<Kept_bytes>> between;
+    bool is_known= true;
+    for (ha_vinga *one : connection->followers)
+      if (one != this && is_known) is_known= one->follow(&between);
+    if (!is_known || cp_buffer_from_ref(thd, table, ref)) continue;
+    if (quiet.has_heard) return;
+    if (!is_one_row(active_index, ref->key_buff, ref->key_length)) continue;
+    std::string key(reinterpret_cast<char *>(ref->key_buff), ref->key_length);
+    if (ahead.rows.count(key)) continue;
+    if (engine->batch_add(cursor, active_index, ref->key_buff, ref->key_length)) return;
+    ahead.rows.emplace(std::move(key), uint32_t(ahead.rows.size()));
+  }
+}
+
+/* Reads a row together with those that will be asked for next; false if nothing is known of these. */
+bool ha_vinga::read_together(const uchar *key, uint length, uchar *record, int *error) {
+  Connection *connection= connection_of(table->in_use);
+  TABLE_REF *ref= inner_key();
+  /* One row by itself may be all that is ever read. */
+  if (!ref || key != ref->key_buff || ahead.single_reads++ < ahead.next_try || !may_read_ahead()) return false;
+  ha_vinga *outer= outer_table(connection);
+  if (!outer) return false;
+  /* It goes on growing as long as most of what was read is asked for. */
+  bool is_wanted= ahead.wanted && 2 * ahead.shown >= ahead.wanted;
+  ahead.wanted= is_wanted ? std::min(ahead.wanted * GROWTH, AHEAD_MAX) : std::max(ahead.wanted / GROWTH, AHEAD_MIN);
+  ahead.shown= 1;
+  engine->batch_clear(cursor);
+  if (engine->batch_add(cursor, active_index, key, length)) return false;
+  ahead.rows.emplace(std::string(reinterpret_cast<const char *>(key), length), 0);
+  add_keys_ahead(connection, outer, ref);
+  if (ahead.rows.size() == 1) {
+    ahead.rows.clear();
+    ahead.pause= std::min(2 * ahead.pause + 1, PAUSE_MAX);
+    ahead.next_try= ahead.single_reads + ahead.pause;
+    return false;
+  }
+  ahead.pause= 0;
+  ahead.index= active_index;
+  auto &followers= connection->followers;
+  if (std::find(followers.begin(), followers.end(), this) == followers.end()) followers.push_back(this);
+  *error= engine->run_ahead(cursor, session, lock);
+  if (*error) ahead.rows.clear();
+  else *error= engine->row_ahead(cursor, session, 0, record);
+  return true;
+}
+
+/* The row of a whole unique key. */
+int ha_vinga::read_one_row(const uchar *key, uint length, uchar *record) {
+  bool has_same_columns= !select_columns();
+  if (unlikely(!ahead.rows.empty())) {
+    auto row= ahead.rows.end();
+    if (has_same_columns && ahead.index == active_index)
+      row= ahead.rows.find(std::string(reinterpret_cast<const char *>(key), length));
+    if (row != ahead.rows.end()) {
+      int error= engine->row_ahead(cursor, session, row->second, record);
+      ahead.shown++;
+      if (error != VINGA_ROW_HAS_CHANGED) return failed(error);
+    }
+    forget_ahead();
+  }
+  int error;
+  if (read_together(key, length, record, &error)) return failed(error);
+  return failed(engine->read_key(cursor, session, active_index, key, length, lock, record));
+}
+
+/* What was read ahead is not asked for any more; what was locked for nothing is let go of where rows that are not wanted are. */
+void ha_vinga::forget_ahead() {
+  if (likely(ahead.rows.empty())) return;
+  ahead.rows.clear();
+  if (lock != VINGA_LOCK_NONE && thd_tx_isolation(table->in_use) <= ISO_READ_COMMITTED) engine->unlock_ahead(cursor, session);
+}
+
+/* The statement is over for this table. */
+void ha_vinga::end_read_ahead() {
+  ahead= {};
+  auto *connection= static_cast<Connection *>(thd_get_ha_data(ha_thd(), vinga_hton));
+  if (!connection) return;
+  if (connection->outer == this) connection->outer= nullptr;
+  auto &followers= connection->followers;
+  followers.erase(std::remove(followers.begin(), followers.end(), this), followers.end());
+}
