@@ -232,6 +232,7 @@ fn numbers_are_the_same() {
             let Some((_, value)) = constant.and_then(|constant| constant.split_once(" = ")) else { continue };
             let value = match value.trim_end_matches(';') {
                 "u32::MAX" => "UINT32_MAX".to_owned(),
+                "u64::MAX" => "UINT64_MAX".to_owned(),
                 "usize::MAX - 1" => "(SIZE_MAX".to_owned(),
                 number => number.replace('_', ""),
             };
