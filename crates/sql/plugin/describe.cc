@@ -4,6 +4,11 @@
 /* Whether the bytes of a column's values compare as its values do. */
 static bool compares_as_bytes(const Field *field, CHARSET_INFO *cs) {
   if (cs == &my_charset_bin) return true;
+  /* Without padding, texts whose characters are in the order of their bytes are bytes, unless a key has no room for a length
+     beside the longest. */
+  if (field->real_type() == MYSQL_TYPE_VARCHAR && (cs->state & MY_CS_BINSORT) && cs->mbminlen == 1 &&
+      (cs->state & MY_CS_NOPAD))
+    return field->field_length <= 3070;
   /* Padded to their whole length, such values differ where their bytes do. */
   return field->real_type() == MYSQL_TYPE_STRING && (cs->state & MY_CS_BINSORT) && cs->mbminlen == 1 &&
          !(cs->state & MY_CS_NOPAD);

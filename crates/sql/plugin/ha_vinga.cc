@@ -208,6 +208,7 @@ int ha_vinga::reset() try {
   key_in_hand.clear();
   deals_with_duplicates= false;
   duplicate_in_turn= NO_DUPLICATE;
+  scanned_key.clear();
   deferral= DEFERRAL_UNKNOWN;
   deferred_rows.clear();
   noted_ranges.clear();
@@ -288,6 +289,7 @@ int ha_vinga::rnd_init(bool scan) try {
   if (!scan) return 0;
   is_point= false;
   exact_key.clear();
+  scanned_key.clear();
   scan_is_due= true;
   return 0;
 } OR_ERROR
@@ -318,6 +320,7 @@ int ha_vinga::index_init(uint index, bool sorted) try {
   active_index= index;
   is_sorted= sorted;
   is_point= false;
+  scanned_key.clear();
   return 0;
 } OR_ERROR
 
@@ -365,10 +368,26 @@ int ha_vinga::next(uchar *record) try {
   if (unlikely(repeats_row) && repeat_row(record, &error)) return error;
   if (unlikely(scan_is_due) && (error= begin_scan())) return error;
   if (is_point) return HA_ERR_END_OF_FILE;
-  error= failed(engine->scan_next(cursor, session, record));
+  do error= failed(engine->scan_next(cursor, session, record));
+  while (!error && unlikely(!scanned_key.empty()) && is_of_other_key());
   if (!error) connection_of(table->in_use)->outer= this;
   return error;
 } OR_ERROR
+
+/* Whether the row that was read last has another key than the one whose rows are looked for among all rows. */
+bool ha_vinga::is_of_other_key() {
+  if (!key_cmp_if_same(table, scanned_key.data(), active_index, uint(scanned_key.size()))) return false;
+  unlock_row();
+  return true;
+}
+
+/* Reads the rows of a key with NULL by going through all rows: no hash has such keys. */
+int ha_vinga::begin_scan_for_key(const uchar *key, uint length) {
+  is_point= false;
+  exact_key.clear();
+  scanned_key.assign(key, key + length);
+  return begin_scan();
+}
 
 /* After the rows of one key come those of the keys behind it. */
 int ha_vinga::index_next(uchar *record) try {
@@ -386,11 +405,16 @@ static int as_not_found(int error) { return error == HA_ERR_END_OF_FILE ? HA_ERR
 int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) try {
   uint length= calculate_key_len(table, active_index, key, parts);
   if (unlikely(!key_in_hand.empty()) && is_in_hand(active_index, key, length, record)) return 0;
+  scanned_key.clear();
   if (find == HA_READ_KEY_EXACT && is_one_row(active_index, key, length)) {
     is_point= true;
     if (is_hash(active_index)) exact_key.clear();
     else exact_key.assign(key, key + length);
     return read_one_row(key, length, record);
+  }
+  if (is_hash(active_index) && find == HA_READ_KEY_EXACT && is_whole_key(active_index, length) && record == table->record[0]) {
+    int error= begin_scan_for_key(key, length);
+    return error ? error : as_not_found(next(record));
   }
   key_range end= {key, length, parts, HA_READ_KEY_EXACT};
   uint8_t ascending= is_sorted ? VINGA_RANGE_IN_ORDER : 0;
@@ -455,12 +479,14 @@ int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool
   eq_range= is_equal;
   set_end_range(high);
   range_key_part= table->key_info[active_index].key_part;
+  scanned_key.clear();
   if (is_equal && low && is_one_row(active_index, low->key, low->length)) {
     is_point= true;
     exact_key.clear();
     return with_status(read_one_row(low->key, low->length, table->record[0]));
   }
-  int error= range(low, high, sorted ? VINGA_RANGE_IN_ORDER : 0);
+  bool is_scan= is_hash(active_index) && low && is_whole_key(active_index, low->length);
+  int error= is_scan ? begin_scan_for_key(low->key, low->length) : range(low, high, sorted ? VINGA_RANGE_IN_ORDER : 0);
   return with_status(error ? error : next(table->record[0]));
 } OR_ERROR
 
@@ -516,7 +542,7 @@ ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_r
     /* It has no ranges but that of one key. */
     if (!low || !high || low->flag != HA_READ_KEY_EXACT || high->flag != HA_READ_AFTER_KEY ||
         !is_whole_key(index, low->length) || !is_whole_key(index, high->length) ||
-        memcmp(low->key, high->key, low->length) != 0)
+        memcmp(low->key, high->key, low->length) != 0 || !is_one_row(index, low->key, low->length))
       return HA_POS_ERROR;
     return 1;
   }

@@ -75,6 +75,7 @@ class ha_vinga final : public handler {
   bool is_sorted= false;             // the index is read in its order
   bool is_point= false;              // the row of a unique key was read; there is no next one
   std::vector<uchar> exact_key;      // whose rows are read; the index goes on behind them. Empty if there is no such key
+  std::vector<uchar> scanned_key;    // of a hash, with NULL: all rows are read, and others left out. Empty if there is no such key
   Column_places read_columns, written_columns;
   /* Rows that are sent together though they may be duplicates, see deferred_rows.cc. */
   enum { DEFERRAL_UNKNOWN, DEFERRAL_YES, DEFERRAL_NO } deferral= DEFERRAL_UNKNOWN;
@@ -139,6 +140,8 @@ class ha_vinga final : public handler {
   bool is_hash(uint index) const { return is_hash_key(table_share->key_info[index]); }
   int range(const key_range *low, const key_range *high, uint8_t wish);
   int begin_scan();
+  bool is_of_other_key();
+  int begin_scan_for_key(const uchar *key, uint length);
   int next(uchar *record);
   int next_of_keys(range_id_t *range);
   int next_of_ranges(range_id_t *range);

@@ -85,6 +85,8 @@ int note_failure(THD *thd, int error);
 const char *advice(THD *thd, int error);
 /* Raises that a row is too long. */
 void raise_long_row();
+/* What the Rust side says of its last failure. */
+std::string sentence_of(const Connection *connection);
 /* Raises the error of a failed call that has no table. */
 void raise(THD *thd, int error);
 /* Raises the error of a statement that was killed: which one depends on how. */
@@ -169,6 +171,20 @@ inline bool is_shared_database(const std::string &name)
 void forget_table_of(THD *thd, const char *db, const char *table);
 /* Removes the server's own file with a definition, if it has one. */
 void forget_file(const char *path_without_extension);
+/* What the data nodes have of a table's definition: see vinga_engine.discover. */
+struct Stored_definition {
+  std::string version, text;
+  /* Whether it is the server's own image of it: else it is the statement that would make the table. */
+  bool is_image() const { return text.compare(0, 2, "\xfe\x01") == 0; }
+};
+/* Gives a table of a native client the definition that its statement says; an error number, which was raised. */
+int init_from_statement(THD *thd, TABLE_SHARE *share, const Stored_definition &stored, bool leaves_file);
+/* Leaves a file with the definition of such a table; see leave_file. */
+void leave_file_of_statement(THD *thd, const TABLE_SHARE *share, const Stored_definition &stored);
+/* Whether the present statement does not use a table but has come upon it for a table of INFORMATION_SCHEMA. */
+bool is_only_listed(THD *thd, const TABLE_SHARE *share);
+/* Raises that there is a table of a name; and why it is not listed, if SQL can't say it. */
+void raise_table_exists(Connection *connection, const std::string &name, const char *shown);
 /* Gives the server such a file, where it does not ask for definitions. */
 void leave_file(THD *thd, TABLE_SHARE *share);
 /* Definitions that the data nodes have. */

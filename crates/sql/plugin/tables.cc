@@ -95,8 +95,7 @@ static void note_whole_keys(THD *thd, TABLE *form) {
   }
 }
 
-/* What the Rust side says of its last failure. */
-static std::string sentence_of(const Connection *connection) {
+std::string sentence_of(const Connection *connection) {
   uint8_t temporary, doomed;
   vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
   return std::string(said.bytes, said.length);
@@ -149,7 +148,7 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) try {
     return 0;
   }
   switch (error) {
-  case HA_ERR_TABLE_EXIST: my_error(ER_TABLE_EXISTS_ERROR, MYF(0), form->s->table_name.str); break;
+  case HA_ERR_TABLE_EXIST: raise_table_exists(connection, target, form->s->table_name.str); break;
   case HA_ERR_TO_BIG_ROW: my_error(ER_TOO_BIG_ROWSIZE, MYF(0), 30000L); break;
   case HA_ERR_TOO_MANY_FIELDS: my_error(ER_TOO_MANY_FIELDS, MYF(0)); break;
   case HA_ERR_INDEX_COL_TOO_LONG: my_error(ER_TOO_LONG_KEY, MYF(0), key_bytes_allowed(description)); break;
@@ -278,10 +277,12 @@ int ha_vinga::discover_check_version() try { return 0; } OR_ERROR
 
 /* Discovery */
 
-struct Image { std::string bytes; };
-
-static int take_image(void *context, const char *bytes, size_t length) try {
-  static_cast<Image *>(context)->bytes.assign(bytes, length);
+static int take_definition(void *context, const char *bytes, size_t length) try {
+  auto *stored= static_cast<Stored_definition *>(context);
+  size_t version_bytes= length ? uchar(bytes[0]) : 0;
+  if (length < 1 + version_bytes) return 1;
+  stored->version.assign(bytes + 1, version_bytes);
+  stored->text.assign(bytes + 1 + version_bytes, length - 1 - version_bytes);
   return 0;
 } OR_ERROR
 
@@ -295,26 +296,31 @@ static int discover_table(handlerton *, THD *thd, TABLE_SHARE *share) try {
   if (!connection) return HA_ERR_NO_SUCH_TABLE;
   std::string name= std::string(share->db.str, share->db.length) + "." +
                     std::string(share->table_name.str, share->table_name.length);
-  Image image;
+  Stored_definition stored;
   begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
-  int error= engine->discover(connection->session, text_of(name), take_image, &image);
-  if (error == HA_ERR_NO_SUCH_TABLE) return error;
+  int error= engine->discover(connection->session, text_of(name), take_definition, &stored);
+  if (error == HA_ERR_NO_SUCH_TABLE || (error == VINGA_ERROR_NOT_SUPPORTED && is_only_listed(thd, share)))
+    return HA_ERR_NO_SUCH_TABLE;
   if (error) {
     raise(thd, error);
     return HA_ERR_NO_CONNECTION;
   }
-  return share->init_from_binary_frm_image(thd, false, reinterpret_cast<const uchar *>(image.bytes.data()),
-                                           image.bytes.size());
+  if (!stored.is_image()) return init_from_statement(thd, share, stored, false);
+  return share->init_from_binary_frm_image(thd, false, reinterpret_cast<const uchar *>(stored.text.data()),
+                                           stored.text.size());
 } OR_ERROR
 
 void leave_file(THD *thd, TABLE_SHARE *share) {
   Connection *connection= connection_of(thd);
   std::string name= std::string(share->db.str, share->db.length) + "." +
                     std::string(share->table_name.str, share->table_name.length);
-  Image image;
+  Stored_definition stored;
   /* Without the file the statement fails by itself. */
-  if (connection && !engine->discover(connection->session, text_of(name), take_image, &image))
-    share->write_frm_image(reinterpret_cast<const uchar *>(image.bytes.data()), image.bytes.size());
+  if (!connection || engine->discover(connection->session, text_of(name), take_definition, &stored)) return;
+  if (stored.is_image())
+    share->write_frm_image(reinterpret_cast<const uchar *>(stored.text.data()), stored.text.size());
+  else
+    leave_file_of_statement(thd, share, stored);
 }
 
 static int take_table_name(void *context, const char *name, size_t length) try {
@@ -346,12 +352,15 @@ static int discover_table_existence(handlerton *, const char *db, const char *ta
   Connection *connection= thd && !is_own_database(db) ? connection_of(thd) : nullptr;
   if (!connection) return 0;
   std::string name= std::string(db) + "." + table_name;
-  Image image;
+  Stored_definition stored;
   begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
-  int error= engine->discover(connection->session, text_of(name), take_image, &image);
+  int error= engine->discover(connection->session, text_of(name), take_definition, &stored);
+  if (!error || error == HA_ERR_NO_SUCH_TABLE || thd_sql_command(thd) != SQLCOM_RENAME_TABLE) return error == 0;
+  /* What SQL can't say may have another name, and keeps others from its own. */
+  if (error == VINGA_ERROR_NOT_SUPPORTED) return true;
   /* RENAME would say that there is no such table. */
-  if (error && error != HA_ERR_NO_SUCH_TABLE && thd_sql_command(thd) == SQLCOM_RENAME_TABLE) raise(thd, error);
-  return error == 0;
+  raise(thd, error);
+  return false;
 } OR_RETURN(0)
 
 /* The server has dropped all tables of it that it knows. */

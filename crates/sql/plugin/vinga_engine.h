@@ -278,7 +278,8 @@ typedef struct vinga_engine {
      the new name is one of the server's for old tables; and lift_fences. */
   int (*fence_table)(vinga_session *session, vinga_table *table);
   int (*lift_fences)(vinga_session *session);
-  /* Gives the attachment to `take`, as one name. */
+  /* Gives the definition to `take`, as one name: a byte of length and the version; then the frm image, or of a table of a
+     native client the statement that would make it. */
   int (*discover)(vinga_session *session, vinga_text name, vinga_name_taker take, void *context);
   int (*table_names)(vinga_session *session, vinga_text database, vinga_name_taker take, void *context);
 

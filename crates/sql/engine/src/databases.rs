@@ -6,6 +6,9 @@
 //! SQL nodes that start later have them, too. Which life it has told stands in a file of its data folder: what a SQL node
 //! still has because it missed a `DROP DATABASE` must not come back within the same life.
 //!
+//! A database that a statement has dropped here stays at the data nodes if there are tables in it that SQL can't say: then it
+//! comes back here, too.
+//!
 //! Who drops a database waits until the thread has told the data nodes what it has just found: else it could be told that
 //! there is the database after it was dropped.
 
@@ -15,13 +18,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vinga::ErrorCode;
 use vinga::blocking::Cluster;
 
 /// How often it looks without having been told to; and if nobody tells it.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 const LOOK_PAUSE_ALONE: Duration = Duration::from_millis(200);
+
+/// For how long a database is watched that the data nodes keep.
+const KEPT_WATCHED: Duration = Duration::from_secs(3);
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
@@ -36,6 +42,8 @@ pub struct Telling {
     on_end: Condvar,
     /// 0 while it is not known.
     incarnation: AtomicU64,
+    /// Databases that were dropped here, but not at the data nodes, and when.
+    kept: Mutex<Vec<(String, Instant)>>,
 }
 
 impl Telling {
@@ -47,6 +55,26 @@ impl Telling {
     /// The data nodes are in this life of theirs, and this node has what they have.
     pub fn meet(&self, incarnation: u64) {
         self.incarnation.store(incarnation, Ordering::Relaxed);
+    }
+
+    /// The data nodes keep a database that is being dropped here.
+    pub fn keep(&self, name: &str) {
+        self.kept.lock().expect(NO_PANIC).push((name.to_owned(), Instant::now()));
+    }
+
+    /// Makes databases here again that the data nodes keep. The server removes its folder a moment after it has asked the
+    /// data nodes, so each is made again if it is gone later.
+    fn make_kept(&self, node: &Node) {
+        let mut kept = std::mem::take(&mut *self.kept.lock().expect(NO_PANIC));
+        for (name, _) in &kept {
+            if let Ok((_, cluster)) = node.cluster(0, None)
+                && let Ok(database) = cluster.block_on(cluster.as_async().database(name))
+            {
+                node.server.make_database(name, &database.attachment);
+            }
+        }
+        kept.retain(|(_, since)| since.elapsed() < KEPT_WATCHED);
+        self.kept.lock().expect(NO_PANIC).append(&mut kept);
     }
 
     /// Waits until it is not, for so long at most.
@@ -82,6 +110,7 @@ pub fn run(node: &Arc<Node>) {
         let incarnation = node.telling.incarnation.load(Ordering::Relaxed);
         let is_new_life = incarnation != 0 && incarnation != told;
         node.telling.set(true);
+        node.telling.make_kept(node);
         let mut are_told = true;
         for (name, options) in node.server.new_databases(is_new_life) {
             let counters = &node.counters;

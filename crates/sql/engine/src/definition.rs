@@ -7,7 +7,9 @@
 //!              $key   bigint unsigned: the primary key of a table that has none
 //!   indexes:   for each key that is not USING HASH an ordered index of its name, PRIMARY for the primary key, and for
 //!              each unique key a unique index of its name
-//!   attachment: the rules for native clients (`vinga::sql_rules`), and behind them our own part: u8 length and bytes of the server's version of the definition, then the frm image
+//!   attachment: the rules for native clients (`vinga::sql_rules`), and behind them our own part: u8 length and bytes of the
+//!               server's version of the definition, then the frm image; tables of native clients have none of it
+//!               ([`crate::native_tables`])
 //! ```
 
 use crate::failure::{Failure, Result};

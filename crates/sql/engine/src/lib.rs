@@ -10,6 +10,8 @@
 //! | [`table`] | an open table |
 //! | [`cursor`] | one use of it: reads by key, batches, scans, changes |
 //! | [`definition`] | the server's description of a table to the data nodes' |
+//! | [`native_tables`] | what SQL has of tables that native clients have made |
+//! | [`sayable`] | which tables have names and types of SQL |
 //! | [`schema`] | tables as a whole: made, dropped, found |
 //! | [`fences`] | tables that are copied, which others may not change meanwhile |
 //! | [`holding_off`] | pauses of those who meet a change of a table's definition |
@@ -34,9 +36,11 @@ pub mod failure;
 pub mod fences;
 pub mod folder_watch;
 pub mod holding_off;
+pub mod native_tables;
 pub mod node;
 pub mod plan;
 pub mod presence;
+pub mod sayable;
 pub mod schema;
 pub mod schema_watch;
 pub mod server;

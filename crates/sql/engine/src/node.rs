@@ -8,6 +8,7 @@ use crate::auto_increment::Fetcher;
 use crate::databases::{self, Telling};
 use crate::failure::{Failure, Result};
 use crate::presence::Presence;
+use crate::sayable::SayableTables;
 use crate::schema_watch;
 use crate::server::{self, Server};
 use crate::table::OpenTable;
@@ -86,6 +87,8 @@ pub struct Node {
     pub fetcher: Fetcher,
     /// Databases that the data nodes are being told of.
     pub telling: Telling,
+    /// Which tables are listed.
+    pub sayable: SayableTables,
 }
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
@@ -121,6 +124,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         counters: Counters::default(),
         fetcher: Fetcher::default(),
         telling: Telling::default(),
+        sayable: SayableTables::default(),
     });
     server::set_ending(false);
     // Databases that are there already were known before, or have no tables of data nodes.

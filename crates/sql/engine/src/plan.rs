@@ -9,23 +9,45 @@ mod records;
 pub use projection::Projection;
 pub use records::ChangedColumn;
 
-use crate::definition::{Column, Description, Form, sort_column_name};
+use crate::definition::{Column, Description, Form, is_variable, sort_column_name};
 use crate::failure::{Failure, Result, ha};
+use crate::native_tables;
 use crate::server::Collation;
 use std::ops::Bound;
-use vinga::{ColumnId, IndexKind, OrderKey, TableDefinition};
+use vinga::{ColumnId, ErrorCode, IndexKind, OrderKey, TableDefinition};
 use vinga_base::row_layout::{ColumnLayout, Place, RowLayout};
 use vinga_base::schema::HIDDEN_KEY;
 
 /// One column.
 #[derive(Clone, Debug)]
 struct Step {
+    name: String,
     id: ColumnId,
     layout: ColumnLayout,
     form: Form,
     offset: usize,
     bytes: usize,
+    /// Bytes of a value in rows, at most: a table that a native client has made may have less room than the server knows.
+    room: usize,
     null: (usize, u8),
+}
+
+impl Step {
+    /// Checks that a value fits rows.
+    fn check(&self, value: &[u8]) -> Result<()> {
+        if value.len() <= self.room {
+            return Ok(());
+        }
+        Err(Failure::new(
+            ErrorCode::BadRow as i32,
+            format!(
+                "a value of {} bytes for column '{}', which has up to {}",
+                value.len(),
+                self.name,
+                self.room
+            ),
+        ))
+    }
 }
 
 /// Where the bytes of a variable column come from.
@@ -43,6 +65,8 @@ struct KeyStep {
     column: usize,
     /// In the server's keys.
     bytes: usize,
+    /// In rows, at most.
+    room: usize,
     has_length: bool,
     is_nullable: bool,
     /// Greatest size of the sort key that stands for it.
@@ -139,16 +163,21 @@ impl Plan {
             let at = definition.columns.iter().position(|column| column.name == name).ok_or_else(changed)?;
             Ok::<_, Failure>(ColumnId(at as u16))
         };
+        let is_native = native_tables::is_native(definition);
         let mut steps = Vec::new();
         for column in &description.columns {
             let id = find(&column.name)?;
             let found = &definition.columns[usize::from(id.0)];
-            if found.column_type != column.column_type || found.nullable != (column.null.1 != 0) {
+            let is_same =
+                found.column_type == column.column_type || (is_native && are_both_variable(found, column));
+            if !is_same || found.nullable != (column.null.1 != 0) {
                 return Err(changed());
             }
+            // Of a long value the row decides.
+            let room = if found.column_type.is_long() { usize::MAX } else { room_of(definition, id) };
             let layout = *layout.column(id).ok_or_else(changed)?;
             let Column { form, offset, bytes, null, .. } = *column;
-            steps.push(Step { id, layout, form, offset, bytes, null });
+            steps.push(Step { name: column.name.clone(), id, layout, form, offset, bytes, room, null });
         }
         let mut variable = Vec::new();
         let mut sort_keys = vec![None; steps.len()];
@@ -160,7 +189,7 @@ impl Plan {
                     let column = (0..description.columns.len())
                         .find(|&column| sort_column_name(column) == *name)
                         .ok_or_else(changed)?;
-                    let bytes = sort_room(definition, *id);
+                    let bytes = room_of(definition, *id);
                     sort_keys[column] = Some((*id, bytes));
                     Source::SortKey { column, bytes }
                 }
@@ -189,9 +218,10 @@ impl Plan {
                 KeyStep {
                     column: part.column,
                     bytes: part.bytes,
+                    room: room_of(definition, *id),
                     has_length: part.has_length,
                     is_nullable: part.is_nullable,
-                    sort_bytes: is_sorted.then(|| sort_room(definition, *id)),
+                    sort_bytes: is_sorted.then(|| room_of(definition, *id)),
                     form: column.form,
                     is_variable: matches!(column.form, Form::Varying(_) | Form::Long(_) | Form::Padded),
                     is_descending: part.is_descending,
@@ -231,7 +261,7 @@ impl Plan {
             .iter()
             .map(|id| {
                 let kind = definition.columns[usize::from(id.0)].column_type.kind();
-                kind.fixed_bytes().map_or_else(|| 2 + sort_room(definition, *id), usize::from)
+                kind.fixed_bytes().map_or_else(|| 2 + room_of(definition, *id), usize::from)
             })
             .sum();
         Ok(Plan {
@@ -353,8 +383,13 @@ impl Plan {
     }
 }
 
-/// Bytes for a sort key in its column.
-fn sort_room(definition: &TableDefinition, id: ColumnId) -> usize {
+/// Whether both are of variable size: a native client's text may have another form in SQL.
+fn are_both_variable(found: &vinga::ColumnDefinition, column: &Column) -> bool {
+    is_variable(found.column_type) && is_variable(column.column_type)
+}
+
+/// Bytes of a value of a column, at most.
+fn room_of(definition: &TableDefinition, id: ColumnId) -> usize {
     match definition.columns[usize::from(id.0)].column_type.kind() {
         vinga_base::schema::Kind::VarBytes(max) => usize::from(max),
         fixed => usize::from(fixed.fixed_bytes().expect("only VarBytes is variable")),

@@ -1,11 +1,13 @@
 //! What a session's statements do to tables as a whole: they are made, dropped, given another name, emptied, and found.
 
 use crate::auto_increment::{Counter, Name};
-use crate::definition::{Description, OWN_DATABASE, split_attachment};
+use crate::definition::{Description, OWN_DATABASE};
 use crate::failure::{Failure, Result, ha};
 use crate::fences;
+use crate::native_tables;
 use crate::session::Session;
 use crate::waiting::Waiter;
+use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
 use std::thread;
@@ -96,6 +98,11 @@ pub fn drop_database(session: &mut Session, name: &str) -> Result<()> {
             dropped => dropped,
         }
     })
+    .inspect_err(|failure| {
+        if failure.number == ErrorCode::DatabaseNotEmpty as i32 {
+            session.node().telling.keep(name);
+        }
+    })
 }
 
 /// Drops a table.
@@ -132,18 +139,13 @@ pub fn truncate_table(session: &mut Session, name: &str) -> Result<()> {
     carry_out(session, |cluster| async move { cluster.as_async().truncate_table(name).await }).map(|_| ())
 }
 
-/// The server's image of a table's definition.
+/// What the server has to know of a table: see [`native_tables::own_part`].
 ///
 /// # Errors
-/// `NO_SUCH_TABLE`, that it has none, or what went wrong.
-pub fn image_of(session: &mut Session, name: &str) -> Result<Vec<u8>> {
+/// `NO_SUCH_TABLE`, that SQL can't say it, or what went wrong.
+pub fn definition_of(session: &mut Session, name: &str) -> Result<Vec<u8>> {
     let table = describe_patiently(session, name)?;
-    match split_attachment(&table.definition().attachment) {
-        Some((_, image)) => Ok(image.to_vec()),
-        None => Err(Failure::unsupported(format!(
-            "table {name} was not made by a SQL node and can't be used by one yet"
-        ))),
-    }
+    native_tables::own_part(table.definition()).map(Cow::into_owned).map_err(Failure::unsupported)
 }
 
 /// Describes a table. One that is not there may be between two names: an `ALTER` that copies puts the old table away before
@@ -177,10 +179,30 @@ fn all_names(session: &mut Session) -> Result<Vec<String>> {
 /// # Errors
 /// If the data nodes can't be asked.
 pub fn table_names(session: &mut Session, database: &str) -> Result<Vec<String>> {
-    let names = all_names(session)?;
-    let visible = names.iter().filter_map(|name| {
-        let (of, table) = name.split_once('.')?;
-        (of == database && of != OWN_DATABASE && !table.starts_with('$')).then(|| table.to_owned())
-    });
-    Ok(visible.collect())
+    let mut visible = Vec::new();
+    for name in all_names(session)? {
+        let Some((of, table)) = name.split_once('.') else { continue };
+        if of == database && of != OWN_DATABASE && !table.starts_with('$') && is_sayable(session, &name)? {
+            visible.push(table.to_owned());
+        }
+    }
+    Ok(visible)
+}
+
+/// Whether SQL can say a table. One that can't be described just now is listed: who uses it is told why.
+fn is_sayable(session: &mut Session, name: &str) -> Result<bool> {
+    let node = Arc::clone(session.node());
+    let (known, moment) = node.sayable.find(name);
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    match session.describe(name) {
+        Ok(table) => {
+            let is_sayable = native_tables::own_part(table.definition()).is_ok();
+            node.sayable.learn(name, is_sayable, moment);
+            Ok(is_sayable)
+        }
+        Err(failure) if failure.number == ha::ABORTED_BY_USER => Err(failure),
+        Err(failure) => Ok(failure.number != ha::NO_SUCH_TABLE),
+    }
 }

@@ -37,6 +37,7 @@ pub fn run(node: &Arc<Node>) {
                 match news {
                     SchemaNews::Everything { incarnation } => {
                         node.become_incarnation(incarnation);
+                        node.sayable.forget_all();
                         node.forget_tables(|_| true);
                         for name in cluster.block_on(cluster.as_async().databases()).unwrap_or_default() {
                             make_database(node, &cluster, &name);
@@ -67,6 +68,8 @@ fn follow(node: &Arc<Node>, cluster: &Cluster, event: &SchemaEvent) {
         | SchemaEventKind::RenameTable
         | SchemaEventKind::TruncateTable
         | SchemaEventKind::AlterTable => {
+            node.sayable.forget(&event.name);
+            node.sayable.forget(&event.new_name);
             // Our own statement holds the table's lock, and the server forgets by itself.
             if !node.is_own(event.by) {
                 node.forget_tables(|name| name == event.name || name == event.new_name);

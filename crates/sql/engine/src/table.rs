@@ -1,8 +1,9 @@
 //! An open table, shared by all statements of the node that use it.
 
 use crate::auto_increment::{Counter, Name};
-use crate::definition::{Description, split_attachment, split_own_part};
+use crate::definition::{Description, split_own_part};
 use crate::failure::{Failure, Result, ha};
+use crate::native_tables;
 use crate::plan::{End, Plan, Projection};
 use crate::server::Server;
 use crate::session::Session;
@@ -94,7 +95,8 @@ impl OpenTable {
     /// definition is not what would be made of the server's.
     pub fn open(session: &mut Session, description: &Description) -> Result<Arc<Self>> {
         let table = session.describe(&description.name)?;
-        let version = split_attachment(&table.definition().attachment).map(|(version, _)| version);
+        let own_part = native_tables::own_part(table.definition()).map_err(Failure::unsupported)?;
+        let version = split_own_part(&own_part).map(|(version, _)| version);
         if version != split_own_part(&description.attachment).map(|(version, _)| version) {
             return Err(Failure::new(
                 ha::TABLE_DEF_CHANGED,

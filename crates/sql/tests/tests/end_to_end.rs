@@ -82,13 +82,17 @@ impl World {
         // First one that no SQL node can use.
         let native = vinga::blocking::Cluster::connect(&self.data.address()).expect("the data node is there");
         let number = vinga::ColumnType::Integer { bytes: 4, signed: true };
-        let stranger =
-            NewTable::new("test.kept").column("id", number).column("a", number).primary_key(&["id"]);
+        let wide = vinga::ColumnType::Char { bytes: 300 };
+        let stranger = NewTable::new("test.kept")
+            .column("id", number)
+            .column("a", number)
+            .nullable_column("wide", wide)
+            .primary_key(&["id"]);
         let stranger = native.create_table(stranger).expect("it is new in this life");
         for keeper in &mut self.keepers {
             for statement in ["EXECUTE write_kept USING 1, 2", "EXECUTE read_kept", "SELECT * FROM kept"] {
                 if let Ok(answer) = keeper.client.run(statement) {
-                    panic!("life {life}: {statement} uses a table without a definition for SQL: {answer:?}");
+                    panic!("life {life}: {statement} uses a table that SQL can't say: {answer:?}");
                 }
             }
         }

@@ -37,8 +37,8 @@ entries! {
     }
 
     fn discover(; session, name: Slice, take: NameTaker, context: *mut c_void) {
-        let image = schema::image_of(session, &name.text())?;
-        Ok(take.take(context, &image))
+        let definition = schema::definition_of(session, &name.text())?;
+        Ok(take.take(context, &definition))
     }
 
     fn table_names(; session, database: Slice, take: NameTaker, context: *mut c_void) {

@@ -147,9 +147,14 @@ impl Plan {
             let is_whole = server.sort_key_within(self.collations[step.column], value, room, out)?;
             return Ok(if is_whole { Taken::Whole } else { Taken::Cut });
         }
+        // As with sort keys: no row has a longer one.
+        let (value, taken) = match value.split_at_checked(step.room) {
+            Some((begin, [_, ..])) => (begin, Taken::Cut),
+            _ => (value, Taken::Whole),
+        };
         out.resize(value.len(), 0);
         put_fixed(if step.is_variable { Form::Same } else { step.form }, value, out);
-        Ok(Taken::Whole)
+        Ok(taken)
     }
 
     /// Gives the unique keys of a row to `take`, the primary one among them: the server's key, or the number of keys for a
@@ -237,6 +242,9 @@ impl Plan {
             let length = (out.len() - start - 2) as u16;
             out[start..start + 2].copy_from_slice(&length.to_le_bytes());
         } else if part.is_variable {
+            if value.len() > part.room {
+                return Err(Failure::new(ha::INDEX_COLUMN_TOO_LONG, "no row has so long a value"));
+            }
             out.extend_from_slice(&(value.len() as u16).to_le_bytes());
             out.extend_from_slice(value);
         } else {
@@ -269,7 +277,7 @@ impl Plan {
                 Some(stored)
             }
             Form::Varying(_) | Form::Long(_) | Form::Padded => {
-                (value.len() <= step.bytes).then(|| in_row(step.form, value).to_vec())
+                (value.len() <= step.bytes.min(step.room)).then(|| in_row(step.form, value).to_vec())
             }
         }
     }

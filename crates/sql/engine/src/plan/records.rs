@@ -89,6 +89,7 @@ impl Plan {
                     Source::Column(column) => {
                         // SAFETY: as the caller promises.
                         if let Some(value) = unsafe { self.value(&self.steps[column], record)? } {
+                            self.steps[column].check(value)?;
                             if out.len() + value.len() - start > ROW_BYTES_MAX {
                                 return Err(row_too_long());
                             }
@@ -337,6 +338,7 @@ pub(super) fn put_fixed(form: Form, value: &[u8], out: &mut [u8]) {
 /// Appends what a column gets, as update programs have it; where it stands, `None` for NULL.
 fn put_changed(step: &Step, value: Option<&[u8]>, out: &mut Vec<u8>) -> Result<Option<Range<usize>>> {
     let Some(value) = value else { return Ok(None) };
+    step.check(value)?;
     let begin = out.len();
     out.resize(begin + value.len(), 0);
     put_fixed(step.form, value, &mut out[begin..]);

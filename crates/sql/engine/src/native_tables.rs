@@ -1,0 +1,323 @@
+//! Tables that native clients have made: the definition that SQL has of them, made of their columns and keys.
+//!
+//! The attachment of a table of a SQL node has the server's image of its definition. Any other table gets the statement by
+//! which SQL would make such a table, and a version, the hash of that: a change of the table that SQL sees gives another one.
+//!
+//! | at the data nodes | in SQL |
+//! |---|---|
+//! | numbers, days and times, `Binary`, `VarBinary`, `Blob` | the type of the same name |
+//! | `VarChar` of n bytes | `VARCHAR(n)` of `utf8mb4_nopad_bin`, which compares as bytes do; each has up to n *bytes* |
+//! | … where a row or a key had no room for n characters of four bytes | `TEXT`; `VARBINARY(n)` in a key |
+//! | `Text` | `TEXT` of `utf8mb4_nopad_bin` |
+//! | `Char` of n bytes | `CHAR(n)` of `latin1_bin`: the one way to have n bytes, padded with spaces |
+//! | primary key, unique index | the key; `USING HASH` unless there is an ordered index of its name (`PRIMARY`) and columns |
+//! | ordered index | key |
+
+use crate::definition::split_attachment;
+use std::borrow::Cow;
+use std::fmt::Write;
+use vinga::sql_rules::SqlRules;
+use vinga::{ColumnId, ColumnType, Direction, IndexKind, OrderColumn, TableDefinition};
+use vinga_base::hash::KeyHash;
+use vinga_base::schema::{KEY_BYTES_MAX, Kind, NAME_CHARS_MAX, ROW_BYTES_MAX};
+
+/// With what an image of a definition begins; the server's.
+const IMAGE_BEGIN: [u8; 2] = [0xfe, 0x01];
+/// The name of a primary key, and of the ordered index over it.
+const PRIMARY: &str = "PRIMARY";
+/// Keys of a table in SQL, at most.
+const KEYS_MAX: usize = 64;
+/// The greatest `CHAR` or `BINARY` of SQL.
+const FIXED_BYTES_MAX: u16 = 255;
+/// Bytes of a character of `utf8mb4`, at most.
+const CHARACTER_BYTES: usize = 4;
+/// What a long value takes of a row that has none.
+const LENGTH_BYTES: usize = 2;
+
+/// Whether a table was not made by a SQL node.
+pub fn is_native(definition: &TableDefinition) -> bool {
+    let image = split_attachment(&definition.attachment).map(|(_, image)| image);
+    !image.is_some_and(|image| image.starts_with(&IMAGE_BEGIN))
+}
+
+/// What SQL has of a table, in the form of a SQL node's own part of an attachment: that which one has left there, or a version
+/// and the statement that makes such a table.
+///
+/// # Errors
+/// A sentence that says what of the table SQL can't say.
+pub fn own_part(definition: &TableDefinition) -> Result<Cow<'_, [u8]>, String> {
+    if let Some(own_part) = SqlRules::own_part(&definition.attachment).filter(|_| !is_native(definition)) {
+        return Ok(Cow::Borrowed(own_part));
+    }
+    let table = Sayable::of(definition).map_err(|why| {
+        format!("table {} was made by a native client, and not for SQL: {why}", definition.name)
+    })?;
+    let body = table.body();
+    // As many bytes as the server's own versions have.
+    let (one, other) = (KeyHash::of(body.as_bytes()).0, KeyHash::of(format!("{body};").as_bytes()).0);
+    let version = [one.to_le_bytes(), other.to_le_bytes()].concat();
+    let statement = format!("CREATE TABLE {} {body}", quoted(table.name));
+    Ok(Cow::Owned([&[version.len() as u8], version.as_slice(), statement.as_bytes()].concat()))
+}
+
+/// What a text of variable size is in SQL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum TextForm {
+    Characters,
+    /// The row has no room for as many characters.
+    Long,
+    /// A key has none.
+    Bytes,
+}
+
+/// A key of SQL.
+struct Key<'a> {
+    name: &'a str,
+    columns: Cow<'a, [OrderColumn]>,
+    is_unique: bool,
+    is_hash: bool,
+}
+
+/// A table that SQL can say.
+struct Sayable<'a> {
+    definition: &'a TableDefinition,
+    /// Without its database.
+    name: &'a str,
+    keys: Vec<Key<'a>>,
+    /// By the column.
+    texts: Vec<TextForm>,
+}
+
+impl<'a> Sayable<'a> {
+    fn of(definition: &'a TableDefinition) -> Result<Self, String> {
+        let name = definition.name.split_once('.').map_or(definition.name.as_str(), |(_, table)| table);
+        check_name("table", name)?;
+        for column in &definition.columns {
+            check_column(&column.name, column.column_type)?;
+        }
+        check_distinct("column", definition.columns.iter().map(|column| column.name.as_str()))?;
+        let keys = keys_of(definition)?;
+        check_distinct("key", keys.iter().map(|key| key.name))?;
+        if keys.len() > KEYS_MAX {
+            return Err(format!("it has {} keys; {KEYS_MAX} are allowed", keys.len()));
+        }
+        for key in &keys {
+            for part in key.columns.iter() {
+                let column = &definition.columns[usize::from(part.column.0)];
+                if matches!(column.column_type.kind(), Kind::Bytes(0) | Kind::VarBytes(0)) {
+                    return Err(format!("column '{}' has no bytes and is in a key", column.name));
+                }
+            }
+        }
+        let texts = texts_of(definition, &keys)?;
+        Ok(Sayable { definition, name, keys, texts })
+    }
+
+    /// All of the statement that is behind the table's name.
+    fn body(&self) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for (column, text) in self.definition.columns.iter().zip(&self.texts) {
+            let sql_type = type_name(column.column_type, *text);
+            let mut line = format!("{} {sql_type}", quoted(&column.name));
+            line.push_str(if column.nullable { " NULL" } else { " NOT NULL" });
+            if let (ColumnType::Timestamp { fraction }, false) = (column.column_type, column.nullable) {
+                // Else the server would add that to the first one, and that it is set by each UPDATE.
+                let _ = write!(line, " DEFAULT current_timestamp({fraction})");
+            }
+            lines.push(line);
+        }
+        for key in &self.keys {
+            let parts = key.columns.iter().map(|part| {
+                let descends = if part.direction == Direction::Descending { " DESC" } else { "" };
+                quoted(&self.definition.columns[usize::from(part.column.0)].name) + descends
+            });
+            let what = match (key.name, key.is_unique) {
+                (PRIMARY, _) => "PRIMARY KEY".to_owned(),
+                (name, true) => format!("UNIQUE KEY {}", quoted(name)),
+                (name, false) => format!("KEY {}", quoted(name)),
+            };
+            let hash = if key.is_hash { " USING HASH" } else { "" };
+            lines.push(format!("{what} ({}){hash}", parts.collect::<Vec<_>>().join(",")));
+        }
+        let mut body =
+            format!("({}) ENGINE=VINGA CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin", lines.join(","));
+        if self.definition.no_logging {
+            body.push_str(" NOLOGGING=1");
+        }
+        if self.definition.read_backup {
+            body.push_str(" READ_BACKUP=1");
+        }
+        if self.definition.partitions != 0 {
+            let _ = write!(body, " PARTITION_COUNT={}", self.definition.partitions);
+        }
+        body
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+fn type_name(column_type: ColumnType, text: TextForm) -> String {
+    match (column_type, text) {
+        (ColumnType::Char { bytes }, _) => format!("char({bytes}) CHARACTER SET latin1 COLLATE latin1_bin"),
+        (ColumnType::VarChar { .. }, TextForm::Long) => "text".into(),
+        (ColumnType::VarChar { bytes_max }, TextForm::Bytes) => format!("varbinary({bytes_max})"),
+        (other, _) => other.to_string(),
+    }
+}
+
+/// Checks that SQL can have a thing of this name.
+fn check_name(what: &str, name: &str) -> Result<(), String> {
+    if name.chars().count() > NAME_CHARS_MAX {
+        return Err(format!("the {what} name '{name}' has more than {NAME_CHARS_MAX} characters"));
+    }
+    if name.ends_with(' ') {
+        return Err(format!("the {what} name '{name}' ends with a space"));
+    }
+    if name.chars().any(|character| character as u32 > 0xffff) {
+        return Err(format!("the {what} name '{name}' has a character beyond U+FFFF"));
+    }
+    if what == "table" && name.starts_with("#mysql50#") {
+        return Err(format!("the {what} name '{name}' begins as the server's own names do"));
+    }
+    Ok(())
+}
+
+fn check_column(name: &str, column_type: ColumnType) -> Result<(), String> {
+    check_name("column", name)?;
+    if name.starts_with('$') {
+        return Err(format!("column '{name}': names that begin with $ are reserved"));
+    }
+    match column_type {
+        ColumnType::Char { bytes } | ColumnType::Binary { bytes } if bytes > FIXED_BYTES_MAX => {
+            Err(format!("column '{name}' is {column_type}; {FIXED_BYTES_MAX} bytes are allowed"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What of a name counts where the server compares names: neither case nor accents of Latin letters. Those that come without
+/// a base here are all the same, which is stricter than the server.
+fn folded(name: &str) -> String {
+    const ANY_LATIN: char = '\u{c0}';
+    name.chars()
+        .flat_map(char::to_lowercase)
+        .map(|letter| match letter {
+            '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => ANY_LATIN,
+            other => other,
+        })
+        .collect()
+}
+
+/// Whether the server may take two names for the same.
+fn are_same(one: &str, other: &str) -> bool {
+    let (one, other) = (folded(one), folded(other));
+    let is_latin = |letter: char| letter == '\u{c0}' || letter.is_ascii_lowercase();
+    let same = |(one, other): (char, char)| {
+        one == other || ((one == '\u{c0}' || other == '\u{c0}') && is_latin(one) && is_latin(other))
+    };
+    one.chars().count() == other.chars().count() && one.chars().zip(other.chars()).all(same)
+}
+
+fn check_distinct<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let names: Vec<&str> = names.collect();
+    // Names of ASCII letters are told apart by the data nodes as they are by the server.
+    let odd = names.iter().enumerate().filter(|(_, name)| !name.is_ascii());
+    for (at, name) in odd {
+        let others = names.iter().enumerate().filter(|(other, _)| *other != at);
+        if let Some((_, other)) = others.into_iter().find(|(_, other)| are_same(name, other)) {
+            return Err(format!("the {what} names '{name}' and '{other}' are the same to SQL"));
+        }
+    }
+    Ok(())
+}
+
+/// The keys: the primary one, unique ones, others, each in the order of their definition.
+fn keys_of(definition: &TableDefinition) -> Result<Vec<Key<'_>>, String> {
+    let of_kind = |kind| definition.indexes.iter().filter(move |index| index.kind == kind);
+    let find =
+        |kind, name: &str| of_kind(kind).find(|index| index.name.to_lowercase() == name.to_lowercase());
+    for index in &definition.indexes {
+        check_name("index", &index.name)?;
+    }
+    let ascending = |&column: &ColumnId| OrderColumn { column, direction: Direction::Ascending };
+    // The ordered index that belongs to a key of this name.
+    let key = |name, columns: Vec<OrderColumn>| match find(IndexKind::Ordered, name) {
+        None => Ok(Key { name, columns: Cow::Owned(columns), is_unique: true, is_hash: true }),
+        Some(index) => {
+            let is_same =
+                index.name == *name && index.column_ids().eq(columns.iter().map(|part| part.column));
+            let key = Key { name, columns: Cow::Borrowed(&index.columns), is_unique: true, is_hash: false };
+            is_same.then_some(key).ok_or_else(|| {
+                format!("the ordered index '{}' has the name of a key with other columns", index.name)
+            })
+        }
+    };
+    let mut keys = vec![key(PRIMARY, definition.primary_key.iter().map(ascending).collect())?];
+    for index in of_kind(IndexKind::Unique) {
+        if index.name.eq_ignore_ascii_case(PRIMARY) {
+            return Err(format!("a unique index has the name '{}'", index.name));
+        }
+        keys.push(key(&index.name, index.columns.clone())?);
+    }
+    for index in of_kind(IndexKind::Ordered) {
+        if keys.iter().all(|key| key.name != index.name) {
+            let columns = Cow::Borrowed(index.columns.as_slice());
+            keys.push(Key { name: &index.name, columns, is_unique: false, is_hash: false });
+        }
+    }
+    Ok(keys)
+}
+
+/// How texts of variable size are said: as characters wherever rows and keys have room for that.
+fn texts_of(definition: &TableDefinition, keys: &[Key<'_>]) -> Result<Vec<TextForm>, String> {
+    let mut texts = vec![TextForm::Characters; definition.columns.len()];
+    // Bytes of a column that is said so; and of the greatest text that could be said with fewer.
+    let bytes = |place: usize, texts: &[TextForm]| {
+        let column_type = definition.columns[place].column_type;
+        match (column_type, texts[place]) {
+            (ColumnType::VarChar { .. }, TextForm::Long) => LENGTH_BYTES,
+            (ColumnType::VarChar { bytes_max }, TextForm::Characters) => {
+                LENGTH_BYTES + CHARACTER_BYTES * usize::from(bytes_max)
+            }
+            _ if column_type.is_long() => LENGTH_BYTES,
+            _ => match column_type.kind() {
+                Kind::VarBytes(max) => LENGTH_BYTES + usize::from(max),
+                fixed => usize::from(fixed.fixed_bytes().unwrap_or(0)),
+            },
+        }
+    };
+    let widest = |places: &mut dyn Iterator<Item = usize>, texts: &[TextForm]| {
+        let is_text = |place: &usize| {
+            matches!(definition.columns[*place].column_type, ColumnType::VarChar { .. })
+                && texts[*place] == TextForm::Characters
+        };
+        places.filter(is_text).max_by_key(|place| (bytes(*place, texts), usize::MAX - place))
+    };
+    let mut is_in_key = vec![false; definition.columns.len()];
+    for key in keys {
+        let places: Vec<usize> = key.columns.iter().map(|part| usize::from(part.column.0)).collect();
+        places.iter().for_each(|place| is_in_key[*place] = true);
+        while places.iter().map(|place| bytes(*place, &texts)).sum::<usize>() > KEY_BYTES_MAX {
+            let place = widest(&mut places.iter().copied(), &texts)
+                .ok_or_else(|| format!("key '{}' is too long", key.name))?;
+            texts[place] = TextForm::Bytes;
+        }
+    }
+    let null_bytes = definition.columns.iter().filter(|column| column.nullable).count().div_ceil(8);
+    let all = 0..definition.columns.len();
+    while null_bytes + all.clone().map(|place| bytes(place, &texts)).sum::<usize>() > ROW_BYTES_MAX {
+        if let Some(place) = widest(&mut all.clone().filter(|place| !is_in_key[*place]), &texts) {
+            texts[place] = TextForm::Long;
+        } else if let Some(place) = widest(&mut all.clone(), &texts) {
+            texts[place] = TextForm::Bytes;
+        } else {
+            return Err("its rows are too long".into());
+        }
+    }
+    Ok(texts)
+}
+
+#[cfg(test)]
+mod tests;
