@@ -99,7 +99,7 @@ fn random_joins_and_subqueries_are_those_of_innodb() {
             "left: Vinga, right: InnoDB; seed {seed}, statement {number}: {statement}"
         );
         for table in ["x", "y", "z"] {
-            oracle.same(&format!("SELECT * FROM {table} ORDER BY id"));
+            oracle.same(format!("SELECT * FROM {table} ORDER BY id"));
         }
         oracle.good(end);
     }
