@@ -91,18 +91,21 @@ static void mark_fields(const TABLE *table, Item *expression, MY_BITMAP *fields)
 }
 
 /* The first that reads a column is named. */
+static void note_reader_of(uint field, const std::string &reader, Description *out) {
+  if (out->places[field] < 0) return;
+  vinga_column &column= out->columns[out->places[field]];
+  if (column.read_by.length) return;
+  out->texts.push_back(reader);
+  column.read_by= text_of(out->texts.back());
+}
+
 static void note_reader(const TABLE *table, Item *expression, const std::string &reader, Description *out) {
   my_bitmap_map words[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
   MY_BITMAP fields;
   my_bitmap_init(&fields, words, table->s->fields);
   mark_fields(table, expression, &fields);
-  for (uint i= 0; i < table->s->fields; i++) {
-    if (out->places[i] < 0 || !bitmap_is_set(&fields, i)) continue;
-    vinga_column &column= out->columns[out->places[i]];
-    if (column.read_by.length) continue;
-    out->texts.push_back(reader);
-    column.read_by= text_of(out->texts.back());
-  }
+  for (uint i= 0; i < table->s->fields; i++)
+    if (bitmap_is_set(&fields, i)) note_reader_of(i, reader, out);
 }
 
 static std::string quoted(const char *what, const LEX_CSTRING &name) {
@@ -114,6 +117,12 @@ void describe_readers(const TABLE *table, Description *out) {
     const Field *field= table->field[i];
     if (field->vcol_info && field->stored_in_db() && field->vcol_info->expr)
       note_reader(table, field->vcol_info->expr, quoted("generated column", field->field_name), out);
+  }
+  /* The server looks for other rows by itself. */
+  for (uint i= 0; i < table->s->keys; i++) {
+    const KEY &key= table->key_info[i];
+    for (uint j= 0; key.without_overlaps && j < key.user_defined_key_parts; j++)
+      note_reader_of(key.key_part[j].fieldnr - 1, quoted("key WITHOUT OVERLAPS", key.name), out);
   }
   if (!table->check_constraints) return;
   for (Virtual_column_info **check= table->check_constraints; *check; check++)

@@ -271,6 +271,18 @@ fn what_sql_alone_keeps_is_left_to_it() {
     session.query("INSERT INTO history VALUES (1, 1)");
     assert_needs_sql(native.update(&history, 1, &set("a", 2)), "test.history", "history");
 
+    let periods = make(
+        &mut session,
+        "periods",
+        "(id INT, s DATE, e DATE, a INT, PERIOD FOR p (s, e), PRIMARY KEY (id, p WITHOUT OVERLAPS))",
+    );
+    session.query("INSERT INTO periods VALUES (1, '2026-01-01', '2026-02-01', 1)");
+    let key = |table: &Table| table.definition().primary_key.len();
+    assert_eq!(key(&periods), 3);
+    let days = ["2026-01-15", "2026-03-01"].map(|day| Value::Date(day.parse().expect("a day")));
+    let overlapping = Record::new([("id", Value::from(1)), ("s", days[0].clone()), ("e", days[1].clone())]);
+    assert_needs_sql(native.insert(&periods, &overlapping), "test.periods", "WITHOUT OVERLAPS 'PRIMARY'");
+
     let keyless = make(&mut session, "keyless", "(a INT, KEY (a))");
     session.query("INSERT INTO keyless VALUES (3), (4)");
     assert_needs_sql(native.insert(&keyless, &Record::new([("a", 5)])), "test.keyless", "no primary key");

@@ -125,7 +125,6 @@ fn what_sql_can_not_say_is_named() {
             keyed().column("wide", ColumnType::Binary { bytes: 1020 }),
             "column 'wide' is binary(1020); 255 bytes are allowed",
         ),
-        (keyed().column("$own", BIGINT), "column '$own': names that begin with $ are reserved"),
         (keyed().column("a ", BIGINT), "the column name 'a ' ends with a space"),
         (keyed().column("🙂", BIGINT), "the column name '🙂' has a character beyond U+FFFF"),
         (keyed().column("é", BIGINT).column("E", BIGINT), "the column names 'é' and 'E' are the same to SQL"),
@@ -175,7 +174,22 @@ fn an_attachment_of_a_sql_node_is_taken_as_it_is() {
     definition.attachment = b"some program's own".to_vec();
     assert!(is_native(&definition), "others may attach what they like");
     let own = [&[2][..], b"vv", &[0xfe, 0x01, 0x0a]].concat();
+    definition.attachment = own.clone();
+    assert!(is_native(&definition), "without rules for native clients it is none of a SQL node");
     definition.attachment = SqlRules::default().attachment(&own);
     assert!(!is_native(&definition));
     assert_eq!(*own_part(&definition).expect("it is there"), own);
+}
+
+/// Clients refuse such names, unless they are given a definition as it is.
+#[test]
+fn columns_of_others_are_not_said() {
+    let mut definition = built(keyed());
+    definition.columns.push(vinga::ColumnDefinition {
+        name: "$own".into(),
+        column_type: BIGINT,
+        nullable: true,
+    });
+    let said = own_part(&definition).expect_err("SQL can't say it");
+    assert!(said.ends_with("column '$own': names that begin with $ are reserved"), "{said}");
 }
