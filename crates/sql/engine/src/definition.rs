@@ -8,7 +8,7 @@
 //!   indexes:   for each key that is not USING HASH an ordered index of its name, PRIMARY for the primary key, and for
 //!              each unique key a unique index of its name
 //!   attachment: the rules for native clients (`vinga::sql_rules`), and behind them our own part: u8 length and bytes of the
-//!               server's version of the definition, then the frm image; tables of native clients have none of it
+//!               server's version of the definition, then the frm image; tables of native clients have none
 //!               ([`crate::native_tables`])
 //! ```
 

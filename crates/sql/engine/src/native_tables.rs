@@ -13,7 +13,7 @@
 //! | primary key, unique index | the key; `USING HASH` unless there is an ordered index of its name (`PRIMARY`) and columns |
 //! | ordered index | key |
 
-use crate::definition::split_attachment;
+use crate::definition::split_own_part;
 use std::borrow::Cow;
 use std::fmt::Write;
 use vinga::sql_rules::SqlRules;
@@ -36,18 +36,23 @@ const LENGTH_BYTES: usize = 2;
 
 /// Whether a table was not made by a SQL node.
 pub fn is_native(definition: &TableDefinition) -> bool {
-    let image = split_attachment(&definition.attachment).map(|(_, image)| image);
-    !image.is_some_and(|image| image.starts_with(&IMAGE_BEGIN))
+    stored_part(definition).is_none()
 }
 
-/// What SQL has of a table, in the form of a SQL node's own part of an attachment: that which one has left there, or a version
-/// and the statement that makes such a table.
+/// What a SQL node has left with a table.
+fn stored_part(definition: &TableDefinition) -> Option<&[u8]> {
+    let own = SqlRules::own_part(&definition.attachment)?;
+    split_own_part(own).is_some_and(|(_, image)| image.starts_with(&IMAGE_BEGIN)).then_some(own)
+}
+
+/// What SQL has of a table, as the engine's own part of an attachment: that which a SQL node has left there, or a version and
+/// the statement that makes such a table.
 ///
 /// # Errors
 /// A sentence that says what of the table SQL can't say.
 pub fn own_part(definition: &TableDefinition) -> Result<Cow<'_, [u8]>, String> {
-    if let Some(own_part) = SqlRules::own_part(&definition.attachment).filter(|_| !is_native(definition)) {
-        return Ok(Cow::Borrowed(own_part));
+    if let Some(own) = stored_part(definition) {
+        return Ok(Cow::Borrowed(own));
     }
     let table = Sayable::of(definition).map_err(|why| {
         format!("table {} was made by a native client, and not for SQL: {why}", definition.name)

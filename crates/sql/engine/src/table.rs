@@ -95,8 +95,8 @@ impl OpenTable {
     /// definition is not what would be made of the server's.
     pub fn open(session: &mut Session, description: &Description) -> Result<Arc<Self>> {
         let table = session.describe(&description.name)?;
-        let own_part = native_tables::own_part(table.definition()).map_err(Failure::unsupported)?;
-        let version = split_own_part(&own_part).map(|(version, _)| version);
+        let own = native_tables::own_part(table.definition()).map_err(Failure::unsupported)?;
+        let version = split_own_part(&own).map(|(version, _)| version);
         if version != split_own_part(&description.attachment).map(|(version, _)| version) {
             return Err(Failure::new(
                 ha::TABLE_DEF_CHANGED,
