@@ -179,10 +179,11 @@ void ha_vinga::forget_ahead() {
   if (lock != VINGA_LOCK_NONE && thd_tx_isolation(table->in_use) <= ISO_READ_COMMITTED) engine->unlock_ahead(cursor, session);
 }
 
-/* The statement is over for this table. */
+/* The statement is over for this table, or the handler is one of several of it that the server has used. */
 void ha_vinga::end_read_ahead() {
   ahead= {};
-  auto *connection= static_cast<Connection *>(thd_get_ha_data(ha_thd(), vinga_hton));
+  THD *thd= ha_thd();
+  auto *connection= thd ? static_cast<Connection *>(thd_get_ha_data(thd, vinga_hton)) : nullptr;
   if (!connection) return;
   if (connection->outer == this) connection->outer= nullptr;
   auto &followers= connection->followers;

@@ -267,6 +267,7 @@ int ha_vinga::open(const char *path, int, uint) try {
 } OR_ERROR
 
 int ha_vinga::close() try {
+  end_read_ahead();
   if (cursor) engine->cursor_free(cursor);
   cursor= nullptr;
   share= nullptr;

@@ -65,11 +65,25 @@ impl Client {
     /// Says what time it is; time never goes back. Does what is due.
     #[inline]
     pub fn on_time(&mut self, now: Micros) {
-        self.net.now = self.net.now.max(now);
+        let before = self.net.now;
+        self.net.now = before.max(now);
+        let span = self.net.now - before;
+        if span > self.net.settings.heartbeat_interval + self.net.settings.heartbeat_interval {
+            self.forgive(span);
+        }
         if self.net.now >= self.next_check {
             self.next_check = self.net.now + CHECK_INTERVAL;
             self.check();
             self.check_when_due();
+        }
+    }
+
+    /// The client itself did not run for a while, though heartbeats were due. What data nodes have sent meanwhile may lie unread:
+    /// they were not silent.
+    #[cold]
+    fn forgive(&mut self, span: Micros) {
+        for link in &mut self.net.links {
+            link.last_heard = self.net.now.min(link.last_heard + span);
         }
     }
 

@@ -478,6 +478,20 @@ fn a_silent_node_is_given_up() {
 }
 
 #[test]
+fn a_node_is_not_silent_because_the_client_did_not_run() {
+    let mut world = world(13);
+    let table = world.create("test.t");
+    let shape = world.client.add_shape(&table, None, &[]).unwrap();
+    let mut batch = ReadBatch::new(shape);
+    batch.push(&1u64.to_le_bytes()).unwrap();
+    let token = world.client.read(batch, Urgency::Now).unwrap();
+    // The machine stands still; the answer comes when the client runs again.
+    world.advance(60_000_000);
+    world.settle();
+    assert!(world.client.take_read(token).unwrap().row(0).is_ok());
+}
+
+#[test]
 fn garbage_closes_the_connection() {
     for seed in 0..200 {
         let mut world = World::new(Layout::default(), seed);

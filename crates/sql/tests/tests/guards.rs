@@ -12,7 +12,7 @@ const CALLED: [&str; 22] = [
     "show_status",
     "log_line",
     "take_status",
-    "take_image",
+    "take_definition",
     "take_table_name",
     "take_row",
     "fill",

@@ -654,9 +654,7 @@ fn what_sql_can_not_say_is_nowhere_listed_and_says_why() {
     }
     // A database that has one stays, and SQL says which.
     native
-        .create_table(
-            table().column("c", ColumnType::Char { bytes: 300 }).named("kept.hidden").primary_key(&["id"]),
-        )
+        .create_table(table().column("c ", INT).named("kept.hidden").primary_key(&["id"]))
         .expect("it is new");
     native.create_table(table().named("kept.seen").primary_key(&["id"])).expect("it is new");
     session.query("DROP DATABASE kept");

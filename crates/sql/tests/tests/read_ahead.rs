@@ -22,13 +22,15 @@ impl Random {
 
     fn condition(&mut self) -> String {
         let number = self.0.u32(0..120);
-        match self.0.u8(0..7) {
+        match self.0.u8(0..8) {
             0 => "1 = 1".to_owned(),
             1 => format!("x.id < {number}"),
             2 => format!("x.k > {number}"),
             3 => "x.v % 2 = 0".to_owned(),
             4 => format!("MOD(x.id, {}) = 1", 2 + number % 5),
             5 => "y.v < x.k".to_owned(),
+            // A union of keys, each with a handler of its own.
+            6 => format!("(x.id = {number} OR x.v = {})", number % 11),
             _ => format!("x.id BETWEEN {number} AND {}", number + 40),
         }
     }
