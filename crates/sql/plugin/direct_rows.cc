@@ -244,10 +244,25 @@ int ha_vinga::direct_update_rows_init(List<Item> *) try {
 
 int ha_vinga::direct_delete_rows_init() try { return may_change_directly() && find_candidates() ? 0 : HA_ERR_WRONG_COMMAND; } OR_ERROR
 
+/* Whether the primary key of a row says for ever whether the row fulfils the condition. */
+static bool is_about_primary_key(const TABLE *table, const COND *condition) {
+  List<Item_field> columns;
+  if (!condition || table->s->primary_key == MAX_KEY) return !condition;
+  const_cast<COND *>(condition)->walk(&Item::collect_item_field_processor, false, &columns);
+  const KEY &key= table->key_info[table->s->primary_key];
+  List_iterator_fast<Item_field> all(columns);
+  while (const Item_field *column= all++) {
+    auto is_it= [&](const KEY_PART_INFO &part) { return part.field == column->field; };
+    if (std::none_of(key.key_part, key.key_part + key.user_defined_key_parts, is_it)) return false;
+  }
+  return true;
+}
+
 int ha_vinga::change_directly(ha_rows *found, ha_rows *changed) {
   THD *thd= table->in_use;
   bool has_several= in_transaction(thd) || thd->in_sub_stmt;
-  direct_change.keeps_locks= has_several && thd_tx_isolation(thd) >= ISO_REPEATABLE_READ;
+  /* A row that does not fulfil the condition could do so later, if it were not locked. */
+  direct_change.keeps_locks= has_several && thd_tx_isolation(thd) >= ISO_REPEATABLE_READ && !is_about_primary_key(table, condition);
   uint64_t found_rows= 0, changed_rows= 0;
   int error= engine->change_directly(cursor, session, &direct_change, &found_rows, &changed_rows);
   *found= found_rows;
