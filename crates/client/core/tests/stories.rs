@@ -492,6 +492,24 @@ fn a_node_is_not_silent_because_the_client_did_not_run() {
 }
 
 #[test]
+fn a_silent_node_is_given_up_by_a_client_that_runs_now_and_then() {
+    let mut world = world(13);
+    let table = world.create("test.t");
+    let shape = world.client.add_shape(&table, None, &[]).unwrap();
+    let mut batch = ReadBatch::new(shape);
+    batch.push(&1u64.to_le_bytes()).unwrap();
+    let token = world.client.read(batch, Urgency::Now).unwrap();
+    // Nothing arrives, and each time the client runs it has not run for longer than two heartbeats take.
+    for _ in 0..60 {
+        world.advance(1_100_000);
+    }
+    let read = world.client.take_read(token).expect("it does not wait for ever");
+    assert_eq!(read.row(0), Err(ErrorCode::ConnectionLost));
+    world.settle();
+    world.load(&table, [1]);
+}
+
+#[test]
 fn garbage_closes_the_connection() {
     for seed in 0..200 {
         let mut world = World::new(Layout::default(), seed);
