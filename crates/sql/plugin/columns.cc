@@ -19,6 +19,14 @@ bool ha_vinga::needs_whole_rows() const {
   }
 }
 
+/* Whether a column that is changed has a default that is made of other columns: the server names these if the statement says
+   DEFAULT, not if a parameter of a prepared one is DEFAULT. */
+static bool may_need_default(const TABLE *table) {
+  for (Field **field= table->default_field; field && *field; field++)
+    if ((*field)->default_value && bitmap_is_set(table->write_set, (*field)->field_index)) return true;
+  return false;
+}
+
 /* The places of a table's columns that are in a set, of those that are stored. */
 static void list_places(const MY_BITMAP &set, const std::vector<int> &places, std::vector<uint16_t> *out) {
   out->clear();
@@ -42,7 +50,7 @@ bool ha_vinga::select_columns() {
   my_bitmap_map words[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
   MY_BITMAP used;
   my_bitmap_init(&used, words, table->s->fields);
-  if (needs_whole_rows())
+  if (needs_whole_rows() || (lock == VINGA_LOCK_EXCLUSIVE && may_need_default(table)))
     bitmap_set_all(&used);
   else {
     bitmap_copy(&used, table->read_set);

@@ -25,36 +25,38 @@ bool is_plain_function(const Item_func *function) {
 }
 
 /* Whether a value is made of the row that is there and the one that was to be added, and of nothing that may be another
-   thing later: rows of the query, random values, variables. */
-static bool is_of_row_alone(Item *item, table_map row) {
+   thing later: rows of the query, random values, variables. Tables are told apart by themselves: where rows come from a query
+   the first table of that has the same bit as the one that is added to. */
+static bool is_of_row_alone(Item *item, const TABLE *table) {
   item= item->real_item();
   switch (item->type()) {
   case Item::INSERT_VALUE_ITEM:
     return true;
-  case Item::FUNC_ITEM: case Item::COND_ITEM: {
+  case Item::FIELD_ITEM:
+    return static_cast<Item_field *>(item)->field->table == table;
+  case Item::FUNC_ITEM: {
     auto *function= static_cast<Item_func *>(item);
-    if ((item->used_tables() & ~row) == 0) return !item->with_subquery();
-    if (item->type() == Item::COND_ITEM) {
-      List_iterator<Item> parts(*static_cast<Item_cond *>(item)->argument_list());
-      while (Item *part= parts++)
-        if (!is_of_row_alone(part, row)) return false;
-      return true;
-    }
     if (!is_plain_function(function)) return false;
     for (uint i= 0; i < function->argument_count(); i++)
-      if (!is_of_row_alone(function->arguments()[i], row)) return false;
+      if (!is_of_row_alone(function->arguments()[i], table)) return false;
+    return true;
+  }
+  case Item::COND_ITEM: {
+    List_iterator<Item> parts(*static_cast<Item_cond *>(item)->argument_list());
+    while (Item *part= parts++)
+      if (!is_of_row_alone(part, table)) return false;
     return true;
   }
   default:
     /* Random values, variables and what is not deterministic have a bit of their own. */
-    return (item->used_tables() & ~row) == 0 && !item->with_subquery();
+    return item->used_tables() == 0 && !item->with_subquery();
   }
 }
 
 static bool are_of_the_row_alone(THD *thd, const TABLE *table) {
   List_iterator<Item> values(thd->lex->value_list);
   while (Item *value= values++)
-    if (!is_of_row_alone(value, table->map)) return false;
+    if (!is_of_row_alone(value, table)) return false;
   return true;
 }
 

@@ -33,14 +33,22 @@ static void copy_end(std::string *to, const key_range &end) {
 }
 
 void ha_vinga::note_ranges(uint index, RANGE_SEQ_IF *seq, void *context, uint count, uint mode) {
-  auto is_of_index= [&](const Noted_ranges &noted) { return noted.index == index; };
-  noted_ranges.erase(std::remove_if(noted_ranges.begin(), noted_ranges.end(), is_of_index), noted_ranges.end());
+  /* The optimizer asks more than once about a key that is a part of a union of keys, too: which of the ranges it takes in the
+     end nobody says. */
+  for (Noted_ranges &known : noted_ranges) {
+    if (known.index != index) continue;
+    known.is_doubtful= true;
+    return;
+  }
   Noted_ranges noted;
   noted.index= index;
   KEY_MULTI_RANGE range;
   range_seq_t iterator= seq->init(context, count, mode);
   while (!seq->next(iterator, &range)) {
-    if (noted.ranges.size() == RANGES_MAX) return;
+    if (noted.ranges.size() == RANGES_MAX) {
+      noted.is_doubtful= true;
+      break;
+    }
     Noted_range one;
     one.has_low= !(range.range_flag & NO_MIN_RANGE);
     one.has_high= !(range.range_flag & NO_MAX_RANGE);
@@ -87,6 +95,7 @@ bool ha_vinga::find_candidates() {
   if (quick.quick_type != QUICK_SELECT_I::QS_TYPE_RANGE) return false;
   for (const Noted_ranges &noted : noted_ranges) {
     if (strcmp(table->key_info[noted.index].name.str, quick.range.get_key_name())) continue;
+    if (noted.is_doubtful) return false;
     chosen_ranges= &noted;
     return add_candidates(noted, &direct_change);
   }
@@ -197,6 +206,8 @@ bool ha_vinga::note_new_values() {
   while (Item *of= fields++) {
     Item *value= values++;
     Item *target= of->real_item();
+    /* A parameter that is DEFAULT or IGNORE has no value that could be asked for. */
+    if (value && !value->is_evaluable_expression()) return false;
     if (!value || target->type() != Item::FIELD_ITEM) return false;
     Field *field= static_cast<Item_field *>(target)->field;
     int place= field->table == table ? share->places[field->field_index] : -1;

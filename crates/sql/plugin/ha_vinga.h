@@ -35,7 +35,8 @@ struct Noted_range {
   bool is_row;               // it is that of one row at most
 };
 struct Noted_ranges {
-  uint index;
+  uint index= MAX_KEY;
+  bool is_doubtful= false;   // they may be others than those that are read
   std::vector<Noted_range> ranges;
 };
 
@@ -43,6 +44,7 @@ struct Noted_ranges {
 struct Read_ahead {
   std::unordered_map<std::string, uint32_t> rows;   // by their keys in the server's form: places in the batch
   uint index= MAX_KEY;
+  std::string shown_key;      // of the row that was shown last, if rows are locked
   uint wanted= 0;             // rows of the last batch
   uint shown= 0;              // those of them that were asked for
   uint single_reads= 0;       // and beginnings of batches
@@ -160,7 +162,7 @@ class ha_vinga final : public handler {
   struct st_table_ref *inner_key() const;
   ha_vinga *outer_table(Connection *connection) const;
   bool may_read_ahead() const;
-  bool follow(std::vector<std::unique_ptr<Kept_bytes>> *kept);
+  bool follow(std::vector<std::unique_ptr<Kept_bytes>> *kept, bool only_wanted);
   void add_keys_ahead(Connection *connection, ha_vinga *outer, struct st_table_ref *ref);
   bool read_together(const uchar *key, uint length, uchar *record, int *error);
   int read_one_row(const uchar *key, uint length, uchar *record);

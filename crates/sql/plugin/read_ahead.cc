@@ -11,8 +11,9 @@
    ahead for it.
 
    Nothing is taken for granted: a row is given to the server only if its key is the one that is asked for, and only if the
-   statement has not changed it since. Where rows are locked only outer rows that fulfil the server's condition count, so that
-   no lock is waited for that the statement has no need of. */
+   statement has not changed it since. Where rows are locked only outer rows that fulfil the server's condition count, and rows
+   between that do, so that no lock is waited for that the statement has no need of; and nothing is read ahead for outer joins,
+   of which conditions of their own say for which outer rows they are asked for. */
 #include "ha_vinga.h"
 #include "conditions.h"
 #include "sql_select.h"
@@ -43,6 +44,16 @@ static bool is_plain_condition(const Item *condition) {
          !const_cast<Item *>(condition)->is_expensive();
 }
 
+/* Whether it can be asked of rows that are in the records whether the statement wants what is read for them; if it can, and
+   `is_wanted` is given, asks. */
+static bool asks_of(const TABLE *table, bool *is_wanted= nullptr) {
+  const JOIN_TAB *use= table->reginfo.join_tab;
+  if (!use || use->table != table || use->first_inner || use->on_precond) return false;
+  if (use->select_cond && !is_plain_condition(use->select_cond)) return false;
+  if (is_wanted) *is_wanted= !use->select_cond || use->select_cond->val_int();
+  return true;
+}
+
 /* The server's description of the key by which it reads this table, if it is read by a whole unique key. */
 TABLE_REF *ha_vinga::inner_key() const {
   JOIN_TAB *use= table->reginfo.join_tab;
@@ -56,9 +67,7 @@ ha_vinga *ha_vinga::outer_table(Connection *connection) const {
   ha_vinga *outer= connection->outer;
   if (!outer || outer == this || outer->table->in_use != table->in_use || outer->repeats_row) return nullptr;
   if (lock == VINGA_LOCK_NONE || outer->checked == VINGA_CHECKED_WHOLE) return outer;
-  const JOIN_TAB *use= outer->table->reginfo.join_tab;
-  if (!use || use->table != outer->table) return nullptr;
-  return !use->select_cond || is_plain_condition(use->select_cond) ? outer : nullptr;
+  return asks_of(outer->table) ? outer : nullptr;
 }
 
 /* Whether nothing but this statement's own changes of rows that it has read can make a row that was read ahead another one. */
@@ -83,15 +92,24 @@ bool ha_vinga::may_read_ahead() const {
   return true;
 }
 
-/* Puts the rows that were read ahead for the outer row that is in its record into the records of the tables between. */
-bool ha_vinga::follow(std::vector<std::unique_ptr<Kept_bytes>> *kept) {
+/* Puts the row that was read ahead for the outer rows that are in their records into the record of this table between; false
+   if there is none, or it is not wanted. */
+bool ha_vinga::follow(std::vector<std::unique_ptr<Kept_bytes>> *kept, bool only_wanted) {
   TABLE_REF *ref= inner_key();
   if (!ref || ahead.rows.empty()) return false;
   kept->emplace_back(new Kept_bytes(ref->key_buff, ref->key_length));
   kept->emplace_back(new Kept_bytes(table->record[0], table->s->reclength));
   if (cp_buffer_from_ref(table->in_use, table, ref)) return false;
   auto row= ahead.rows.find(std::string(reinterpret_cast<char *>(ref->key_buff), ref->key_length));
-  return row != ahead.rows.end() && engine->peek_ahead(cursor, session, row->second, table->record[0]) == 0;
+  if (row == ahead.rows.end() || engine->peek_ahead(cursor, session, row->second, table->record[0])) return false;
+  bool is_wanted= true;
+  return !only_wanted || (asks_of(table, &is_wanted) && is_wanted);
+}
+
+/* Whether the server reads one table after another of the same join, for whose rows it is read then. */
+static bool comes_behind(const TABLE *one, const TABLE *other) {
+  const JOIN_TAB *use= one->reginfo.join_tab, *of= other->reginfo.join_tab;
+  return use && of && use->join == of->join && use > of;
 }
 
 /* Adds the keys of the rows behind the present one to the batch. */
@@ -110,7 +128,7 @@ void ha_vinga::add_keys_ahead(Connection *connection, ha_vinga *outer, TABLE_REF
     std::vector<std::unique_ptr<Kept_bytes>> between;
     bool is_known= true;
     for (ha_vinga *one : connection->followers)
-      if (one != this && is_known) is_known= one->follow(&between);
+      if (one != this && is_known && !comes_behind(one->table, table)) is_known= one->follow(&between, lock != VINGA_LOCK_NONE);
     if (!is_known || cp_buffer_from_ref(thd, table, ref)) continue;
     if (quiet.has_heard) return;
     if (!is_one_row(active_index, ref->key_buff, ref->key_length)) continue;
@@ -127,6 +145,8 @@ bool ha_vinga::read_together(const uchar *key, uint length, uchar *record, int *
   TABLE_REF *ref= inner_key();
   /* One row by itself may be all that is ever read. */
   if (!ref || key != ref->key_buff || ahead.single_reads++ < ahead.next_try || !may_read_ahead()) return false;
+  const JOIN_TAB *use= table->reginfo.join_tab;
+  if (lock != VINGA_LOCK_NONE && (use->first_inner || use->on_precond)) return false;
   ha_vinga *outer= outer_table(connection);
   if (!outer) return false;
   /* It goes on growing as long as most of what was read is asked for. */
@@ -150,6 +170,7 @@ bool ha_vinga::read_together(const uchar *key, uint length, uchar *record, int *
   *error= engine->run_ahead(cursor, session, lock);
   if (*error) ahead.rows.clear();
   else *error= engine->row_ahead(cursor, session, 0, record);
+  if (lock != VINGA_LOCK_NONE) ahead.shown_key.assign(reinterpret_cast<const char *>(key), length);
   return true;
 }
 
@@ -163,6 +184,7 @@ int ha_vinga::read_one_row(const uchar *key, uint length, uchar *record) {
     if (row != ahead.rows.end()) {
       int error= engine->row_ahead(cursor, session, row->second, record);
       ahead.shown++;
+      if (lock != VINGA_LOCK_NONE) ahead.shown_key= row->first;
       if (error != VINGA_ROW_HAS_CHANGED) return failed(error);
     }
     forget_ahead();

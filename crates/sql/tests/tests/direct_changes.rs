@@ -340,3 +340,45 @@ fn rows_that_were_looked_at_stay_locked_where_reads_are_repeatable() {
         one.query("ROLLBACK");
     }
 }
+
+/// The ranges are those of the key that is read, not those of a union of keys that the optimizer has thought of, too.
+#[test]
+fn parts_of_unions_of_keys_are_not_taken_for_ranges() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    oracle.good("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, c INT, KEY (a), KEY (b))");
+    oracle.good("INSERT INTO t SELECT seq, seq, seq * 7 % 1000, 0 FROM seq_1_to_2000");
+    oracle.ask("ANALYZE TABLE t");
+    for condition in [
+        "a < 10 AND (b < 900 OR a < 5)",
+        "a < 10 AND (a < 5 OR b < 900)",
+        "a < 10 AND (b < 900 OR a BETWEEN 3 AND 4)",
+        "id < 10 AND (b < 900 OR id < 5)",
+        "id IN (1, 2, 3, 4, 5, 6, 7) AND (b < 900 OR id = 3)",
+    ] {
+        oracle.good(&format!("UPDATE t SET c = c + 1 WHERE {condition}"));
+        oracle.same("SELECT * FROM t WHERE c <> 0 ORDER BY id");
+        oracle.good("BEGIN");
+        oracle.good(&format!("DELETE FROM t WHERE {condition}"));
+        oracle.same("SELECT COUNT(*), SUM(id) FROM t");
+        oracle.good("ROLLBACK");
+    }
+}
+
+/// Parameters that stand for a column's default, or for leaving it as it is.
+#[test]
+fn parameters_without_a_value() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    oracle.good("CREATE TABLE t (id INT PRIMARY KEY, a INT DEFAULT 7, b INT DEFAULT (c + 1), c INT, d TEXT)");
+    oracle.good("INSERT INTO t VALUES (1, 11, 12, 13, 'x'), (2, 21, 22, 23, 'y'), (3, 31, 32, 33, 'z')");
+    oracle.good("PREPARE s FROM 'UPDATE t SET a = ?, d = ? WHERE id < ?'");
+    for parameters in
+        ["DEFAULT, 'one', 3", "IGNORE, 'two', 4", "5, IGNORE, 2", "6, 'three', 9", "DEFAULT, DEFAULT, 2"]
+    {
+        oracle.good(&format!("EXECUTE s USING {parameters}"));
+        oracle.same("SELECT * FROM t ORDER BY id");
+    }
+    oracle.good("EXECUTE IMMEDIATE 'UPDATE t SET b = ? WHERE id < 3' USING DEFAULT");
+    oracle.same("SELECT * FROM t ORDER BY id");
+}

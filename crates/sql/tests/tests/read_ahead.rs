@@ -158,3 +158,57 @@ fn nobody_waits_for_rows_that_are_not_wanted() {
     one.query("UPDATE y SET v = 9 WHERE id > 30");
     other.query("ROLLBACK");
 }
+
+/// The same where a table between, or the condition of an outer join, says that they are not wanted.
+#[test]
+fn nobody_waits_for_rows_behind_those_that_are_not_wanted() {
+    let cluster = TestCluster::start(1);
+    let mut one = cluster.connect(0);
+    let mut other = cluster.connect(0);
+    tables(&mut one, 100);
+    one.query("CREATE TABLE z (id INT PRIMARY KEY, v INT) ENGINE=VINGA");
+    one.query("INSERT INTO z SELECT seq, 0 FROM seq_1_to_100");
+    one.query("BEGIN");
+    one.query("UPDATE z SET v = -1 WHERE id % 2 = 0");
+    other.query("SET vinga_lock_wait = 0");
+    other.query("SET join_cache_level = 0");
+    for statement in [
+        "UPDATE x STRAIGHT_JOIN y STRAIGHT_JOIN z SET z.v = z.v + 1 WHERE y.id = x.id AND MOD(y.v, 2) = 1 AND z.id = y.id",
+        "UPDATE x LEFT JOIN z ON z.id = x.id AND MOD(x.v, 2) = 1 SET z.v = z.v + 1, x.k = 0",
+    ] {
+        other.query(statement);
+    }
+    one.query("COMMIT");
+    assert_eq!(one.lines("SELECT SUM(v = 2), SUM(v = -1) FROM z"), ["50 50"]);
+}
+
+/// A row that was let go of is locked and read anew when it is asked for again: others may have changed it.
+#[test]
+fn rows_that_were_let_go_of_are_read_anew() {
+    let cluster = TestCluster::start(1);
+    let mut one = cluster.connect(0);
+    let mut other = cluster.connect(0);
+    one.query("CREATE TABLE x (id INT PRIMARY KEY, k INT, v INT) ENGINE=VINGA");
+    one.query("CREATE TABLE y (id INT PRIMARY KEY, v INT, w INT) ENGINE=VINGA");
+    // Both rows of y are met again and again, and wanted at the end only.
+    one.query("INSERT INTO x SELECT seq, 1 + seq % 2, seq >= 4999 FROM seq_1_to_5000");
+    one.query("INSERT INTO y VALUES (1, 0, 0), (2, 0, 0)");
+    one.query("SET join_cache_level = 0");
+    other.query("SET vinga_lock_wait = 0");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let added = std::thread::scope(|scope| {
+        let adds = scope.spawn(|| {
+            let mut added = 0;
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                added += u64::from(other.try_query("UPDATE y SET v = v + 100 WHERE id = 1").is_ok());
+            }
+            added
+        });
+        one.query(
+            "UPDATE x STRAIGHT_JOIN y ON y.id = x.k SET y.v = y.v + 1 WHERE x.v + y.w > 0 OR SLEEP(0.0005)",
+        );
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        adds.join().expect("it does not panic")
+    });
+    assert_eq!(one.lines("SELECT v FROM y ORDER BY id"), [(100 * added + 1).to_string(), "1".to_owned()]);
+}

@@ -121,6 +121,27 @@ fn random_statements_do_and_count_as_innodb() {
     }
 }
 
+/// What an update takes of the row of the query is that of its own row, however many are sent together.
+#[test]
+fn updates_of_rows_of_a_query_see_their_own() {
+    let cluster = TestCluster::start(1);
+    let mut oracle = oracle(&cluster);
+    oracle.good("CREATE TABLE t (id INT PRIMARY KEY, n INT, v VARCHAR(20))");
+    oracle.good("CREATE TABLE s (id INT PRIMARY KEY, n INT, v VARCHAR(20))");
+    oracle.good("INSERT INTO t SELECT seq, 10, 't' FROM seq_1_to_20");
+    oracle.good("INSERT INTO s SELECT seq, seq, CONCAT('s', seq) FROM seq_11_to_30");
+    for query in [
+        "SELECT * FROM s ON DUPLICATE KEY UPDATE n = t.n + s.n",
+        "SELECT * FROM s ON DUPLICATE KEY UPDATE v = s.v",
+        "SELECT * FROM s ON DUPLICATE KEY UPDATE v = CONCAT(s.v, t.v, VALUES(v)), n = IF(s.n > 15, s.n, t.n)",
+        "SELECT x.id, x.n, x.v FROM (SELECT * FROM s LIMIT 9) x ON DUPLICATE KEY UPDATE n = 100 * x.n",
+        "SELECT a.id, a.n, b.v FROM s a JOIN s b ON b.id = a.id + 1 ON DUPLICATE KEY UPDATE v = b.v, n = a.n",
+    ] {
+        oracle.good(&format!("INSERT INTO t {query}"));
+        oracle.same("SELECT * FROM t ORDER BY id");
+    }
+}
+
 fn round_trips(session: &mut Session) -> u64 {
     session.query("SHOW STATUS LIKE 'vinga_round_trips'")[0][1].parse().expect("a number")
 }
