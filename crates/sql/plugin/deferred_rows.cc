@@ -31,7 +31,8 @@ static bool is_of_row_alone(Item *item, const TABLE *table) {
   item= item->real_item();
   switch (item->type()) {
   case Item::INSERT_VALUE_ITEM:
-    return true;
+    /* Virtual columns are no part of what is kept of a row. */
+    return static_cast<Item_field *>(item)->field->stored_in_db();
   case Item::FIELD_ITEM:
     return static_cast<Item_field *>(item)->field->table == table;
   case Item::FUNC_ITEM: {

@@ -40,11 +40,14 @@ struct Noted_ranges {
   std::vector<Noted_range> ranges;
 };
 
-/* Rows that were read before the server has asked for them; see read_ahead.cc. */
+/* One of the rows that were read before the server has asked for them: its place in the batch, and whether it was shown. */
+struct Row_ahead { uint32_t place; bool is_shown; };
+/* All of them; see read_ahead.cc. */
 struct Read_ahead {
-  std::unordered_map<std::string, uint32_t> rows;   // by their keys in the server's form: places in the batch
+  std::unordered_map<std::string, Row_ahead> rows;   // by their keys in the server's form
   uint index= MAX_KEY;
   std::string shown_key;      // of the row that was shown last, if rows are locked
+  bool was_wanted= false;     // that row was shown before, and was not let go of: its lock stays
   uint wanted= 0;             // rows of the last batch
   uint shown= 0;              // those of them that were asked for
   uint single_reads= 0;       // and beginnings of batches

@@ -101,7 +101,7 @@ bool ha_vinga::follow(std::vector<std::unique_ptr<Kept_bytes>> *kept, bool only_
   kept->emplace_back(new Kept_bytes(table->record[0], table->s->reclength));
   if (cp_buffer_from_ref(table->in_use, table, ref)) return false;
   auto row= ahead.rows.find(std::string(reinterpret_cast<char *>(ref->key_buff), ref->key_length));
-  if (row == ahead.rows.end() || engine->peek_ahead(cursor, session, row->second, table->record[0])) return false;
+  if (row == ahead.rows.end() || engine->peek_ahead(cursor, session, row->second.place, table->record[0])) return false;
   bool is_wanted= true;
   return !only_wanted || (asks_of(table, &is_wanted) && is_wanted);
 }
@@ -135,7 +135,7 @@ void ha_vinga::add_keys_ahead(Connection *connection, ha_vinga *outer, TABLE_REF
     std::string key(reinterpret_cast<char *>(ref->key_buff), ref->key_length);
     if (ahead.rows.count(key)) continue;
     if (engine->batch_add(cursor, active_index, ref->key_buff, ref->key_length)) return;
-    ahead.rows.emplace(std::move(key), uint32_t(ahead.rows.size()));
+    ahead.rows.emplace(std::move(key), Row_ahead{uint32_t(ahead.rows.size()), false});
   }
 }
 
@@ -155,7 +155,7 @@ bool ha_vinga::read_together(const uchar *key, uint length, uchar *record, int *
   ahead.shown= 1;
   engine->batch_clear(cursor);
   if (engine->batch_add(cursor, active_index, key, length)) return false;
-  ahead.rows.emplace(std::string(reinterpret_cast<const char *>(key), length), 0);
+  ahead.rows.emplace(std::string(reinterpret_cast<const char *>(key), length), Row_ahead{0, true});
   add_keys_ahead(connection, outer, ref);
   if (ahead.rows.size() == 1) {
     ahead.rows.clear();
@@ -177,14 +177,17 @@ bool ha_vinga::read_together(const uchar *key, uint length, uchar *record, int *
 /* The row of a whole unique key. */
 int ha_vinga::read_one_row(const uchar *key, uint length, uchar *record) {
   bool has_same_columns= !select_columns();
+  ahead.was_wanted= false;
   if (unlikely(!ahead.rows.empty())) {
     auto row= ahead.rows.end();
     if (has_same_columns && ahead.index == active_index)
       row= ahead.rows.find(std::string(reinterpret_cast<const char *>(key), length));
     if (row != ahead.rows.end()) {
-      int error= engine->row_ahead(cursor, session, row->second, record);
+      int error= engine->row_ahead(cursor, session, row->second.place, record);
       ahead.shown++;
       if (lock != VINGA_LOCK_NONE) ahead.shown_key= row->first;
+      ahead.was_wanted= row->second.is_shown;
+      row->second.is_shown= true;
       if (error != VINGA_ROW_HAS_CHANGED) return failed(error);
     }
     forget_ahead();
@@ -196,6 +199,7 @@ int ha_vinga::read_one_row(const uchar *key, uint length, uchar *record) {
 
 /* What was read ahead is not asked for any more; what was locked for nothing is let go of where rows that are not wanted are. */
 void ha_vinga::forget_ahead() {
+  ahead.was_wanted= false;
   if (likely(ahead.rows.empty())) return;
   ahead.rows.clear();
   if (lock != VINGA_LOCK_NONE && thd_tx_isolation(table->in_use) <= ISO_READ_COMMITTED) engine->unlock_ahead(cursor, session);

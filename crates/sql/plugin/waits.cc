@@ -45,7 +45,7 @@ void ha_vinga::set_wait(THD *thd) {
 /* The row that was read last does not fulfil the statement's condition. As in InnoDB it stays locked above READ COMMITTED:
    who reads it again finds it as it was. */
 void ha_vinga::unlock_row() try {
-  if (lock == VINGA_LOCK_NONE || thd_tx_isolation(table->in_use) > ISO_READ_COMMITTED) return;
+  if (lock == VINGA_LOCK_NONE || thd_tx_isolation(table->in_use) > ISO_READ_COMMITTED || ahead.was_wanted) return;
   engine->unlock_shown(cursor, session);
   /* Whoever asks for it again has to lock it again: others may change it meanwhile. */
   ahead.rows.erase(ahead.shown_key);

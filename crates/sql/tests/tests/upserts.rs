@@ -140,6 +140,10 @@ fn updates_of_rows_of_a_query_see_their_own() {
         oracle.good(&format!("INSERT INTO t {query}"));
         oracle.same("SELECT * FROM t ORDER BY id");
     }
+    oracle.good("CREATE TABLE g (id INT PRIMARY KEY, a INT, w INT AS (a * 10) VIRTUAL, n INT)");
+    oracle.good("INSERT INTO g (id, a) VALUES (1, 1), (2, 2), (3, 3)");
+    oracle.good("INSERT INTO g (id, a) VALUES (1, 7), (2, 8), (4, 9) ON DUPLICATE KEY UPDATE n = VALUES(w)");
+    oracle.same("SELECT * FROM g ORDER BY id");
 }
 
 fn round_trips(session: &mut Session) -> u64 {
