@@ -38,6 +38,15 @@ void describe_values(const Field *field, CHARSET_INFO *cs, vinga_column *out) {
     out->limit= count < 64 ? (1ULL << count) - 1 : ~0ULL;
     break;
   }
+  case MYSQL_TYPE_BIT: {
+    /* Its bytes have room for more, and sums are taken in them. */
+    uint bits= field->field_length;
+    if (bits % 8) {
+      out->values= VINGA_VALUES_SET;
+      out->limit= (1ULL << bits) - 1;
+    }
+    break;
+  }
   case MYSQL_TYPE_FLOAT: case MYSQL_TYPE_DOUBLE:
     out->values= field->flags & UNSIGNED_FLAG ? VINGA_VALUES_NOT_NEGATIVE : VINGA_VALUES_FINITE;
     break;

@@ -50,7 +50,7 @@ enum vinga_form {
 enum vinga_values {
   VINGA_VALUES_ANY = 0,
   VINGA_VALUES_ENUM = 1,          /* limit: number of members */
-  VINGA_VALUES_SET = 2,           /* limit: a bit for each member */
+  VINGA_VALUES_SET = 2,           /* limit: a bit for each member; bits of a BIT, too */
   VINGA_VALUES_FINITE = 3,        /* no NaN, no infinity */
   VINGA_VALUES_NOT_NEGATIVE = 4,
   VINGA_VALUES_UTF8MB4 = 5, VINGA_VALUES_UTF8MB3 = 6,   /* limit: characters; bytes_max */

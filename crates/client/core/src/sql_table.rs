@@ -261,7 +261,7 @@ fn check_value(values: Values, column_type: ColumnType, bytes: &[u8]) -> Result<
         },
         Values::Set { members } => match number() & !members {
             0 => Ok(()),
-            _ => Err(Misfit::new(format!("{} has members that the SET has not", number()))),
+            _ => Err(Misfit::new(format!("{} has members, or bits, that the column has not", number()))),
         },
         Values::Finite | Values::NotNegative => check_number(values, column_type, bytes),
         Values::Utf8 { char_bytes, chars_max, bytes_max } => {

@@ -27,6 +27,8 @@ use vinga_base::{DefinitionError, Limit};
 pub enum Form {
     /// The same bytes in record and row.
     Same,
+    /// The same bytes, of a floating-point number: but there is one zero in rows, the positive one.
+    Float,
     /// In the record in reverse order.
     Reversed,
     /// Behind so many bytes of length.

@@ -347,6 +347,14 @@ fn what_sql_alone_keeps_is_left_to_it() {
     native.insert(&values, &right).expect("SQL would have stored it");
     assert_eq!(session.lines("SELECT e, s, t, f FROM vals"), ["b a,b äöü 1.5"]);
 
+    // The bytes of a BIT have room for sums that the column has not.
+    let bits = make(&mut session, "bits", "(id INT PRIMARY KEY, some BIT(5), byte BIT(8))");
+    let row = Record::new([("id", 1.into()), ("some", Value::Bit(25)), ("byte", Value::Bit(25))]);
+    native.insert(&bits, &row).expect("both have room");
+    refused(native.update(&bits, 1, &Update::new().add("some", 20)), "test.bits", "'some'");
+    native.update(&bits, 1, &Update::new().add("byte", 20)).expect("it has room");
+    assert_eq!(session.lines("SELECT some + 0, byte + 0 FROM bits"), ["25 45"]);
+
     // A counter gets past values that native clients have given.
     let numbered = make(&mut session, "numbered", "(id INT AUTO_INCREMENT PRIMARY KEY, a INT)");
     session.query("INSERT INTO numbered (a) VALUES (1)");

@@ -154,10 +154,12 @@ fn store_integer(value: i128, column: ColumnType, out: &mut Vec<u8>) -> Result<S
 }
 
 fn store_double(value: f64, column: ColumnType, out: &mut Vec<u8>) -> Result<Stored, Misfit> {
+    // The two zeros are one number, and keys are compared by their bytes: the negative one is not stored, as in SQL.
+    let value = value + 0.0;
     match column {
         ColumnType::Double => out.extend_from_slice(&value.to_le_bytes()),
         ColumnType::Float => {
-            let single = value as f32;
+            let single = value as f32 + 0.0;
             if single.is_infinite() && value.is_finite() {
                 return Err(Misfit::out_of_range(value, column));
             }
@@ -488,6 +490,14 @@ mod tests {
             Ok(Stored::Null) => Err("NULL".to_string()),
             Err(misfit) => Err(misfit.to_string()),
         }
+    }
+
+    #[test]
+    fn the_two_zeros_are_one_key() {
+        assert_eq!(stored(-0.0_f64, ColumnType::Double), stored(0.0_f64, ColumnType::Double));
+        assert_eq!(stored(-0.0_f32, ColumnType::Float), stored(0, ColumnType::Float));
+        // Too small for the column, so that it becomes a zero on the way.
+        assert_eq!(stored(-1e-300_f64, ColumnType::Float), stored(0, ColumnType::Float));
     }
 
     #[test]

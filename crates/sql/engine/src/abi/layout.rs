@@ -287,6 +287,7 @@ impl Column {
             }
         };
         let form = match self.form {
+            2 | 3 => Form::Float,
             5 | 6 => Form::Reversed,
             13 | 14 => Form::Varying(self.length_bytes),
             15 | 16 => Form::Long(self.length_bytes),

@@ -268,7 +268,7 @@ impl Plan {
     pub fn stored_value(&self, place: usize, value: &[u8]) -> Option<Vec<u8>> {
         let step = self.steps.get(place)?;
         match step.form {
-            Form::Same | Form::Reversed => {
+            Form::Same | Form::Float | Form::Reversed => {
                 let mut stored = vec![0; step.bytes];
                 if value.len() != step.bytes {
                     return None;

@@ -28,7 +28,9 @@ impl Plan {
             return Ok(None);
         }
         match step.form {
-            Form::Same | Form::Reversed => Ok(Some(&record[step.offset..step.offset + step.bytes])),
+            Form::Same | Form::Float | Form::Reversed => {
+                Ok(Some(&record[step.offset..step.offset + step.bytes]))
+            }
             Form::Padded => Ok(Some(without_padding(&record[step.offset..step.offset + step.bytes]))),
             Form::Varying(length_bytes) => {
                 let (length, begin) = read_length(record, step.offset, length_bytes);
@@ -214,7 +216,7 @@ impl Plan {
     /// Puts beneath a NULL what the server has there: it compares records without looking at what is NULL.
     fn put_default(&self, step: &Step, record: &mut [u8]) {
         let bytes = match step.form {
-            Form::Same | Form::Reversed | Form::Padded => step.bytes,
+            Form::Same | Form::Float | Form::Reversed | Form::Padded => step.bytes,
             Form::Varying(length_bytes) => {
                 let (length, begin) = read_length(&self.default_record, step.offset, length_bytes);
                 begin + length.min(step.bytes) - step.offset
@@ -259,7 +261,7 @@ impl Plan {
         }
         let place = &mut record[step.offset..];
         match step.form {
-            Form::Same => place[..value.len()].copy_from_slice(value),
+            Form::Same | Form::Float => place[..value.len()].copy_from_slice(value),
             Form::Reversed => {
                 for (to, from) in place.iter_mut().zip(value.iter().rev()) {
                     *to = *from;
@@ -332,6 +334,13 @@ pub(super) fn put_fixed(form: Form, value: &[u8], out: &mut [u8]) {
         }
     } else {
         out.copy_from_slice(value);
+        // The server makes a negative zero of what is too small for a FLOAT; keys are compared by their bytes.
+        if form == Form::Float
+            && let Some((0x80, rest)) = value.split_last()
+            && rest.iter().all(|&byte| byte == 0)
+        {
+            out.fill(0);
+        }
     }
 }
 
@@ -355,4 +364,24 @@ fn read_length(record: &[u8], offset: usize, length_bytes: u8) -> (usize, usize)
 
 fn row_too_long() -> Failure {
     Failure::new(ha::ROW_TOO_BIG, format!("the row is longer than {ROW_BYTES_MAX} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_zero() {
+        let put = |form, value: &[u8]| {
+            let mut out = vec![1; value.len()];
+            put_fixed(form, value, &mut out);
+            out
+        };
+        assert_eq!(put(Form::Float, &(-0.0_f32).to_le_bytes()), [0; 4]);
+        assert_eq!(put(Form::Float, &(-0.0_f64).to_le_bytes()), [0; 8]);
+        for number in [-1.5_f64, -f64::from_bits(1), f64::MIN, 0.0] {
+            assert_eq!(put(Form::Float, &number.to_le_bytes()), number.to_le_bytes());
+        }
+        assert_eq!(put(Form::Same, &i32::MIN.to_le_bytes()), i32::MIN.to_le_bytes());
+    }
 }
