@@ -227,7 +227,7 @@ fn answers_that_others_read_are_not_lost() {
                 call.2 = (call.2 + 13) % 100;
                 ended += 1 + start(&mut errors[at], call);
             }
-            assert!(begun.elapsed() < Duration::from_secs(20), "{ended} calls have ended");
+            assert!(begun.elapsed() < Duration::from_secs(180), "{ended} calls have ended");
         }
         drop(ends);
         for (cluster, row, _) in calls {
@@ -302,7 +302,7 @@ fn a_lost_connection_ends_the_calls() {
     while waits != 0 {
         let ready = wait(world.cluster);
         waits = vinga_tx_read_cont(out(&mut error), tx, ready);
-        assert!(begun.elapsed() < Duration::from_secs(30), "it never ends");
+        assert!(begun.elapsed() < Duration::from_secs(180), "it never ends");
     }
     assert_eq!(vinga_capi::failure::vinga_error_is_retryable_of(error), 1, "{error}");
     good(vinga_tx_close(tx));

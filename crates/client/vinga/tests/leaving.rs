@@ -30,7 +30,7 @@ fn assert_all_ids_are_free(address: &str) {
             // Whoever has just gone may still be on the way out.
             Err(error) => {
                 assert_eq!(error.code(), ErrorCode::NoFreeNodeId, "{error}");
-                assert!(begin.elapsed() < Duration::from_secs(20), "{} clients connect", clusters.len());
+                assert!(begin.elapsed() < Duration::from_secs(180), "{} clients connect", clusters.len());
                 thread::sleep(Duration::from_millis(10));
             }
         }
