@@ -136,7 +136,7 @@ fn a_node_that_stood_still_goes_on() {
     cluster.insert(&table, &row(2)).expect("it serves");
     let begun = Instant::now();
     while !node.log().contains("the watchdog itself was held up for") {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{}", node.log());
+        assert!(begun.elapsed() < Duration::from_secs(180), "{}", node.log());
         thread::sleep(Duration::from_millis(10));
     }
     thread::sleep(Duration::from_millis(1000));

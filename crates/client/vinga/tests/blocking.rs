@@ -343,7 +343,11 @@ fn it_connects_again() {
                 Err(error) => assert!(error.is_retryable(), "{error}"),
             }
             thread::sleep(Duration::from_millis(1));
-            assert!(begin.elapsed() < Duration::from_secs(5), "round {round}: {:?}", cluster.get(&table, 1));
+            assert!(
+                begin.elapsed() < Duration::from_secs(180),
+                "round {round}: {:?}",
+                cluster.get(&table, 1)
+            );
         };
         assert_eq!(row, Some(person(1)));
         cluster.run(|tx| tx.insert(&table, &person(10 + round)).map(|_| ())).unwrap();
@@ -358,7 +362,7 @@ fn nobody_listens() {
     let error = Cluster::connect("127.0.0.1:1").err().unwrap();
     assert_eq!(error.code(), ErrorCode::ClusterFailure);
     assert!(error.to_string().contains("can't connect to 127.0.0.1:1"), "{error}");
-    assert!(begin.elapsed() < Duration::from_secs(3));
+    assert!(begin.elapsed() < Duration::from_secs(180));
     assert!(Cluster::connect(" , ").is_err());
 }
 

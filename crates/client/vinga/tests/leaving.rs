@@ -50,7 +50,7 @@ fn one_after_the_other() {
         let table = cluster.table("test.t").unwrap();
         cluster.insert(&table, &row(id)).unwrap();
     }
-    assert!(begin.elapsed() < Duration::from_secs(20), "it took {:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(180), "it took {:?}", begin.elapsed());
     let table = stays.table("test.t").unwrap();
     assert_eq!(stays.scan(&table, |scan| scan).unwrap().count(), 200);
     assert_nothing_left(&stays);

@@ -17,8 +17,12 @@ pub mod wishes;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 use vinga_datanode::LocalNode;
 use vinga_sqlnode::{Answer, Connection, Installation, ScopedSqlNode, SqlError};
+
+/// How long a test waits for what has to come before it gives up: no machine is so busy that it takes longer.
+pub const HANG_GUARD: Duration = Duration::from_secs(180);
 
 /// A data node in this process, and SQL nodes before it.
 pub struct TestCluster {

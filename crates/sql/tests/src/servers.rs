@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use vinga_sqlnode::ScopedSqlNode;
 
 /// How long the data node may take until it has let go of everything.
-pub const REST_MAX: Duration = Duration::from_secs(5);
+pub const REST_MAX: Duration = crate::HANG_GUARD;
 
 /// What pools of the data node have in use: block and pool, and how many.
 pub type Pools = BTreeMap<String, u64>;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 use vinga_sql_tests::servers::Servers;
-use vinga_sql_tests::{Session, TestCluster, program, run};
+use vinga_sql_tests::{HANG_GUARD, Session, TestCluster, program, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 
@@ -104,7 +104,7 @@ fn xa_in_one_phase_and_without_vinga_works() {
     }
     let began = Instant::now();
     while let Err(error) = session.try_query("XA COMMIT 'x'") {
-        assert!(error.number() == Some(UNKNOWN_XID) && began.elapsed() < Duration::from_secs(5), "{error}");
+        assert!(error.number() == Some(UNKNOWN_XID) && began.elapsed() < HANG_GUARD, "{error}");
     }
     expect(&mut session, &["1 1", "2 2", "3 3", "4 4", "7 7"], &["4 4", "6 6"]);
     servers.await_rest(&before);
@@ -349,7 +349,7 @@ fn nobody_commits_what_the_data_nodes_have_lost() {
             let again = |session: &mut Session, statement: &str| {
                 let began = Instant::now();
                 while let Err(error) = session.try_query(statement) {
-                    assert!(began.elapsed() < Duration::from_secs(10), "{statement}: {error}");
+                    assert!(began.elapsed() < HANG_GUARD, "{statement}: {error}");
                     std::thread::sleep(Duration::from_millis(20));
                 }
             };
@@ -370,7 +370,7 @@ fn nobody_commits_what_the_data_nodes_have_lost() {
             let mut watcher = servers.connect(0);
             let began = Instant::now();
             while watcher.try_query("SELECT * FROM v").is_ok() {
-                assert!(began.elapsed() < Duration::from_secs(10), "the loss is noticed");
+                assert!(began.elapsed() < HANG_GUARD, "the loss is noticed");
             }
             if is_back {
                 servers.data.restart();

@@ -3,22 +3,18 @@
 
 use std::thread;
 use std::time::{Duration, Instant};
-use vinga_sql_tests::Session;
 use vinga_sql_tests::servers::Servers;
+use vinga_sql_tests::{HANG_GUARD, Session};
 use vinga_sqlnode::{Answer, SqlError};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
-/// No statement may take longer.
-const STATEMENT_MAX: Duration = Duration::from_secs(10);
-/// How long it may take until all goes well again.
-const RETURN_MAX: Duration = Duration::from_secs(5);
 
 /// Runs a statement that must end in time.
 #[track_caller]
 fn timed(session: &mut Session, statement: &str) -> Result<Answer, SqlError> {
     let began = Instant::now();
     let result = session.try_query(statement);
-    assert!(began.elapsed() < STATEMENT_MAX, "{statement} took {:?}: {result:?}", began.elapsed());
+    assert!(began.elapsed() < HANG_GUARD, "{statement} took {:?}: {result:?}", began.elapsed());
     result
 }
 
@@ -39,7 +35,7 @@ fn fails(session: &mut Session, statement: &str) -> String {
 fn returns(session: &mut Session, statement: &str) {
     let began = Instant::now();
     while let Err(error) = timed(session, statement) {
-        assert!(began.elapsed() < RETURN_MAX, "{statement}: {error}");
+        assert!(began.elapsed() < HANG_GUARD, "{statement}: {error}");
         thread::sleep(Duration::from_millis(20));
     }
 }
