@@ -143,7 +143,7 @@ int ha_vinga::next_of_ranges(range_id_t *range) {
       if (error != HA_ERR_END_OF_FILE) {
         if (error) return error;
         *range= range_ids[engine->scan_range(cursor)];
-        connection_of(table->in_use)->outer= this;
+        owner->outer= this;
         return error;
       }
       ranges_are_open= false;

@@ -152,6 +152,7 @@ int ha_vinga::external_lock(THD *thd, int type) try {
 int ha_vinga::begin_use(THD *thd, Connection *connection, bool is_write) {
   log_as_rows(thd, lock_type);
   begin_statement(thd, connection->locks == 1);
+  owner= connection;
   session= connection->session;
   lock= lock_of(thd, is_write, lock_type);
   set_wait(thd);
@@ -174,6 +175,7 @@ int ha_vinga::start_stmt(THD *thd, thr_lock_type type) try {
   log_as_rows(thd, type);
   begin_statement(thd, connection->statement != thd->query_id);
   connection->statement= thd->query_id;
+  owner= connection;
   session= connection->session;
   lock_type= type;
   lock= lock_of(thd, type >= TL_FIRST_WRITE, type);
@@ -370,7 +372,7 @@ int ha_vinga::next(uchar *record) try {
   if (is_point) return HA_ERR_END_OF_FILE;
   do error= failed(engine->scan_next(cursor, session, record));
   while (!error && unlikely(!scanned_key.empty()) && is_of_other_key());
-  if (!error) connection_of(table->in_use)->outer= this;
+  if (!error) owner->outer= this;
   return error;
 } OR_ERROR
 

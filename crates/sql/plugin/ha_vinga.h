@@ -59,7 +59,8 @@ class Kept_bytes;
 class ha_vinga final : public handler {
   Vinga_share *share= nullptr;
   vinga_cursor *cursor= nullptr;
-  vinga_session *session= nullptr;   // of the statement that uses it
+  Connection *owner= nullptr;        // whose statement uses it
+  vinga_session *session= nullptr;   // its session
   uint8_t lock= VINGA_LOCK_NONE;
   bool scan_is_due= false;           // rnd_init was called, and no row was asked for yet
   bool repeats_row= false;           // the row that was read last is to be locked now, and read once more
