@@ -3,6 +3,8 @@
    Whole keys of a unique index are read as a batch of keys, other ranges of an ordered index by one scan with many ranges;
    more than one request takes go in portions. */
 #include "ha_vinga.h"
+#include "key_ranges.h"
+#include <optional>
 
 /* Keys of one request, at most. */
 static const uint BATCH_MAX= 1024;
@@ -120,17 +122,22 @@ int ha_vinga::open_ranges() {
   range_ids.clear();
   int error= 0;
   KEY_MULTI_RANGE range;
+  std::optional<Key_ranges> scanned;
+  if (condition) scanned.emplace(table->key_info[active_index]);
   while (!error) {
     if (ranges.next(range_iterator, &range)) {
       ranges_are_over= true;
       break;
     }
     error= add_range(cursor, active_index, range);
+    if (scanned)
+      scanned->add(range.range_flag & NO_MIN_RANGE ? nullptr : &range.start_key,
+                   range.range_flag & NO_MAX_RANGE ? nullptr : &range.end_key);
     range_ids.push_back(range.ptr);
   }
   if (error && error != VINGA_BATCH_FULL) return error;
   if (range_ids.empty()) return 0;
-  set_condition();
+  if (scanned) set_condition(&*scanned);
   use_columns();
   ranges_are_open= true;
   return engine->batch_scan(cursor, session, active_index, ranges_wish, lock, enough_rows());

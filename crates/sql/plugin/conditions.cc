@@ -3,6 +3,7 @@
    lets more rows pass, or as anything; the server checks everything again anyway. */
 #include "ha_vinga.h"
 #include "conditions.h"
+#include "key_ranges.h"
 #include <algorithm>
 #include <iterator>
 
@@ -15,12 +16,14 @@ static const uint SINGLE_MAX= 64;
 /* Values of a list that are brought to UTC, at most: for each the zone is looked at. */
 static const uint TIMESTAMPS_MAX= 1000;
 
-namespace {
-
-/* The comparator of BETWEEN and IN, which is theirs alone. */
+/* It is theirs alone. */
 struct Comparator : Item_func_opt_neg {
   static const Type_handler *of(Item_func_opt_neg *func) { return (func->*&Comparator::m_comparator).type_handler(); }
 };
+
+const Type_handler *comparator_of(Item_func_opt_neg *func) { return Comparator::of(func); }
+
+namespace {
 
 /* Comparisons, by their codes. */
 char negated(char code) {
@@ -336,7 +339,7 @@ private:
     Operand operand;
     if (!operand_of(args[0], &operand)) return false;
     wanted= wanted != func->negated;
-    Comparing comparing= {Comparator::of(func), func->compare_collation(), false};
+    Comparing comparing= {comparator_of(func), func->compare_collation(), false};
     if (operand.kind == Kind::PADDED || operand.kind == Kind::LABELS) {
       /* Each end by itself. */
       for (uint i= 1; i <= 2; i++) {
@@ -359,7 +362,7 @@ private:
     if (!operand_of(args[0], &operand)) return false;
     wanted= wanted != func->negated;
     uint count= func->argument_count() - 1;
-    Comparing comparing= {Comparator::of(func), func->compare_collation(), false};
+    Comparing comparing= {comparator_of(func), func->compare_collation(), false};
     bool singly= operand.kind == Kind::PADDED || operand.kind == Kind::LABELS;
     if ((singly && count > SINGLE_MAX) || (operand.kind == Kind::TIMESTAMP && count > TIMESTAMPS_MAX)) return false;
     if (!singly) put_operand(operand);
@@ -507,15 +510,65 @@ private:
 
 }  // namespace
 
+/* Parts of a condition that can be left out singly. */
+static const uint PARTS_MAX= 64;
+
+/* The parts that all have to be true. */
+static List<Item> *parts_of(Item *condition) {
+  if (condition->type() != Item::COND_ITEM) return nullptr;
+  auto *parts= static_cast<Item_cond *>(condition);
+  return parts->functype() == Item_func::COND_AND_FUNC ? parts->argument_list() : nullptr;
+}
+
+/* Which parts of a condition are true for all rows that are read, a bit for each. */
+static uint64_t implied_parts(Item *condition, Key_ranges *ranges) {
+  if (!ranges) return 0;
+  List<Item> *parts= parts_of(condition);
+  if (!parts) return ranges->imply(condition) ? 1 : 0;
+  uint64_t implied= 0;
+  uint at= 0;
+  List_iterator<Item> items(*parts);
+  for (Item *item; at < PARTS_MAX && (item= items++); at++)
+    if (ranges->imply(item)) implied|= uint64_t(1) << at;
+  return implied;
+}
+
+/* Writes the other parts; false if there are none. */
+static bool write_parts(Writer *writer, Item *condition, uint64_t implied) {
+  List<Item> *parts= implied ? parts_of(condition) : nullptr;
+  if (!parts) {
+    if (!implied) writer->write(condition, true);
+    return !implied;
+  }
+  uint at= 0, count= 0;
+  List_iterator<Item> items(*parts);
+  for (Item *item; (item= items++); at++) {
+    if (at < PARTS_MAX && (implied >> at & 1)) continue;
+    writer->write(item, true, 2);
+    count++;
+  }
+  if (count > 1) writer->program.counted('&', count);
+  return count > 0;
+}
+
 /* A program of many constants takes longer to make than rows that are read by their keys, which need none, so it is made
-   when a scan begins. */
-void ha_vinga::set_condition() {
-  if (condition_is_set || !condition) return;
+   when a scan begins. What is true for all rows of the ranges that are scanned is left out. */
+void ha_vinga::set_condition(Key_ranges *scanned) {
+  if (!condition) return;
+  Item *whole= const_cast<COND *>(condition);
+  uint64_t implied= implied_parts(whole, scanned);
+  if (condition_is_set && implied == condition_implied) return;
+  bool was_set= condition_is_set;
   condition_is_set= true;
+  condition_implied= implied;
   Writer writer(table, share->places);
-  writer.write(const_cast<COND *>(condition), true);
-  const std::string &program= writer.program.out;
-  checked= engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(program.data()), program.size());
+  if (write_parts(&writer, whole, implied)) {
+    const std::string &program= writer.program.out;
+    checked= engine->set_condition(cursor, reinterpret_cast<const uint8_t *>(program.data()), program.size());
+  } else {
+    if (was_set) engine->set_condition(cursor, nullptr, 0);
+    checked= VINGA_CHECKED_WHOLE;
+  }
   if (checked != VINGA_CHECKED_NONE) pushed_cond= condition;   // for EXPLAIN
 }
 
@@ -523,7 +576,8 @@ const COND *ha_vinga::cond_push(const COND *cond) try {
   cond_pop();
   condition= cond;
   bool could_be_enough= could_change_directly();
-  if (ha_thd()->lex->describe || could_be_enough) set_condition();
+  if (could_be_enough) set_condition_of_change();
+  else if (ha_thd()->lex->describe) set_condition();
   /* Taken, but the server checks again: what was left away is its own. It does not look at rows that it does not get. */
   return could_be_enough && checked == VINGA_CHECKED_WHOLE ? nullptr : cond;
 } OR_RETURN(cond)

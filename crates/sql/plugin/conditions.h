@@ -62,6 +62,9 @@ struct Comparing {
    keeps is left alone: it says what there is to be said about its value when the server asks it. */
 Item *constant_of(Item *item);
 
+/* How BETWEEN and IN compare. */
+const Type_handler *comparator_of(Item_func_opt_neg *func);
+
 enum class Evaluated { VALUE, IS_NULL, NOT_KNOWN };
 /* Asks an item for its value. */
 template <class Ask> Evaluated evaluate(Item *item, Ask ask) {

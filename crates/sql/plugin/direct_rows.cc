@@ -9,6 +9,7 @@
    The rows are those of the key that the optimizer has chosen: its ranges are noted when it counts their rows. */
 #include "ha_vinga.h"
 #include "conditions.h"
+#include "key_ranges.h"
 #include "opt_range.h"
 #include "sql_base.h"
 #include "sql_select.h"
@@ -239,8 +240,22 @@ bool ha_vinga::may_change_directly() {
   if (table->versioned() || table->check_constraints || lex->analyze_stmt) return false;
   if (select->order_list.elements || select->limit_params.explicit_limit || lex->with_rownum) return false;
   if (thd->slave_thread || lock_type == TL_WRITE_SKIP_LOCKED) return false;
-  set_condition();
+  if (!candidates_are_known && !find_candidates()) return false;
   return !condition || checked == VINGA_CHECKED_WHOLE;
+}
+
+/* Rows whose primary keys are known fulfil for ever what these keys say. Rows of other ranges may leave them before they are
+   changed, so the whole condition is checked of them then. */
+void ha_vinga::set_condition_of_change() {
+  candidates_are_known= find_candidates();
+  if (!candidates_are_known || direct_change.candidates != VINGA_ROWS_OF_KEYS) return set_condition();
+  Key_ranges keys(table->key_info[chosen_ranges->index]);
+  for (const Noted_range &range : chosen_ranges->ranges) {
+    key_range low= {bytes_of(range.low), uint(range.low.size()), HA_WHOLE_KEY, range.low_flag};
+    key_range high= {bytes_of(range.high), uint(range.high.size()), HA_WHOLE_KEY, range.high_flag};
+    keys.add(&low, &high);
+  }
+  set_condition(&keys);
 }
 
 int ha_vinga::info_push(uint kind, void *what) try {
@@ -250,10 +265,10 @@ int ha_vinga::info_push(uint kind, void *what) try {
 } OR_ERROR
 
 int ha_vinga::direct_update_rows_init(List<Item> *) try {
-  return may_change_directly() && find_candidates() && note_new_values() ? 0 : HA_ERR_WRONG_COMMAND;
+  return may_change_directly() && note_new_values() ? 0 : HA_ERR_WRONG_COMMAND;
 } OR_ERROR
 
-int ha_vinga::direct_delete_rows_init() try { return may_change_directly() && find_candidates() ? 0 : HA_ERR_WRONG_COMMAND; } OR_ERROR
+int ha_vinga::direct_delete_rows_init() try { return may_change_directly() ? 0 : HA_ERR_WRONG_COMMAND; } OR_ERROR
 
 /* Whether the primary key of a row says for ever whether the row fulfils the condition. */
 static bool is_about_primary_key(const TABLE *table, const COND *condition) {

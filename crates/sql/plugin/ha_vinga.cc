@@ -1,5 +1,6 @@
 /* The handler's reads and writes. */
 #include "ha_vinga.h"
+#include "key_ranges.h"
 #include "set_var.h"
 #include "sql_parse.h"
 #include "sql_select.h"
@@ -215,6 +216,7 @@ int ha_vinga::reset() try {
   deferred_rows.clear();
   noted_ranges.clear();
   update_fields= update_values= nullptr;
+  candidates_are_known= false;
   end_read_ahead();
   cond_pop();
   ranges_are_batched= false;
@@ -357,7 +359,11 @@ int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
   const KEY &key= table->key_info[active_index];
   is_point= false;
   exact_key.clear();
-  set_condition();
+  if (condition) {
+    Key_ranges scanned(key);
+    scanned.add(low, high);
+    set_condition(&scanned);
+  }
   use_columns();
   return failed(engine->range_begin(cursor, session, active_index,
     low ? low->key : nullptr, whole_length(key, low), low && low->flag == HA_READ_AFTER_KEY,

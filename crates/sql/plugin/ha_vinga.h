@@ -55,6 +55,7 @@ struct Read_ahead {
   uint pause= 0;
 };
 class Kept_bytes;
+class Key_ranges;
 
 class ha_vinga final : public handler {
   Vinga_share *share= nullptr;
@@ -101,6 +102,7 @@ class ha_vinga final : public handler {
   /* What the data nodes are to check, see conditions.cc. */
   const COND *condition= nullptr;
   bool condition_is_set= false;
+  uint64_t condition_implied= 0;     // parts that the ranges which are scanned imply, a bit for each: nobody checks them
   int checked= VINGA_CHECKED_NONE;   // how much of it they check; a vinga_checked number
 
   Read_ahead ahead;
@@ -108,6 +110,7 @@ class ha_vinga final : public handler {
   /* Changes that are made at the data nodes, see direct_rows.cc. */
   std::vector<Noted_ranges> noted_ranges;
   const Noted_ranges *chosen_ranges= nullptr;
+  bool candidates_are_known= false;
   vinga_direct_change direct_change= {};
   List<Item> *update_fields= nullptr, *update_values= nullptr;
   std::vector<uchar> direct_record;
@@ -153,7 +156,8 @@ class ha_vinga final : public handler {
   int next_of_ranges(range_id_t *range);
   int read_keys();
   int open_ranges();
-  void set_condition();
+  void set_condition(Key_ranges *scanned= nullptr);
+  void set_condition_of_change();
   uint32_t enough_rows() const;
   void take_in_hand(const uchar *record);
   int lock_row_in_the_way(const uchar *record);
