@@ -12,7 +12,7 @@ ulonglong ha_vinga::table_flags() const {
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
          HA_CAN_DIRECT_UPDATE_AND_DELETE |
          HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS |
-         HA_PARTIAL_COLUMN_READ | HA_CAN_SKIP_LOCKED;
+         HA_PARTIAL_COLUMN_READ | HA_CAN_SKIP_LOCKED | HA_HAS_RECORDS;
 }
 
 /* HA_KEYREAD_ONLY: of each row the columns travel that are used, so of one that is found by a key which has them all only these,
@@ -323,6 +323,7 @@ void ha_vinga::position(const uchar *record) try { engine->position(cursor, sess
 int ha_vinga::index_init(uint index, bool sorted) try {
   active_index= index;
   is_sorted= sorted;
+  range_to_come.is_known= false;
   is_point= false;
   scanned_key.clear();
   return 0;
@@ -410,6 +411,29 @@ int ha_vinga::index_next(uchar *record) try {
 
 static int as_not_found(int error) { return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error; }
 
+/* Whether the server looks for the last row up to a key, or before it. */
+static bool reads_downwards(ha_rkey_function find) {
+  return find == HA_READ_BEFORE_KEY || find == HA_READ_KEY_OR_PREV || find == HA_READ_PREFIX_LAST_OR_PREV;
+}
+
+/* The server reads ranges against the order of a key (QUICK_SELECT_DESC) from their ends on and looks itself where each is
+   over: it says before where that will be. So no row below a range is sent, and it is not read as one that may be left soon. */
+int ha_vinga::prepare_range_scan(const key_range *low, const key_range *high) {
+  range_to_come= {true, low != nullptr, high != nullptr, low ? *low : key_range(), high ? *high : key_range()};
+  return 0;
+}
+
+/* Whether the range that is read downwards from a key, from the end of the index if that is null, is the one that the server
+   has named. */
+bool ha_vinga::known_range(const uchar *high_key, const key_range **low, const key_range **high) {
+  if (!range_to_come.is_known) return false;
+  range_to_come.is_known= false;
+  if (range_to_come.has_high ? range_to_come.high.key != high_key : high_key != nullptr) return false;
+  *low= range_to_come.has_low ? &range_to_come.low : nullptr;
+  *high= range_to_come.has_high ? &range_to_come.high : nullptr;
+  return true;
+}
+
 int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) try {
   uint length= calculate_key_len(table, active_index, key, parts);
   if (unlikely(!key_in_hand.empty()) && is_in_hand(active_index, key, length, record)) return 0;
@@ -428,6 +452,11 @@ int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts
   uint8_t ascending= is_sorted ? VINGA_RANGE_IN_ORDER : 0;
   uint8_t descending= VINGA_RANGE_IN_ORDER | VINGA_RANGE_DESCENDING;
   int error;
+  const key_range *low, *high;
+  if (known_range(key, &low, &high) && reads_downwards(find)) {
+    error= range(low, high, descending);
+    return error ? error : as_not_found(next(record));
+  }
   switch (find) {
   case HA_READ_KEY_EXACT: case HA_READ_PREFIX:
     error= range(&end, &end, ascending);
@@ -478,7 +507,16 @@ int ha_vinga::index_first(uchar *record) try {
 } OR_ERROR
 
 int ha_vinga::index_last(uchar *record) try {
-  int error= range(nullptr, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT | VINGA_RANGE_DESCENDING);
+  const key_range *low, *high;
+  int error;
+  if (known_range(nullptr, &low, &high) && low) {
+    error= range(low, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_DESCENDING);
+    if (!error) error= next(record);
+    /* That there is none the server takes for an empty table: it goes on to the ranges below this one if it gets a row of
+       which it sees that it lies there. */
+    if (error != HA_ERR_END_OF_FILE) return error;
+  }
+  error= range(nullptr, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT | VINGA_RANGE_DESCENDING);
   return error ? error : next(record);
 } OR_ERROR
 
@@ -526,6 +564,50 @@ int ha_vinga::info(uint flag) try {
   if ((flag & HA_STATUS_AUTO) && table->found_next_number_field) stats.auto_increment_value= next_number();
   return 0;
 } OR_ERROR
+
+/* The query of which the optimizer wants to give the number of rows as its answer (opt_sum.cc). Else it wants an estimate: it
+   has its plan already, or there is no query. */
+JOIN *ha_vinga::counting_query() const {
+  SELECT_LEX *select= ha_thd()->lex->current_select;
+  JOIN *join= select ? select->join : nullptr;
+  bool has_plan= join && join->join_tab && table->reginfo.join_tab;
+  return join && join->implicit_grouping && !has_plan ? join : nullptr;
+}
+
+/* Whether rows can be counted before the query is executed: nothing of the statement may change them until then. What the query
+   wants of the table beside their number is found by reading them; then these are the ones to be counted. */
+bool ha_vinga::may_count_for(const JOIN *join) const {
+  THD *thd= ha_thd();
+  if (lock != VINGA_LOCK_NONE || join->select_lex->have_window_funcs()) return false;
+  if (thd->lex->uses_stored_routines() || thd->lex->first_not_own_table()) return false;
+  for (const TABLE *other= thd->open_tables; other; other= other->next)
+    if (other->s == table->s && other->reginfo.lock_type >= TL_FIRST_WRITE) return false;
+  List_iterator_fast<Item> items(const_cast<JOIN *>(join)->all_fields);
+  while (Item *item= items++) {
+    if (item->type() != Item::SUM_FUNC_ITEM) {
+      if (!item->with_sum_func() && !item->const_item()) return false;
+      continue;
+    }
+    Item_sum *sum= static_cast<Item_sum *>(item);
+    if (sum->sum_func() != Item_sum::COUNT_FUNC || sum->get_arg(0)->maybe_null()) return false;
+  }
+  return true;
+}
+
+/* Where rows are to be locked they are read. EXPLAIN wants to know how it would be done, not how many there are. */
+ha_rows ha_vinga::records() try {
+  const JOIN *join= counting_query();
+  if (!join) return stats.records;
+  THD *thd= ha_thd();
+  if (!session || thd->is_error() || !may_count_for(join)) return HA_POS_ERROR;
+  if (thd->lex->describe && !thd->lex->analyze_stmt) return stats.records;
+  uint64_t rows= 0;
+  cond_pop();
+  int error= failed(engine->count_rows(cursor, session, &rows));
+  if (!error) return rows;
+  print_error(error, MYF(0));
+  return HA_POS_ERROR;
+} OR_RETURN(HA_POS_ERROR)
 
 /* Statistics are kept anyway: this has them asked for at once. */
 int ha_vinga::analyze(THD *thd, HA_CHECK_OPT *) try {

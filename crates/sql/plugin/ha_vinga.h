@@ -80,6 +80,8 @@ class ha_vinga final : public handler {
   uint duplicate_key= MAX_KEY;
   std::vector<uchar> key_in_hand;    // of the row that is in the way of a new one: locked, and in the table's second record
   bool is_sorted= false;             // the index is read in its order
+  /* The range that the server is about to read against its order: prepare_range_scan. */
+  struct { bool is_known= false, has_low= false, has_high= false; key_range low, high; } range_to_come;
   bool is_point= false;              // the row of a unique key was read; there is no next one
   std::vector<uchar> exact_key;      // whose rows are read; the index goes on behind them. Empty if there is no such key
   std::vector<uchar> scanned_key;    // of a hash, with NULL: all rows are read, and others left out. Empty if there is no such key
@@ -148,6 +150,9 @@ class ha_vinga final : public handler {
   bool is_one_row(uint index, const uchar *key, uint length) const;
   bool is_hash(uint index) const { return is_hash_key(table_share->key_info[index]); }
   int range(const key_range *low, const key_range *high, uint8_t wish);
+  bool known_range(const uchar *high, const key_range **low, const key_range **whole_high);
+  class JOIN *counting_query() const;
+  bool may_count_for(const class JOIN *join) const;
   int begin_scan();
   bool is_of_other_key();
   int begin_scan_for_key(const uchar *key, uint length);
@@ -232,6 +237,7 @@ public:
   int reset() override;
 
   int info(uint flag) override;
+  ha_rows records() override;
   int analyze(THD *thd, HA_CHECK_OPT *options) override;
   ha_rows records_in_range(uint index, const key_range *low, const key_range *high, page_range *pages) override;
   /* What reading costs, in the server's unit, to which it adds 0.2 a row. docs/performance.md has what was measured: a row
@@ -258,6 +264,7 @@ public:
   int index_last(uchar *record) override;
   int index_read_last_map(uchar *record, const uchar *key, key_part_map parts) override
   { return index_read_map(record, key, parts, HA_READ_PREFIX_LAST); }
+  int prepare_range_scan(const key_range *low, const key_range *high) override;
   int read_range_first(const key_range *low, const key_range *high, bool is_equal, bool sorted) override;
   int read_range_next() override { return with_status(next(table->record[0])); }
 

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 12
+#define VINGA_INTERFACE 13
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -341,6 +341,8 @@ typedef struct vinga_engine {
   /* Begins to read all rows. As of all scans: `enough` rows may be all that are wanted, so no more are locked at first; 0 if
      that is not known. */
   int (*scan_begin)(vinga_cursor *cursor, vinga_session *session, uint8_t lock, uint32_t enough);
+  /* How many rows scan_begin would bring; nothing is open afterwards. */
+  int (*count_rows)(vinga_cursor *cursor, vinga_session *session, uint64_t *rows);
   int (*scan_next)(vinga_cursor *cursor, vinga_session *session, uint8_t *record);
   /* Begins a range of a key's ordered index, whose rows scan_next gives. `wish` is a sum of VINGA_RANGE numbers. */
   int (*range_begin)(vinga_cursor *cursor, vinga_session *session, uint32_t key, const uint8_t *low, uint32_t low_bytes,

@@ -235,6 +235,12 @@ impl DataManager {
         let mut answer = Answer::begin(cx, scan, self.epoch.0);
         let (sliced, looked_at) =
             self.go_through(&looking, ranges, progress, units, &mut answer, &mut scratch);
+        if scan.counts {
+            progress.tally.look_at(looked_at as u32);
+            if let Some(figure) = progress.tally.take_figure(sliced) {
+                answer.put_ranged_figure(figure);
+            }
+        }
         answer.end(sliced, RowId(0));
         self.scratch.range = scratch;
         self.statistics.scanned_rows += looked_at;
@@ -329,6 +335,10 @@ impl DataManager {
         } else {
             self.busy_version(looking, entry, source, version_key, entry_key)?
         };
+        if scan.counts {
+            progress.tally.rows += 1;
+            return None;
+        }
         if sends_keys {
             version_key.clear();
             index.order().write_row(&table.layout, version.fixed, version.variable, version_key);

@@ -5,6 +5,8 @@
 //! a row id, or a key and a row id, so nothing needs to be kept or locked between slices: what is deleted meanwhile is
 //! simply not met, what is inserted behind the position neither. While so much waits to be sent to the API node that its
 //! lane is congested, the scan pauses. A scan whose first slice is its last never becomes a record.
+//!
+//! A scan that counts goes through the same, but adds up what it would send ([`Tally`]); it never waits for requests.
 
 use crate::range_scan::{RangeRequest, RangeScan};
 use crate::rows::{Viewer, scan_viewer};
@@ -16,7 +18,7 @@ use vinga_base::{ColumnId, NodeId, PartitionId, RowId, TransactionId};
 use vinga_fragment::filter::Program;
 use vinga_kernel::{Context, Tick};
 use vinga_wire::operation::{ALL_COLUMNS, selection_from};
-use vinga_wire::scan::{ScanBody, ScanNextBody, ScanOpenHead, ScanRefusal};
+use vinga_wire::scan::{COUNT_ROWS, ScanBody, ScanNextBody, ScanOpenHead, ScanRefusal};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32};
 
 /// Bytes that a batch may ask for, at most.
@@ -56,6 +58,8 @@ pub(crate) struct ScanHead {
     pub filter: Option<Program>,
     /// `None`: all columns.
     pub selection: Option<Vec<ColumnId>>,
+    /// Rows are counted, not sent.
+    pub counts: bool,
     batch_rows: u16,
     batch_bytes: u32,
 }
@@ -109,6 +113,35 @@ pub(crate) struct Progress {
     rows_left: u16,
     /// Bytes that the batch has room for.
     bytes_left: u32,
+    /// Of a scan that counts.
+    pub tally: Tally,
+}
+
+/// What a scan that counts has found since it told its last figure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
+    pub rows: u64,
+    /// Rows that it may look at before it tells the next figure: its reader is to hear that it goes on.
+    left: u32,
+    /// The same when it begins anew.
+    period: u32,
+}
+
+impl Tally {
+    /// So many rows were looked at.
+    #[inline]
+    pub fn look_at(&mut self, rows: u32) {
+        self.left = self.left.saturating_sub(rows);
+    }
+
+    /// The figure to be told after a slice that ended so, if one is.
+    pub fn take_figure(&mut self, sliced: Sliced) -> Option<u64> {
+        if self.left != 0 && sliced != Sliced::End {
+            return None;
+        }
+        self.left = self.period;
+        Some(core::mem::take(&mut self.rows))
+    }
 }
 
 impl Progress {
@@ -207,7 +240,7 @@ pub(crate) enum Sliced {
 /// Takes columns and filter of a request off the front of what follows its head.
 pub(crate) fn take_options(rest: &[u8], columns: u16, filter_bytes: u16) -> Option<(&[U16], &[u8], &[u8])> {
     let columns = match columns {
-        ALL_COLUMNS => 0,
+        ALL_COLUMNS | COUNT_ROWS => 0,
         n => usize::from(n),
     };
     let (selection, rest) = selection_from(rest, columns)?;
@@ -281,7 +314,8 @@ impl DataManager {
         if !self.answers_reads_of(table, partition) {
             return Err(ErrorCode::Moved);
         }
-        if options.batch_rows == 0 {
+        let counts = options.columns == COUNT_ROWS;
+        if options.batch_rows == 0 || counts && options.limit != 0 {
             return Err(ErrorCode::MalformedSignal);
         }
         let filter = self.read_options(table, options.selection, options.filter)?;
@@ -292,7 +326,7 @@ impl DataManager {
         if self.scans.pool.used() == self.scans.pool.capacity() {
             return Err(ErrorCode::OutOfScans);
         }
-        let selection = (options.columns != ALL_COLUMNS)
+        let selection = (options.columns != ALL_COLUMNS && !counts)
             .then(|| options.selection.iter().map(|column| ColumnId(column.get())).collect());
         let viewer = Viewer { transaction: options.transaction, before: options.operation };
         let batch_bytes = options.batch_bytes.clamp(1, BATCH_BYTES_MAX);
@@ -305,6 +339,7 @@ impl DataManager {
                 viewer: scan_viewer(cx, viewer),
                 filter,
                 selection,
+                counts,
                 batch_rows: options.batch_rows,
                 batch_bytes,
             },
@@ -313,6 +348,7 @@ impl DataManager {
                 limit: Some(options.limit).filter(|&limit| limit != 0),
                 rows_left: options.batch_rows,
                 bytes_left: batch_bytes,
+                tally: Tally { rows: 0, left: batch_bytes, period: batch_bytes },
             },
             phase: Phase::Running,
         })

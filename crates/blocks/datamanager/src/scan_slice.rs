@@ -2,19 +2,25 @@
 //!
 //! Of each page the live slots are taken; those without operations are filtered together, column by column
 //! ([`Program::select`](vinga_fragment::filter::Program::select)), those with operations one by one on the version that
-//! the scan may see. What passes is copied into the answer.
+//! the scan may see. What passes is copied into the answer, or counted.
 
+use crate::rows::Version;
 use crate::scan::{Progress, ScanHead, Sliced};
 use crate::tables::Table;
 use crate::{DataManager, Store};
+use core::cmp::Ordering;
 use vinga_base::RowId;
-use vinga_fragment::filter::{RowBlock, VariableSource};
+use vinga_fragment::filter::{Program, RowBlock, VariableSource};
 use vinga_fragment::page_view::{PageView, SLOT_WORDS_MAX};
-use vinga_kernel::Context;
+use vinga_kernel::{Context, Mutation};
 use vinga_wire::frame::HEADER_BYTES;
 use vinga_wire::key_read::ANSWER_BYTES_SOFT;
-use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer};
+use vinga_wire::range_scan::RangeRow;
+use vinga_wire::scan::{FIGURE_BYTES, SCAN_BATCH_END, SCAN_END, ScanAnswer};
 use vinga_wire::{FrameWriter, SignalNumber, U16, U32, U64};
+
+/// Rows that are counted at the cost of one that is filtered.
+const COUNTED_PER_UNIT: u32 = 4;
 
 /// The answer of a slice.
 pub(crate) struct Answer<'a> {
@@ -41,6 +47,25 @@ impl<'a> Answer<'a> {
         self.rows += 1;
         let is_long = self.writer.length() >= ANSWER_BYTES_SOFT;
         progress.count_row(bytes).or(is_long.then_some(Sliced::More))
+    }
+
+    /// Of a scan that counts: a figure, behind its length.
+    pub fn put_figure(&mut self, figure: u64) {
+        self.writer.put(&U16::new(FIGURE_BYTES as u16)).put(&U64::new(figure));
+        self.rows = 1;
+    }
+
+    /// The same in the form of a scan of ranges.
+    pub fn put_ranged_figure(&mut self, figure: u64) {
+        self.writer
+            .put(&RangeRow {
+                row: U32::ZERO,
+                range: U16::ZERO,
+                key_bytes: U16::ZERO,
+                row_bytes: U16::new(FIGURE_BYTES as u16),
+            })
+            .put(&U64::new(figure));
+        self.rows = 1;
     }
 
     /// Sends it, unless it would say nothing.
@@ -79,6 +104,7 @@ impl DataManager {
     ) -> Sliced {
         let table = self.store.tables.current(scan.table);
         let rows = table.fragment(scan.partition).rows();
+        let takes_any_version = cx.is_mutated(Mutation::CountTakesAnyVersion);
         let mut answer = Answer::begin(cx, scan, self.epoch.0);
         let mut looked_at = 0;
         let mut sliced = loop {
@@ -89,8 +115,11 @@ impl DataManager {
             if let Some(view) = rows.page(&self.store.pages, page) {
                 let slots = view.slots() as u32;
                 looked_at += slots;
-                *units = units.saturating_sub(slots);
-                if let Some(sliced) = self.scan_page(scan, table, view, position, progress, &mut answer) {
+                *units = units.saturating_sub(if scan.counts { counted_units(scan, slots) } else { slots });
+                if scan.counts {
+                    progress.tally.look_at(slots);
+                    progress.tally.rows += self.count_page(scan, table, view, *position, takes_any_version);
+                } else if let Some(sliced) = self.scan_page(scan, table, view, position, progress, &mut answer) {
                     break sliced;
                 }
             }
@@ -102,6 +131,11 @@ impl DataManager {
         // The last rows of the fragment may just have filled the batch: then there is nothing to be asked for.
         if sliced == Sliced::BatchFull && position.page() >= rows.page_count() {
             sliced = Sliced::End;
+        }
+        if scan.counts
+            && let Some(figure) = progress.tally.take_figure(sliced)
+        {
+            answer.put_figure(figure);
         }
         answer.end(sliced, *position);
         self.statistics.scanned_rows += u64::from(looked_at);
@@ -125,9 +159,7 @@ impl DataManager {
         for slot in ones_from(&slots.chosen[..slots.words], position.slot()) {
             let row = RowId::new(page, slot);
             let version = if slots.busy[slot as usize / 64] & 1 << (slot % 64) != 0 {
-                self.visible(table, scan.partition, row, scan.viewer).filter(|v| {
-                    scan.filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
-                })
+                self.passing_version(scan, table, row)
             } else {
                 Some(self.store.slot(table, scan.partition, row))
             };
@@ -140,6 +172,34 @@ impl DataManager {
             }
         }
         None
+    }
+
+    /// Rows of a page that a scan would send, from the position on.
+    #[inline]
+    fn count_page(&self, scan: &ScanHead, table: &Table, view: PageView<'_>, position: RowId, takes_any_version: bool) -> u64 {
+        let Slots { busy, chosen, words } = self.choose_slots(scan, table, view);
+        let from = position.slot();
+        let mut rows = 0;
+        for (word, (chosen, busy)) in chosen.iter().zip(&busy).enumerate().take(words) {
+            let behind = match (from as usize / 64).cmp(&word) {
+                Ordering::Less => !0,
+                Ordering::Equal => !0 << (from % 64),
+                Ordering::Greater => 0,
+            };
+            rows += u64::from((chosen & !busy & behind).count_ones());
+        }
+        let is_seen = |&slot: &u32| {
+            takes_any_version
+                || self.passing_version(scan, table, RowId::new(position.page(), slot)).is_some()
+        };
+        rows + ones_from(&busy[..words], from).filter(is_seen).count() as u64
+    }
+
+    /// What the scan sees of a row that operations name, if that passes.
+    fn passing_version<'a>(&'a self, scan: &ScanHead, table: &'a Table, row: RowId) -> Option<Version<'a>> {
+        let version = self.visible(table, scan.partition, row, scan.viewer)?;
+        let passes = |filter: &Program| filter.matches(&table.layout, version.fixed, version.variable);
+        scan.filter.as_ref().is_none_or(passes).then_some(version)
     }
 
     #[inline]
@@ -162,6 +222,12 @@ impl DataManager {
         }
         slots
     }
+}
+
+/// What counting so many rows costs of a slice's units. Without a filter nothing of them is looked at but whether operations
+/// name them.
+fn counted_units(scan: &ScanHead, slots: u32) -> u32 {
+    if scan.filter.is_some() { slots } else { slots.div_ceil(COUNTED_PER_UNIT) }
 }
 
 /// The variable parts of a page's rows.

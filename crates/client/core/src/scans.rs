@@ -9,7 +9,8 @@
 //! A scan that a data manager closed because its consumer was idle too long is opened again where it came to, unless it
 //! belongs to a transaction; what the transaction has changed meanwhile might come or not. The same goes for one that was
 //! refused because too many answers waited, after a pause. To know where it came to, ranges come with their keys, unless
-//! one batch is sure to hold all of them.
+//! one batch is sure to hold all of them. Scans that count are one batch, whose figures say where to go on; along an index they
+//! do not.
 
 mod merge;
 mod rows;
@@ -150,7 +151,7 @@ impl Scans {
             version: table.version().0,
             transaction,
             operation,
-            wants_keys: spec.ranges.is_some() && (is_merged || may_be_resumed),
+            wants_keys: spec.ranges.is_some() && !spec.counts && (is_merged || may_be_resumed),
             merge: is_merged.then(|| Merge::new(partitions.len(), is_descending)),
             parts: partitions.into_iter().map(part).collect(),
             open: 0,
@@ -301,7 +302,8 @@ impl Scans {
         let now = net.now;
         let scan = &mut self.pool[handle];
         let part = &mut scan.parts[at];
-        if scan.spec.ranges.is_none() {
+        // What was counted since the last figure is lost with the scan: it goes on behind that.
+        if scan.spec.ranges.is_none() && !scan.spec.counts {
             part.position = Position::Row(refusal.next_row.get());
         }
         scan.open -= 1;

@@ -361,6 +361,19 @@ impl Cluster {
         let inner = request(self.inner.scan(table)).rows()?;
         Ok(Scan { inner, engine: Arc::clone(self.engine()) })
     }
+
+    /// Counts the rows that a scan would find, where they are.
+    ///
+    /// # Errors
+    /// As [`ScanRequest::count`], and why it ended early.
+    pub fn count<R>(
+        &self,
+        table: &Table<R>,
+        request: impl FnOnce(ScanRequest<R>) -> ScanRequest<R>,
+    ) -> Result<u64> {
+        let counting = request(self.inner.scan(table)).count()?;
+        self.engine().block_on(counting.total())
+    }
 }
 
 /// An open transaction; the blocking form of [`crate::Transaction`].
@@ -514,6 +527,19 @@ impl Transaction {
     ) -> Result<Scan<R>> {
         let inner = self.engine.block_on(self.inner.scan(request(ScanRequest::new(table))))?;
         Ok(Scan { inner, engine: Arc::clone(&self.engine) })
+    }
+
+    /// Counts the rows that a scan would find, where they are.
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::count`], and why it ended early.
+    pub fn count<R>(
+        &mut self,
+        table: &Table<R>,
+        request: impl FnOnce(ScanRequest<R>) -> ScanRequest<R>,
+    ) -> Result<u64> {
+        let counting = self.engine.block_on(self.inner.count(request(ScanRequest::new(table))))?;
+        self.engine.block_on(counting.total())
     }
 
     /// Scans and locks the rows that are found, a batch at a time.

@@ -354,7 +354,7 @@ pub use locking_scan::{LockedRows, LockingScan};
 pub use new_table::{IntoDefinition, NewTable};
 pub use program::Update;
 pub use row::{ReadRow, Record, RowReader, RowWriter, TableRow, WriteRow};
-pub use scan::{RowBatch, Scan, ScanRequest};
+pub use scan::{RowBatch, RowCount, Scan, ScanRequest};
 pub use schema::{Fence, NewsId, SchemaEvents, SchemaLock, SchemaNews};
 pub use statistics::IndexStatistics;
 pub use table::Table;

@@ -162,6 +162,32 @@ impl<R> ScanRequest<R> {
         self
     }
 
+    /// Begins to count the rows where they are; none of them comes here. Not together with [`ScanRequest::limit`].
+    ///
+    /// ```
+    /// # use vinga::{ColumnType, NewTable, col};
+    /// # let node = vinga_datanode::LocalNode::start()?;
+    /// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
+    /// # let orders = cluster.create_table(NewTable::new("shop.orders")
+    /// #     .column("id", ColumnType::Integer { bytes: 8, signed: false })
+    /// #     .column("customer", ColumnType::Integer { bytes: 4, signed: false })
+    /// #     .primary_key(&["id"]))?;
+    /// # for id in 0..40u64 { cluster.insert(&orders, &[("id", id), ("customer", id % 4)])?; }
+    /// assert_eq!(cluster.count(&orders, |scan| scan.filter(col("customer").eq(3)))?, 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`ScanRequest::rows`].
+    pub fn count(self) -> Result<RowCount<R>> {
+        self.start_count(None)
+    }
+
+    pub(crate) fn start_count(mut self, within: Option<(Token, OperationNumber)>) -> Result<RowCount<R>> {
+        self.spec.counts = true;
+        Ok(RowCount { scan: self.start(within)? })
+    }
+
     /// Begins the scan.
     ///
     /// # Errors
@@ -309,6 +335,38 @@ impl<R> Drop for Scan<R> {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// The rows that a scan would find, counted by the data nodes. Dropped before its end, it is closed there.
+pub struct RowCount<R = Record> {
+    scan: Scan<R>,
+}
+
+impl<R> RowCount<R> {
+    /// How many rows were counted since it was asked last; `None` at the end.
+    ///
+    /// # Errors
+    /// Why it ended early.
+    pub async fn next(&mut self) -> Result<Option<u64>> {
+        Ok(self.scan.next_batch().await?.map(|figures| figures.bytes().map(figure_of).sum()))
+    }
+
+    /// How many rows there are.
+    ///
+    /// # Errors
+    /// Why that was not found out.
+    pub async fn total(mut self) -> Result<u64> {
+        let mut total = 0;
+        while let Some(more) = self.next().await? {
+            total += more;
+        }
+        Ok(total)
+    }
+}
+
+/// A figure as it came; what is none counts for nothing.
+fn figure_of(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// Rows of a scan as they have arrived.

@@ -7,7 +7,7 @@ use crate::locking_scan::LockingScan;
 use crate::pending::Pending;
 use crate::program::Update;
 use crate::row::{ReadRow, Record, WriteRow};
-use crate::scan::{Scan, ScanRequest};
+use crate::scan::{RowCount, Scan, ScanRequest};
 use crate::spare::{self, Scratch};
 use crate::table::Table;
 use crate::unique::LockedRead;
@@ -639,6 +639,16 @@ impl Transaction {
         self.execute_defined().await?;
         let number = open(&mut self.train, &mut self.is_executed)?.next_number();
         request.start(Some((self.token, number)))
+    }
+
+    /// Counts the rows that [`Transaction::scan`] would find.
+    ///
+    /// # Errors
+    /// As [`Transaction::scan`].
+    pub async fn count<R>(&mut self, request: ScanRequest<R>) -> Result<RowCount<R>> {
+        self.execute_defined().await?;
+        let number = open(&mut self.train, &mut self.is_executed)?.next_number();
+        request.start_count(Some((self.token, number)))
     }
 
     /// Scans as [`Transaction::scan`] and locks the rows that it finds, a batch at a time: [`LockingScan`] says what that

@@ -183,4 +183,6 @@ pub struct ScanRecord {
     pub parts: Vec<usize>,
     /// The rows: when the batch was asked for, when it came, key, row.
     pub rows: Vec<(Time, Time, u64, Value)>,
+    /// How many rows it counted, if it did not give them.
+    pub counted: u64,
 }

@@ -198,6 +198,7 @@ impl Session for RangeSession {
                     batch_rows: random.u16(1..20),
                     own_before: Some(self.number + 1),
                     selects: random.bool(),
+                    counts: false,
                 })
             }
             (State::Sweeping { range }, Answer::Batch(batch)) => self.lock(random, range, batch),
@@ -250,6 +251,7 @@ impl RangeSession {
                     batch_rows: if random.bool() { random.u16(1..8) } else { random.u16(8..300) },
                     own_before: None,
                     selects: random.bool(),
+                    counts: random.u8(..4) == 0,
                 })
             }
             4..6 => {

@@ -2,7 +2,7 @@
 //! would never end.
 //!
 //! A session inserts some rows, opens a scan that sees its own changes so far, and inserts one more row for each row
-//! that it meets, until the scan ends or far more rows were met than the table can have had. Then it commits, undoes
+//! that it meets, until the scan ends or far more rows were met than the table can have had; or the scan counts. Then it commits, undoes
 //! what was inserted during the scan and commits, or rolls back.
 
 use crate::history::History;
@@ -116,6 +116,7 @@ impl Session for ScanAheadSession {
                     batch_rows: random.u16(1..6),
                     own_before: Some(from),
                     selects: random.bool(),
+                    counts: random.u8(..4) == 0,
                 })
             }
             (State::Scanning { from }, Answer::Batch(batch)) => {

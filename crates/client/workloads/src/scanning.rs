@@ -121,6 +121,7 @@ impl Session for ScanningSession {
                 batch_rows: if random.bool() { random.u16(1..8) } else { random.u16(8..300) },
                 own_before: None,
                 selects: random.bool(),
+                counts: random.u8(..3) == 0,
             });
         }
         self.change(random)

@@ -196,6 +196,7 @@ impl Worker {
                     batch_rows,
                     own_before: None,
                     selects,
+                    counts: random.u8(..4) == 0,
                 })
             }
             _ => {

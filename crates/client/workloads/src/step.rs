@@ -196,6 +196,8 @@ pub struct Scan {
     pub own_before: Option<u32>,
     /// Only some columns are asked for.
     pub selects: bool,
+    /// Rows are counted, not given: batches are empty.
+    pub counts: bool,
 }
 
 /// A range of the index by count, which tables of the shape *noted* have.

@@ -191,13 +191,19 @@ fn epochs_follow_each_other() {
 #[test]
 fn scans_meet_what_is_there() {
     let scan = |rows: &[(u64, u64)], own_before| ScanRecord {
-        scan: Scan { table: TABLE, range: None, condition: None, batch_rows: 1, own_before, selects: false },
+        scan: Scan { table: TABLE, range: None, condition: None, batch_rows: 1, own_before, selects: false, counts: false },
         version: VERSION,
         transaction: own_before.map(|_| 1),
         opened: 100,
         ended: Some(200),
         parts: Vec::new(),
         rows: rows.iter().map(|&(key, v)| (100, 200, key, value(v))).collect(),
+        counted: 0,
+    };
+    let count = |counted, own_before| {
+        let mut record = scan(&[], own_before);
+        record.scan.counts = true;
+        ScanRecord { counted, ..record }
     };
     let mut own = write(2, 300, (150, 160), COMMITTED);
     own.events.push(operation(
@@ -222,6 +228,10 @@ fn scans_meet_what_is_there() {
     assert!(verdict_of(scan(&[(1, 100), (1, 100)], None)).contains("2 times"));
     assert_eq!(verdict_of(scan(&[(1, 100), (2, 300)], Some(2))), "true");
     assert!(verdict_of(scan(&[(1, 100), (3, 301)], Some(2))).contains("opened before operation 2"));
+    assert!(verdict_of(count(0, None)).contains("counted 0 rows, not 1 to"));
+    assert_eq!(verdict_of(count(1, None)), "true");
+    assert_eq!(verdict_of(count(3, None)), "true", "two came meanwhile");
+    assert!(verdict_of(count(9, None)).contains("counted 9 rows"));
 }
 
 #[test]

@@ -77,6 +77,8 @@ mutations! {
     EntriesAreNotCounted = "entries-are-not-counted";
     /// A range scan does not look whether the version that it sees of a row has the entry's key.
     RangeScanTakesAnyVersion = "range-scan-takes-any-version";
+    /// A scan that counts does not look what it sees of rows that operations name.
+    CountTakesAnyVersion = "count-takes-any-version";
     /// A client gives the rows of several partitions as they come, though they were to be merged.
     MergeIgnoresOrder = "merge-ignores-order";
     /// A locking scan takes rows that don't fit its range any more when they are locked.

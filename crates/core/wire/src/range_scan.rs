@@ -15,7 +15,8 @@
 //! A scan sees of each row the version that a read at that moment would see (see scan.rs for a transaction's own
 //! changes), and meets it under the key of that version only. A row whose key changes during the scan may come twice or
 //! not at all, as in any scan of committed rows. `next_row` of `ScanConfirm` has no meaning here: where a scan came to is
-//! told by its last row, and a new one goes on behind it if it names range, key and row id of it.
+//! told by its last row, and a new one goes on behind it if it names range, key and row id of it. The figures of a scan that
+//! counts stand behind a `RangeRow` whose row and range have no meaning; where it came to nobody is told.
 //!
 //! ```text
 //!   RangeScanOpenRequest:    RangeScanOpenHead, columns * u16, filter, key of the position (key_bytes), then `ranges`
@@ -69,7 +70,7 @@ pub struct RangeScanOpenHead {
     pub partition: U16,
     /// Rows after which a batch ends, at least 1.
     pub batch_rows: U16,
-    /// Number of selected columns, or [`crate::operation::ALL_COLUMNS`].
+    /// Number of selected columns, [`crate::operation::ALL_COLUMNS`], or [`crate::scan::COUNT_ROWS`].
     pub columns: U16,
     /// Bytes of the filter program.
     pub filter_bytes: U16,

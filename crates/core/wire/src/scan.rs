@@ -13,11 +13,16 @@
 //! transaction's id sees that transaction's own changes with lower operation numbers than `operation`, and no others of
 //! its own (so it never meets what was changed because of it).
 //!
+//! A scan with [`COUNT_ROWS`] for its columns sends figures instead of rows: how many rows it would have sent since the
+//! figure before. It is one batch, whatever the request says of batches, and has no limit; so much as
+//! `batch_bytes` rows are looked at between two figures, the last of which ends it. A new scan from `next_row` on goes on
+//! behind what the figures so far have counted.
+//!
 //! ```text
 //!   ScanOpenRequest:  ScanOpenHead, columns * u16, filter
 //!   ScanNextRequest:  ScanNextBody
 //!   ScanCloseOrder:   ScanBody
-//!   ScanConfirm:      ScanAnswer, then `count` times u16 length and the row (image or selection)
+//!   ScanConfirm:      ScanAnswer, then `count` times u16 length and the row (image or selection; a figure is a u64)
 //! ```
 
 use zerocopy::little_endian::{U16, U32, U64};
@@ -39,7 +44,7 @@ pub struct ScanOpenHead {
     pub operation: U32,
     /// Rows with this row id and above are scanned: 0 for all, else where an earlier scan came to.
     pub from_row: U32,
-    /// Bytes of rows after which a batch ends.
+    /// Bytes of rows after which a batch ends; with [`COUNT_ROWS`] rows that are looked at between two figures.
     pub batch_bytes: U32,
     /// Rows after which the whole scan ends; 0 for no limit.
     pub limit: U32,
@@ -47,11 +52,16 @@ pub struct ScanOpenHead {
     pub partition: U16,
     /// Rows after which a batch ends, at least 1.
     pub batch_rows: U16,
-    /// Number of selected columns, or [`crate::operation::ALL_COLUMNS`].
+    /// Number of selected columns, [`crate::operation::ALL_COLUMNS`], or [`COUNT_ROWS`].
     pub columns: U16,
     /// Bytes of the filter program.
     pub filter_bytes: U16,
 }
+
+/// In `columns` of a scan: rows are counted, not sent.
+pub const COUNT_ROWS: u16 = u16::MAX - 1;
+/// Bytes of a figure.
+pub const FIGURE_BYTES: usize = 8;
 
 /// `ScanNextRequest`. The sizes hold for this batch and those behind it, so that an API node can begin with few rows and
 /// ask for more of them once it is clear that many are wanted. A body that ends behind the name leaves the sizes as they

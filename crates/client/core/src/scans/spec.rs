@@ -12,7 +12,7 @@ use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::range_scan::{
     RANGE_DESCENDING, RANGE_FROM_POSITION, RANGE_KEYS, RANGES_MAX, RangeBounds, RangeHead, RangeScanOpenHead,
 };
-use vinga_wire::scan::ScanOpenHead;
+use vinga_wire::scan::{COUNT_ROWS, ScanOpenHead};
 use vinga_wire::{Address, ErrorCode, SignalNumber, U16, U32, U64};
 use zerocopy::IntoBytes;
 
@@ -21,6 +21,8 @@ use zerocopy::IntoBytes;
 pub struct ScanSpec {
     /// Which columns, in this order; `None` for whole images.
     pub columns: Option<Vec<ColumnId>>,
+    /// Rows are counted, not sent: what comes are figures, each a little-endian u64, whose sum it is.
+    pub counts: bool,
     /// Condition on the rows, as a filter program; empty for none.
     pub filter: Vec<u8>,
     /// Rows after which the scan ends; 0 for no limit.
@@ -42,6 +44,7 @@ impl Default for ScanSpec {
     fn default() -> Self {
         ScanSpec {
             columns: None,
+            counts: false,
             filter: Vec::new(),
             limit: 0,
             expected_rows: 0,
@@ -133,6 +136,9 @@ impl ScanSpec {
         if self.batch_rows == 0 || self.parallel == 0 || self.filter.len() > usize::from(u16::MAX) {
             return bad("a scan without room for rows");
         }
+        if self.counts && self.limit != 0 {
+            return bad("a scan that counts has no limit");
+        }
         let selected = self.columns.as_ref().map_or(0, Vec::len);
         if selected > vinga_base::schema::COLUMNS_MAX {
             return Err(Error::new(ErrorCode::TooManyColumns));
@@ -175,7 +181,7 @@ impl ScanSpec {
 
     /// Whether rows of all partitions are merged.
     pub(super) fn is_merged(&self) -> bool {
-        self.ranges.as_ref().is_some_and(|ranges| ranges.in_order && ranges.hash.is_none())
+        !self.counts && self.ranges.as_ref().is_some_and(|ranges| ranges.in_order && ranges.hash.is_none())
     }
 }
 
@@ -221,8 +227,17 @@ impl Opening<'_> {
         net.link(link).hurry();
     }
 
+    /// The columns that are asked for one by one.
+    fn selection(&self) -> &[ColumnId] {
+        self.spec.columns.as_deref().filter(|_| !self.spec.counts).unwrap_or_default()
+    }
+
     fn columns(&self) -> U16 {
-        U16::new(self.spec.columns.as_ref().map_or(ALL_COLUMNS, |columns| columns.len() as u16))
+        U16::new(match &self.spec.columns {
+            _ if self.spec.counts => COUNT_ROWS,
+            None => ALL_COLUMNS,
+            Some(columns) => columns.len() as u16,
+        })
     }
 
     fn send_full(&self, net: &mut Net, link: LinkId, data_manager: Address) {
@@ -244,7 +259,7 @@ impl Opening<'_> {
             columns: self.columns(),
             filter_bytes: U16::new(self.spec.filter.len() as u16),
         });
-        for column in self.spec.columns.iter().flatten() {
+        for column in self.selection() {
             writer.put(&U16::new(column.0));
         }
         writer.bytes(&self.spec.filter);
@@ -278,7 +293,7 @@ impl Opening<'_> {
             flags: U16::new(keys | descending | from),
             unused: U16::ZERO,
         });
-        for column in self.spec.columns.iter().flatten() {
+        for column in self.selection() {
             writer.put(&U16::new(column.0));
         }
         writer.bytes(&self.spec.filter).bytes(key).bytes(&ranges.bytes);

@@ -5,6 +5,10 @@
 //!
 //! Rows that came or went while the scan was open may be missed, or be met twice. Of the changes of its own transaction
 //! a scan meets those with lower operation numbers than its own and no others.
+//!
+//! A scan that counts has counted as many as one that gives its rows could have met ([`counts`]).
+
+mod counts;
 
 use crate::check::actions::{Action, Actions};
 use crate::check::atomic::Writers;
@@ -24,6 +28,10 @@ pub fn check(history: &History, writers: &Writers, actions: &Actions<'_>) -> Res
     for scan in &history.scans {
         check_own(history, writers, scan)?;
         let Some(ended) = scan.ended else { continue };
+        if scan.scan.counts {
+            counts::check(history, actions, scan, ended)?;
+            continue;
+        }
         let mut met: BTreeMap<u64, u32> = BTreeMap::new();
         for &(_, _, key, value) in &scan.rows {
             *met.entry(key).or_default() += 1;

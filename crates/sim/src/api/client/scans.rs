@@ -8,7 +8,7 @@ use vinga_kernel::Mutation;
 use vinga_kernel::mutation::is_on;
 use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::range_scan::{RANGE_DESCENDING, RANGE_KEYS, RangeHead, RangeScanOpenHead};
-use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
+use vinga_wire::scan::{COUNT_ROWS, SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
 use vinga_workloads::history::ScanRecord;
 use vinga_workloads::shape::{Shape, Value};
@@ -44,6 +44,15 @@ impl OpenScan {
 
     /// Writes down rows and keeps them for the session.
     fn take_rows(&mut self, cx: &mut Surroundings<'_>, rows: &ScanRows, awaited: Time) {
+        if self.scan.counts {
+            for figure in rows.iter() {
+                match figure.try_into() {
+                    Ok(figure) => cx.history.scans[self.index].counted += u64::from_le_bytes(figure),
+                    Err(_) => cx.violations.push(format!("a figure of {} bytes", figure.len())),
+                }
+            }
+            return;
+        }
         let shape = &cx.shapes[usize::from(self.scan.table.0)];
         for bytes in rows.iter() {
             match shape.read(self.scan.selects, bytes) {
@@ -76,9 +85,10 @@ impl Client {
             ended: None,
             parts: Vec::new(),
             rows: Vec::new(),
+            counted: 0,
         });
         let partitions = self.partitions(scan.table);
-        let merged = scan.range.filter(|range| range.is_merged);
+        let merged = scan.range.filter(|range| range.is_merged && !scan.counts);
         let merge = merged.map(|range| Merge::new(partitions.len(), range.is_descending));
         let table = self.table(scan.table);
         let open = OpenScan {
@@ -136,10 +146,16 @@ impl Client {
         let (OpenScan { scan, table: (table, version), .. }, partition) = (open, open.partition());
         let shape = &cx.shapes[usize::from(scan.table.0)];
         let own = scan.own_before.and(state.transaction.as_ref()).map_or(0, |transaction| transaction.id.0);
-        let selection = if scan.selects { shape.selection() } else { &[] };
+        let selection = if scan.selects && !scan.counts { shape.selection() } else { &[] };
         let filter = shape.filter(scan.condition.as_ref());
         let version = U64::new(*version);
-        let columns = U16::new(if scan.selects { selection.len() as u16 } else { ALL_COLUMNS });
+        let columns = U16::new(match scan {
+            Scan { counts: true, .. } => COUNT_ROWS,
+            Scan { selects: true, .. } => selection.len() as u16,
+            Scan { .. } => ALL_COLUMNS,
+        });
+        // Several figures of a partition.
+        let batch_bytes = U32::new(if scan.counts { scan.batch_rows.into() } else { BATCH_BYTES });
         if let Some(range) = scan.range {
             let head = RangeScanOpenHead {
                 version,
@@ -147,7 +163,7 @@ impl Client {
                 scan: U32::new(name),
                 table: U32::new(*table),
                 operation: U32::new(scan.own_before.unwrap_or(0)),
-                batch_bytes: U32::new(BATCH_BYTES),
+                batch_bytes,
                 limit: U32::ZERO,
                 from_row: U32::ZERO,
                 from_range: U16::ZERO,
@@ -179,7 +195,7 @@ impl Client {
             table: U32::new(*table),
             operation: U32::new(scan.own_before.unwrap_or(0)),
             from_row: U32::ZERO,
-            batch_bytes: U32::new(BATCH_BYTES),
+            batch_bytes,
             limit: U32::ZERO,
             partition: U16::new(partition.0),
             batch_rows: U16::new(scan.batch_rows),

@@ -217,6 +217,11 @@ entries! {
         cursor.begin_scan(session, scan_lock_of(lock, enough))
     }
 
+    fn count_rows(cursor: &mut Cursor; session, rows: &mut u64) {
+        *rows = cursor.count_rows(session)?;
+        Ok(())
+    }
+
     fn scan_next(cursor: &mut Cursor; session, record: RecordOut) {
         let record = record.of(cursor.table());
         Ok(Found { is_found: cursor.next(session, record)?, otherwise: ha::END_OF_FILE })

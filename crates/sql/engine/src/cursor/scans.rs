@@ -117,6 +117,20 @@ impl Cursor {
         Ok(request)
     }
 
+    /// How many rows there are under the condition that was set: the data nodes count them.
+    ///
+    /// # Errors
+    /// Why that was not found out.
+    pub fn count_rows(&mut self, session: &mut Session) -> Result<u64> {
+        let projection = Arc::clone(&self.projection);
+        let request = self.request(session, &projection)?;
+        let rows = session.count(request)?;
+        if self.condition.is_none() {
+            self.table.set_rows(rows);
+        }
+        Ok(rows)
+    }
+
     fn begin(
         &mut self,
         session: &mut Session,

@@ -180,10 +180,7 @@ impl Session {
     /// # Errors
     /// Why it can't begin.
     pub fn scan(&mut self, request: ScanRequest) -> Result<Scan> {
-        self.check_lost()?;
-        self.cluster()?;
-        let begun = if self.reads_within() {
-            self.flush()?;
+        let begun = if self.prepare_scan()? {
             let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
                 return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
             };
@@ -195,6 +192,41 @@ impl Session {
             request.rows()
         };
         begun.map_err(|error| self.node.failure(&error))
+    }
+
+    /// Sends what the scan is to see; says whether it belongs to the transaction.
+    fn prepare_scan(&mut self) -> Result<bool> {
+        self.check_lost()?;
+        self.cluster()?;
+        let is_within = self.reads_within();
+        if is_within {
+            self.flush()?;
+        }
+        Ok(is_within)
+    }
+
+    /// How many rows a scan would find, with what this session has changed.
+    ///
+    /// # Errors
+    /// Why they were not counted.
+    pub fn count(&mut self, request: ScanRequest) -> Result<u64> {
+        let begun = if self.prepare_scan()? {
+            let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
+                return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+            };
+            match wait(&self.node, &self.waiter, cluster, transaction.count(request)) {
+                Ok(begun) => begun,
+                Err(failure) => return Err(failure.doomed()),
+            }
+        } else {
+            request.count()
+        };
+        let mut counting = begun.map_err(|error| self.node.failure(&error))?;
+        let mut rows = 0;
+        while let Some(more) = self.wait(counting.next())?.map_err(|error| self.node.failure(&error))? {
+            rows += more;
+        }
+        Ok(rows)
     }
 
     /// Begins a scan whose rows are locked.

@@ -1,0 +1,80 @@
+//! A scan that counts has counted each row once that was there all the time, none that was there at no time, and each that came
+//! or went meanwhile not at all, once, or once more for each time that it was changed.
+
+use super::{Presence, is_changed_by, presence, presence_where};
+use crate::check::actions::{Action, Actions};
+use crate::history::{Event, History, OperationResult, RowName, ScanRecord, Time};
+use crate::shape::Value;
+use alloc::format;
+use alloc::string::String;
+use core::ops::RangeInclusive;
+use vinga_wire::operation::OperationKind;
+
+/// Checks one of them.
+///
+/// # Errors
+/// What it could have counted at least and at most, if it has not.
+pub(super) fn check(
+    history: &History,
+    actions: &Actions<'_>,
+    scan: &ScanRecord,
+    ended: Time,
+) -> Result<(), String> {
+    let (mut least, mut most) = (0, 0);
+    for (row, actions) in actions.rows() {
+        if row.table == scan.scan.table && row.version == scan.version {
+            let times = times_counted(history, scan, *row, actions, ended);
+            least += times.start();
+            most += times.end();
+        }
+    }
+    if (least..=most).contains(&scan.counted) {
+        return Ok(());
+    }
+    let ScanRecord { scan, opened, counted, .. } = scan;
+    Err(format!("the scan {scan:?} from {opened} to {ended} counted {counted} rows, not {least} to {most}"))
+}
+
+/// How often the row may have been counted.
+fn times_counted(
+    history: &History,
+    scan: &ScanRecord,
+    row: RowName,
+    actions: &[Action<'_>],
+    ended: Time,
+) -> RangeInclusive<u64> {
+    let fulfils = |row: Value| {
+        scan.scan.condition.is_none_or(|condition| condition.holds(row))
+            && scan.scan.range.is_none_or(|range| range.holds(row))
+    };
+    let is_plain = scan.scan.condition.is_none() && scan.scan.range.is_none();
+    let unsure = 0..=actions.len() as u64 + 1;
+    if is_changed_by(history, scan, row) {
+        return if is_plain && is_inserted_by(history, scan, row) { 1..=1 } else { unsure };
+    }
+    let presence = if is_plain {
+        presence(actions, scan, ended)
+    } else {
+        presence_where(actions, scan.opened, ended, fulfils)
+    };
+    match presence {
+        Presence::Always => 1..=1,
+        Presence::Never => 0..=0,
+        Presence::Unsure => unsure,
+    }
+}
+
+/// Whether the scan's own transaction has inserted a row before the scan, and done nothing else to it.
+fn is_inserted_by(history: &History, scan: &ScanRecord, row: RowName) -> bool {
+    let (Some(transaction), Some(before)) = (scan.transaction, scan.scan.own_before) else { return false };
+    let events = &history.transactions[transaction].events;
+    let mut changes = events.iter().filter_map(|event| match event {
+        Event::Operation(record) if record.row() == row && record.operation.kind.is_change() => Some(record),
+        _ => None,
+    });
+    let (Some(only), None) = (changes.next(), changes.next()) else { return false };
+    let number = only.operation.number;
+    let is_undone = events.iter().any(|event| matches!(event, Event::RollbackTo(from) if *from <= number));
+    let is_done = matches!(only.result, OperationResult::Done);
+    only.operation.kind == OperationKind::Insert && is_done && number < before && !is_undone
+}
