@@ -61,7 +61,7 @@ ha_rows ha_vinga::multi_range_read_info(uint index, uint count, uint keys, uint 
 
 int ha_vinga::multi_range_read_init(RANGE_SEQ_IF *seq, void *context, uint count, uint mode, HANDLER_BUFFER *buffer) try {
   ranges_are_batched= !(mode & HA_MRR_USE_DEFAULT_IMPL);
-  if (!ranges_are_batched) return handler::multi_range_read_init(seq, context, count, mode, buffer);
+  if (!ranges_are_batched && !takes_ranges_only) return handler::multi_range_read_init(seq, context, count, mode, buffer);
   ranges= *seq;
   range_iterator= seq->init(context, count, mode);
   range_ids.clear();
@@ -108,10 +108,10 @@ int ha_vinga::next_of_keys(range_id_t *range) {
   }
 }
 
-static int add_range(vinga_cursor *cursor, uint index, const KEY_MULTI_RANGE &range) {
+int ha_vinga::add_range(const KEY_MULTI_RANGE &range) {
   const key_range &low= range.start_key, &high= range.end_key;
   bool has_low= !(range.range_flag & NO_MIN_RANGE), has_high= !(range.range_flag & NO_MAX_RANGE);
-  return engine->batch_add_range(cursor, index,
+  return engine->batch_add_range(cursor, active_index,
     has_low ? low.key : nullptr, has_low ? low.length : 0, has_low && low.flag == HA_READ_AFTER_KEY,
     has_high ? high.key : nullptr, has_high ? high.length : 0, has_high && high.flag == HA_READ_BEFORE_KEY);
 }
@@ -129,7 +129,7 @@ int ha_vinga::open_ranges() {
       ranges_are_over= true;
       break;
     }
-    error= add_range(cursor, active_index, range);
+    error= add_range(range);
     if (scanned)
       scanned->add(range.range_flag & NO_MIN_RANGE ? nullptr : &range.start_key,
                    range.range_flag & NO_MAX_RANGE ? nullptr : &range.end_key);

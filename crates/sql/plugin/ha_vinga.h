@@ -101,6 +101,8 @@ class ha_vinga final : public handler {
   uint keys_at_once= 0;
   uint8_t ranges_wish= 0;
   bool ranges_are_batched= false, ranges_are_keys= false, ranges_are_open= false, ranges_are_over= false;
+  bool takes_ranges_only= false;     // they are asked for to be counted, see counts.cc
+  uint counted_index= MAX_KEY;       // in whose ranges rows are counted; MAX_KEY for all rows
   /* What the data nodes are to check, see conditions.cc. */
   const COND *condition= nullptr;
   bool condition_is_set= false;
@@ -161,6 +163,10 @@ class ha_vinga final : public handler {
   int next_of_ranges(range_id_t *range);
   int read_keys();
   int open_ranges();
+  int add_range(const KEY_MULTI_RANGE &range);
+  bool add_counted_ranges(class QUICK_SELECT_I *quick, Key_ranges *scanned);
+  bool add_counted_key(struct st_table_ref *ref, Key_ranges *scanned);
+  bool choose_counted(struct st_join_table *plan);
   void set_condition(Key_ranges *scanned= nullptr);
   void set_condition_of_change();
   uint32_t enough_rows() const;
@@ -296,6 +302,11 @@ public:
 
   bool get_error_message(int error, String *text) override;
   void print_error(int error, myf flags) override;
+
+  /* Counting rows instead of reading them, see counts.cc. */
+  bool may_count() const;
+  bool count_as_planned(struct st_join_table *plan);
+  int count_chosen(uint64_t *rows);
 
   /* Puts the row that was a duplicate into the table's record, if it was one of this table. */
   bool restore_duplicate(vinga_session *of);

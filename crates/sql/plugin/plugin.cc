@@ -59,6 +59,7 @@ static SHOW_VAR counter_variables[]= {
   {"pushed_conditions", (char *) &counters.pushed_conditions, SHOW_LONGLONG},
   {"whole_conditions", (char *) &counters.whole_conditions, SHOW_LONGLONG},
   {"direct_changes", (char *) &counters.direct_changes, SHOW_LONGLONG},
+  {"counts", (char *) &counters.counts, SHOW_LONGLONG},
   {"transactions", (char *) &counters.transactions, SHOW_LONGLONG},
   {"sessions", (char *) &counters.sessions, SHOW_LONGLONG},
   {"databases_noticed", (char *) &counters.databases_noticed, SHOW_LONGLONG},
@@ -133,6 +134,7 @@ static int start(void *p) try {
   vinga_hton->table_options= table_options;
   vinga_hton->show_status= show_status;
   vinga_hton->pre_shutdown= before_shutdown;
+  vinga_hton->create_group_by= create_counting;
   init_transactions(vinga_hton);
   init_discovery(vinga_hton);
   const char *folder= my_tmpdir(&mysql_tmpdir_list);

@@ -189,6 +189,8 @@ void raise_table_exists(Connection *connection, const std::string &name, const c
 void leave_file(THD *thd, TABLE_SHARE *share);
 /* Definitions that the data nodes have. */
 void init_discovery(handlerton *hton);
+/* Takes queries over that do nothing but count rows: counts.cc. */
+class group_by_handler *create_counting(THD *thd, struct Query *query);
 /* Raises that something is not supported; returns the number that says so. */
 int unsupported(const char *what);
 /* The name of a table from its path. */

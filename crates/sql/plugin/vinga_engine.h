@@ -185,7 +185,7 @@ typedef struct vinga_statistics {
 
 typedef struct vinga_counters {
   uint64_t auto_increment_fetches, auto_increment_waits, auto_increment_long_waits;
-  uint64_t round_trips, batches_of_rows, rows_of_scans, pushed_conditions, whole_conditions, direct_changes, transactions, sessions;
+  uint64_t round_trips, batches_of_rows, rows_of_scans, pushed_conditions, whole_conditions, direct_changes, counts, transactions, sessions;
   uint64_t databases_noticed, databases_found;   /* new and altered ones: of which the system has told, and others */
   uint64_t connected;
 } vinga_counters;
@@ -343,6 +343,8 @@ typedef struct vinga_engine {
   int (*scan_begin)(vinga_cursor *cursor, vinga_session *session, uint8_t lock, uint32_t enough);
   /* How many rows scan_begin would bring; nothing is open afterwards. */
   int (*count_rows)(vinga_cursor *cursor, vinga_session *session, uint64_t *rows);
+  /* The same of the ranges of a key that were added to the batch. */
+  int (*count_ranges)(vinga_cursor *cursor, vinga_session *session, uint32_t key, uint64_t *rows);
   int (*scan_next)(vinga_cursor *cursor, vinga_session *session, uint8_t *record);
   /* Begins a range of a key's ordered index, whose rows scan_next gives. `wish` is a sum of VINGA_RANGE numbers. */
   int (*range_begin)(vinga_cursor *cursor, vinga_session *session, uint32_t key, const uint8_t *low, uint32_t low_bytes,

@@ -52,6 +52,8 @@ pub struct Counters {
     pub whole_conditions: AtomicU64,
     /// Statements that have changed rows without looking at them here.
     pub direct_changes: AtomicU64,
+    /// Queries whose rows the data nodes have counted.
+    pub counts: AtomicU64,
     /// Transactions that were begun.
     pub transactions: AtomicU64,
     /// Sessions that there are.

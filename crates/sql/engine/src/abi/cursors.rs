@@ -222,6 +222,11 @@ entries! {
         Ok(())
     }
 
+    fn count_ranges(cursor: &mut Cursor; session, key: u32, rows: &mut u64) {
+        *rows = cursor.count_ranges(session, key as usize)?;
+        Ok(())
+    }
+
     fn scan_next(cursor: &mut Cursor; session, record: RecordOut) {
         let record = record.of(cursor.table());
         Ok(Found { is_found: cursor.next(session, record)?, otherwise: ha::END_OF_FILE })

@@ -214,6 +214,7 @@ pub struct Counters {
     pub pushed_conditions: u64,
     pub whole_conditions: u64,
     pub direct_changes: u64,
+    pub counts: u64,
     pub transactions: u64,
     pub sessions: u64,
     pub databases_noticed: u64,

@@ -160,7 +160,7 @@ interface! {
     definitions: create_table drop_database drop_table rename_table truncate_table fence_table lift_fences discover table_names;
     tables: table_open table_close position_bytes statistics analyze rows_per_value rows_in_range
         reserve_values leave_values has_met_rows value_used set_next_value next_value;
-    cursors: cursor_new cursor_free cursor_reset use_columns set_wait set_may_look is_lacking unlock_shown lock_shown read_key read_position position set_condition scan_begin count_rows scan_next
+    cursors: cursor_new cursor_free cursor_reset use_columns set_wait set_may_look is_lacking unlock_shown lock_shown read_key read_position position set_condition scan_begin count_rows count_ranges scan_next
         range_begin batch_clear batch_add batch_add_range batch_scan scan_range batch_run batch_row run_ahead row_ahead peek_ahead unlock_ahead peek_row insert
         defer_row send_deferred duplicate_row row_in_the_way has_deferred end_deferred update erase change_directly;
     information: information status;

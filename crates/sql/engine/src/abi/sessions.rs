@@ -60,6 +60,7 @@ pub(super) unsafe extern "C" fn counters(out: &mut Counters) {
             pushed_conditions: get(&counters.conditions),
             whole_conditions: get(&counters.whole_conditions),
             direct_changes: get(&counters.direct_changes),
+            counts: get(&counters.counts),
             transactions: get(&counters.transactions),
             sessions: get(&counters.sessions),
             databases_noticed: get(&counters.databases_noticed),

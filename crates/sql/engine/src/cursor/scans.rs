@@ -124,11 +124,24 @@ impl Cursor {
     pub fn count_rows(&mut self, session: &mut Session) -> Result<u64> {
         let projection = Arc::clone(&self.projection);
         let request = self.request(session, &projection)?;
-        let rows = session.count(request)?;
+        let rows = count(session, request)?;
         if self.condition.is_none() {
             self.table.set_rows(rows);
         }
         Ok(rows)
+    }
+
+    /// The same of the rows in the ranges of a key's ordered index that were added to the batch.
+    ///
+    /// # Errors
+    /// Why that was not found out.
+    pub fn count_ranges(&mut self, session: &mut Session, key: usize) -> Result<u64> {
+        let projection = Arc::clone(&self.projection);
+        let ranges = std::mem::take(&mut self.batch_ranges);
+        let any_order = RangeWish { is_descending: false, in_order: false, is_short: false };
+        let request = self.request_ranges(session, &projection, key, &ranges, any_order);
+        self.batch_ranges = ranges;
+        count(session, request?)
     }
 
     fn begin(
@@ -224,4 +237,9 @@ impl Cursor {
     pub fn range(&self) -> u16 {
         self.range
     }
+}
+
+fn count(session: &mut Session, request: ScanRequest) -> Result<u64> {
+    session.node().counters.counts.fetch_add(1, Ordering::Relaxed);
+    session.count(request)
 }
