@@ -22,18 +22,17 @@ fn table(cluster: &Cluster, rows: u64) -> Table<Record> {
                 .ordered_index("by_size", &["size"]),
         )
         .expect("it is a good table");
-    let mut tx = cluster.begin().expect("one is free");
-    for id in 0..rows {
-        tx.insert(
-            &table,
-            &[("id", id.into()), ("size", (id % 100).into()), ("text", vinga::Value::from("x"))],
-        )
-        .expect("it fits");
-        if id % 500 == 499 {
-            tx.execute().expect("they are new");
+    for first in (0..rows).step_by(10_000) {
+        let mut tx = cluster.begin().expect("one is free");
+        for id in first..rows.min(first + 10_000) {
+            let row = [("id", id.into()), ("size", (id % 100).into()), ("text", vinga::Value::from("x"))];
+            tx.insert(&table, &row).expect("it fits");
+            if id % 500 == 499 {
+                tx.execute().expect("they are new");
+            }
         }
+        tx.commit().expect("they are new");
     }
-    tx.commit().expect("they are new");
     table
 }
 
@@ -121,7 +120,7 @@ fn counts_are_right_while_others_write() {
                 let mut tx = cluster.begin().expect("one is free");
                 let id = number * 7919 % ROWS;
                 let update =
-                    [("id", id.into()), ("size", number % 97.into()), ("text", vinga::Value::from("z"))];
+                    [("id", id.into()), ("size", (number % 97).into()), ("text", vinga::Value::from("z"))];
                 tx.write(&table, &update).expect("it fits");
                 if number % 3 == 0 {
                     tx.insert(
