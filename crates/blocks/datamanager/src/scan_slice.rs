@@ -119,7 +119,9 @@ impl DataManager {
                 if scan.counts {
                     progress.tally.look_at(slots);
                     progress.tally.rows += self.count_page(scan, table, view, *position, takes_any_version);
-                } else if let Some(sliced) = self.scan_page(scan, table, view, position, progress, &mut answer) {
+                } else if let Some(sliced) =
+                    self.scan_page(scan, table, view, position, progress, &mut answer)
+                {
                     break sliced;
                 }
             }
@@ -176,7 +178,14 @@ impl DataManager {
 
     /// Rows of a page that a scan would send, from the position on.
     #[inline]
-    fn count_page(&self, scan: &ScanHead, table: &Table, view: PageView<'_>, position: RowId, takes_any_version: bool) -> u64 {
+    fn count_page(
+        &self,
+        scan: &ScanHead,
+        table: &Table,
+        view: PageView<'_>,
+        position: RowId,
+        takes_any_version: bool,
+    ) -> u64 {
         let Slots { busy, chosen, words } = self.choose_slots(scan, table, view);
         let from = position.slot();
         let mut rows = 0;

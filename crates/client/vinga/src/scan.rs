@@ -165,7 +165,7 @@ impl<R> ScanRequest<R> {
     /// Begins to count the rows where they are; none of them comes here. Not together with [`ScanRequest::limit`].
     ///
     /// ```
-    /// # use vinga::{ColumnType, NewTable, col};
+    /// # use vinga::{ColumnType, NewTable};
     /// # let node = vinga_datanode::LocalNode::start()?;
     /// # let cluster = vinga::blocking::Cluster::connect(node.address())?;
     /// # let orders = cluster.create_table(NewTable::new("shop.orders")
@@ -173,7 +173,8 @@ impl<R> ScanRequest<R> {
     /// #     .column("customer", ColumnType::Integer { bytes: 4, signed: false })
     /// #     .primary_key(&["id"]))?;
     /// # for id in 0..40u64 { cluster.insert(&orders, &[("id", id), ("customer", id % 4)])?; }
-    /// assert_eq!(cluster.count(&orders, |scan| scan.filter(col("customer").eq(3)))?, 10);
+    /// let third = orders.column("customer")?.equal(3);
+    /// assert_eq!(cluster.count(&orders, |scan| scan.filter(third))?, 10);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

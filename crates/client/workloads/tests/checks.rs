@@ -191,7 +191,15 @@ fn epochs_follow_each_other() {
 #[test]
 fn scans_meet_what_is_there() {
     let scan = |rows: &[(u64, u64)], own_before| ScanRecord {
-        scan: Scan { table: TABLE, range: None, condition: None, batch_rows: 1, own_before, selects: false, counts: false },
+        scan: Scan {
+            table: TABLE,
+            range: None,
+            condition: None,
+            batch_rows: 1,
+            own_before,
+            selects: false,
+            counts: false,
+        },
         version: VERSION,
         transaction: own_before.map(|_| 1),
         opened: 100,

@@ -62,7 +62,7 @@ fn a_count_is_one_round_trip_and_brings_no_rows() {
     assert_eq!(cluster.connect(0).lines("SELECT COUNT(*) FROM t"), ["20000"]);
     s.query("SAVEPOINT a");
     s.query("DELETE FROM t WHERE k = 50");
-    assert_eq!(s.lines("SELECT COUNT(*) FROM t"), ["19801"]);
+    assert_eq!(s.lines("SELECT COUNT(*) FROM t"), ["19800"]);
     s.query("ROLLBACK TO a");
     assert_eq!(s.lines("SELECT COUNT(*) FROM t"), ["20001"]);
     s.query("ROLLBACK");
@@ -285,12 +285,13 @@ fn counts_are_right_while_others_write() {
                 while !is_over.load(Ordering::Relaxed) {
                     let id = random.u32(1..=ROWS / 2) * 2 - u32::from(writer == 0);
                     match random.u8(..3) {
-                        0 => drop(session.query(&format!("UPDATE t SET k = k + 1 WHERE id = {id}"))),
+                        0 => {
+                            session.query(&format!("UPDATE t SET k = k + 1 WHERE id = {id}"));
+                        }
                         1 => {
-                            drop(session.query(&format!(
-                                "UPDATE t SET pad = REPEAT('x', {}) WHERE id = {id}",
-                                id % 20
-                            )))
+                            let length = random.u32(..20);
+                            session
+                                .query(&format!("UPDATE t SET pad = REPEAT('x', {length}) WHERE id = {id}"));
                         }
                         _ => {
                             session.query("BEGIN");

@@ -8,7 +8,9 @@ use vinga_kernel::Mutation;
 use vinga_kernel::mutation::is_on;
 use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::range_scan::{RANGE_DESCENDING, RANGE_KEYS, RangeHead, RangeScanOpenHead};
-use vinga_wire::scan::{COUNT_ROWS, SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
+use vinga_wire::scan::{
+    COUNT_ROWS, SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal,
+};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
 use vinga_workloads::history::ScanRecord;
 use vinga_workloads::shape::{Shape, Value};

@@ -5,6 +5,7 @@ use super::{Presence, is_changed_by, presence, presence_where};
 use crate::check::actions::{Action, Actions};
 use crate::history::{Event, History, OperationResult, RowName, ScanRecord, Time};
 use crate::shape::Value;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use core::ops::RangeInclusive;
@@ -21,9 +22,13 @@ pub(super) fn check(
     ended: Time,
 ) -> Result<(), String> {
     let (mut least, mut most) = (0, 0);
-    for (row, actions) in actions.rows() {
+    // Of what was rolled back later only its transaction knows.
+    let mut own = own_rows(history, scan);
+    own.retain(|row| actions.rows().all(|(other, _)| other != row));
+    let of_all = actions.rows().map(|(row, actions)| (*row, &actions[..]));
+    for (row, actions) in of_all.chain(own.into_iter().map(|row| (row, &[][..]))) {
         if row.table == scan.scan.table && row.version == scan.version {
-            let times = times_counted(history, scan, *row, actions, ended);
+            let times = times_counted(history, scan, row, actions, ended);
             least += times.start();
             most += times.end();
         }
@@ -33,6 +38,16 @@ pub(super) fn check(
     }
     let ScanRecord { scan, opened, counted, .. } = scan;
     Err(format!("the scan {scan:?} from {opened} to {ended} counted {counted} rows, not {least} to {most}"))
+}
+
+/// The rows that the scan's own transaction changes.
+fn own_rows(history: &History, scan: &ScanRecord) -> BTreeSet<RowName> {
+    let events = scan.transaction.map(|transaction| &history.transactions[transaction].events);
+    let changed = |event: &Event| match event {
+        Event::Operation(record) if record.operation.kind.is_change() => Some(record.row()),
+        _ => None,
+    };
+    events.into_iter().flatten().filter_map(changed).collect()
 }
 
 /// How often the row may have been counted.
