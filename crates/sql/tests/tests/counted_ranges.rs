@@ -108,7 +108,9 @@ impl Random {
                 format!("({})", parts.join(" OR "))
             }
             6 => format!("NOT ({})", self.comparison(column)),
-            7 => format!("({} OR {} AND {})", self.comparison("a"), self.comparison("a"), self.comparison("b")),
+            7 => {
+                format!("({} OR {} AND {})", self.comparison("a"), self.comparison("a"), self.comparison("b"))
+            }
             8 => format!("{column} % 7 > {}", self.value()),
             _ => {
                 let other = self.column();
@@ -153,13 +155,17 @@ fn random_conditions_count_and_change_what_they_do_with_innodb() {
             make_table(&mut oracle, &mut random);
         }
         let conditions = random.conditions();
-        let figures = random.one(&["COUNT(*)", "COUNT(id)", "COUNT(*), COUNT(b)", "COUNT(1) AS n", "COUNT(a)"]);
+        let figures =
+            random.one(&["COUNT(*)", "COUNT(id)", "COUNT(*), COUNT(b)", "COUNT(1) AS n", "COUNT(a)"]);
         let hint = random.one(&["", "", "", " IGNORE INDEX (a, b, c)"]);
         let hint = if number % 7 == 0 { "" } else { hint };
         match random.0.u8(..12) {
             0 => oracle.same_but_numbers(&format!("UPDATE t SET c = 2 WHERE {conditions}")),
             1 => oracle.same_but_numbers(&format!("DELETE FROM t WHERE {conditions} AND c = 2")),
-            2 => oracle.same_but_numbers(&format!("UPDATE t SET a = 3 WHERE id = {} AND {conditions}", random.0.u8(..60))),
+            2 => oracle.same_but_numbers(&format!(
+                "UPDATE t SET a = 3 WHERE id = {} AND {conditions}",
+                random.0.u8(..60)
+            )),
             3 => oracle.same_but_numbers(&format!(
                 "DELETE FROM t WHERE id IN ({}, {}) AND {conditions}",
                 random.0.u8(..60),
