@@ -7,13 +7,13 @@ pub mod bank;
 pub mod churn;
 pub mod client;
 pub mod data_process;
+pub mod environment;
 pub mod history;
 pub mod lives;
 pub mod load;
 pub mod memory;
 pub mod oracle;
 pub mod servers;
-pub mod wishes;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
