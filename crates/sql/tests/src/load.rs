@@ -21,8 +21,8 @@ struct Shared {
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// How long clients may take until they have paused: a few statements of the greatest length that is allowed.
-const PAUSE_PATIENCE: Duration = Duration::from_secs(60);
+/// How long clients may take until they have paused.
+const PAUSE_PATIENCE: Duration = crate::HANG_GUARD;
 
 /// A client of a load: works off one piece after the other.
 pub trait Worker: Send + 'static {
