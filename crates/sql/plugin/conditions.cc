@@ -512,6 +512,8 @@ private:
 void ha_vinga::set_condition() {
   if (condition_is_set || !condition) return;
   condition_is_set= true;
+  /* The statement has failed already, perhaps by what one of the constants is: it need not be told again. */
+  if (ha_thd()->is_error()) return;
   Writer writer(table, share->places);
   writer.write(const_cast<COND *>(condition), true);
   const std::string &program= writer.program.out;
