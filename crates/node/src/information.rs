@@ -53,6 +53,8 @@ pub struct ThreadFacts {
     pub signals: u64,
     /// How often it slept and woke up since the start.
     pub wakeups: u64,
+    /// How often it woke up by itself and found something that nobody had woken it for, since the start.
+    pub missed_wakeups: u64,
     /// System calls for sockets and sleeping since the start.
     pub system_calls: u64,
     /// Bytes received from sockets since the start.
@@ -117,6 +119,7 @@ impl InfoSource for Source<'_> {
                 "system_calls",
                 "bytes_received",
                 "bytes_sent",
+                "missed_wakeups",
             ],
             InfoTable::Memory => &["block", "memory", "used_bytes", "total_bytes"],
             InfoTable::Pools => &["block", "pool", "used", "used_max", "capacity"],
@@ -184,6 +187,7 @@ impl Source<'_> {
                 InfoValue::Number(facts.system_calls),
                 InfoValue::Number(facts.bytes_received),
                 InfoValue::Number(facts.bytes_sent),
+                InfoValue::Number(facts.missed_wakeups),
             ]);
         }
     }

@@ -202,6 +202,32 @@ fn a_deadlock_is_found_at_once() {
     assert!(c.is_at_rest());
 }
 
+/// A row is deleted, and the first of those who wait makes it again: the second waits on, not for as long as if it had just
+/// come.
+#[test]
+fn a_lock_wait_is_no_longer_when_its_row_goes_and_comes_back() {
+    let mut c = Cluster::new(1);
+    c.at_once(&[Op::Insert(row(1, 1))]);
+    let (holder, maker, waiter) = (c.begin(), c.begin(), c.begin());
+    c.train(holder, FLAG_START, 1, &strict(&[Op::Delete(1)]));
+    c.told();
+    c.train(maker, FLAG_START, 1, &strict(&[Op::Write(row(1, 2))]));
+    c.train(waiter, FLAG_START, 1, &strict(&[Op::Add(1, 1)]));
+    c.advance(Tick::from_millis(1100));
+    assert_eq!(c.told(), []);
+    c.train(holder, FLAG_COMMIT, 2, &[]);
+    let told = c.told();
+    assert_eq!(told.len(), 2, "the commit and the write are answered: {told:?}");
+    assert!(told.contains(&committed(2)), "{told:?}");
+    c.advance(Tick::from_millis(90));
+    assert_eq!(c.told(), []);
+    c.advance(Tick::from_millis(60));
+    assert_eq!(c.told(), [refused(1, ErrorCode::LockTimeout, 1)]);
+    c.train(maker, FLAG_COMMIT, 2, &[]);
+    assert_eq!(c.told(), [committed(2)]);
+    assert!(c.is_at_rest());
+}
+
 #[test]
 fn a_lock_wait_times_out() {
     let mut c = Cluster::new(1);

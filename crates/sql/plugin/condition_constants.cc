@@ -72,6 +72,8 @@ Kind kind_of(const TABLE *table, const Field *field) {
 Item *constant_of(Item *item) {
   static const int CACHES_MAX= 8;
   for (int i= 0; i < CACHES_MAX && item; i++) {
+    /* A parameter that is DEFAULT or IGNORE has no value, and whatever it is asked for is an error. */
+    if (!item->is_evaluable_expression()) return nullptr;
     /* Those that the server has made of others have their own value. */
     if (item->basic_const_item() && item->type() != Item::CACHE_ITEM) break;
     item= item->real_item();

@@ -561,6 +561,8 @@ void ha_vinga::set_condition(Key_ranges *scanned) {
   bool was_set= condition_is_set;
   condition_is_set= true;
   condition_implied= implied;
+  /* The statement has failed already, perhaps by what one of the constants is: it need not be told again. */
+  if (ha_thd()->is_error()) return;
   Writer writer(table, share->places);
   if (write_parts(&writer, whole, implied)) {
     const std::string &program= writer.program.out;

@@ -70,7 +70,7 @@ enum class Evaluated { VALUE, IS_NULL, NOT_KNOWN };
 template <class Ask> Evaluated evaluate(Item *item, Ask ask) {
   Quiet quiet(current_thd);
   ask();
-  if (quiet.has_heard) return Evaluated::NOT_KNOWN;
+  if (quiet.has_conditions) return Evaluated::NOT_KNOWN;
   return item->null_value ? Evaluated::IS_NULL : Evaluated::VALUE;
 }
 /* The value of a constant text. */

@@ -152,7 +152,7 @@ static bool store_quietly(THD *thd, Item *value, Field *field) {
     Quiet quiet(thd);
     thd->count_cuted_fields= CHECK_FIELD_WARN;
     thd->abort_on_warning= thd->is_strict_mode();
-    is_stored= value->save_in_field(field, false) == 0 && !quiet.has_heard;
+    is_stored= value->save_in_field(field, false) == 0 && !quiet.has_conditions;
   }
   thd->count_cuted_fields= checks;
   thd->abort_on_warning= aborts;

@@ -13,7 +13,8 @@ static ST_FIELD_INFO threads[]= {
   Column("BUSY_PERCENT", Varchar(32), NOT_NULL), Column("SPIN_PERCENT", Varchar(32), NOT_NULL),
   Column("TURNS", ULonglong(), NOT_NULL), Column("SIGNALS", ULonglong(), NOT_NULL),
   Column("WAKEUPS", ULonglong(), NOT_NULL), Column("SYSTEM_CALLS", ULonglong(), NOT_NULL),
-  Column("BYTES_RECEIVED", ULonglong(), NOT_NULL), Column("BYTES_SENT", ULonglong(), NOT_NULL), CEnd()};
+  Column("BYTES_RECEIVED", ULonglong(), NOT_NULL), Column("BYTES_SENT", ULonglong(), NOT_NULL),
+  Column("MISSED_WAKEUPS", ULonglong(), NOT_NULL), CEnd()};
 
 static ST_FIELD_INFO memory[]= {
   Column("BLOCK", Varchar(64), NOT_NULL), Column("MEMORY", Varchar(64), NOT_NULL),

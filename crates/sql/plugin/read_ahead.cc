@@ -130,7 +130,7 @@ void ha_vinga::add_keys_ahead(Connection *connection, ha_vinga *outer, TABLE_REF
     for (ha_vinga *one : connection->followers)
       if (one != this && is_known && !comes_behind(one->table, table)) is_known= one->follow(&between, lock != VINGA_LOCK_NONE);
     if (!is_known || cp_buffer_from_ref(thd, table, ref)) continue;
-    if (quiet.has_heard) return;
+    if (quiet.has_conditions) return;
     if (!is_one_row(active_index, ref->key_buff, ref->key_length)) continue;
     std::string key(reinterpret_cast<char *>(ref->key_buff), ref->key_length);
     if (ahead.rows.count(key)) continue;

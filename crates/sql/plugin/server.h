@@ -28,7 +28,7 @@ extern "C" enum thd_kill_levels thd_kill_level(const MYSQL_THD);
 extern "C" int thd_binlog_format(const MYSQL_THD thd);
 #include "guard.h"
 #include "vinga_engine.h"
-#include "conditions_heard.h"
+#include "condition_handlers.h"
 #include <functional>
 #include <memory>
 #include <string>

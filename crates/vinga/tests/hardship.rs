@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::Node;
+use support::{HANG_GUARD, Node};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Record, Table, Value};
 
@@ -112,7 +112,7 @@ fn a_real_time_node_leaves_others_their_time() {
         })
         .collect();
     let (begun, mut seen) = (Instant::now(), [0u32; 3]);
-    while begun.elapsed() < Duration::from_secs(5) && (seen[0] < 5 || seen[2] < 5) {
+    while begun.elapsed() < HANG_GUARD && (seen[0] < 5 || seen[2] < 5) {
         seen[policy(&node, "worker0") as usize] += 1;
         thread::sleep(Duration::from_millis(5));
     }
@@ -124,7 +124,7 @@ fn a_real_time_node_leaves_others_their_time() {
 
 #[test]
 fn a_node_that_stood_still_goes_on() {
-    let parameters = ["TimeBetweenWatchDogCheck=300", "ThreadConfig=ldm={count=2},tc,recv,send,main"];
+    let parameters = ["TimeBetweenWatchDogCheck=1000", "ThreadConfig=ldm={count=2},tc,recv,send,main"];
     let mut node = Node::start(&parameters);
     let cluster = Cluster::connect(&node.address).expect("the node admits us");
     let table = table(&cluster);
@@ -136,7 +136,7 @@ fn a_node_that_stood_still_goes_on() {
     cluster.insert(&table, &row(2)).expect("it serves");
     let begun = Instant::now();
     while !node.log().contains("the watchdog itself was held up for") {
-        assert!(begun.elapsed() < Duration::from_secs(180), "{}", node.log());
+        assert!(begun.elapsed() < HANG_GUARD, "{}", node.log());
         thread::sleep(Duration::from_millis(10));
     }
     thread::sleep(Duration::from_millis(1000));
@@ -161,7 +161,7 @@ fn a_killed_node_leaves_a_report() {
         transaction.insert(&table, &row(1000)).expect("it is defined");
         transaction.execute().expect("it is done");
         // What the blocks hold is written down once a second.
-        thread::sleep(Duration::from_millis(2200));
+        thread::sleep(Duration::from_millis(4000));
         node.signal(signal);
         assert_eq!(node.end(), CRASHED);
         drop(transaction);

@@ -52,7 +52,7 @@ impl DataManager {
             if cx.now().since(began) < PROBE_AFTER {
                 return;
             }
-            if let Some(entry) = self.waits_since(handle, began) {
+            if let Some(entry) = self.waiting_entry(handle) {
                 if self.probes.left == 0 {
                     cx.probe("more long waits than probes");
                     return;
@@ -72,12 +72,13 @@ impl DataManager {
         }
     }
 
-    /// The entry with which an operation has waited since then, if it still does.
-    fn waits_since(&self, handle: Handle, began: Tick) -> Option<Handle> {
+    /// The entry with which an operation waits, if it still does: for the same lock as when that was noted, or, since that
+    /// row has gone, for another one.
+    fn waiting_entry(&self, handle: Handle) -> Option<Handle> {
         let record = self.operations.get(handle)?;
         match record.state {
-            State::Waiting { since, .. } if since == began => {}
-            State::Waiting { .. } | State::Prepared | State::Committed { .. } => return None,
+            State::Waiting { .. } => {}
+            State::Prepared | State::Committed { .. } => return None,
         }
         let entry = record.lock?;
         let (_, is_granted) = self.locks.entry(entry)?;

@@ -46,7 +46,7 @@ pub enum State {
 /// How long an operation may wait for its lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
-    /// As long as is usual, each time.
+    /// As long as is usual, however often its row goes and comes back.
     Usual,
     /// Not at all; its error is what it is.
     NoWait,

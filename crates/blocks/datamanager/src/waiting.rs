@@ -226,6 +226,7 @@ impl DataManager {
         let (name, is_local, chain) = (record.name(), record.error_is_local, record.chain);
         let (transaction, skips) = (record.transaction, record.patience.skips());
         let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
+        let State::Waiting { since, .. } = record.state else { return };
         let Some(request) = self.stop_waiting(handle) else { return };
         let raw = self.store.chunks.bytes(&self.store.pages, request).to_vec();
         self.store.chunks.free(&mut self.store.pages, request);
@@ -249,6 +250,11 @@ impl DataManager {
                 answers.refuse_locked(name, flags, is_local || skips);
             }
             Executed::Waiting => {
+                // Its row has gone, and come back with somebody else's lock: it is the same wait that goes on, whose end
+                // stands in the queue of time-outs since it began.
+                if let State::Waiting { since: begun, .. } = &mut self.operations[handle].state {
+                    *begun = since;
+                }
                 self.send_answers(cx, id, &actor, chain, &mut answers);
                 return;
             }

@@ -19,6 +19,9 @@ use vinga_datanode::LocalNode;
 
 const EXCLUSIVE: c_int = 2;
 
+/// How long a test waits for what has to come: no machine is so busy that it takes longer.
+const HANG_GUARD: Duration = Duration::from_secs(180);
+
 struct World {
     node: LocalNode,
     cluster: Handle<Cluster>,
@@ -41,7 +44,9 @@ fn good(error: c_int) {
 impl World {
     /// A table with rows 0 to 99 that count from 0.
     fn new() -> Self {
-        let node = LocalNode::start().expect("a small node can be started");
+        // Who waits for a lock does so until it is let go, however busy the machine is.
+        let parameters = [("TransactionDeadlockDetectionTimeout", "600000")];
+        let node = LocalNode::start_with(&parameters).expect("a small node can be started");
         let rust = vinga::blocking::Cluster::connect(node.address()).expect("it can be connected");
         let table = rust
             .create_table(
@@ -144,7 +149,9 @@ fn who_waits_for_a_lock_sleeps() {
         }
     }
     good(error);
-    assert!(turns < 100, "{turns} turns in {:?}", begun.elapsed());
+    // Who looks again and again makes thousands of turns in that time.
+    let turns_max = 100 + begun.elapsed().as_millis() / 5;
+    assert!(turns < turns_max, "{turns} turns in {:?}", begun.elapsed());
     let mut n = 0;
     good(vinga_row_get_i64(row, 1, out(&mut n)));
     assert_eq!(n, 1);
@@ -227,7 +234,7 @@ fn answers_that_others_read_are_not_lost() {
                 call.2 = (call.2 + 13) % 100;
                 ended += 1 + start(&mut errors[at], call);
             }
-            assert!(begun.elapsed() < Duration::from_secs(180), "{ended} calls have ended");
+            assert!(begun.elapsed() < HANG_GUARD, "{ended} calls have ended");
         }
         drop(ends);
         for (cluster, row, _) in calls {
@@ -235,10 +242,11 @@ fn answers_that_others_read_are_not_lost() {
             good(vinga_row_close(row));
         }
     });
-    assert!((0..400).any(|_| vinga_is_at_rest(world.cluster) == 1 || {
+    let begun = Instant::now();
+    while vinga_is_at_rest(world.cluster) != 1 {
+        assert!(begun.elapsed() < HANG_GUARD, "something is left");
         std::thread::sleep(Duration::from_millis(5));
-        false
-    }));
+    }
 }
 
 /// All calls are continued whenever the socket is readable, without asking which: the plain convention. Each may be
@@ -302,7 +310,7 @@ fn a_lost_connection_ends_the_calls() {
     while waits != 0 {
         let ready = wait(world.cluster);
         waits = vinga_tx_read_cont(out(&mut error), tx, ready);
-        assert!(begun.elapsed() < Duration::from_secs(180), "it never ends");
+        assert!(begun.elapsed() < HANG_GUARD, "it never ends");
     }
     assert_eq!(vinga_capi::failure::vinga_error_is_retryable_of(error), 1, "{error}");
     good(vinga_tx_close(tx));

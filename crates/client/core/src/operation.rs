@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::table::Table;
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
@@ -52,7 +53,16 @@ impl<'a> OperationSpec<'a> {
     /// # Errors
     /// `BadKey`, `BadRow` or `BadProgram`. What was appended is taken back.
     pub(crate) fn write(&self, number: OperationNumber, out: &mut Vec<u8>) -> Result<KeyHash> {
-        let hash = self.hash()?;
+        self.check()?;
+        let layout = self.table.layout();
+        let is_image = matches!(self.kind, OperationKind::Insert | OperationKind::Write);
+        let body = if is_image { layout.image_with_one_zero(self.body) } else { Cow::Borrowed(self.body) };
+        let key = layout.key_with_one_zero(self.key);
+        OperationSpec { key: &key, body: &body, ..*self }.write_checked(number, out)
+    }
+
+    fn write_checked(&self, number: OperationNumber, out: &mut Vec<u8>) -> Result<KeyHash> {
+        let hash = self.hash();
         let (Ok(body_bytes), Ok(filter_bytes)) =
             (u16::try_from(self.body.len()), u16::try_from(self.filter.len()))
         else {
@@ -90,37 +100,39 @@ impl<'a> OperationSpec<'a> {
         Ok(hash)
     }
 
-    fn hash(&self) -> Result<KeyHash> {
-        let layout = self.table.layout();
+    fn check(&self) -> Result<()> {
         match self.kind {
             OperationKind::Insert | OperationKind::Write => {
-                layout.check_image(self.body).map_err(|error| match error {
+                assert!(self.key.is_empty(), "the key of a new row is in its image");
+                self.table.layout().check_image(self.body).map_err(|error| match error {
                     RowError::RowTooLong => Error::new(ErrorCode::RowTooLong),
                     _ => Error::with_detail(
                         ErrorCode::BadRow,
                         format!("the bytes are no row of {}: {error:?}", self.table.name()),
                     ),
-                })?;
-                assert!(self.key.is_empty(), "the key of a new row is in its image");
-                match layout.key_bytes() {
-                    Some(bytes) => Ok(KeyHash::of(&self.body[..usize::from(bytes)])),
-                    None => {
-                        let (fixed, variable) = layout.split(self.body);
-                        let mut key = Vec::new();
-                        layout.write_key(fixed, variable, &mut key);
-                        Ok(KeyHash::of(&key))
-                    }
-                }
+                })
             }
             OperationKind::ReadCommitted
             | OperationKind::ReadShared
             | OperationKind::ReadExclusive
             | OperationKind::Update
             | OperationKind::Delete
-            | OperationKind::Unlock => {
-                self.table.check_key(self.key)?;
-                Ok(KeyHash::of(self.key))
+            | OperationKind::Unlock => self.table.check_key(self.key),
+        }
+    }
+
+    /// Of what has been checked.
+    fn hash(&self) -> KeyHash {
+        match self.kind {
+            OperationKind::Insert | OperationKind::Write => {
+                KeyHash::of(&self.table.layout().key_of(self.body))
             }
+            OperationKind::ReadCommitted
+            | OperationKind::ReadShared
+            | OperationKind::ReadExclusive
+            | OperationKind::Update
+            | OperationKind::Delete
+            | OperationKind::Unlock => KeyHash::of(self.key),
         }
     }
 }

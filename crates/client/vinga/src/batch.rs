@@ -76,7 +76,12 @@ impl<R> ReadBatch<R> {
     /// `BadKey` if it has not the size of the table's keys.
     #[inline]
     pub fn push_encoded(&mut self, key: &[u8]) -> Result<()> {
-        self.batch.push(key)
+        let layout = self.table.core().layout();
+        // What is no key is refused as it is.
+        match layout.check_key(key) {
+            Ok(()) => self.batch.push(&layout.key_with_one_zero(key)),
+            Err(_) => self.batch.push(key),
+        }
     }
 
     /// Number of keys.

@@ -7,6 +7,10 @@
 //!
 //! Who may need few rows says so: then no more of what the scan found are locked together than that ([`GROWTH`]).
 //!
+//! *Deadlocks.* Where the order of rows does not matter, those that were found together are locked in the order of their
+//! primary keys, so that scans of the same rows do not lock them crosswise. Who was given rows as they are committed, and
+//! has to wait for one of them, must not hold those behind it meanwhile: [`LockingScan::put_back`].
+//!
 //! Rows that others have locked are waited for, left out, or given as they are committed, as was asked for. If one can't be
 //! locked that fails the scan, the rows before it are given first, and those that were locked behind it are let go of.
 
@@ -77,6 +81,12 @@ pub struct LockingScan<R = Record> {
     given: HashSet<(u16, Vec<u8>)>,
     rows: LockedRows<R>,
     next: usize,
+    /// The keys among which the rows of the last batch are.
+    asked: Vec<(u16, Vec<u8>)>,
+    /// Rows that are locked together next, at most: few after some were put back.
+    portion_max: usize,
+    is_in_order: bool,
+    is_limited: bool,
     is_over: bool,
     /// Why it ends behind the rows that are there.
     failure: Option<Error>,
@@ -112,6 +122,7 @@ impl<R> LockingScan<R> {
         };
         let key_table = Table::new(table.handle(), Arc::clone(table.shared_core()), keys.columns.clone())?;
         let (transaction, _) = within;
+        let is_in_order = keys.ranges.as_ref().is_some_and(|ranges| ranges.in_order);
         Ok(LockingScan {
             scan: Scan::begin(key_table, keys, Some(within))?,
             rows: LockedRows::new(&table, selection),
@@ -126,6 +137,10 @@ impl<R> LockingScan<R> {
             found: Vec::new(),
             given: HashSet::new(),
             next: 0,
+            asked: Vec::new(),
+            portion_max: usize::MAX,
+            is_in_order,
+            is_limited: limit != u32::MAX,
             is_over: false,
             failure: None,
         })
@@ -165,6 +180,8 @@ impl<R> LockingScan<R> {
             let later = self.found.split_off(self.portion());
             let keys = std::mem::replace(&mut self.found, later);
             self.lock(transaction, &keys).await?;
+            self.asked = keys;
+            self.portion_max = self.portion_max.saturating_mul(GROWTH);
         }
         Ok(!self.rows.is_empty())
     }
@@ -177,7 +194,40 @@ impl<R> LockingScan<R> {
             Some(expected) if given < expected => expected - given,
             Some(_) => (GROWTH - 1) * given,
         };
-        wanted.min(self.rows_left as usize).min(self.found.len())
+        wanted.min(self.rows_left as usize).min(self.portion_max).min(self.found.len())
+    }
+
+    /// The rows of the last batch from this one on are taken out of it: their locks are let go of with what is executed next,
+    /// and they are met again, few at first. For who is about to wait for the lock of a row before them: if it held them
+    /// meanwhile, whoever has that row and comes to want them would never go on.
+    ///
+    /// It has no effect on a scan with a limit, or one that has failed.
+    ///
+    /// # Errors
+    /// That the transaction is over.
+    pub fn put_back(
+        &mut self,
+        transaction: &mut Transaction,
+        rows: &mut LockedRows<R>,
+        from: usize,
+    ) -> Result<()> {
+        if self.is_limited || self.failure.is_some() || from >= rows.len() {
+            return Ok(());
+        }
+        let mut back = Vec::new();
+        for (place, _) in rows.places.split_off(from) {
+            if place.is_locked {
+                transaction.unlock(place.operation)?;
+            }
+            let met = std::mem::take(&mut self.asked[place.asked as usize]);
+            self.given.remove(&met);
+            back.push(met);
+        }
+        self.rows_left += back.len() as u32;
+        back.append(&mut self.found);
+        self.found = back;
+        self.portion_max = GROWTH;
+        Ok(())
     }
 
     /// Waits until it is known whether there are more rows to be locked, and locks none of them; false at the end. Who
@@ -202,6 +252,9 @@ impl<R> LockingScan<R> {
             let keys = batch.ranged().map(|(range, bytes)| Ok((range, self.key(bytes)?)));
             let mut keys: Vec<(u16, Vec<u8>)> = keys.collect::<Result<_>>()?;
             keys.retain(|met| !self.given.contains(met));
+            if !self.is_in_order {
+                keys.sort_unstable();
+            }
             self.found = keys;
         }
         Ok(!self.found.is_empty())
@@ -231,7 +284,7 @@ impl<R> LockingScan<R> {
         }
         transaction.execute().await?;
         let mut unlocks = Vec::new();
-        for ((range, key), number) in keys.iter().zip(numbers) {
+        for ((asked, (range, key)), number) in (0..).zip(keys).zip(numbers) {
             if self.failure.is_some() {
                 if let Ok(Some(_)) = transaction.bytes(number) {
                     unlocks.push(number);
@@ -257,7 +310,7 @@ impl<R> LockingScan<R> {
                 None => true,
             };
             if fits && self.given.insert((*range, key.clone())) {
-                self.rows.push(Place { range: *range, operation: number, is_locked }, bytes);
+                self.rows.push(Place { range: *range, asked, operation: number, is_locked }, bytes);
                 self.rows_left -= 1;
             } else if is_locked {
                 unlocks.push(number);
@@ -333,6 +386,8 @@ pub struct LockedRows<R = Record> {
 #[derive(Clone, Copy)]
 struct Place {
     range: u16,
+    /// Which of the keys it has that were asked for with it.
+    asked: u32,
     /// By which it was read.
     operation: OperationNumber,
     is_locked: bool,

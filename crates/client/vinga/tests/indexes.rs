@@ -5,7 +5,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering};
-use support::{eventually, left_behind, start_node};
+use support::{eventually, left_behind, start_node, start_patient_node};
 use vinga::blocking::{Cluster, Transaction};
 use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value};
 
@@ -220,7 +220,7 @@ fn a_transaction_scans_its_own_changes_and_locks_what_it_meets() {
 
 #[test]
 fn rows_that_fit_no_longer_are_left_out_and_let_go() {
-    let node = start_node();
+    let node = start_patient_node();
     let cluster = Cluster::connect(node.address()).unwrap();
     let table = items(&cluster, 80);
     // The scan has met the rows of kind 0 when one of them is given another.

@@ -116,13 +116,13 @@ fn the_schema_lock_is_handed_on() {
     let text = error.to_string();
     assert!(text.contains(&format!("client {}", one.node())) && text.contains("ALTER TABLE t"), "{text}");
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| other.schema_lock("DROP", Duration::from_secs(20)));
+        let waiting = scope.spawn(|| other.schema_lock("DROP", Duration::from_secs(180)));
         thread::sleep(Duration::from_millis(20));
         drop(held);
         let lock = waiting.join().expect("no panic").expect("it is free now");
         // Whoever has it goes: the next gets it.
         let third = connect(&node);
-        let next = scope.spawn(move || third.schema_lock("next", Duration::from_secs(20)).map(|_| ()));
+        let next = scope.spawn(move || third.schema_lock("next", Duration::from_secs(180)).map(|_| ()));
         thread::sleep(Duration::from_millis(20));
         drop(lock);
         next.join().expect("no panic").expect("it is free now");
@@ -202,7 +202,7 @@ fn the_asker_waits_until_subscribers_have_confirmed() {
     drop(events);
     one.drop_table("d.u").expect("it is there");
     assert_eq!(
-        other.schema_events().unwrap().next_within(Duration::from_secs(5)).map(|(_, news)| news),
+        other.schema_events().unwrap().next_within(Duration::from_secs(180)).map(|(_, news)| news),
         Some(news)
     );
 }

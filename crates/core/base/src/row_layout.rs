@@ -18,12 +18,16 @@
 //! A *selection* holds some columns in an order that the reader asked for: null bits (one a selected column, whether
 //! nullable or not), then each column that is not NULL as it stands in a key.
 //!
+//! A floating-point number has one zero in a row, in which no bit is set: keys are hashed and compared by their bytes.
+//! Whoever makes images, keys or changes of rows minds that ([`one_zero`]).
+//!
 //! Nothing is aligned: readers use unaligned loads.
 
 use crate::ids::ColumnId;
 use crate::schema::{Kind, ROW_BYTES_MAX, TableDefinition};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Where one column lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +74,16 @@ pub enum RowError {
     PaddingSet,
 }
 
+/// Makes a negative zero at this place the zero that rows have.
+fn put_one_zero(bytes: &mut Cow<'_, [u8]>, place: Range<usize>) {
+    let mut number = [0; 8];
+    let number = &mut number[..place.len()];
+    number.copy_from_slice(&bytes[place.clone()]);
+    if one_zero(number) {
+        bytes.to_mut()[place].fill(0);
+    }
+}
+
 /// The layout of a table's rows. Made from a checked definition; a pure function of it, so client and node agree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowLayout {
@@ -80,6 +94,21 @@ pub struct RowLayout {
     null_offset: u16,
     null_count: u16,
     variable: Vec<ColumnId>,
+    /// The columns of floating-point numbers.
+    floats: Vec<ColumnId>,
+}
+
+/// Makes a negative zero, if that is what a floating-point number is, the zero that rows have; says whether it was one.
+pub fn one_zero(number: &mut [u8]) -> bool {
+    let is_negative_zero = number.split_last().is_some_and(|(last, rest)| *last == 0x80 && is_zero(rest));
+    if is_negative_zero {
+        number.fill(0);
+    }
+    is_negative_zero
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
 }
 
 impl RowLayout {
@@ -129,7 +158,39 @@ impl RowLayout {
             null_offset,
             null_count,
             variable,
+            floats: (0..)
+                .zip(&kinds)
+                .filter(|(_, kind)| matches!(kind, Kind::Float | Kind::Double))
+                .map(|(id, _)| ColumnId(id))
+                .collect(),
         }
+    }
+
+    /// A checked image, without negative zeros if it has some.
+    pub fn image_with_one_zero<'a>(&self, image: &'a [u8]) -> Cow<'a, [u8]> {
+        let mut image = Cow::Borrowed(image);
+        for id in &self.floats {
+            let Place::Fixed { offset, bytes } = self.columns[usize::from(id.0)].place else { continue };
+            put_one_zero(&mut image, usize::from(offset)..usize::from(offset + bytes));
+        }
+        image
+    }
+
+    /// A checked key, without negative zeros if it has some.
+    pub fn key_with_one_zero<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
+        let mut result = Cow::Borrowed(key);
+        if self.floats.is_empty() {
+            return result;
+        }
+        let mut rest = key;
+        for &id in &self.key {
+            let Ok(value) = self.take(id, &mut rest) else { break };
+            let end = key.len() - rest.len();
+            if self.floats.contains(&id) {
+                put_one_zero(&mut result, end - value.len()..end);
+            }
+        }
+        result
     }
 
     /// All columns, by [`ColumnId`].
@@ -488,6 +549,36 @@ mod tests {
         assert_eq!(l.null_offset(), 7);
         assert_eq!(l.columns()[0].place, Place::Fixed { offset: 8, bytes: 4 });
         assert_eq!(l.fixed_bytes(), 12);
+    }
+
+    #[test]
+    fn images_and_keys_have_one_zero() {
+        let columns = [
+            (TEXT, false),
+            (ColumnType::Double, false),
+            (ColumnType::Float, true),
+            (ColumnType::Integer { bytes: 8, signed: true }, false),
+        ];
+        let l = layout(&columns, &[0, 1]);
+        let row = |double: f64, float: f32| {
+            let (mut image, mut key) = (vec![], vec![]);
+            let (double, float) = (double.to_le_bytes(), float.to_le_bytes());
+            let integer = (-0.0_f64).to_le_bytes();
+            // The integer is no number with a sign for its zero.
+            let values = [&b"t"[..], &double, &float, &integer].map(Some);
+            l.build_image(&values, &mut image).unwrap();
+            key.extend_from_slice(&l.key_of(&image));
+            (image, key)
+        };
+        for (double, float) in [(-0.0, -0.0), (-0.0, 1.0), (-1.0, -0.0), (-f64::MIN_POSITIVE, -1.0)] {
+            let (image, key) = row(double, float);
+            let (wanted, wanted_key) = row(double + 0.0, float + 0.0);
+            assert_eq!(l.image_with_one_zero(&image), wanted);
+            assert_eq!(l.key_with_one_zero(&key), wanted_key);
+        }
+        let (image, key) = row(0.0, 0.0);
+        assert!(matches!(l.image_with_one_zero(&image), Cow::Borrowed(_)));
+        assert!(matches!(l.key_with_one_zero(&key), Cow::Borrowed(_)));
     }
 
     #[test]

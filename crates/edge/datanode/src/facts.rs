@@ -41,6 +41,7 @@ impl DriverFacts for EdgeFacts {
             turns: figures.turns.get(),
             signals: figures.signals.get(),
             wakeups: figures.sleeps.get(),
+            missed_wakeups: figures.missed_wakeups.get(),
             system_calls: figures.system_calls(),
             bytes_received: figures.bytes_read.get(),
             bytes_sent: figures.bytes_written.get(),

@@ -95,6 +95,9 @@ pub struct ThreadStatistics {
     pub sleep_nanos: Counter,
     /// How often it went to sleep.
     pub sleeps: Counter,
+    /// Turns that began because it had slept for as long as it may, and that moved something all the same: whoever had
+    /// left it there should have woken the thread.
+    pub missed_wakeups: Counter,
     /// Calls of `epoll_wait` and `sched_yield`.
     pub waits: Counter,
     /// Reads from sockets.
@@ -152,6 +155,11 @@ impl ThreadStatistics {
     /// System calls of turns, all kinds together.
     pub fn system_calls(&self) -> u64 {
         self.waits.get() + self.reads.get() + self.writes.get() + self.wakes.get()
+    }
+
+    /// Grows with whatever a turn takes or sends.
+    pub(crate) fn moved(&self) -> u64 {
+        self.signals.get() + self.bytes_read.get() + self.bytes_written.get() + self.bytes_to_threads.get()
     }
 
     /// CPU time as of the last sample, in nanoseconds.

@@ -70,6 +70,8 @@ pub(crate) struct Worker<H> {
     polled: u64,
     /// Slices of long work wait for the next turn.
     has_long_work: bool,
+    /// It has slept for as long as it may: nothing and nobody has woken it, and no timer is due.
+    has_overslept: bool,
     /// The node stops, since then.
     stops_since: Option<u64>,
 }
@@ -122,6 +124,7 @@ impl<H: Host> Worker<H> {
             stock_due: 0,
             polled: 0,
             has_long_work: false,
+            has_overslept: false,
             stops_since: None,
             statistics: registered.statistics().clone(),
             switchboard,
@@ -145,6 +148,8 @@ impl<H: Host> Worker<H> {
             self.statistics.busy_nanos.add(ended - begun);
             if ended >= self.stock_due {
                 self.take_stock(ended);
+                // What follows from that is done at once.
+                has_more = true;
             }
         }
         for api in self.sockets.api_nodes() {
@@ -162,6 +167,8 @@ impl<H: Host> Worker<H> {
         self.executor.begin_turn(Clock::tick(now));
 
         let word = self.desk().doorbell.take();
+        let has_overslept = std::mem::take(&mut self.has_overslept) && word == 0;
+        let moved = if has_overslept { self.statistics.moved() } else { 0 };
         if word & MAIL != 0 {
             for mail in self.desk().collect() {
                 self.read_mail(mail, now);
@@ -191,6 +198,9 @@ impl<H: Host> Worker<H> {
         statistics.bytes_waiting.set((to_threads + to_sockets) as u64);
         let can_be_served = self.stops_since.is_none() && self.sockets.can_be_served(outbox, &self.limits);
         statistics.signals.set(self.executor.handled());
+        if has_overslept && statistics.moved() != moved {
+            statistics.missed_wakeups.add(1);
+        }
         if self.executor.has_log() {
             crate::log::write_entries(&self.executor.take_log());
         }
@@ -258,10 +268,13 @@ impl<H: Host> Worker<H> {
         }
         self.statistics.enter(Phase::Sleeping);
         self.statistics.sleeps.add(1);
-        self.poll(wake_at - now);
+        let is_called = self.poll(wake_at - now);
         self.desk().doorbell.end_sleep();
         self.sockets.end_sleep();
         let woken = self.clock.nanos();
+        // What a client puts into shared memory may be found just then, before it rings.
+        let is_left_alone = !is_called && self.stops_since.is_none() && !self.sockets.has_locals();
+        self.has_overslept = is_left_alone && woken >= wake_at && woken < due;
         self.polled = woken;
         self.statistics.sleep_nanos.add(woken - now);
         self.realtime.slept(woken);

@@ -5,18 +5,18 @@ mod support;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-use support::{Client, both_ways, greeting, hello, number, settings, start, wait_until};
+use support::{
+    Client, HANG_GUARD, assert_awake, both_ways, greeting, hello, number, settings, start, wait_until,
+};
 use vinga_runtime::node_process::NodeProcess;
-use vinga_runtime::statistics::{Phase, ThreadStatistics};
 use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::handshake::{HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
-/// The node still serves, and at once.
+/// The node still serves, and has overlooked nothing.
 fn assert_alive(node: &NodeProcess) {
-    let begin = Instant::now();
     Client::connect(node.address()).unwrap().echo(0, 1, b"alive");
-    assert!(begin.elapsed() < Duration::from_secs(1));
+    assert_awake(node);
 }
 
 #[test]
@@ -116,19 +116,15 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
         }
         let begin = Instant::now();
         let mut written = 0;
-        let mut slowest = Duration::ZERO;
         while records.gone().is_empty() {
             if written < train.len() {
                 written += slow.stream.write(&train[written..]).unwrap_or(0);
             }
-            let asked = Instant::now();
             other.echo(0, 1, b"meanwhile");
-            slowest = slowest.max(asked.elapsed());
             let waiting: u64 = node.statistics().iter().map(|thread| thread.bytes_waiting.get()).sum();
             assert!(waiting < 8_000_000, "{waiting} bytes wait");
-            assert!(begin.elapsed() < Duration::from_secs(10), "it is let go");
+            assert!(begin.elapsed() < HANG_GUARD, "it is let go");
         }
-        assert!(slowest < Duration::from_secs(1), "{slowest:?}");
         assert_eq!(records.gone(), [(slow.api.0, 1)]);
         // One that reads in the end gets everything.
         let mut late = Client::connect(node.address()).unwrap();
@@ -199,7 +195,6 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
         settings.limits.send_buffer_bytes = 5_000_000;
         let (node, records) = start(settings);
         let mut slow = Client::connect(node.address()).unwrap();
-        let begin = Instant::now();
         let mut train = Vec::new();
         for trace in 0..500 {
             // Answered by another thread, so that holding back requests comes too late.
@@ -207,7 +202,6 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
         }
         slow.stream.write_all(&train).unwrap();
         wait_until("it is let go", || !records.gone().is_empty());
-        assert!(begin.elapsed() < Duration::from_secs(4));
         assert_alive(&node);
         node.stop();
     }
@@ -261,28 +255,13 @@ fn a_reader_that_keeps_up_is_never_kept_waiting() {
     }
 }
 
-/// Receives so many answers, in order, and makes sure that no thread sleeps over what it still has to do: it would for
-/// a second.
+/// Receives so many answers, in order, and makes sure that no thread has slept over what it still had to do.
 fn receive_awake(client: &mut Client, node: &NodeProcess, count: u32) {
-    client.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    let (mut trace, mut asleep) = (0, 0);
-    while trace < count {
-        match client.receive() {
-            Ok(answer) => {
-                let (_, frame) = answer.expect("the node goes on");
-                assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
-                (trace, asleep) = (trace + 1, 0);
-            }
-            // On a busy machine this may take long, but then the node is not asleep.
-            Err(_) => {
-                let is_idle = |thread: &ThreadStatistics| {
-                    thread.phase() == Phase::Sleeping && thread.bytes_waiting.get() == 0
-                };
-                asleep += u32::from(node.statistics().iter().all(|thread| is_idle(thread)));
-                assert!(asleep < 5, "the node sleeps before answer {trace}");
-            }
-        }
+    for trace in 0..count {
+        let (_, frame) = client.receive().unwrap().expect("the node goes on");
+        assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
     }
+    assert_awake(node);
 }
 
 #[test]
@@ -307,10 +286,12 @@ fn full_rings_keep_nobody_waiting() {
 
 #[test]
 fn garbage_is_refused_with_a_reason() {
-    for mut settings in both_ways(1) {
-        settings.limits.greeting = Duration::from_millis(300);
+    for settings in both_ways(1) {
+        let mut hasty = settings.clone();
+        hasty.limits.greeting = Duration::from_millis(300);
+        let (hasty, _) = start(hasty);
         let (node, records) = start(settings);
-        let answer = |bytes: &[u8]| {
+        let answer_of = |node: &NodeProcess, bytes: &[u8]| {
             let mut stream = TcpStream::connect(node.address()).unwrap();
             stream.write_all(bytes).unwrap();
             let mut all = Vec::new();
@@ -320,11 +301,13 @@ fn garbage_is_refused_with_a_reason() {
             let refusal: vinga_wire::handshake::Refusal = vinga_wire::cold::read(&frame).unwrap();
             ErrorCode::from_number(refusal.code).unwrap()
         };
+        let answer = |bytes: &[u8]| answer_of(&node, bytes);
         assert_eq!(answer(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), ErrorCode::BadHandshake);
         assert_eq!(answer(&[0; 100]), ErrorCode::BadHandshake);
         assert_eq!(answer(&vec![0xff; 100_000]), ErrorCode::BadHandshake);
-        assert_eq!(answer(&greeting(&hello())[..30]), ErrorCode::HandshakeTimeout);
-        assert_eq!(answer(b""), ErrorCode::HandshakeTimeout);
+        assert_eq!(answer_of(&hasty, &greeting(&hello())[..30]), ErrorCode::HandshakeTimeout);
+        assert_eq!(answer_of(&hasty, b""), ErrorCode::HandshakeTimeout);
+        hasty.stop();
         assert_eq!(
             answer(&greeting(&HelloRequest { version: PROTOCOL_VERSION + 1, ..hello() })),
             ErrorCode::WrongProtocol
@@ -463,22 +446,20 @@ fn a_flood_of_connections_does_not_drown_the_node() {
     let mut client = Client::connect(node.address()).unwrap();
     let address = node.address();
     let flood = std::thread::spawn(move || flood(address, 5_000));
-    let (mut slowest, mut rounds) = (Duration::ZERO, 0);
+    let mut rounds = 0;
     while !flood.is_finished() {
-        let asked = Instant::now();
         client.echo(0, 1, b"meanwhile");
-        slowest = slowest.max(asked.elapsed());
         rounds += 1;
     }
     let (admitted, refused) = flood.join().unwrap();
-    println!("{admitted} admitted, {refused} refused, meanwhile {rounds} echoes, the slowest {slowest:?}");
-    assert!(slowest < Duration::from_secs(1));
-    assert!(admitted >= 90 && refused > 500, "{admitted} admitted, {refused} refused");
+    println!("{admitted} admitted, {refused} refused, meanwhile {rounds} echoes");
+    assert_awake(&node);
     wait_until("newcomers are welcome again", || Client::connect(address).is_ok());
     node.stop();
 }
 
-/// Opens so many connections; says how many were admitted and how many were told that they are not.
+/// Opens so many connections; says how many were admitted and how many were told that they are not, once those are as many
+/// as there must be.
 fn flood(address: SocketAddr, count: usize) -> (usize, usize) {
     let whole = greeting(&hello());
     let mut streams = Vec::new();
@@ -492,43 +473,43 @@ fn flood(address: SocketAddr, count: usize) -> (usize, usize) {
         let _ = stream.write_all(bytes);
         streams.push(stream);
     }
-    std::thread::sleep(Duration::from_millis(100));
     let (mut admitted, mut refused) = (0, 0);
-    for stream in &mut streams {
-        stream.set_nonblocking(true).unwrap();
-        let mut bytes = [0; 1024];
-        let read = stream.read(&mut bytes).unwrap_or(0);
-        match Frame::first(&bytes[..read]).ok().flatten().and_then(|frame| frame.signal()) {
-            Some(SignalNumber::HelloConfirm) => admitted += 1,
-            Some(SignalNumber::HelloRefuse) => refused += 1,
-            _ => {}
+    wait_until("many are admitted, many refused", || {
+        for stream in &mut streams {
+            stream.set_nonblocking(true).unwrap();
+            let mut bytes = [0; 1024];
+            let read = stream.read(&mut bytes).unwrap_or(0);
+            match Frame::first(&bytes[..read]).ok().flatten().and_then(|frame| frame.signal()) {
+                Some(SignalNumber::HelloConfirm) => admitted += 1,
+                Some(SignalNumber::HelloRefuse) => refused += 1,
+                _ => {}
+            }
         }
-    }
+        admitted >= 90 && refused > 500
+    });
     (admitted, refused)
 }
 
 #[test]
 fn a_stopping_node_says_so() {
     for mut settings in both_ways(2) {
-        settings.limits.farewell = Duration::from_secs(20);
+        settings.limits.farewell = 10 * HANG_GUARD;
         let (node, _) = start(settings);
         let mut client = Client::connect(node.address()).unwrap();
         client.echo(1, 1, b"x");
         let address = node.address();
         let begin = Instant::now();
         node.stop();
-        assert!(begin.elapsed() < Duration::from_secs(5), "nothing waited: {:?}", begin.elapsed());
+        assert!(begin.elapsed() < HANG_GUARD, "nothing waited: {:?}", begin.elapsed());
         assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
         assert!(TcpStream::connect(address).is_err());
     }
 }
 
 #[test]
-fn it_starts_at_once_and_not_twice() {
-    let begin = Instant::now();
+fn nobody_listens_where_somebody_does() {
     let (node, _) = start(settings(4));
     Client::connect(node.address()).unwrap().echo(0, 1, b"x");
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     let mut again = settings(1);
     again.listen = node.address();
     let refused = NodeProcess::start(again, |_, _| support::EchoHost::new(Default::default()));

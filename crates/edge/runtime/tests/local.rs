@@ -13,7 +13,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{Client, NODE, Records, greeting, hello, number, settings, start, wait_until};
+use support::{
+    Client, HANG_GUARD, NODE, Records, assert_awake, greeting, hello, number, settings, start, wait_until,
+};
 use vinga_base::NodeId;
 use vinga_local::pipe::INPUT;
 use vinga_local::{ClientLink, First, OFFER, Socket, receive_first};
@@ -58,7 +60,7 @@ impl LocalClient {
 
     fn connect_with(path: &Path, shares: bool, hello: &HelloRequest) -> Result<Self, ErrorCode> {
         let stream = UnixStream::connect(path).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
         let socket = Socket::from(stream);
         if shares {
             socket.write(&OFFER).unwrap();
@@ -190,10 +192,9 @@ impl LocalClient {
 }
 
 fn assert_alive(node: &NodeProcess, path: &Path) {
-    let begin = Instant::now();
     LocalClient::connect(path, true).unwrap().echo(0, 1, b"alive");
     Client::connect(node.address()).unwrap().echo(0, 1, b"alive");
-    assert!(begin.elapsed() < Duration::from_secs(1));
+    assert_awake(node);
 }
 
 #[test]
@@ -261,12 +262,10 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
         if written < train.len() {
             written += slow.write(&train[written..]).unwrap();
         }
-        let asked = Instant::now();
         other.echo(0, 1, b"meanwhile");
-        assert!(asked.elapsed() < Duration::from_secs(1));
         let waiting: u64 = node.statistics().iter().map(|thread| thread.bytes_waiting.get()).sum();
         assert!(waiting < 8_000_000, "{waiting} bytes wait");
-        assert!(begin.elapsed() < Duration::from_secs(10), "it is let go");
+        assert!(begin.elapsed() < HANG_GUARD, "it is let go");
     }
     assert_eq!(records.gone(), [(slow.api.0, 1)]);
     // One that reads late gets everything; meanwhile the node does not work for nothing.
@@ -276,11 +275,12 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
         late.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
     }
     late.write_all(&train);
-    std::thread::sleep(Duration::from_millis(200));
     let turns = || node.statistics().iter().map(|thread| thread.turns.get()).sum::<u64>();
-    let before = turns();
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(turns() - before < 100, "{} turns while it waits for room", turns() - before);
+    wait_until("it sleeps while it waits for room", || {
+        let before = turns();
+        std::thread::sleep(Duration::from_millis(300));
+        turns() - before < 100
+    });
     (0..400).for_each(|trace| late.expect(trace, 100_000));
     node.stop();
 }
@@ -291,7 +291,6 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
     settings.limits.send_buffer_bytes = 5_000_000;
     let (node, records, path) = start_local("pile", settings);
     let mut slow = LocalClient::connect(&path, true).unwrap();
-    let begin = Instant::now();
     let mut train = Vec::new();
     for trace in 0..500 {
         // Answered by another thread, so that holding back requests comes too late.
@@ -299,16 +298,13 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
     }
     slow.write_all(&train);
     wait_until("it is let go", || !records.gone().is_empty());
-    assert!(begin.elapsed() < Duration::from_secs(4));
     assert_alive(&node, &path);
     node.stop();
 }
 
 #[test]
 fn broken_rules_end_with_their_reason() {
-    let mut settings = settings(1);
-    settings.limits.greeting = Duration::from_millis(300);
-    let (node, _, path) = start_local("rules", settings);
+    let (node, _, path) = start_local("rules", settings(1));
     let mut client = LocalClient::connect(&path, true).unwrap();
     client.write_all(&[0xff; 1000]);
     assert_eq!(client.last_words(), Some(ErrorCode::MalformedFrame));
@@ -319,11 +315,7 @@ fn broken_rules_end_with_their_reason() {
     for shares in [true, false] {
         assert_eq!(LocalClient::connect_with(&path, shares, &wrong).err(), Some(ErrorCode::WrongCluster));
     }
-    // Half an offer, and bytes on a socket that only wakes.
-    let half = Socket::from(UnixStream::connect(&path).unwrap());
-    half.write(&OFFER[..5]).unwrap();
-    let mut answer = [0; 500];
-    assert!(half.read(&mut answer).unwrap() > 0, "it is told that it was too slow");
+    // Bytes on a socket that only wakes.
     let mut client = LocalClient::connect(&path, true).unwrap();
     for trace in 0..100 {
         client.socket.write(&[1; 100]).unwrap();
@@ -332,10 +324,22 @@ fn broken_rules_end_with_their_reason() {
     // By TCP there is no such offer.
     let stray = Socket::from(std::net::TcpStream::connect(node.address()).unwrap());
     stray.write(&OFFER).unwrap();
+    let mut answer = [0; 500];
     let count = stray.read(&mut answer).unwrap();
     let frame = Frame::first(&answer[..count]).unwrap().unwrap();
     assert_eq!(frame.signal(), Some(SignalNumber::HelloRefuse));
     assert_alive(&node, &path);
+    node.stop();
+}
+
+#[test]
+fn half_an_offer_is_not_waited_for_for_ever() {
+    let mut settings = settings(1);
+    settings.limits.greeting = Duration::from_millis(300);
+    let (node, _, path) = start_local("half", settings);
+    let half = Socket::from(UnixStream::connect(&path).unwrap());
+    half.write(&OFFER[..5]).unwrap();
+    assert!(half.read(&mut [0; 500]).unwrap() > 0, "it is told that it was too slow");
     node.stop();
 }
 
@@ -361,8 +365,7 @@ fn whoever_scribbles_breaks_only_his_own_connection() {
         vinga_local::link::ring(&bell);
         other.echo(0, round, b"meanwhile");
         // With positions that can't be, or with garbage for frames, it is let go.
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(2) {
+        for _ in 0..1000 {
             if !socket.discard().unwrap_or(false) {
                 broken += 1;
                 break;

@@ -118,6 +118,10 @@ pub struct Cursor {
     batch_index: usize,
     /// Rows of the batch are in `rows`, not in `reads`.
     batch_is_copied: bool,
+    /// Keys of it whose rows were asked for, one after the other; those of the others are to be read again first, with this
+    /// lock.
+    batch_shown: usize,
+    batch_again: Option<Lock>,
     /// Of a batch that was read ahead: which of its rows were asked for.
     ahead_shown: Vec<bool>,
 }
@@ -200,6 +204,8 @@ impl Cursor {
             batch_ends: Vec::new(),
             batch_index: usize::MAX,
             batch_is_copied: false,
+            batch_shown: 0,
+            batch_again: None,
             ahead_shown: Vec::new(),
         }
     }
@@ -328,6 +334,27 @@ impl Cursor {
         }
     }
 
+    /// Rows that were locked behind the one that was shown last are let go of, and read again when it is their turn: as long
+    /// as that one's lock is waited for, whoever has it may want them.
+    fn put_back(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
+        match (&self.shown, &mut self.scan) {
+            (
+                Shown::Locked(_),
+                Some(OpenScan { source: Source::Locked { scan, rows: Some(rows), next }, .. }),
+            ) => session.put_back(scan, rows, *next),
+            (Shown::Copied(_), _) if self.batch_is_copied && self.batch_shown > 0 => {
+                for hold in self.holds.iter().skip(self.batch_shown) {
+                    if let Some(operation) = hold.operation {
+                        session.unlock(operation);
+                    }
+                }
+                self.batch_again = Some(lock);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Locks the row that was shown last, and shows it once more; false if it has gone.
     ///
     /// # Errors
@@ -335,6 +362,7 @@ impl Cursor {
     pub fn lock_shown(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
         let Some((projection, row)) = self.shown_row() else { return Ok(false) };
         self.key = projection.key_of(&self.table.plan, row)?.into_owned();
+        self.put_back(session, lock)?;
         let may_look = std::mem::take(&mut self.may_look);
         // What the scan has brought stays where it is, for the rows behind this one.
         let read = self.read_row(session, lock, record);

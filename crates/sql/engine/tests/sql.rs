@@ -242,6 +242,6 @@ fn an_outage_is_told_in_time() {
     assert!(text.contains(&address), "{text}");
     let (_, text) = s.fails("insert into d.t values (2)");
     assert!(text.contains(&address), "{text}");
-    assert!(began.elapsed() < Duration::from_secs(20), "two statements");
+    assert!(began.elapsed() < Duration::from_secs(180), "two statements");
     s.expect("select 1", "1");
 }

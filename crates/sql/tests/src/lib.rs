@@ -7,22 +7,32 @@ pub mod bank;
 pub mod churn;
 pub mod client;
 pub mod data_process;
+pub mod environment;
 pub mod history;
 pub mod lives;
 pub mod load;
 pub mod memory;
 pub mod oracle;
 pub mod servers;
-pub mod wishes;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vinga_datanode::LocalNode;
 use vinga_sqlnode::{Answer, Connection, Installation, ScopedSqlNode, SqlError};
 
 /// How long a test waits for what has to come before it gives up: no machine is so busy that it takes longer.
 pub const HANG_GUARD: Duration = Duration::from_secs(180);
+
+/// Waits until something holds; panics with `what` if that does not come.
+#[track_caller]
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < HANG_GUARD, "it does not come: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// A data node in this process, and SQL nodes before it.
 pub struct TestCluster {
@@ -106,6 +116,23 @@ impl Session {
             Ok(answer) => panic!("{statement} must fail, and has {} rows", answer.rows.len()),
             Err(error) => (error.number().unwrap_or(0), error.to_string()),
         }
+    }
+
+    /// Waits until the session with this number runs a statement: whatever is done to that statement before comes too
+    /// early.
+    #[track_caller]
+    pub fn await_statement_of(&mut self, session: &str) {
+        let there = format!(
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE id = {session} AND command = 'Query'"
+        );
+        eventually("the statement is under way", || self.lines(&there) == ["1"]);
+    }
+
+    /// Waits until somebody waits for a lock.
+    #[track_caller]
+    pub fn await_waiter(&mut self) {
+        let waits = "SELECT COUNT(*) FROM information_schema.VINGA_LOCKS WHERE STATE = 'waits'";
+        eventually("somebody waits for a lock", || self.lines(waits) != ["0"]);
     }
 
     /// The connection itself.

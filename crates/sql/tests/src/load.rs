@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 #[derive(Default)]
-struct Wishes {
+struct State {
     shall_pause: bool,
     shall_stop: bool,
     /// Clients that are between two pieces of work and wait.
@@ -15,14 +15,14 @@ struct Wishes {
 
 #[derive(Default)]
 struct Shared {
-    wishes: Mutex<Wishes>,
+    state: Mutex<State>,
     on_change: Condvar,
 }
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// How long clients may take until they have paused: a few statements of the greatest length that is allowed.
-const PAUSE_PATIENCE: Duration = Duration::from_secs(60);
+/// How long clients may take until they have paused.
+const PAUSE_PATIENCE: Duration = crate::HANG_GUARD;
 
 /// A client of a load: works off one piece after the other.
 pub trait Worker: Send + 'static {
@@ -54,12 +54,12 @@ impl Load {
 
     /// Waits until no client works. Panics if one has panicked, or goes on for too long.
     pub fn pause(&self) {
-        let mut wishes = self.shared.wishes.lock().expect(NO_PANIC);
-        wishes.shall_pause = true;
+        let mut state = self.shared.state.lock().expect(NO_PANIC);
+        state.shall_pause = true;
         let mut waited = Duration::ZERO;
-        while wishes.paused < self.threads.len() {
+        while state.paused < self.threads.len() {
             let look = Duration::from_millis(100);
-            wishes = self.shared.on_change.wait_timeout(wishes, look).expect(NO_PANIC).0;
+            state = self.shared.on_change.wait_timeout(state, look).expect(NO_PANIC).0;
             waited += look;
             assert!(!self.threads.iter().any(JoinHandle::is_finished), "a client has panicked");
             assert!(waited < PAUSE_PATIENCE, "a client does not pause");
@@ -68,7 +68,7 @@ impl Load {
 
     /// Lets all go on.
     pub fn go_on(&self) {
-        self.shared.wishes.lock().expect(NO_PANIC).shall_pause = false;
+        self.shared.state.lock().expect(NO_PANIC).shall_pause = false;
         self.shared.on_change.notify_all();
     }
 
@@ -83,7 +83,7 @@ impl Load {
     }
 
     fn tell_to_stop(&self) {
-        self.shared.wishes.lock().expect(NO_PANIC).shall_stop = true;
+        self.shared.state.lock().expect(NO_PANIC).shall_stop = true;
         self.shared.on_change.notify_all();
     }
 }
@@ -97,15 +97,15 @@ impl Drop for Load {
 impl Shared {
     /// Waits while all shall pause; whether to go on afterwards.
     fn may_work(&self) -> bool {
-        let mut wishes = self.wishes.lock().expect(NO_PANIC);
-        if wishes.shall_pause {
-            wishes.paused += 1;
+        let mut state = self.state.lock().expect(NO_PANIC);
+        if state.shall_pause {
+            state.paused += 1;
             self.on_change.notify_all();
-            while wishes.shall_pause && !wishes.shall_stop {
-                wishes = self.on_change.wait(wishes).expect(NO_PANIC);
+            while state.shall_pause && !state.shall_stop {
+                state = self.on_change.wait(state).expect(NO_PANIC);
             }
-            wishes.paused -= 1;
+            state.paused -= 1;
         }
-        !wishes.shall_stop
+        !state.shall_stop
     }
 }

@@ -2,8 +2,8 @@
 //! savepoints, with duplicates that fail, are ignored, replaced or updated, and with triggers.
 
 use vinga_sql_tests::TestCluster;
+use vinga_sql_tests::environment;
 use vinga_sql_tests::oracle::{Oracle, Said};
-use vinga_sql_tests::wishes;
 
 /// Statements of a seed, unless `VINGA_STATEMENTS` says otherwise.
 const STATEMENTS: u64 = 1_500;
@@ -138,10 +138,10 @@ fn random_changes_leave_what_innodb_has() {
     let cluster = TestCluster::start(1);
     let mut oracle = Oracle::new(|| cluster.sql_nodes[0].connect().expect("a SQL node answers"));
     make_tables(&mut oracle);
-    let seed = wishes::seed();
+    let seed = environment::seed();
     let mut statements = Statements { random: fastrand::Rng::with_seed(seed), in_transaction: false };
     let mut before: Vec<String> = Vec::new();
-    for number in 0..wishes::number("VINGA_STATEMENTS").unwrap_or(STATEMENTS) {
+    for number in 0..environment::number("VINGA_STATEMENTS").unwrap_or(STATEMENTS) {
         let statement = statements.next();
         let [ours, theirs] = oracle.ask(&statement).map(essence);
         before.push(format!("{statement}; -- {ours:?}"));

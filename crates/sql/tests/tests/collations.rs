@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use vinga_sql_tests::environment;
 use vinga_sql_tests::oracle::{Oracle, Said};
-use vinga_sql_tests::wishes;
 use vinga_sql_tests::{Session, TestCluster};
 
 /// What values are made of, in every character set.
@@ -329,7 +329,7 @@ const USUAL: [&str; 29] = [
 /// Another seed, and parts of the names of collations, for longer runs.
 #[test]
 fn usual_collations() {
-    run("usual", wishes::seed(), |all, _| {
+    run("usual", environment::seed(), |all, _| {
         let usual: Vec<_> = all.into_iter().filter(|one| USUAL.contains(&one.name.as_str())).collect();
         assert_eq!(usual.len(), USUAL.len(), "the server has all of them");
         usual
@@ -340,9 +340,9 @@ fn usual_collations() {
 /// their names, with `VINGA_COLLATIONS=all` all.
 #[test]
 fn other_collations() {
-    run("others", wishes::seed(), |mut all, random| {
+    run("others", environment::seed(), |mut all, random| {
         random.shuffle(&mut all);
-        match wishes::text("VINGA_COLLATIONS") {
+        match environment::text("VINGA_COLLATIONS") {
             None => all.truncate(10),
             Some(parts) if parts == "all" => {}
             Some(parts) => all.retain(|one| parts.split(',').any(|part| one.name.contains(part))),

@@ -1,15 +1,17 @@
 //! Definitions: what one SQL node does to tables and databases while others use them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
-use vinga_sql_tests::{Session, TestCluster};
+use vinga_sql_tests::{Session, TestCluster, eventually};
 
 /// Inserts at a SQL node until it is told to stop; the ids of the rows that were acknowledged, and what was told else.
 struct Writer {
     stop: Arc<AtomicBool>,
+    /// Rows that were acknowledged.
+    written: Arc<AtomicUsize>,
     thread: thread::JoinHandle<(Vec<u64>, Vec<String>)>,
 }
 
@@ -18,6 +20,8 @@ impl Writer {
         let mut session = cluster.connect(node);
         let stop = Arc::new(AtomicBool::new(false));
         let is_stopped = Arc::clone(&stop);
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
         let thread = thread::spawn(move || {
             let (mut written, mut errors) = (Vec::new(), Vec::new());
             for id in first.. {
@@ -26,7 +30,10 @@ impl Writer {
                 }
                 let statement = format!("INSERT INTO test.{table} (id, v) VALUES ({id}, {id})");
                 match session.connection().query(&statement) {
-                    Ok(_) => written.push(id),
+                    Ok(_) => {
+                        written.push(id);
+                        counted.fetch_add(1, Ordering::Relaxed);
+                    }
                     Err(error) => {
                         errors.push(error.to_string());
                         thread::sleep(Duration::from_millis(2));
@@ -35,7 +42,13 @@ impl Writer {
             }
             (written, errors)
         });
-        Writer { stop, thread }
+        Writer { stop, written: count, thread }
+    }
+
+    /// Waits until so many more rows were acknowledged.
+    fn await_rows(&self, rows: usize) {
+        let before = self.written.load(Ordering::Relaxed);
+        eventually("the writer writes", || self.written.load(Ordering::Relaxed) >= before + rows);
     }
 
     fn finish(self) -> (Vec<u64>, Vec<String>) {
@@ -56,12 +69,11 @@ fn an_alter_that_copies_loses_no_write_of_another_sql_node() {
     fill(&mut session, "t", 20_000);
     let writer = Writer::start(&cluster, 1, "t", 1_000_000);
     for column in ["a", "b", "c"] {
-        thread::sleep(Duration::from_millis(100));
+        writer.await_rows(30);
         session.query(&format!("ALTER TABLE t ADD COLUMN {column} INT DEFAULT 5, ALGORITHM=COPY"));
     }
-    thread::sleep(Duration::from_millis(100));
+    writer.await_rows(30);
     let (written, errors) = writer.finish();
-    assert!(written.len() > 100, "the writer has written: {}", written.len());
     // Meanwhile it was told that the table is being changed (1297), or has been (1412); nothing else.
     let others: Vec<&String> =
         errors.iter().filter(|error| !error.contains("1297") && !error.contains("1412")).collect();
@@ -139,17 +151,6 @@ fn who_meets_a_fence_again_and_again_is_held_off() {
         session.query("INSERT INTO t VALUES (100, 1)");
         session.query("DELETE FROM t WHERE id = 100");
     }
-}
-
-/// Waits for what comes a moment later.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..200 {
-        if is_so() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(25));
-    }
-    panic!("{what}");
 }
 
 #[test]
@@ -346,13 +347,13 @@ fn the_optimizer_knows_where_rows_are_many() {
         "INSERT INTO t SELECT seq, IF(seq <= 100, seq + 1000, 1), IF(seq <= 100, 1, seq), IF(seq <= 100, 'few', 'many') \
          FROM seq_1_to_10000",
     );
-    thread::sleep(Duration::from_millis(300));
     let mut key_of = |condition: &str| {
         let row = session.query(&format!("EXPLAIN SELECT SUM(id) FROM t WHERE {condition}"));
         let rows: u64 = row[0][8].parse().expect("a number of rows");
         (row[0][5].clone(), rows)
     };
-    assert_eq!(key_of("a = 1 AND b = 1"), ("b".into(), 100));
+    // The SQL node asks for the number of rows again after a while.
+    eventually("the statistics come", || key_of("a = 1 AND b = 1") == ("b".into(), 100));
     assert_eq!(key_of("a = 1 AND s = 'few'"), ("s".into(), 100));
     assert_eq!(key_of("a > 1000 AND s = 'many'"), ("a".into(), 100));
     assert_eq!(key_of("a BETWEEN 1001 AND 1010 AND b BETWEEN 1 AND 2"), ("a".into(), 10));

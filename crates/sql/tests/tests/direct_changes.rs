@@ -2,10 +2,10 @@
 //! while others change the same rows, and they cost no round trip a row.
 
 use vinga_sql_tests::oracle::{Oracle, Said};
-use vinga_sql_tests::{Session, TestCluster, wishes};
+use vinga_sql_tests::{Session, TestCluster, environment};
 use vinga_sqlnode::SqlError;
 
-/// Statements of the random test; `VINGA_CHANGES` wishes for others.
+/// Statements of the random test; `VINGA_CHANGES` sets another number.
 const STATEMENTS: u64 = 600;
 /// Statements between changes of table and settings.
 const SAME_TABLE: u64 = 12;
@@ -153,10 +153,10 @@ fn random_statements_change_and_count_as_innodb() {
     let cluster = TestCluster::start(1);
     let mut oracle = oracle(&cluster);
     let mut session = cluster.connect(0);
-    let seed = wishes::seed();
+    let seed = environment::seed();
     println!("seed {seed}");
     let mut random = Random(fastrand::Rng::with_seed(seed));
-    for number in 0..wishes::number("VINGA_CHANGES").unwrap_or(STATEMENTS) {
+    for number in 0..environment::number("VINGA_CHANGES").unwrap_or(STATEMENTS) {
         if number % SAME_TABLE == 0 {
             fill(&mut oracle, &mut random);
             let mode = random.one(&["", "STRICT_TRANS_TABLES", "NO_UNSIGNED_SUBTRACTION", "TRADITIONAL"]);

@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vinga::NewTable;
+use vinga_sql_tests::HANG_GUARD;
 use vinga_sql_tests::bank::Bank;
 use vinga_sql_tests::churn::Churn;
 use vinga_sql_tests::client::{Client, LOST, Seen};
@@ -18,9 +19,9 @@ use vinga_sql_tests::memory::resident;
 use vinga_sqlnode::ScopedSqlNode;
 
 /// No statement may take longer.
-const STATEMENT_MAX: Duration = Duration::from_secs(10);
+const STATEMENT_MAX: Duration = HANG_GUARD;
 /// How long it may take until a life's tables can be made.
-const RETURN_MAX: Duration = Duration::from_secs(10);
+const RETURN_MAX: Duration = HANG_GUARD;
 
 /// The SQL node that is killed; the other one lives through everything.
 const KILLED: usize = 1;

@@ -1,26 +1,21 @@
 //! Statements that are killed, that run out of time, that wait for each other.
 
 use std::thread;
-use std::time::{Duration, Instant};
-use vinga_sql_tests::{Session, TestCluster};
+use std::time::Duration;
+use vinga_sql_tests::{Session, TestCluster, eventually};
 
 /// Data nodes hold nothing of any transaction or scan, soon.
 fn expect_rest(session: &mut Session) {
-    let until = Instant::now() + Duration::from_secs(5);
-    while session.lines("SELECT SUM(USED) FROM information_schema.VINGA_POOLS") != ["0"] {
-        assert!(Instant::now() < until, "something is left in the pools");
-        thread::sleep(Duration::from_millis(20));
-    }
+    eventually("nothing is left in the pools", || {
+        session.lines("SELECT SUM(USED) FROM information_schema.VINGA_POOLS") == ["0"]
+    });
 }
 
 /// No place in the queue of a lock is taken, soon.
 fn expect_nobody_waits(session: &mut Session) {
-    let until = Instant::now() + Duration::from_secs(5);
-    while session.lines("SELECT COUNT(*) FROM information_schema.VINGA_LOCKS WHERE STATE = 'waits'") != ["0"]
-    {
-        assert!(Instant::now() < until, "somebody waits still");
-        thread::sleep(Duration::from_millis(20));
-    }
+    eventually("nobody waits", || {
+        session.lines("SELECT COUNT(*) FROM information_schema.VINGA_LOCKS WHERE STATE = 'waits'") == ["0"]
+    });
 }
 
 struct Scene {
@@ -30,7 +25,19 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let cluster = TestCluster::start(1);
+        Self::with(TestCluster::start(1))
+    }
+
+    /// One where a lock is waited for until it is let go, however busy the machine is.
+    fn patient() -> Self {
+        Self::with(TestCluster::start_with(
+            1,
+            &[("TransactionDeadlockDetectionTimeout", "600000")],
+            &[("vinga_wait_max", "700000")],
+        ))
+    }
+
+    fn with(cluster: TestCluster) -> Self {
         let mut killer = cluster.connect(0);
         killer.query("CREATE TABLE t (id INT PRIMARY KEY, v INT, KEY (v)) ENGINE=VINGA");
         killer.query("INSERT INTO t SELECT seq, seq FROM seq_1_to_5000");
@@ -44,6 +51,7 @@ impl Scene {
         before.iter().for_each(|statement| drop(victim.query(statement)));
         let number = thread::scope(|scope| {
             let running = scope.spawn(|| victim.error(statement).0);
+            self.killer.await_statement_of(&id);
             thread::sleep(Duration::from_millis(300));
             self.killer.query(&format!("{how} {id}"));
             running.join().expect("it ends with an error")
@@ -57,7 +65,7 @@ const LONG_SCAN: &str = "SELECT COUNT(*) FROM t a, t b WHERE a.v + b.v + SLEEP(0
 
 #[test]
 fn killed_statements_say_so_and_leave_nothing() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::patient();
     let mut holder = scene.cluster.connect(0);
     holder.query("BEGIN");
     holder.query("UPDATE t SET v = 0 WHERE id = 1");
@@ -89,11 +97,11 @@ fn killed_statements_say_so_and_leave_nothing() {
 /// once, long before the wait would have ended by itself, and its place in the queue is free.
 #[test]
 fn who_is_killed_while_it_waits_for_a_lock_lets_its_locks_go_at_once() {
-    // A lock is waited for longer than a statement may take.
+    // A lock is waited for much longer than the test takes.
     let cluster = TestCluster::start_with(
         1,
-        &[("TransactionDeadlockDetectionTimeout", "60000")],
-        &[("vinga_wait_max", "30000")],
+        &[("TransactionDeadlockDetectionTimeout", "600000")],
+        &[("vinga_wait_max", "300000")],
     );
     let mut killer = cluster.connect(0);
     killer.query("CREATE TABLE t (id INT PRIMARY KEY, v INT, u INT, KEY (v), UNIQUE KEY (u)) ENGINE=VINGA");
@@ -138,6 +146,7 @@ fn a_killed_scan_leaves_the_transaction_alone() {
     victim.query("INSERT INTO t VALUES (10001, 1)");
     thread::scope(|scope| {
         let running = scope.spawn(|| assert_eq!(victim.error("SELECT SLEEP(5) FROM t").0, 1317));
+        scene.killer.await_statement_of(&id);
         thread::sleep(Duration::from_millis(200));
         scene.killer.query(&format!("KILL QUERY {id}"));
         running.join().expect("it was killed");
@@ -150,7 +159,7 @@ fn a_killed_scan_leaves_the_transaction_alone() {
 /// Two transactions that wait for each other; pairs of rows on the same data manager and on different ones.
 #[test]
 fn one_of_two_that_wait_for_each_other_goes_on() {
-    let scene = Scene::new();
+    let mut scene = Scene::patient();
     let (mut a, mut b) = (scene.cluster.connect(0), scene.cluster.connect(0));
     for (x, y) in [(1, 2), (1, 3), (4, 5), (6, 7)] {
         a.query("BEGIN");
@@ -167,7 +176,7 @@ fn one_of_two_that_wait_for_each_other_goes_on() {
                 }
                 number
             });
-            thread::sleep(Duration::from_millis(300));
+            scene.killer.await_waiter();
             let second = b.connection().query(format!("UPDATE t SET v = 2 WHERE id = {x}"));
             let second = second.err().and_then(|error| error.number());
             let first = waiting.join().expect("it is told something");

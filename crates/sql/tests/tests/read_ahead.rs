@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vinga_sql_tests::oracle::Oracle;
-use vinga_sql_tests::{Session, TestCluster, wishes};
+use vinga_sql_tests::{Session, TestCluster, environment};
 
-/// Statements of the random test; `VINGA_JOINS` wishes for others.
+/// Statements of the random test; `VINGA_JOINS` sets another number.
 const STATEMENTS: u64 = 400;
 /// Statements between changes of the tables.
 const SAME_TABLES: u64 = 10;
@@ -82,10 +82,10 @@ fn fill(oracle: &mut Oracle, random: &mut Random) {
 fn random_joins_and_subqueries_are_those_of_innodb() {
     let cluster = TestCluster::start(1);
     let mut oracle = Oracle::new(|| cluster.sql_nodes[0].connect().expect("the SQL node answers"));
-    let seed = wishes::seed();
+    let seed = environment::seed();
     println!("seed {seed}");
     let mut random = Random(fastrand::Rng::with_seed(seed));
-    for number in 0..wishes::number("VINGA_JOINS").unwrap_or(STATEMENTS) {
+    for number in 0..environment::number("VINGA_JOINS").unwrap_or(STATEMENTS) {
         if number % SAME_TABLES == 0 {
             fill(&mut oracle, &mut random);
             // With and without buffers of joins.

@@ -2,8 +2,8 @@
 //! optimizer takes through them: by ranges, by jumps from value to value, by several indexes, by other tables' rows.
 
 use vinga_sql_tests::TestCluster;
+use vinga_sql_tests::environment;
 use vinga_sql_tests::oracle::{Oracle, Said};
-use vinga_sql_tests::wishes;
 
 /// Rows of a table.
 const ROWS: u32 = 300;
@@ -198,11 +198,11 @@ fn without_indexes(query: &str) -> String {
 fn random_queries_say_what_they_say_of_innodb() {
     let cluster = TestCluster::start(1);
     let mut oracle = oracle(&cluster);
-    let seed = wishes::seed();
+    let seed = environment::seed();
     println!("seed {seed}");
     let mut queries = Queries { random: fastrand::Rng::with_seed(seed) };
     fill(&mut oracle, &mut queries);
-    for number in 0..wishes::number("VINGA_QUERIES").unwrap_or(QUERIES) {
+    for number in 0..environment::number("VINGA_QUERIES").unwrap_or(QUERIES) {
         let query = queries.query();
         let [ours, theirs] = oracle.ask(&query).map(|said| in_order(said, &query));
         if ours != theirs {

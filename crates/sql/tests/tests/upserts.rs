@@ -2,9 +2,9 @@
 //! is with InnoDB, and they cost no round trip a row.
 
 use vinga_sql_tests::oracle::Oracle;
-use vinga_sql_tests::{Session, TestCluster, wishes};
+use vinga_sql_tests::{Session, TestCluster, environment};
 
-/// Rounds of the random test; `VINGA_UPSERTS` wishes for others.
+/// Rounds of the random test; `VINGA_UPSERTS` sets another number.
 const ROUNDS: u64 = 60;
 
 fn oracle(cluster: &TestCluster) -> Oracle {
@@ -87,10 +87,10 @@ fn random_statements_do_and_count_as_innodb() {
     // Texts that are too long or NULLs are no errors of the statements that ignore them; warnings are the same.
     oracle.good("SET sql_mode = ''");
     oracle.good("SET max_error_count = 10000");
-    let seed = wishes::seed();
+    let seed = environment::seed();
     println!("seed {seed}");
     let mut random = Random(fastrand::Rng::with_seed(seed));
-    for round in 0..wishes::number("VINGA_UPSERTS").unwrap_or(ROUNDS) {
+    for round in 0..environment::number("VINGA_UPSERTS").unwrap_or(ROUNDS) {
         let table = TABLES[round as usize % TABLES.len()];
         let values = [5, 30, 200][random.0.usize(0..3)];
         oracle.good("DROP TABLE IF EXISTS t, more");

@@ -14,6 +14,15 @@ fn filled(cluster: &TestCluster) -> (Session, Session) {
 
 const LOCKED: u16 = 1205;
 
+/// One where a lock is waited for until it is let go, however busy the machine is.
+fn patient_cluster() -> TestCluster {
+    TestCluster::start_with(
+        1,
+        &[("TransactionDeadlockDetectionTimeout", "600000")],
+        &[("vinga_wait_max", "700000")],
+    )
+}
+
 #[test]
 fn locked_rows_are_passed_over() {
     let cluster = TestCluster::start(1);
@@ -141,7 +150,7 @@ fn rows_that_are_not_wanted_are_let_go_of() {
 /// An UPDATE does not wait for rows that it does not want, and sees those that it wants as they are when it has them.
 #[test]
 fn rows_that_others_have_locked_are_looked_at_before() {
-    let cluster = TestCluster::start(1);
+    let cluster = patient_cluster();
     let (mut holder, mut session) = filled(&cluster);
     session.query("SET vinga_lock_wait = 300");
     holder.query("BEGIN");
@@ -169,4 +178,37 @@ fn rows_that_others_have_locked_are_looked_at_before() {
         waiting.join().expect("it ends well");
     });
     assert_eq!(holder.lines("SELECT id FROM q WHERE v = 9"), ["6"]);
+}
+
+/// An UPDATE waits for some of its rows, one after the other: those behind are changed, too.
+#[test]
+fn rows_behind_those_that_are_waited_for_are_changed_too() {
+    let cluster = patient_cluster();
+    let (mut session, mut other) = filled(&cluster);
+    let mut holders = [cluster.connect(0), cluster.connect(0)];
+    for (rows, changed) in [
+        ("WHERE id IN (1, 2, 3, 4, 5)", 5),
+        ("WHERE id IN (1, 5, 2, 4, 3, 99)", 5),
+        ("WHERE u IN (1, 2, 3, 4, 5)", 5),
+        ("WHERE id BETWEEN 1 AND 5", 5),
+        ("WHERE lane IN (0, 2)", 10),
+        ("", 20),
+    ] {
+        for (holder, id) in holders.iter_mut().zip([2, 4]) {
+            holder.query("BEGIN");
+            holder.query(&format!("UPDATE q SET name = 'held' WHERE id = {id}"));
+        }
+        let [first, second] = &mut holders;
+        let statement = format!("UPDATE q SET v = v * 1 + 1 {rows}");
+        std::thread::scope(|scope| {
+            let waiting =
+                scope.spawn(|| session.connection().query(&statement).expect("it ends well").affected);
+            other.await_waiter();
+            first.query("COMMIT");
+            second.query("COMMIT");
+            assert_eq!(waiting.join().expect("it does not panic"), changed, "{statement}");
+        });
+        assert_eq!(other.lines("SELECT SUM(v) FROM q"), [changed.to_string()], "{statement}");
+        other.query("UPDATE q SET v = 0");
+    }
 }

@@ -37,7 +37,7 @@ use crate::comparison::Comparison;
 use crate::stored_value;
 use alloc::vec::Vec;
 use vinga_base::ColumnId;
-use vinga_base::row_layout::{ColumnLayout, Place, RowError, RowLayout};
+use vinga_base::row_layout::{ColumnLayout, Place, RowError, RowLayout, one_zero};
 use vinga_base::schema::{Kind, ROW_BYTES_MAX};
 
 /// Instructions of a program, at most: a change for each column and as many checks.
@@ -360,28 +360,37 @@ fn change(
     match instruction.action {
         Action::Set(value) => {
             if !place.is_empty() {
-                fixed[place].copy_from_slice(value);
+                fixed[place.clone()].copy_from_slice(value);
             }
             layout.set_null(fixed, column, false);
         }
         Action::SetNull => {
-            fixed[place].fill(0);
+            fixed[place.clone()].fill(0);
             layout.set_null(fixed, column, true);
         }
         Action::Add(_) | Action::Subtract(_) | Action::BitAnd(_) | Action::BitOr(_) | Action::BitXor(_)
             if was_null => {}
         Action::Add(operand) => {
-            add(column.kind, &mut fixed[place], operand, 1).ok_or(overflow)?;
+            add(column.kind, &mut fixed[place.clone()], operand, 1).ok_or(overflow)?;
         }
         Action::Subtract(operand) => {
-            add(column.kind, &mut fixed[place], operand, -1).ok_or(overflow)?;
+            add(column.kind, &mut fixed[place.clone()], operand, -1).ok_or(overflow)?;
         }
-        Action::BitAnd(bits) => fixed[place].iter_mut().zip(bits).for_each(|(byte, bits)| *byte &= bits),
-        Action::BitOr(bits) => fixed[place].iter_mut().zip(bits).for_each(|(byte, bits)| *byte |= bits),
-        Action::BitXor(bits) => fixed[place].iter_mut().zip(bits).for_each(|(byte, bits)| *byte ^= bits),
+        Action::BitAnd(bits) => {
+            fixed[place.clone()].iter_mut().zip(bits).for_each(|(byte, bits)| *byte &= bits);
+        }
+        Action::BitOr(bits) => {
+            fixed[place.clone()].iter_mut().zip(bits).for_each(|(byte, bits)| *byte |= bits);
+        }
+        Action::BitXor(bits) => {
+            fixed[place.clone()].iter_mut().zip(bits).for_each(|(byte, bits)| *byte ^= bits);
+        }
         Action::Check(..) | Action::CheckNull | Action::CheckNotNull => {
             unreachable!("checks are no changes")
         }
+    }
+    if let Kind::Float | Kind::Double = column.kind {
+        one_zero(&mut fixed[place]);
     }
     Ok(())
 }

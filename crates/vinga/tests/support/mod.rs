@@ -15,6 +15,9 @@ use vinga_wire::frame::Frame;
 use vinga_wire::handshake::{HelloConfirm, NodeTopology, Refusal};
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
+/// How long a test waits for what has to come: no machine is so busy that it takes longer.
+pub const HANG_GUARD: Duration = Duration::from_secs(180);
+
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A running data node with its own folder; both go away with it.
@@ -131,7 +134,7 @@ impl Node {
 
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.address).expect("the node listens");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out can be set");
+        stream.set_read_timeout(Some(HANG_GUARD)).expect("a time-out can be set");
         stream
     }
 }

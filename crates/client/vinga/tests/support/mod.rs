@@ -21,6 +21,13 @@ pub fn start_node() -> LocalNode {
     LocalNode::start_with(&[("ThreadConfig", "worker={count=2}")]).expect("a small node can be started")
 }
 
+/// The same, where a lock is waited for until it is let go, however busy the machine is.
+pub fn start_patient_node() -> LocalNode {
+    let parameters =
+        [("ThreadConfig", "worker={count=2}"), ("TransactionDeadlockDetectionTimeout", "600000")];
+    LocalNode::start_with(&parameters).expect("a small node can be started")
+}
+
 /// Waits until something holds.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();

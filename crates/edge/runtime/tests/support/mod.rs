@@ -31,6 +31,9 @@ pub const NODE: NodeId = NodeId(1);
 const FIRST_API: u8 = 145;
 pub const API_NODES_MAX: usize = 100;
 
+/// How long a test waits for what has to come: no machine is so busy that it takes longer.
+pub const HANG_GUARD: Duration = Duration::from_secs(180);
+
 /// What all threads of a node write down for the test.
 pub struct Records {
     /// `(node, incarnation)` of the API nodes of which Membership was told that they have gone.
@@ -220,6 +223,13 @@ pub fn start(settings: NodeSettings) -> (NodeProcess, Arc<Records>) {
     (node.unwrap(), records)
 }
 
+/// No thread has slept over something that was there to be done.
+pub fn assert_awake(node: &NodeProcess) {
+    for thread in node.statistics().iter() {
+        assert_eq!(thread.missed_wakeups.get(), 0, "{} was not woken for something", thread.name);
+    }
+}
+
 /// A greeting as an honest client sends it.
 pub fn hello() -> HelloRequest {
     HelloRequest {
@@ -260,7 +270,7 @@ impl Client {
     pub fn connect_with(address: SocketAddr, hello: &HelloRequest) -> Result<Self, ErrorCode> {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
         let mut client = Client { stream, api: NodeId(0), ticket: 0, received: Vec::new(), handled: 0 };
         client.stream.write_all(&greeting(hello)).unwrap();
         let (signal, frame) = client.receive().unwrap().expect("an answer comes");
@@ -376,11 +386,11 @@ impl Client {
     }
 }
 
-/// Waits until `condition` holds, at most some seconds.
+/// Waits until `condition` holds.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let begin = std::time::Instant::now();
     while !condition() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
+        assert!(begin.elapsed() < HANG_GUARD, "{what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -39,7 +39,7 @@ impl Cursor {
     /// # Errors
     /// Why it was not read.
     pub fn row_ahead(&mut self, session: &mut Session, at: usize, record: &mut [u8]) -> Result<Ahead> {
-        if !self.batch_row(session, at, record)? {
+        if !self.show_of_batch(session, at, record)? {
             return Ok(Ahead::NoRow);
         }
         if let Some(shown) = self.ahead_shown.get_mut(at) {

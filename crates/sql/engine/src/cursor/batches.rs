@@ -42,6 +42,8 @@ impl Cursor {
         self.batch_ends.clear();
         self.batch_ranges.clear();
         self.batch_ranges_bytes = 0;
+        self.batch_shown = 0;
+        self.batch_again = None;
     }
 
     /// Adds a range of a key's ordered index. False if there is no room for another one behind it.
@@ -107,6 +109,13 @@ impl Cursor {
     /// # Errors
     /// Why nothing was read.
     pub fn run_batch(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
+        self.batch_shown = 0;
+        self.batch_again = None;
+        self.read_batch(session, lock, 0)
+    }
+
+    /// Reads the rows of the batch from this key on; there are none of the keys before.
+    fn read_batch(&mut self, session: &mut Session, lock: Lock, from: usize) -> Result<()> {
         session.node().counters.batches.fetch_add(1, Ordering::Relaxed);
         let count = self.batch_ends.len();
         let is_unique = self.batch_index != self.table.plan.primary();
@@ -115,10 +124,10 @@ impl Cursor {
         let row_lock = self.row_lock(lock);
         if self.batch_is_copied {
             if is_unique {
-                self.take_unique_rows(session, lock)?;
+                self.take_unique_rows(session, lock, from)?;
             } else {
                 let mut numbers = Vec::with_capacity(count);
-                for index in 0..count {
+                for index in from..count {
                     if !self.batch_key(index).is_empty() {
                         let key = self.batch_key(index);
                         let handle = table_of(&self.table, &self.projection, session)?;
@@ -130,7 +139,8 @@ impl Cursor {
             // Keys of no rows were not sent.
             let mut found = std::mem::take(&mut self.places).into_iter().zip(std::mem::take(&mut self.holds));
             for index in 0..count {
-                let next = if self.batch_key(index).is_empty() { None } else { found.next() };
+                let was_sent = index >= from && !self.batch_key(index).is_empty();
+                let next = if was_sent { found.next() } else { None };
                 let (place, hold) = next.unwrap_or_default();
                 self.places.push(place);
                 self.holds.push(hold);
@@ -141,7 +151,7 @@ impl Cursor {
         let mut sent = 0;
         for index in 0..count {
             let key = self.batch_key(index);
-            if key.is_empty() {
+            if index < from || key.is_empty() {
                 self.places.push(None);
                 continue;
             }
@@ -158,9 +168,9 @@ impl Cursor {
     }
 
     /// Reads the rows of a batch of keys of a unique index and keeps them.
-    fn take_unique_rows(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
+    fn take_unique_rows(&mut self, session: &mut Session, lock: Lock, from: usize) -> Result<()> {
         let keys =
-            (0..self.batch_ends.len()).map(|index| self.batch_key(index)).filter(|key| !key.is_empty());
+            (from..self.batch_ends.len()).map(|index| self.batch_key(index)).filter(|key| !key.is_empty());
         let keys = keys.map(<[u8]>::to_vec).collect();
         let projection = self.projection_with_key(self.batch_index);
         let rows = self.unique_rows(session, &projection, self.batch_index, keys, lock)?;
@@ -173,11 +183,25 @@ impl Cursor {
         Ok(())
     }
 
-    /// Shows a row of the batch; false if there is none with that key.
+    /// Shows a row of the batch, one behind those that were shown before; false if there is none with that key.
     ///
     /// # Errors
     /// Why it was not read.
     pub fn batch_row(&mut self, session: &mut Session, index: usize, record: &mut [u8]) -> Result<bool> {
+        if let Some(lock) = self.batch_again.take() {
+            self.read_batch(session, lock, index)?;
+        }
+        self.batch_shown = index + 1;
+        self.show_of_batch(session, index, record)
+    }
+
+    /// Shows any row of the batch; false if there is none with that key.
+    pub(super) fn show_of_batch(
+        &mut self,
+        session: &mut Session,
+        index: usize,
+        record: &mut [u8],
+    ) -> Result<bool> {
         let Some(place) = self.places.get(index).cloned().flatten() else { return Ok(false) };
         if self.batch_is_copied {
             self.show_copy(place, record)?;

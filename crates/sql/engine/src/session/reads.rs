@@ -275,6 +275,17 @@ impl Session {
         }
     }
 
+    /// Rows of a scan that locks them are let go of, and will come again: see [`LockingScan::put_back`].
+    ///
+    /// # Errors
+    /// That the transaction is over.
+    pub fn put_back(&mut self, scan: &mut LockingScan, rows: &mut LockedRows, from: usize) -> Result<()> {
+        let Some(transaction) = &mut self.transaction else { return Ok(()) };
+        scan.put_back(transaction, rows, from).map_err(|error| self.node.failure(&error))?;
+        self.has_unlocks = true;
+        Ok(())
+    }
+
     /// The next rows of a scan.
     ///
     /// # Errors

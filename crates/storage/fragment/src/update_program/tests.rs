@@ -81,6 +81,12 @@ fn model(layout: &RowLayout, row: &Row, instructions: &[Instruction<'_>]) -> Res
                 }
             }
         }
+        // Rows have one zero. What a column has that is not changed stays.
+        let is_change =
+            !matches!(instruction.action, Action::Check(..) | Action::CheckNull | Action::CheckNotNull);
+        if let (true, Kind::Float | Kind::Double, Some(number)) = (is_change, kind, &mut new[id]) {
+            one_zero(number);
+        }
     }
     Ok(new)
 }

@@ -1,16 +1,16 @@
-//! What whoever runs a random test may wish for by variables of the environment.
+//! Variables of the environment that set how random tests run.
 
-/// A wish as text.
+/// A variable as text.
 pub fn text(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// A wish for a number.
+/// A variable as a number.
 ///
 /// # Panics
 /// It is none.
 pub fn number(name: &str) -> Option<u64> {
-    text(name).map(|wish| wish.parse().unwrap_or_else(|_| panic!("{name} is no number: {wish}")))
+    text(name).map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is no number: {value}")))
 }
 
 /// The seed of random tests: `VINGA_SEED`, or 1.

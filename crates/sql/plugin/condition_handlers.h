@@ -1,6 +1,6 @@
-/* Who hears of conditions (errors, warnings, notes) before the server does. */
-#ifndef VINGA_CONDITIONS_HEARD_H
-#define VINGA_CONDITIONS_HEARD_H
+/* Handlers that get conditions (errors, warnings, notes) before the server does. */
+#ifndef VINGA_CONDITION_HANDLERS_H
+#define VINGA_CONDITION_HANDLERS_H
 
 /* One of the handlers that a session has on a stack. It takes itself off that only while it is on top: what is above it
    belongs to somebody else. */
@@ -46,7 +46,7 @@ public:
    is not told twice, nor in a statement that never comes to it. */
 class Quiet final : public Own_handler {
 public:
-  bool has_heard= false;
+  bool has_conditions= false;
   explicit Quiet(THD *thd) { listen(thd); }
   ~Quiet() override {
     /* Whoever was put above it has to have gone: it would point into a stack frame that is left. */
@@ -55,7 +55,7 @@ public:
     (void) has_left;
   }
   bool handle_condition(THD *, uint, const char *, Sql_condition::enum_warning_level *, const char *, Sql_condition **) override {
-    has_heard= true;
+    has_conditions= true;
     return true;
   }
 };
