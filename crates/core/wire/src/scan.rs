@@ -14,9 +14,9 @@
 //! its own (so it never meets what was changed because of it).
 //!
 //! A scan with [`COUNT_ROWS`] for its columns sends figures instead of rows: how many rows it would have sent since the
-//! figure before. It is one batch, whatever the request says of batches, and has no limit; so much as
-//! `batch_bytes` rows are looked at between two figures, the last of which ends it. A new scan from `next_row` on goes on
-//! behind what the figures so far have counted.
+//! figure before. It is one batch, whatever the request says of batches, and has no limit. A figure comes each time that it
+//! has looked at about `batch_bytes` rows; the last one ends it. A new scan from `next_row` on goes on behind what the figures
+//! so far have counted.
 //!
 //! ```text
 //!   ScanOpenRequest:  ScanOpenHead, columns * u16, filter
