@@ -3,8 +3,9 @@
 
 use super::{Presence, is_changed_by, presence, presence_where};
 use crate::check::actions::{Action, Actions};
-use crate::history::{Event, History, OperationResult, RowName, ScanRecord, Time};
+use crate::history::{Event, History, OperationResult, RowName, ScanRecord, Time, Transaction};
 use crate::shape::Value;
+use crate::step::Fate;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -79,10 +80,14 @@ fn times_counted(
     }
 }
 
-/// Whether the scan's own transaction has inserted a row before the scan, and done nothing else to it.
+/// Whether the scan's own transaction has inserted a row before the scan, and done nothing else to it. Where it did not end as
+/// was asked nobody knows when data nodes undid what it had done.
 fn is_inserted_by(history: &History, scan: &ScanRecord, row: RowName) -> bool {
     let (Some(transaction), Some(before)) = (scan.transaction, scan.scan.own_before) else { return false };
-    let events = &history.transactions[transaction].events;
+    let Transaction { events, fate, .. } = &history.transactions[transaction];
+    if !matches!(fate, Fate::Committed(_) | Fate::RolledBack { error: None, .. }) {
+        return false;
+    }
     let mut changes = events.iter().filter_map(|event| match event {
         Event::Operation(record) if record.row() == row && record.operation.kind.is_change() => Some(record),
         _ => None,
