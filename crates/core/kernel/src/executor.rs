@@ -11,6 +11,12 @@
 //! Every chain of local signals ends because each signal of a protocol leads to later ones of the same protocol only;
 //! what could go on without end (a scan) is long work, done in slices.
 //!
+//! One request may lead to thousands of local signals. A driver that has somebody else waiting bounds how many are handled
+//! at a time ([`Executor::set_local_frames`]). What is left then stays in the lane, in its order, and the driver comes back
+//! to it ([`Executor::has_local`]); frames of API nodes are handled in between. They could as well have come before those
+//! signals: between threads of a node they do. Frames of other origins wait until the lane is empty, so that the order
+//! stays between any two senders and receivers that there are in the node.
+//!
 //! Frames between data nodes carry the low byte of the sender's view. One of a newer view than this thread's is parked
 //! until the thread has handled the failures that lead to that view (02, view rule).
 
@@ -104,6 +110,10 @@ pub struct Executor<H> {
     trace: TraceRing,
     /// The local lane's frames while they are handled.
     draining: Vec<u8>,
+    /// Bytes of them that have been handled.
+    drained: usize,
+    /// Local frames that are handled at a time.
+    local_frames: usize,
     /// Frames of newer views.
     parked: Vec<u8>,
     /// Frames that were parked stand in the local lane since the last drain.
@@ -131,6 +141,8 @@ impl<H: Host> Executor<H> {
             now,
             trace: TraceRing::default(),
             draining: Vec::with_capacity(64 * 1024),
+            drained: 0,
+            local_frames: usize::MAX,
             parked: Vec::new(),
             unparked: false,
             handled: 0,
@@ -151,6 +163,15 @@ impl<H: Host> Executor<H> {
     /// # Errors
     /// The bytes of an API node break a rule; frames before the offending one have been handled.
     pub fn feed(&mut self, bytes: &[u8], origin: Origin) -> Result<usize, Rejected> {
+        let local_frames = match origin {
+            // What others have left is on their account.
+            Origin::Api(_) if self.has_local() && self.local_frames < usize::MAX => 0,
+            Origin::Api(_) => self.local_frames,
+            Origin::Node | Origin::Peer => {
+                self.drain_local(usize::MAX);
+                usize::MAX
+            }
+        };
         let mut consumed = 0;
         loop {
             let mut batch = [Frame { header: &EMPTY_HEADER, body: &[] }; BATCH_FRAMES];
@@ -171,11 +192,11 @@ impl<H: Host> Executor<H> {
                 }
             }
             self.handle_batch(&batch[..count], origin);
-            self.drain_local();
+            self.drain_local(local_frames);
             if let Some(rejected) = rejected {
                 return Err(rejected);
             }
-            if count < BATCH_FRAMES {
+            if count < BATCH_FRAMES || self.has_local() {
                 return Ok(consumed);
             }
         }
@@ -277,31 +298,71 @@ impl<H: Host> Executor<H> {
         *local = parked;
     }
 
-    fn drain_local(&mut self) {
-        while !self.shared.outbox.lane(LaneId::LOCAL).is_empty() {
-            let mut draining = core::mem::take(&mut self.draining);
-            core::mem::swap(&mut draining, self.shared.outbox.lane_mut(LaneId::LOCAL));
-            self.unparked = false;
-            let mut frames = Frames(&draining);
-            loop {
-                let mut batch = [Frame { header: &EMPTY_HEADER, body: &[] }; BATCH_FRAMES];
-                let mut count = 0;
-                for (place, frame) in batch.iter_mut().zip(&mut frames) {
-                    *place = frame;
-                    count += 1;
+    /// Handles what stands in the local lane, at most so many frames.
+    fn drain_local(&mut self, mut frames_left: usize) {
+        loop {
+            if self.drained == self.draining.len() {
+                self.draining.clear();
+                self.drained = 0;
+                let local = self.shared.outbox.lane_mut(LaneId::LOCAL);
+                if local.is_empty() {
+                    return;
                 }
-                self.handle_batch(&batch[..count], Origin::Node);
-                if count < BATCH_FRAMES {
-                    break;
+                core::mem::swap(&mut self.draining, local);
+                if core::mem::take(&mut self.unparked) {
+                    // New frames must not overtake those that were parked.
+                    frames_left = usize::MAX;
                 }
             }
-            draining.clear();
+            if frames_left == 0 {
+                return;
+            }
+            let draining = core::mem::take(&mut self.draining);
+            let mut frames = Frames(&draining[self.drained..]);
+            let mut batch = [Frame { header: &EMPTY_HEADER, body: &[] }; BATCH_FRAMES];
+            let mut count = 0;
+            for (place, frame) in batch.iter_mut().take(frames_left).zip(&mut frames) {
+                self.drained += frame.length();
+                *place = frame;
+                count += 1;
+            }
+            self.handle_batch(&batch[..count], Origin::Node);
+            frames_left -= count;
             self.draining = draining;
         }
     }
 
+    /// Goes on with local frames that were left; says whether there are still more.
+    pub fn drain(&mut self) -> bool {
+        self.drain_local(self.local_frames);
+        self.has_local()
+    }
+
+    /// Whether local frames were left: the driver does not sleep, and calls [`Executor::drain`].
+    #[inline]
+    pub fn has_local(&self) -> bool {
+        self.drained < self.draining.len() || !self.shared.outbox.lane(LaneId::LOCAL).is_empty()
+    }
+
+    /// Bytes of local frames that were left.
+    pub fn local_bytes(&self) -> usize {
+        self.draining.len() - self.drained + self.shared.outbox.lane(LaneId::LOCAL).len()
+    }
+
+    /// Sets how many local frames are handled at a time: all, unless others wait. The edge says it by who is there, the
+    /// simulator takes it from the seed.
+    pub fn set_local_frames(&mut self, frames: usize) {
+        self.local_frames = frames.max(1);
+    }
+
     /// Runs due timers and one slice of long work; says whether long work is left, so that the driver does not sleep.
     pub fn finish_turn(&mut self) -> bool {
+        self.run_timers();
+        self.run_slices()
+    }
+
+    /// The first part of [`Executor::finish_turn`], for a driver that has long work wait.
+    pub fn run_timers(&mut self) {
         while let Some(timer) = self.shared.timers.pop_due(self.now) {
             let local = self.shared.outbox.lane_mut(LaneId::LOCAL);
             let driver = Address::new(self.own_node, BlockNumber::Driver, 0);
@@ -309,10 +370,14 @@ impl<H: Host> Executor<H> {
             FrameWriter::begin(local, SignalNumber::TimerReport, view, timer.owner, driver, 0)
                 .put(&U64::new(timer.token));
         }
-        self.drain_local();
+        self.drain_local(self.local_frames);
+    }
+
+    /// The second part of [`Executor::finish_turn`].
+    pub fn run_slices(&mut self) -> bool {
         let mut cx = Context { now: self.now, own: Address::NONE, trace: 0, shared: &mut self.shared };
         let more = self.host.slice(&mut cx);
-        self.drain_local();
+        self.drain_local(self.local_frames);
         more
     }
 
@@ -387,7 +452,7 @@ impl<H: Host> Executor<H> {
 
     /// Whether nothing waits: no local frame, no parked frame.
     pub fn is_idle(&self) -> bool {
-        self.parked.is_empty() && self.shared.outbox.lane(LaneId::LOCAL).is_empty()
+        self.parked.is_empty() && !self.has_local()
     }
 
     /// Bytes of frames that wait for a newer view.
