@@ -375,9 +375,12 @@ impl<H: Host> Executor<H> {
 
     /// The second part of [`Executor::finish_turn`].
     pub fn run_slices(&mut self) -> bool {
+        let has_left = self.has_local();
         let mut cx = Context { now: self.now, own: Address::NONE, trace: 0, shared: &mut self.shared };
         let more = self.host.slice(&mut cx);
-        self.drain_local(self.local_frames);
+        if !has_left {
+            self.drain_local(self.local_frames);
+        }
         more
     }
 
@@ -553,6 +556,55 @@ mod tests {
         assert_eq!(of(&executor, SignalNumber::TimerReport), 99);
         assert_eq!(executor.host().slices, 2);
         assert!(executor.is_idle());
+    }
+
+    #[test]
+    fn what_follows_comes_in_pieces_and_in_order() {
+        let (mut executor, lane) = executor();
+        executor.set_local_frames(30);
+        let traces = |e: &mut Executor<Echo>| -> Vec<u32> {
+            Frames(e.outbox().lane(lane)).map(|f| f.header.trace.get()).collect()
+        };
+        let api = Origin::Api(API.node());
+        let bytes = frames(SignalNumber::OutcomeRequest, API, 0, 0..100);
+        // A batch, and some of what follows from it.
+        let consumed = executor.feed(&bytes, api).unwrap();
+        assert_eq!(consumed, BATCH_FRAMES * HEADER_BYTES);
+        assert_eq!(traces(&mut executor), (0..30).collect::<Vec<u32>>());
+        assert!(executor.has_local() && !executor.is_idle());
+        // Another request is handled at once; what follows from it is behind that.
+        executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 200..201), api).unwrap();
+        assert_eq!(executor.handled(), 64 + 30 + 1);
+        assert_eq!(traces(&mut executor).len(), 30);
+        // A timer's report too, and slices do nothing of it.
+        assert!(executor.drain());
+        executor.finish_turn();
+        assert!(!executor.has_local());
+        let expected: Vec<u32> = (0..64).chain([200]).collect();
+        assert_eq!(traces(&mut executor), expected);
+        // What others send waits until the lane is empty.
+        executor.feed(&bytes[consumed..], api).unwrap();
+        assert!(executor.has_local());
+        executor.feed(&frames(SignalNumber::EpochOrder, TC, 1, 300..301), Origin::Node).unwrap();
+        assert!(!executor.has_local());
+        assert_eq!(executor.host().handled.last(), Some(&(SignalNumber::EpochOrder, 300)));
+        assert_eq!(traces(&mut executor).len(), 101);
+    }
+
+    #[test]
+    fn what_was_parked_comes_first_also_in_pieces() {
+        let (mut executor, _) = executor();
+        executor.set_local_frames(1);
+        let peer = Address::new(NodeId(2), BlockNumber::Coordinator, 0);
+        executor.feed(&frames(SignalNumber::EpochOrder, peer, 2, 10..15), Origin::Peer).unwrap();
+        let api = Origin::Api(API.node());
+        executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 0..3), api).unwrap();
+        assert!(executor.has_local());
+        executor.feed(&frames(SignalNumber::NodeFailedOrder, TC, 2, 20..21), Origin::Node).unwrap();
+        executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 30..31), api).unwrap();
+        let order: Vec<u32> = executor.host().handled.iter().map(|&(_, trace)| trace).collect();
+        assert_eq!(order[..9], [0, 1, 2, 0, 1, 2, 20, 10, 11]);
+        assert_eq!(order[9..13], [12, 13, 14, 30]);
     }
 
     #[test]

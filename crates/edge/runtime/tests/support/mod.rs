@@ -5,6 +5,8 @@
 //! | `KeyReadRequest` | `KeyReadConfirm` with the same body |
 //! | `ScanOpenRequest` with a number | `ScanConfirm` with so many bytes |
 //! | `ScanNextRequest` with a coordinator's number | the same request sent on to it, whose answer is `KeyReadConfirm` |
+//! | `TransactionRequest` with a number | nothing: so many signals within the thread, each some work |
+//! | `IndexStatisticsRequest` | nothing: some work |
 //! | `ScanCloseOrder` | its connections closed for a rule broken |
 //! | `OutcomeRequest` | nothing: the thread is stuck |
 //! | `OutcomesSeenOrder` | nothing: the thread panics |
@@ -14,9 +16,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Host, LogLevel, Prefetch};
 use vinga_runtime::node_process::NodeProcess;
@@ -30,11 +32,15 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumb
 pub const NODE: NodeId = NodeId(1);
 const FIRST_API: u8 = 145;
 pub const API_NODES_MAX: usize = 100;
+/// How long some work takes.
+const WORK: Duration = Duration::from_micros(10);
 
 /// What all threads of a node write down for the test.
 pub struct Records {
     /// `(node, incarnation)` of the API nodes of which Membership was told that they have gone.
     pub gone: Mutex<Vec<(u8, u32)>>,
+    /// How many pieces of some work were done.
+    pub work: AtomicU64,
     /// By node id: whether it is connected, as far as Membership was told.
     connected: Vec<AtomicBool>,
 }
@@ -42,7 +48,7 @@ pub struct Records {
 impl Default for Records {
     fn default() -> Self {
         let connected = (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect();
-        Records { gone: Mutex::default(), connected }
+        Records { gone: Mutex::default(), work: AtomicU64::new(0), connected }
     }
 }
 
@@ -99,6 +105,18 @@ impl Host for EchoHost {
             SignalNumber::PrepareRequest => {
                 let client = Address(number(frame));
                 cx.frame(SignalNumber::KeyReadConfirm, client).bytes(&frame.body[4..]);
+            }
+            SignalNumber::TransactionRequest => {
+                for _ in 0..number(frame) {
+                    cx.frame(SignalNumber::CommitRequest, frame.receiver());
+                }
+            }
+            SignalNumber::CommitRequest | SignalNumber::IndexStatisticsRequest => {
+                let begun = Instant::now();
+                while begun.elapsed() < WORK {
+                    std::hint::spin_loop();
+                }
+                self.records.work.fetch_add(1, Ordering::Relaxed);
             }
             SignalNumber::ScanCloseOrder => {
                 let driver = cx.driver();
@@ -378,7 +396,7 @@ impl Client {
 
 /// Waits until `condition` holds, at most some seconds.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     while !condition() {
         assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
         std::thread::sleep(Duration::from_millis(2));
