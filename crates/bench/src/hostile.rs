@@ -82,9 +82,6 @@ pub struct AttackResult {
 pub const DATA_MEMORY_BYTES: u64 = 64 << 20;
 /// How long the node may take to free what attackers held: grace times, time-outs.
 const REST_PATIENCE: Duration = Duration::from_secs(15);
-/// Microseconds for which the node's thread looks for work before it sleeps: it never sleeps while the bystander is there.
-/// Else its wake-up would be half of the time that a read takes alone, and nothing of it beside who keeps it awake.
-const SPIN_MICROS: u32 = 500;
 /// Of how long each rate is taken.
 const WINDOW: Duration = Duration::from_millis(500);
 
@@ -111,10 +108,8 @@ fn run_in_places(
 ) -> Result<Vec<Vec<AttackResult>>> {
     let places = Places::here();
     progress.line(&places.line());
-    let _awake = Wakefulness::of(places.clients);
+    let _awake = [places.node, places.clients].map(Wakefulness::of);
     places::bind(places.node)?;
-    let mut program = program.clone();
-    program.parameters.push(format!("SchedulerSpinTimer={SPIN_MICROS}"));
     let node = program.start()?;
     places::bind(places.clients)?;
     let address = node.address().to_owned();

@@ -174,15 +174,14 @@ impl World {
         thread.executor.begin_turn(Tick(now));
         let units = self.random.u32(1..2000);
         thread.executor.set_slice_units(units);
-        // A data node bounds what follows from requests, and has long work wait, while others want its thread.
-        let local_frames = if self.random.u32(0..3) == 0 { self.random.usize(1..40) } else { usize::MAX };
-        thread.executor.set_local_frames(local_frames);
+        // A data node leaves what follows from requests, and has long work wait, while others want its thread.
+        let is_patient = self.random.u32(0..3) == 0;
+        thread.executor.set_patient(is_patient);
         let has_long_work_wait = self.random.u32(0..6) == 0;
         let fences = self.feed_all(id);
-        let executor = &mut self.threads[id.0].executor;
-        executor.run_timers();
-        let more = has_long_work_wait || executor.run_slices();
-        let more = more || executor.has_local();
+        self.threads[id.0].executor.run_timers();
+        let more = has_long_work_wait || self.threads[id.0].executor.run_slices();
+        let more = self.drain_some(id) || more;
         let busy = self.random.u64(1..=self.profile.turn);
         self.threads[id.0].busy_until = now + busy;
         let handled = (self.threads[id.0].executor.handled() - handled_before) as usize;
@@ -273,7 +272,7 @@ impl World {
                 break;
             }
             // It stopped because of what follows from these frames.
-            self.threads[id.0].executor.drain();
+            self.drain_some(id);
             consumed = self.feed(id, &all, origin);
         }
         match (consumed, source) {
@@ -283,6 +282,12 @@ impl World {
                 self.violations.push("a thread rejected the frames of another".to_string());
             }
         }
+    }
+
+    /// Has a thread handle some of the local frames that it has left; says whether there are more.
+    fn drain_some(&mut self, id: ThreadId) -> bool {
+        let (thread, random) = (&mut self.threads[id.0], &mut self.random);
+        thread.executor.drain_while(|| random.bool())
     }
 
     fn keep_partial(&mut self, id: ThreadId, pipe: PipeId, bytes: Vec<u8>) {

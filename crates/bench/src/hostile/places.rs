@@ -4,9 +4,8 @@
 //! - Clients have another one. There attackers run only in what the bystander leaves ([`yield_to_everybody`]): the system
 //!   takes an attacker off the CPU at once when the bystander has something to do. An attacker thus has all of the time in
 //!   which the bystander waits for the node, which is the more the better the attack is.
-//! - On the clients' CPU somebody runs who does nothing and gives way to everybody, before the attacks and during them.
-//!   Else it falls asleep while the bystander waits, takes tens of microseconds to wake up, and who is not attacked seems
-//!   slow. (The node's CPU stays awake as its thread is told to look for work before it sleeps.)
+//! - On both CPUs somebody runs who does nothing and gives way to everybody, before the attacks and during them. Else a
+//!   CPU that has nothing to do falls asleep, takes tens of microseconds to wake up, and who is not attacked seems slow.
 
 use crate::failure::{Failure, Result};
 use std::sync::Arc;

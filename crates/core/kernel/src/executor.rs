@@ -11,11 +11,11 @@
 //! Every chain of local signals ends because each signal of a protocol leads to later ones of the same protocol only;
 //! what could go on without end (a scan) is long work, done in slices.
 //!
-//! One request may lead to thousands of local signals. A driver that has somebody else waiting bounds how many are handled
-//! at a time ([`Executor::set_local_frames`]). What is left then stays in the lane, in its order, and the driver comes back
-//! to it ([`Executor::has_local`]); frames of API nodes are handled in between. They could as well have come before those
-//! signals: between threads of a node they do. Frames of other origins wait until the lane is empty, so that the order
-//! stays between any two senders and receivers that there are in the node.
+//! One request may lead to hundreds of local signals, of hundreds of rows each. A driver that has somebody else waiting
+//! says so ([`Executor::set_patient`]); then they are left in the lane, in their order, and the driver has them handled as
+//! long as it likes ([`Executor::drain_while`]). Frames of API nodes are handled in between: they could as well have come
+//! before those signals, and between threads of a node they do. Frames of other origins wait until the lane is empty, so
+//! that the order stays between any two senders and receivers that there are in the node.
 //!
 //! Frames between data nodes carry the low byte of the sender's view. One of a newer view than this thread's is parked
 //! until the thread has handled the failures that lead to that view (02, view rule).
@@ -37,6 +37,9 @@ use zerocopy::IntoBytes;
 
 /// Frames of a batch, at most. Measured: more than this hides no further misses (docs/decisions/0001-spike.md).
 pub const BATCH_FRAMES: usize = 64;
+
+/// Local frames between two questions whether to go on with them, at most.
+const LOCAL_FRAMES: usize = 16;
 
 /// The two prefetch passes over a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,8 +115,8 @@ pub struct Executor<H> {
     draining: Vec<u8>,
     /// Bytes of them that have been handled.
     drained: usize,
-    /// Local frames that are handled at a time.
-    local_frames: usize,
+    /// Local frames are left to the driver.
+    is_patient: bool,
     /// Frames of newer views.
     parked: Vec<u8>,
     /// Frames that were parked stand in the local lane since the last drain.
@@ -142,7 +145,7 @@ impl<H: Host> Executor<H> {
             trace: TraceRing::default(),
             draining: Vec::with_capacity(64 * 1024),
             drained: 0,
-            local_frames: usize::MAX,
+            is_patient: false,
             parked: Vec::new(),
             unparked: false,
             handled: 0,
@@ -163,15 +166,10 @@ impl<H: Host> Executor<H> {
     /// # Errors
     /// The bytes of an API node break a rule; frames before the offending one have been handled.
     pub fn feed(&mut self, bytes: &[u8], origin: Origin) -> Result<usize, Rejected> {
-        let local_frames = match origin {
-            // What others have left is on their account.
-            Origin::Api(_) if self.has_local() && self.local_frames < usize::MAX => 0,
-            Origin::Api(_) => self.local_frames,
-            Origin::Node | Origin::Peer => {
-                self.drain_local(usize::MAX);
-                usize::MAX
-            }
-        };
+        let leaves_local = self.is_patient && matches!(origin, Origin::Api(_));
+        if !leaves_local {
+            self.drain_local(usize::MAX);
+        }
         let mut consumed = 0;
         loop {
             let mut batch = [Frame { header: &EMPTY_HEADER, body: &[] }; BATCH_FRAMES];
@@ -192,7 +190,9 @@ impl<H: Host> Executor<H> {
                 }
             }
             self.handle_batch(&batch[..count], origin);
-            self.drain_local(local_frames);
+            if !leaves_local {
+                self.drain_local(usize::MAX);
+            }
             if let Some(rejected) = rejected {
                 return Err(rejected);
             }
@@ -332,13 +332,22 @@ impl<H: Host> Executor<H> {
         }
     }
 
-    /// Goes on with local frames that were left; says whether there are still more.
-    pub fn drain(&mut self) -> bool {
-        self.drain_local(self.local_frames);
+    /// Handles local frames that were left, as long as there are some and `goes_on` says so, which is asked after one
+    /// frame, two more, four more, up to [`LOCAL_FRAMES`]. Says whether some are left.
+    pub fn drain_while(&mut self, mut goes_on: impl FnMut() -> bool) -> bool {
+        let mut frames = 1;
+        while self.has_local() {
+            self.drain_local(frames);
+            if !goes_on() {
+                break;
+            }
+            frames = (frames * 2).min(LOCAL_FRAMES);
+        }
         self.has_local()
     }
 
-    /// Whether local frames were left: the driver does not sleep, and calls [`Executor::drain`].
+    /// Whether local frames were left: the driver does not sleep, and calls
+    /// [`Executor::drain_while`].
     #[inline]
     pub fn has_local(&self) -> bool {
         self.drained < self.draining.len() || !self.shared.outbox.lane(LaneId::LOCAL).is_empty()
@@ -349,10 +358,10 @@ impl<H: Host> Executor<H> {
         self.draining.len() - self.drained + self.shared.outbox.lane(LaneId::LOCAL).len()
     }
 
-    /// Sets how many local frames are handled at a time: all, unless others wait. The edge says it by who is there, the
-    /// simulator takes it from the seed.
-    pub fn set_local_frames(&mut self, frames: usize) {
-        self.local_frames = frames.max(1);
+    /// Says whether local frames are to be left to [`Executor::drain_while`], because others wait. The edge knows who does, the
+    /// simulator makes it up.
+    pub fn set_patient(&mut self, is_patient: bool) {
+        self.is_patient = is_patient;
     }
 
     /// Runs due timers and one slice of long work; says whether long work is left, so that the driver does not sleep.
@@ -370,18 +379,21 @@ impl<H: Host> Executor<H> {
             FrameWriter::begin(local, SignalNumber::TimerReport, view, timer.owner, driver, 0)
                 .put(&U64::new(timer.token));
         }
-        self.drain_local(self.local_frames);
+        self.drain_unless_patient();
     }
 
     /// The second part of [`Executor::finish_turn`].
     pub fn run_slices(&mut self) -> bool {
-        let has_left = self.has_local();
         let mut cx = Context { now: self.now, own: Address::NONE, trace: 0, shared: &mut self.shared };
         let more = self.host.slice(&mut cx);
-        if !has_left {
-            self.drain_local(self.local_frames);
-        }
+        self.drain_unless_patient();
         more
+    }
+
+    fn drain_unless_patient(&mut self) {
+        if !self.is_patient {
+            self.drain_local(usize::MAX);
+        }
     }
 
     /// When the driver must begin a turn at the latest, even if nothing comes.
@@ -559,27 +571,31 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_comes_in_pieces_and_in_order() {
+    fn what_follows_is_left_and_stays_in_order() {
         let (mut executor, lane) = executor();
-        executor.set_local_frames(30);
+        executor.set_patient(true);
         let traces = |e: &mut Executor<Echo>| -> Vec<u32> {
             Frames(e.outbox().lane(lane)).map(|f| f.header.trace.get()).collect()
         };
         let api = Origin::Api(API.node());
         let bytes = frames(SignalNumber::OutcomeRequest, API, 0, 0..100);
-        // A batch, and some of what follows from it.
+        // A batch, and nothing of what follows from it.
         let consumed = executor.feed(&bytes, api).unwrap();
         assert_eq!(consumed, BATCH_FRAMES * HEADER_BYTES);
-        assert_eq!(traces(&mut executor), (0..30).collect::<Vec<u32>>());
         assert!(executor.has_local() && !executor.is_idle());
+        let mut asked = 0;
+        let goes_on = || {
+            asked += 1;
+            asked < 4
+        };
+        assert!(executor.drain_while(goes_on));
+        assert_eq!(traces(&mut executor), (0..1 + 2 + 4 + 8).collect::<Vec<u32>>());
         // Another request is handled at once; what follows from it is behind that.
         executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 200..201), api).unwrap();
-        assert_eq!(executor.handled(), 64 + 30 + 1);
-        assert_eq!(traces(&mut executor).len(), 30);
-        // A timer's report too, and slices do nothing of it.
-        assert!(executor.drain());
+        assert_eq!(executor.handled(), 64 + 15 + 1);
         executor.finish_turn();
-        assert!(!executor.has_local());
+        assert!(executor.has_local());
+        assert!(!executor.drain_while(|| true));
         let expected: Vec<u32> = (0..64).chain([200]).collect();
         assert_eq!(traces(&mut executor), expected);
         // What others send waits until the lane is empty.
@@ -592,9 +608,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_parked_comes_first_also_in_pieces() {
+    fn what_was_parked_comes_first_also_if_signals_are_left() {
         let (mut executor, _) = executor();
-        executor.set_local_frames(1);
+        executor.set_patient(true);
         let peer = Address::new(NodeId(2), BlockNumber::Coordinator, 0);
         executor.feed(&frames(SignalNumber::EpochOrder, peer, 2, 10..15), Origin::Peer).unwrap();
         let api = Origin::Api(API.node());
@@ -603,8 +619,7 @@ mod tests {
         executor.feed(&frames(SignalNumber::NodeFailedOrder, TC, 2, 20..21), Origin::Node).unwrap();
         executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 30..31), api).unwrap();
         let order: Vec<u32> = executor.host().handled.iter().map(|&(_, trace)| trace).collect();
-        assert_eq!(order[..9], [0, 1, 2, 0, 1, 2, 20, 10, 11]);
-        assert_eq!(order[9..13], [12, 13, 14, 30]);
+        assert_eq!(order, [0, 1, 2, 0, 1, 2, 20, 10, 11, 12, 13, 14, 30]);
     }
 
     #[test]

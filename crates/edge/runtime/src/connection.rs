@@ -270,8 +270,12 @@ impl Connection {
             let mut handled = 0;
             loop {
                 let before = output.waiting(executor.outbox().lane(lane));
+                let is_first = !executor.has_local();
                 let taken = executor.feed(slice_of(&run[handled..], *slice_bytes), Origin::Api(api))?;
                 handled += taken;
+                if let Some(piece) = bounds.piece.as_ref().filter(|_| is_first) {
+                    executor.drain_while(|| !piece.is_over());
+                }
                 let waiting = output.waiting(executor.outbox().lane(lane));
                 match &bounds.piece {
                     None => *slice_bytes = next_slice(*slice_bytes, waiting - before, limits),

@@ -14,7 +14,6 @@
 //! As long as one API node alone is served, and nobody else was for a while, nothing of all that happens, and the clock is
 //! not read.
 
-use std::ops::RangeInclusive;
 use vinga_base::NodeId;
 
 /// Who takes part: an API node by its id, or [`LONG_WORK`].
@@ -32,9 +31,6 @@ const BRIEF_NANOS: u64 = 1_000_000;
 
 /// A turn goes on from one API node to the next as long as that one does not start later than this behind the first.
 const SLACK_NANOS: u64 = 4_000;
-
-/// Signals between blocks of a thread that are handled at a time.
-const LOCAL_FRAMES: RangeInclusive<usize> = 1..=1024;
 
 /// How much may be done at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,20 +67,11 @@ pub(crate) struct Shares {
     shared_until: u64,
     /// Somebody asks for little until then.
     brief_until: u64,
-    /// So many signals between blocks of the thread take about as long as a piece of work should.
-    local_frames: usize,
 }
 
 impl Default for Shares {
     fn default() -> Self {
-        Shares {
-            finish: [0; 256],
-            clock: 0,
-            alone: LONG_WORK,
-            shared_until: 0,
-            brief_until: 0,
-            local_frames: 32,
-        }
+        Shares { finish: [0; 256], clock: 0, alone: LONG_WORK, shared_until: 0, brief_until: 0 }
     }
 }
 
@@ -126,21 +113,6 @@ impl Shares {
         if is_done && nanos < Allowance::BRIEF.piece_nanos {
             self.brief_until = now + BRIEF_NANOS;
         }
-    }
-
-    /// Signals between blocks of the thread that are handled at a time, while time is shared.
-    pub fn local_frames(&self) -> usize {
-        self.local_frames
-    }
-
-    /// As many as that have taken so long, though some more were left.
-    pub fn pace_local(&mut self, nanos: u64, allowance: Allowance) {
-        if nanos > allowance.piece_nanos {
-            self.local_frames /= 2;
-        } else if nanos < allowance.piece_nanos / 2 {
-            self.local_frames *= 2;
-        }
-        self.local_frames = self.local_frames.clamp(*LOCAL_FRAMES.start(), *LOCAL_FRAMES.end());
     }
 
     /// So long was spent on the party without its turn: on its answers, and on what followed from its requests.
@@ -306,21 +278,6 @@ mod tests {
         assert!(shares.begin(&[NodeId(151)], 20 + SHARED_NANOS).is_some());
         assert!(shares.begin(&one, 30 + SHARED_NANOS).is_some());
         assert_eq!(shares.begin(&one, 30 + 2 * SHARED_NANOS), None);
-    }
-
-    #[test]
-    fn signals_within_the_thread_come_in_pieces_as_long_as_others() {
-        let mut shares = Shares::default();
-        for nanos_per_frame in [100, 3_000, 500] {
-            for allowance in [Allowance::BRIEF, Allowance::LONG, Allowance::BRIEF] {
-                let nanos = |shares: &Shares| shares.local_frames() as u64 * nanos_per_frame;
-                for _ in 0..20 {
-                    shares.pace_local(nanos(&shares), allowance);
-                }
-                let expected = allowance.piece_nanos / 4..=allowance.piece_nanos;
-                assert!(expected.contains(&nanos(&shares)), "{} ns", nanos(&shares));
-            }
-        }
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl Sockets {
         now: u64,
     ) {
         self.allowance = self.shares.begin(&self.queue, now);
-        executor.set_local_frames(self.allowance.map_or(usize::MAX, |_| self.shares.local_frames()));
+        executor.set_patient(self.allowance.is_some());
         if let Some(allowance) = self.allowance {
             return self.serve_shared(executor, switchboard, limits, statistics, allowance);
         }
@@ -286,13 +286,17 @@ impl Sockets {
         able.min().map(|(_, at, place)| (at, place))
     }
 
-    /// Signals within the thread were handled for so long; more are left, or not. Who pays is whose stood in front.
-    pub fn note_local(&mut self, nanos: u64, has_left: bool) {
+    /// Goes on with signals within the thread that were left, for as long as a piece of work. Who pays is whose stood in
+    /// front.
+    pub fn follow_up<H: Host>(&mut self, executor: &mut Executor<H>, allowance: Allowance) {
+        let begun = self.clock.nanos();
+        let mut now = begun;
+        executor.drain_while(|| {
+            now = self.clock.nanos();
+            now - begun < allowance.piece_nanos
+        });
         if let Some(api) = self.followed_up.first() {
-            self.shares.charge(api.0, nanos);
-        }
-        if let Some(allowance) = self.allowance.filter(|_| has_left) {
-            self.shares.pace_local(nanos, allowance);
+            self.shares.charge(api.0, now - begun);
         }
     }
 

@@ -23,7 +23,7 @@ use crate::poller::Poller;
 use crate::realtime::Realtime;
 use crate::rings::Rings;
 use crate::settings::{Limits, ThreadPlan};
-use crate::shares::LONG_WORK;
+use crate::shares::{Allowance, LONG_WORK};
 use crate::slice_pacer::SlicePacer;
 use crate::sockets::{NODE_IDS, Sockets};
 use crate::spinning::Spinning;
@@ -207,8 +207,8 @@ impl<H: Host> Worker<H> {
 
     /// Timers and a slice of long work, which is made longer or shorter as slices turn out.
     fn finish_turn(&mut self) -> bool {
-        if self.sockets.allowance.is_some() {
-            self.finish_shared_turn();
+        if let Some(allowance) = self.sockets.allowance {
+            self.finish_shared_turn(allowance);
             return self.has_long_work;
         }
         if !self.has_long_work {
@@ -222,19 +222,15 @@ impl<H: Host> Worker<H> {
 
     /// API nodes share the thread's time: what follows from their requests inside of the thread, and slices of long work,
     /// are done behind their answers and on their account.
-    fn finish_shared_turn(&mut self) {
-        let has_local = self.executor.has_local();
-        if has_local || self.has_long_work {
+    fn finish_shared_turn(&mut self, allowance: Allowance) {
+        if self.executor.has_local() || self.has_long_work {
             let (outbox, switchboard, statistics) =
                 (self.executor.outbox(), &*self.switchboard, &*self.statistics);
             self.sockets.flush(outbox, switchboard, &self.limits, statistics);
         }
-        if has_local {
-            let begun = self.clock.nanos();
-            self.executor.run_timers();
-            self.sockets.note_local(self.clock.nanos() - begun, self.executor.has_local());
-        } else {
-            self.executor.run_timers();
+        self.executor.run_timers();
+        if self.executor.has_local() {
+            self.sockets.follow_up(&mut self.executor, allowance);
         }
         if !self.has_long_work {
             self.has_long_work = self.executor.run_slices();
