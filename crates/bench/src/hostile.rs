@@ -6,10 +6,10 @@
 //! before, and the node must live.
 //!
 //! What is measured is how the node shares its thread among them, so the node has a CPU of its own, and attackers use of
-//! that of the clients what the bystander leaves ([`places`]). A bystander needs about half of the node's thread, as it
-//! asks again at once. So one that is neither alone nor served first, but shares the thread's time with one other client,
-//! keeps half of its rate at least, more as far as the attacker's work is done while the bystander is not waiting, and
-//! all of it only if the attacker's work is nothing.
+//! that of the clients what the bystander leaves ([`places`]). Two who share a thread are owed half of it each. The
+//! bystander needs it for about a third of its time, so it can keep nearly all of its rate, as far as the attacker's work
+//! comes in pieces that are short beside a round trip. It can keep more than all: a node that is attacked is awake, and
+//! need not be woken for each read.
 
 mod attacks;
 mod bystander;
