@@ -170,7 +170,11 @@ impl Plan {
                 loops: if quick { 1 } else { 5 },
                 only: String::new(),
             },
-            hostile: HostileOptions { loops: if quick { 1 } else { 3 }, seconds: if quick { 1 } else { 2 } },
+            hostile: HostileOptions {
+                loops: if quick { 1 } else { 3 },
+                seconds: if quick { 1 } else { 2 },
+                only: Vec::new(),
+            },
             flexasynch,
         }
     }

@@ -5,19 +5,25 @@
 //! took, and what the rate is within two seconds after the end. At last no pool of the data node may hold more than
 //! before, and the node must live.
 //!
-//! Attacker, bystander and data node share the CPUs, so what the bystander loses is in part what the attacker's own work
-//! takes from it.
+//! What is measured is how the node shares its thread among them, so the node has a CPU of its own, and attackers use of
+//! that of the clients what the bystander leaves ([`places`]). Two who share a thread are owed half of it each. The
+//! bystander needs it for about a third of its time, so it can keep nearly all of its rate, as far as the attacker's work
+//! comes in pieces that are short beside a round trip. It can keep more than all: a node that is attacked is awake, and
+//! need not be woken for each read.
 
 mod attacks;
 mod bystander;
+pub mod places;
 pub mod raw;
 
 use crate::failure::{Context, Failure, Result};
 use crate::figure::Figure;
+use crate::meter::Meter;
 use crate::node::NodeProgram;
 use crate::progress::Progress;
 use attacks::{ATTACKS, Attack, LONG_BYTES, Noise, Site};
 use bystander::Bystander;
+use places::{Places, Wakefulness};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -34,12 +40,22 @@ pub struct HostileOptions {
     /// Seconds of each attack
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     pub seconds: u64,
+    /// Only attacks of this name; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(attacks::names()))]
+    #[serde(default)]
+    pub only: Vec<String>,
 }
 
 impl HostileOptions {
     /// The options as a command line.
     pub fn command(&self) -> String {
-        format!("vinga bench hostile --loops {} --seconds {}", self.loops, self.seconds)
+        let only: String = self.only.iter().map(|name| format!(" --only '{name}'")).collect();
+        format!("vinga bench hostile --loops {} --seconds {}{only}", self.loops, self.seconds)
+    }
+
+    /// The attacks that are made.
+    fn attacks(&self) -> impl Iterator<Item = &'static Attack> {
+        ATTACKS.iter().filter(|(name, _)| self.only.is_empty() || self.only.iter().any(|only| only == name))
     }
 }
 
@@ -58,6 +74,8 @@ pub struct AttackResult {
     pub rate_after: f64,
     /// The longest read meanwhile and afterwards, in seconds.
     pub longest_read: f64,
+    /// How much of a CPU others than the node and its clients used, before and meanwhile: their part in what was lost.
+    pub others_percent: f64,
 }
 
 /// Memory of the node: little, so that it can be filled.
@@ -76,16 +94,34 @@ pub fn run(
     options: &HostileOptions,
     progress: &mut Progress,
 ) -> Result<Vec<Vec<AttackResult>>> {
+    // In a thread of its own, so that who called it is bound to no CPU.
+    thread::scope(|scope| {
+        let run = scope.spawn(|| run_in_places(program, options, progress));
+        run.join().expect("a measurement does not panic")
+    })
+}
+
+fn run_in_places(
+    program: &NodeProgram,
+    options: &HostileOptions,
+    progress: &mut Progress,
+) -> Result<Vec<Vec<AttackResult>>> {
+    let places = Places::here();
+    progress.line(&places.line());
+    let _awake = [places.node, places.clients].map(Wakefulness::of);
+    places::bind(places.node)?;
     let node = program.start()?;
+    places::bind(places.clients)?;
     let address = node.address().to_owned();
     let bystander = Bystander::start(&address)?;
     let site = site(&address)?;
+    let pid = node.pid();
     let before = pools(&site.cluster)?;
     let mut results = Vec::new();
     for number in 1..=options.loops {
         let mut round = Vec::new();
-        for attack in ATTACKS {
-            let result = measure(&site, &bystander, attack, options)?;
+        for attack in options.attacks() {
+            let result = measure(&site, pid, &bystander, attack, options)?;
             progress.line(&format!("  {number}/{} {}", options.loops, line(&result)));
             round.push(result);
         }
@@ -116,16 +152,19 @@ fn site(address: &str) -> Result<Site> {
 
 fn measure(
     site: &Site,
+    node: u32,
     bystander: &Bystander,
-    &(name, attack): &Attack,
+    &(name, attack): &'static Attack,
     options: &HostileOptions,
 ) -> Result<AttackResult> {
+    let meter = Meter::start(Some(node))?;
     let rate_before = bystander.rate(WINDOW * 2)?;
     bystander.take_longest();
     let stop = AtomicBool::new(false);
     let (rounds, rate) = thread::scope(|scope| {
         let attacker = scope.spawn(|| {
             let (mut rounds, mut noise) = (0, Noise(7));
+            places::yield_to_everybody()?;
             while !stop.load(Ordering::Relaxed) {
                 attack(site, &mut noise)?;
                 rounds += 1;
@@ -137,6 +176,7 @@ fn measure(
         let rounds = attacker.join().expect("attacks do not panic");
         Ok::<_, Failure>((rounds.context(|| format!("attack '{name}'"))?, rate?))
     })?;
+    let others_percent = meter.stop()?.others_percent.unwrap_or(0.0);
     let mut rate_after: f64 = 0.0;
     for _ in 0..4 {
         rate_after = rate_after.max(bystander.rate(WINDOW)?);
@@ -148,6 +188,7 @@ fn measure(
         rate_kept: rate / rate_before,
         rate_after: rate_after / rate_before,
         longest_read: bystander.take_longest().as_secs_f64(),
+        others_percent,
     })
 }
 
@@ -182,9 +223,10 @@ fn wait_for_rest(cluster: &Cluster, before: &[(String, String, u64)]) -> Result<
 }
 
 fn line(result: &AttackResult) -> String {
-    let AttackResult { attack, rounds, rate_before, rate_kept, rate_after, longest_read } = result;
+    let AttackResult { attack, rounds, rate_before, rate_kept, rate_after, longest_read, others_percent } =
+        result;
     format!(
-        "{attack:<22} {rounds:>7} rounds   bystander {rate_before:>7.0}/s   kept {:>4.0} %   afterwards {:>4.0} %   longest read {:>5.1} ms",
+        "{attack:<22} {rounds:>7} rounds   bystander {rate_before:>7.0}/s   kept {:>4.0} %   afterwards {:>4.0} %   longest read {:>5.1} ms   others {others_percent:>3.0} %",
         rate_kept * 100.0,
         rate_after * 100.0,
         longest_read * 1e3,

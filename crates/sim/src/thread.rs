@@ -13,7 +13,7 @@ use vinga_kernel::executor::Origin;
 use vinga_kernel::{Executor, LaneId, LogLevel, Mutation, Outbox, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, routes};
 use vinga_wire::frame::Frames;
-use vinga_wire::{Address, BlockNumber};
+use vinga_wire::{Address, BlockNumber, Frame};
 
 /// Which thread, over all data nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -174,8 +174,14 @@ impl World {
         thread.executor.begin_turn(Tick(now));
         let units = self.random.u32(1..2000);
         thread.executor.set_slice_units(units);
+        // A data node leaves what follows from requests, and has long work wait, while others want its thread.
+        let is_patient = self.random.u32(0..3) == 0;
+        thread.executor.set_patient(is_patient);
+        let has_long_work_wait = self.random.u32(0..6) == 0;
         let fences = self.feed_all(id);
-        let more = self.threads[id.0].executor.finish_turn();
+        self.threads[id.0].executor.run_timers();
+        let more = has_long_work_wait || self.threads[id.0].executor.run_slices();
+        let more = self.drain_some(id) || more;
         let busy = self.random.u64(1..=self.profile.turn);
         self.threads[id.0].busy_until = now + busy;
         let handled = (self.threads[id.0].executor.handled() - handled_before) as usize;
@@ -259,17 +265,29 @@ impl World {
                 Side::Closed => return,
             },
         };
-        let consumed = self.feed(id, &all, origin);
-        match (consumed, source) {
-            (Some(consumed), _) => {
-                all.drain(..consumed);
-                self.keep_partial(id, pipe, all);
+        let mut consumed = self.feed(id, &all, origin);
+        while let Some(bytes) = consumed {
+            all.drain(..bytes);
+            if matches!(Frame::first(&all), Ok(None)) {
+                break;
             }
+            // It stopped because of what follows from these frames.
+            self.drain_some(id);
+            consumed = self.feed(id, &all, origin);
+        }
+        match (consumed, source) {
+            (Some(_), _) => self.keep_partial(id, pipe, all),
             (None, Source::Client(connection)) => self.on_client_rejected(id, connection),
             (None, Source::Ring(_) | Source::Link(_)) => {
                 self.violations.push("a thread rejected the frames of another".to_string());
             }
         }
+    }
+
+    /// Has a thread handle some of the local frames that it has left; says whether there are more.
+    fn drain_some(&mut self, id: ThreadId) -> bool {
+        let (thread, random) = (&mut self.threads[id.0], &mut self.random);
+        thread.executor.drain_while(|| random.bool())
     }
 
     fn keep_partial(&mut self, id: ThreadId, pipe: PipeId, bytes: Vec<u8>) {

@@ -47,6 +47,11 @@ pub const ATTACKS: &[Attack] = &[
     ("empty pools", empty_pools),
 ];
 
+/// Their names.
+pub fn names() -> Vec<&'static str> {
+    ATTACKS.iter().map(|(name, _)| *name).collect()
+}
+
 /// Bytes of the long row.
 pub const LONG_BYTES: usize = 1000;
 /// Connections of the attack that opens many.

@@ -11,6 +11,12 @@
 //! Every chain of local signals ends because each signal of a protocol leads to later ones of the same protocol only;
 //! what could go on without end (a scan) is long work, done in slices.
 //!
+//! One request may lead to hundreds of local signals, of hundreds of rows each. A driver that has somebody else waiting
+//! says so ([`Executor::set_patient`]); then they are left in the lane, in their order, and the driver has them handled as
+//! long as it likes ([`Executor::drain_while`]). Frames of API nodes are handled in between: they could as well have come
+//! before those signals, and between threads of a node they do. Frames of other origins wait until the lane is empty, so
+//! that the order stays between any two senders and receivers that there are in the node.
+//!
 //! Frames between data nodes carry the low byte of the sender's view. One of a newer view than this thread's is parked
 //! until the thread has handled the failures that lead to that view (02, view rule).
 
@@ -31,6 +37,9 @@ use zerocopy::IntoBytes;
 
 /// Frames of a batch, at most. Measured: more than this hides no further misses (docs/decisions/0001-spike.md).
 pub const BATCH_FRAMES: usize = 64;
+
+/// Local frames between two questions whether to go on with them, at most.
+const LOCAL_FRAMES: usize = 16;
 
 /// The two prefetch passes over a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,6 +113,10 @@ pub struct Executor<H> {
     trace: TraceRing,
     /// The local lane's frames while they are handled.
     draining: Vec<u8>,
+    /// Bytes of them that have been handled.
+    drained: usize,
+    /// Local frames are left to the driver.
+    is_patient: bool,
     /// Frames of newer views.
     parked: Vec<u8>,
     /// Frames that were parked stand in the local lane since the last drain.
@@ -131,6 +144,8 @@ impl<H: Host> Executor<H> {
             now,
             trace: TraceRing::default(),
             draining: Vec::with_capacity(64 * 1024),
+            drained: 0,
+            is_patient: false,
             parked: Vec::new(),
             unparked: false,
             handled: 0,
@@ -151,6 +166,10 @@ impl<H: Host> Executor<H> {
     /// # Errors
     /// The bytes of an API node break a rule; frames before the offending one have been handled.
     pub fn feed(&mut self, bytes: &[u8], origin: Origin) -> Result<usize, Rejected> {
+        let leaves_local = self.is_patient && matches!(origin, Origin::Api(_));
+        if !leaves_local {
+            self.drain_local(usize::MAX);
+        }
         let mut consumed = 0;
         loop {
             let mut batch = [Frame { header: &EMPTY_HEADER, body: &[] }; BATCH_FRAMES];
@@ -171,11 +190,13 @@ impl<H: Host> Executor<H> {
                 }
             }
             self.handle_batch(&batch[..count], origin);
-            self.drain_local();
+            if !leaves_local {
+                self.drain_local(usize::MAX);
+            }
             if let Some(rejected) = rejected {
                 return Err(rejected);
             }
-            if count < BATCH_FRAMES {
+            if count < BATCH_FRAMES || self.has_local() {
                 return Ok(consumed);
             }
         }
@@ -277,31 +298,80 @@ impl<H: Host> Executor<H> {
         *local = parked;
     }
 
-    fn drain_local(&mut self) {
-        while !self.shared.outbox.lane(LaneId::LOCAL).is_empty() {
-            let mut draining = core::mem::take(&mut self.draining);
-            core::mem::swap(&mut draining, self.shared.outbox.lane_mut(LaneId::LOCAL));
-            self.unparked = false;
-            let mut frames = Frames(&draining);
-            loop {
-                let mut batch = [Frame { header: &EMPTY_HEADER, body: &[] }; BATCH_FRAMES];
-                let mut count = 0;
-                for (place, frame) in batch.iter_mut().zip(&mut frames) {
-                    *place = frame;
-                    count += 1;
+    /// Handles what stands in the local lane, at most so many frames.
+    fn drain_local(&mut self, mut frames_left: usize) {
+        loop {
+            if self.drained == self.draining.len() {
+                self.draining.clear();
+                self.drained = 0;
+                let local = self.shared.outbox.lane_mut(LaneId::LOCAL);
+                if local.is_empty() {
+                    return;
                 }
-                self.handle_batch(&batch[..count], Origin::Node);
-                if count < BATCH_FRAMES {
-                    break;
+                core::mem::swap(&mut self.draining, local);
+                if core::mem::take(&mut self.unparked) {
+                    // New frames must not overtake those that were parked.
+                    frames_left = usize::MAX;
                 }
             }
-            draining.clear();
+            if frames_left == 0 {
+                return;
+            }
+            let draining = core::mem::take(&mut self.draining);
+            let mut frames = Frames(&draining[self.drained..]);
+            let mut batch = [Frame { header: &EMPTY_HEADER, body: &[] }; BATCH_FRAMES];
+            let mut count = 0;
+            for (place, frame) in batch.iter_mut().take(frames_left).zip(&mut frames) {
+                self.drained += frame.length();
+                *place = frame;
+                count += 1;
+            }
+            self.handle_batch(&batch[..count], Origin::Node);
+            frames_left -= count;
             self.draining = draining;
         }
     }
 
+    /// Handles local frames that were left, as long as there are some and `goes_on` says so, which is asked after one
+    /// frame, two more, four more, up to [`LOCAL_FRAMES`]. Says whether some are left.
+    pub fn drain_while(&mut self, mut goes_on: impl FnMut() -> bool) -> bool {
+        let mut frames = 1;
+        while self.has_local() {
+            self.drain_local(frames);
+            if !goes_on() {
+                break;
+            }
+            frames = (frames * 2).min(LOCAL_FRAMES);
+        }
+        self.has_local()
+    }
+
+    /// Whether local frames were left: the driver does not sleep, and calls
+    /// [`Executor::drain_while`].
+    #[inline]
+    pub fn has_local(&self) -> bool {
+        self.drained < self.draining.len() || !self.shared.outbox.lane(LaneId::LOCAL).is_empty()
+    }
+
+    /// Bytes of local frames that were left.
+    pub fn local_bytes(&self) -> usize {
+        self.draining.len() - self.drained + self.shared.outbox.lane(LaneId::LOCAL).len()
+    }
+
+    /// Says whether local frames are to be left to [`Executor::drain_while`], because others wait. The edge knows who does, the
+    /// simulator makes it up.
+    pub fn set_patient(&mut self, is_patient: bool) {
+        self.is_patient = is_patient;
+    }
+
     /// Runs due timers and one slice of long work; says whether long work is left, so that the driver does not sleep.
     pub fn finish_turn(&mut self) -> bool {
+        self.run_timers();
+        self.run_slices()
+    }
+
+    /// The first part of [`Executor::finish_turn`], for a driver that has long work wait.
+    pub fn run_timers(&mut self) {
         while let Some(timer) = self.shared.timers.pop_due(self.now) {
             let local = self.shared.outbox.lane_mut(LaneId::LOCAL);
             let driver = Address::new(self.own_node, BlockNumber::Driver, 0);
@@ -309,11 +379,21 @@ impl<H: Host> Executor<H> {
             FrameWriter::begin(local, SignalNumber::TimerReport, view, timer.owner, driver, 0)
                 .put(&U64::new(timer.token));
         }
-        self.drain_local();
+        self.drain_unless_patient();
+    }
+
+    /// The second part of [`Executor::finish_turn`].
+    pub fn run_slices(&mut self) -> bool {
         let mut cx = Context { now: self.now, own: Address::NONE, trace: 0, shared: &mut self.shared };
         let more = self.host.slice(&mut cx);
-        self.drain_local();
+        self.drain_unless_patient();
         more
+    }
+
+    fn drain_unless_patient(&mut self) {
+        if !self.is_patient {
+            self.drain_local(usize::MAX);
+        }
     }
 
     /// When the driver must begin a turn at the latest, even if nothing comes.
@@ -387,7 +467,7 @@ impl<H: Host> Executor<H> {
 
     /// Whether nothing waits: no local frame, no parked frame.
     pub fn is_idle(&self) -> bool {
-        self.parked.is_empty() && self.shared.outbox.lane(LaneId::LOCAL).is_empty()
+        self.parked.is_empty() && !self.has_local()
     }
 
     /// Bytes of frames that wait for a newer view.
@@ -488,6 +568,58 @@ mod tests {
         assert_eq!(of(&executor, SignalNumber::TimerReport), 99);
         assert_eq!(executor.host().slices, 2);
         assert!(executor.is_idle());
+    }
+
+    #[test]
+    fn what_follows_is_left_and_stays_in_order() {
+        let (mut executor, lane) = executor();
+        executor.set_patient(true);
+        let traces = |e: &mut Executor<Echo>| -> Vec<u32> {
+            Frames(e.outbox().lane(lane)).map(|f| f.header.trace.get()).collect()
+        };
+        let api = Origin::Api(API.node());
+        let bytes = frames(SignalNumber::OutcomeRequest, API, 0, 0..100);
+        // A batch, and nothing of what follows from it.
+        let consumed = executor.feed(&bytes, api).unwrap();
+        assert_eq!(consumed, BATCH_FRAMES * HEADER_BYTES);
+        assert!(executor.has_local() && !executor.is_idle());
+        let mut asked = 0;
+        let goes_on = || {
+            asked += 1;
+            asked < 4
+        };
+        assert!(executor.drain_while(goes_on));
+        assert_eq!(traces(&mut executor), (0..1 + 2 + 4 + 8).collect::<Vec<u32>>());
+        // Another request is handled at once; what follows from it is behind that.
+        executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 200..201), api).unwrap();
+        assert_eq!(executor.handled(), 64 + 15 + 1);
+        executor.finish_turn();
+        assert!(executor.has_local());
+        assert!(!executor.drain_while(|| true));
+        let expected: Vec<u32> = (0..64).chain([200]).collect();
+        assert_eq!(traces(&mut executor), expected);
+        // What others send waits until the lane is empty.
+        executor.feed(&bytes[consumed..], api).unwrap();
+        assert!(executor.has_local());
+        executor.feed(&frames(SignalNumber::EpochOrder, TC, 1, 300..301), Origin::Node).unwrap();
+        assert!(!executor.has_local());
+        assert_eq!(executor.host().handled.last(), Some(&(SignalNumber::EpochOrder, 300)));
+        assert_eq!(traces(&mut executor).len(), 101);
+    }
+
+    #[test]
+    fn what_was_parked_comes_first_also_if_signals_are_left() {
+        let (mut executor, _) = executor();
+        executor.set_patient(true);
+        let peer = Address::new(NodeId(2), BlockNumber::Coordinator, 0);
+        executor.feed(&frames(SignalNumber::EpochOrder, peer, 2, 10..15), Origin::Peer).unwrap();
+        let api = Origin::Api(API.node());
+        executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 0..3), api).unwrap();
+        assert!(executor.has_local());
+        executor.feed(&frames(SignalNumber::NodeFailedOrder, TC, 2, 20..21), Origin::Node).unwrap();
+        executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 30..31), api).unwrap();
+        let order: Vec<u32> = executor.host().handled.iter().map(|&(_, trace)| trace).collect();
+        assert_eq!(order, [0, 1, 2, 0, 1, 2, 20, 10, 11, 12, 13, 14, 30]);
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! Where a thread runs: on which CPUs, and with which share of them.
 
 use rustix::process::{getpriority_process, setpriority_process};
-use rustix::thread::{CpuSet, gettid, sched_setaffinity};
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
 /// The highest thread priority of a configuration.
 pub const PRIORITY_MAX: u8 = 10;
+
+/// By how much who gives way is nicer: each step is about a quarter more for others.
+const NICER: i32 = 8;
 
 /// Binds the calling thread to `cpus`; to none in particular if the list is empty.
 ///
@@ -31,6 +34,30 @@ pub fn bind(cpus: &[u16]) -> Result<(), String> {
     })
 }
 
+/// The CPUs that the calling thread may run on, in their order; none if the system does not say.
+pub fn allowed() -> Vec<u16> {
+    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u16).collect()
+}
+
+/// The calling thread runs from now on only when nobody else wants its CPU (`SCHED_IDLE`).
+///
+/// # Errors
+/// What did not work. The thread then runs as before.
+pub fn yield_to_everybody() -> Result<(), String> {
+    crate::realtime::become_idle()
+        .map_err(|why| format!("running only when nobody else wants the CPU was refused ({why})"))
+}
+
+/// The calling thread gets about a sixth of a CPU that another thread of the process wants, too: it becomes [`NICER`] than
+/// it is, as far as that goes.
+pub(crate) fn give_way() {
+    if let Ok(nice) = getpriority_process(Some(gettid())) {
+        // Nobody is refused to be nicer; and if so, it runs as others do.
+        let _ = setpriority_process(Some(gettid()), (nice + NICER).min(19));
+    }
+}
+
 /// Gives the calling thread a priority from 0 to [`PRIORITY_MAX`], 5 being that of any other thread: 10 is a nice
 /// value of -20, 0 one of 19.
 ///
@@ -55,7 +82,7 @@ fn nice_of(priority: u8) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::thread::{sched_getaffinity, sched_getcpu};
+    use rustix::thread::sched_getcpu;
 
     #[test]
     fn priorities_span_the_nice_values() {
@@ -63,6 +90,8 @@ mod tests {
         std::thread::spawn(|| {
             set_priority(2).unwrap();
             assert_eq!(getpriority_process(Some(gettid())).unwrap(), 12);
+            give_way();
+            assert_eq!(getpriority_process(Some(gettid())).unwrap(), 19);
         })
         .join()
         .unwrap();
@@ -71,10 +100,10 @@ mod tests {
     #[test]
     fn a_thread_is_bound_or_told_why_not() {
         std::thread::spawn(|| {
-            let allowed = sched_getaffinity(None).unwrap();
-            let cpu = (0..CpuSet::MAX_CPU).rfind(|&cpu| allowed.is_set(cpu)).unwrap();
-            bind(&[cpu as u16]).unwrap();
-            assert_eq!(sched_getcpu(), cpu);
+            let cpu = *allowed().last().unwrap();
+            bind(&[cpu]).unwrap();
+            assert_eq!(sched_getcpu(), usize::from(cpu));
+            assert_eq!(allowed(), [cpu]);
             assert!(bind(&[]).is_ok());
             assert!(bind(&[1023]).unwrap_err().contains("1023"));
             assert!(bind(&[60000]).unwrap_err().contains("60000"));

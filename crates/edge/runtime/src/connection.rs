@@ -10,6 +10,7 @@
 //! client gets below [`Limits::send_buffer_bytes`] within a second or two; nobody gets above [`BURST_FACTOR`] times as
 //! much. (With a relay to a send thread, what it holds comes on top: [`crate::relay`].) And whoever takes nothing at all for [`Limits::slow_reader`] is let go too.
 
+use crate::clock::Clock;
 use crate::input::Input;
 use crate::output::Output;
 use crate::peer::Peer;
@@ -27,6 +28,7 @@ use vinga_kernel::{Executor, Host, LaneId, Origin, Outbox, Rejected};
 use vinga_local::pipe::{INPUT, ROOM, Receiver};
 use vinga_local::{NodeLink, Socket};
 use vinga_wire::ErrorCode;
+use vinga_wire::frame::HEADER_BYTES;
 
 /// Bytes that one read takes, at most: what fits the second-level cache along with what handling it touches.
 pub(crate) const READ_BYTES: usize = 256 * 1024;
@@ -36,6 +38,44 @@ const SLICE_BYTES: RangeInclusive<usize> = 512..=8 * 1024;
 
 /// How many times the bound on what waits may be exceeded for a moment.
 const BURST_FACTOR: usize = 4;
+
+/// What bounds what a connection may have done at a time.
+pub(crate) struct Bounds<'l> {
+    /// Of the node.
+    pub threads: u16,
+    pub limits: &'l Limits,
+    /// Others wait.
+    pub piece: Option<Piece>,
+}
+
+/// A piece of work of one connection, while others wait. One frame is handled in any case.
+pub(crate) struct Piece {
+    pub clock: Clock,
+    /// When it begins, and how long it may take.
+    pub begun: u64,
+    pub nanos: u64,
+    /// Bytes of requests between two looks at the clock, at most.
+    pub slice_bytes_max: usize,
+}
+
+impl Piece {
+    fn is_over(&self) -> bool {
+        self.clock.nanos() >= self.begun + self.nanos
+    }
+
+    /// How many bytes of requests to handle next, when the last ones took so long: some slices are to fit the piece.
+    fn next_slice(&self, slice_bytes: usize, nanos: u64) -> usize {
+        let next = if nanos > self.nanos / 2 {
+            slice_bytes / 2
+        } else if nanos < self.nanos / 8 {
+            slice_bytes * 2
+        } else {
+            slice_bytes
+        };
+        // One frame is handled in any case.
+        next.clamp(HEADER_BYTES, self.slice_bytes_max)
+    }
+}
 
 /// Why a connection can't go on.
 #[derive(Debug)]
@@ -210,29 +250,48 @@ impl Connection {
         self.lane_waiting(outbox) + self.output.under_way()
     }
 
-    /// Handles what was held back, then reads once and handles that. `buffer` has [`READ_BYTES`].
+    /// Handles what was held back, then reads once and handles that. `buffer` has [`READ_BYTES`], or less if others wait.
     pub fn serve<H: Host>(
         &mut self,
         executor: &mut Executor<H>,
         buffer: &mut [u8],
-        threads: u16,
-        limits: &Limits,
+        bounds: &Bounds<'_>,
         statistics: &ThreadStatistics,
     ) -> Result<(), Broken> {
+        let &Bounds { threads, limits, .. } = bounds;
         let (api, lane, stream, output) = (self.api, self.lane, &*self.stream, &mut self.output);
         let slice_bytes = &mut self.slice_bytes;
+        let mut slice_begun = 0;
+        if let Some(piece) = &bounds.piece {
+            *slice_bytes = (*slice_bytes).min(piece.slice_bytes_max);
+            slice_begun = piece.begun;
+        }
         let mut handle = |run: &[u8]| -> Result<usize, Broken> {
             let mut handled = 0;
             loop {
                 let before = output.waiting(executor.outbox().lane(lane));
+                let is_first = !executor.has_local();
                 let taken = executor.feed(slice_of(&run[handled..], *slice_bytes), Origin::Api(api))?;
                 handled += taken;
-                let outbox = executor.outbox();
-                let waiting = output.waiting(outbox.lane(lane));
-                *slice_bytes = next_slice(*slice_bytes, waiting - before, limits);
+                if let Some(piece) = bounds.piece.as_ref().filter(|_| is_first) {
+                    executor.drain_while(|| !piece.is_over());
+                }
+                let waiting = output.waiting(executor.outbox().lane(lane));
+                match &bounds.piece {
+                    None => *slice_bytes = next_slice(*slice_bytes, waiting - before, limits),
+                    Some(piece) => {
+                        let now = piece.clock.nanos();
+                        *slice_bytes = piece.next_slice(*slice_bytes, now - slice_begun);
+                        slice_begun = now;
+                        if executor.has_local() || now >= piece.begun + piece.nanos {
+                            return Ok(handled);
+                        }
+                    }
+                }
                 if taken == 0 || handled == run.len() {
                     return Ok(handled);
                 }
+                let outbox = executor.outbox();
                 if waiting > limits.pause_bytes {
                     output.write(stream, outbox.lane_mut(lane), statistics)?;
                 }
@@ -243,7 +302,8 @@ impl Connection {
             }
         };
         self.input.release(&mut handle)?;
-        if self.input.is_held_back() || !self.is_readable {
+        if self.input.is_held_back() || !self.is_readable || bounds.piece.as_ref().is_some_and(Piece::is_over)
+        {
             return Ok(());
         }
         let read = match &mut self.local {
@@ -261,6 +321,11 @@ impl Connection {
                 self.input.take_in(&buffer[..count], &mut handle)
             }
         }
+    }
+
+    /// Whether answers wait.
+    pub fn has_output(&self, outbox: &Outbox) -> bool {
+        !outbox.lane(self.lane).is_empty()
     }
 
     /// Writes what waits, as far as the socket, or the relay to a send thread, takes it.

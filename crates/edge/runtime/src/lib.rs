@@ -88,6 +88,8 @@ mod rings;
 #[cfg(not(loom))]
 pub mod settings;
 #[cfg(not(loom))]
+mod shares;
+#[cfg(not(loom))]
 mod slice_pacer;
 #[cfg(not(loom))]
 mod sockets;

@@ -96,7 +96,14 @@ impl NodeProcess {
         let is_local = local.is_some();
         let listener = Listener::new(socket, local, switchboard.clone(), settings.clone(), descriptors);
         let listener = listener.map_err(out_of("descriptors"))?;
-        let listener = spawn_helper("listener", &settings.helpers, move || listener.run())?;
+        let gives_way = settings.helpers.priority.is_none();
+        let listener = spawn_helper("listener", &settings.helpers, move || {
+            if gives_way {
+                // Whoever connects again and again takes little from those who are connected.
+                affinity::give_way();
+            }
+            listener.run();
+        })?;
         let (watched, stopped) = mpsc::channel();
         let interval = settings.limits.watchdog;
         let watchdog = spawn_helper("watchdog", &settings.helpers, move || {

@@ -85,6 +85,14 @@ impl Realtime {
     }
 }
 
+/// The calling thread runs only when nobody else wants its CPU.
+///
+/// # Errors
+/// The system refuses it.
+pub(crate) fn become_idle() -> io::Result<()> {
+    set_scheduler(libc::SCHED_IDLE, 0)
+}
+
 fn set_scheduler(policy: i32, priority: i32) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: priority };
     // SAFETY: the call only reads the parameters; 0 is the calling thread.

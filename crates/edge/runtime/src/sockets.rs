@@ -1,11 +1,19 @@
-//! The connections that a thread serves, and how it waits for them.
+//! The connections that a thread serves, in which order, and how it waits for them.
+//!
+//! While one API node alone has something to offer its connection gives what one read gives, and all that follows from it
+//! is done. When there are others, they share the thread's time ([`crate::shares`]): a connection then gives a piece of work
+//! that is bounded in time, and what is left of what was read stays with it. What follows from requests inside of the thread
+//! stands in the executor's lane of local signals, and is done in pieces, too; an API node whose signals stand there gives
+//! nothing more until the lane is empty. Connections that have something left stand in the queue: the thread does not sleep.
 
-use crate::connection::{Broken, Connection, READ_BYTES, Way};
+use crate::clock::Clock;
+use crate::connection::{Bounds, Broken, Connection, Piece, READ_BYTES, Way};
 use crate::lane_progress::LANE_BYTES;
 use crate::log::RateLimit;
 use crate::poller::{Interest, Poller, Ready};
 use crate::relay::relay;
 use crate::settings::Limits;
+use crate::shares::{Allowance, Shares};
 use crate::statistics::ThreadStatistics;
 use crate::switchboard::{Adoption, Mail, Switchboard};
 use log::Level;
@@ -37,6 +45,14 @@ pub(crate) struct Sockets {
     lanes: [Option<LaneId>; NODE_IDS],
     /// API nodes whose connection may have something to do.
     queue: Vec<NodeId>,
+    pub shares: Shares,
+    /// What may be done at a time in this turn, if time is shared.
+    pub allowance: Option<Allowance>,
+    /// Where the first piece of this turn started on the clock of shares, if there was one.
+    pub turn_started: Option<u64>,
+    /// API nodes whose signals stand in the lane of local ones, in their order. They give nothing more until it is empty.
+    followed_up: Vec<NodeId>,
+    clock: Clock,
     /// Number of connections by shared memory.
     locals: usize,
     lines: RateLimit,
@@ -44,8 +60,13 @@ pub(crate) struct Sockets {
 
 impl Sockets {
     /// Without any connection yet, for a thread of a node with so many threads, of which `senders` write for it.
-    pub fn new(threads: u16, senders: Vec<u16>) -> Self {
+    pub fn new(threads: u16, senders: Vec<u16>, clock: Clock) -> Self {
         Sockets {
+            shares: Shares::default(),
+            allowance: None,
+            turn_started: None,
+            followed_up: Vec::new(),
+            clock,
             senders,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             threads,
@@ -163,21 +184,27 @@ impl Sockets {
         }
     }
 
-    /// Handles what the connections have to offer: one read of each.
+    /// Handles what the connections have to offer: one read of each, or what is due of them if there are several.
     pub fn serve<H: Host>(
         &mut self,
         executor: &mut Executor<H>,
         switchboard: &Switchboard,
         limits: &Limits,
         statistics: &ThreadStatistics,
+        now: u64,
     ) {
+        self.allowance = self.shares.begin(&self.queue, now);
+        executor.set_patient(self.allowance.is_some());
+        if let Some(allowance) = self.allowance {
+            return self.serve_shared(executor, switchboard, limits, statistics, allowance);
+        }
+        let bounds = Bounds { threads: self.threads, limits, piece: None };
         let mut at = 0;
         while at < self.queue.len() {
             if let Some(place) = self.places[usize::from(self.queue[at].0)].map(usize::from) {
                 let connection = &mut self.connections[place];
                 if connection.can_be_served(executor.outbox(), self.threads, limits) {
-                    let served =
-                        connection.serve(executor, &mut self.buffer, self.threads, limits, statistics);
+                    let served = connection.serve(executor, &mut self.buffer, &bounds, statistics);
                     if let Err(why) = served {
                         self.give_up(place, why, switchboard);
                     }
@@ -190,6 +217,86 @@ impl Sockets {
                 connection.is_queued = false;
             }
             self.queue.swap_remove(at);
+        }
+    }
+
+    /// Serves who is next, and those who start not much later.
+    fn serve_shared<H: Host>(
+        &mut self,
+        executor: &mut Executor<H>,
+        switchboard: &Switchboard,
+        limits: &Limits,
+        statistics: &ThreadStatistics,
+        allowance: Allowance,
+    ) {
+        self.turn_started = None;
+        if !executor.has_local() {
+            self.followed_up.clear();
+        }
+        let begun = self.clock.nanos();
+        let mut now = begun;
+        while now - begun < allowance.turn_nanos {
+            let Some((at, place)) = self.next(executor.outbox(), limits) else { return };
+            let api = self.queue[at];
+            let first = self.turn_started.get_or_insert(self.shares.start_of(api.0));
+            if !self.shares.may_follow(*first, api.0) {
+                return;
+            }
+            let Allowance { piece_nanos, slice_bytes, read_bytes, .. } = allowance;
+            let piece =
+                Piece { clock: self.clock, begun: now, nanos: piece_nanos, slice_bytes_max: slice_bytes };
+            let bounds = Bounds { threads: self.threads, limits, piece: Some(piece) };
+            let connection = &mut self.connections[place];
+            let local_bytes = executor.local_bytes();
+            let served = connection.serve(executor, &mut self.buffer[..read_bytes], &bounds, statistics);
+            let is_done = !connection.has_input();
+            if let Err(why) = served {
+                self.give_up(place, why, switchboard);
+            }
+            if executor.local_bytes() > local_bytes {
+                self.followed_up.push(api);
+            }
+            let connection = &mut self.connections[place];
+            if !connection.has_input() {
+                connection.is_queued = false;
+                self.queue.swap_remove(at);
+            }
+            let ended = self.clock.nanos();
+            self.shares.serve(api.0, ended - now, is_done, ended);
+            now = ended;
+        }
+    }
+
+    /// Who of those that can be served starts first: its place in the queue and that of its connection.
+    fn next(&mut self, outbox: &Outbox, limits: &Limits) -> Option<(usize, usize)> {
+        let (connections, places) = (&mut self.connections, &self.places);
+        // Connections that were closed, and those that have nothing more.
+        self.queue.retain(|api| {
+            let Some(place) = places[usize::from(api.0)] else { return false };
+            let connection = &mut connections[usize::from(place)];
+            connection.is_queued = connection.has_input();
+            connection.is_queued
+        });
+        let waiting = self.queue.iter().enumerate().filter(|(_, api)| !self.followed_up.contains(api));
+        let able = waiting.filter_map(|(at, api)| {
+            let place = usize::from(self.places[usize::from(api.0)]?);
+            let able = self.connections[place].can_be_served(outbox, self.threads, limits);
+            able.then(|| (self.shares.start_of(api.0), at, place))
+        });
+        able.min().map(|(_, at, place)| (at, place))
+    }
+
+    /// Goes on with signals within the thread that were left, for as long as a piece of work. Who pays is whose stood in
+    /// front.
+    pub fn follow_up<H: Host>(&mut self, executor: &mut Executor<H>, allowance: Allowance) {
+        let begun = self.clock.nanos();
+        let mut now = begun;
+        executor.drain_while(|| {
+            now = self.clock.nanos();
+            now - begun < allowance.piece_nanos
+        });
+        if let Some(api) = self.followed_up.first() {
+            self.shares.charge(api.0, now - begun);
         }
     }
 
@@ -216,7 +323,14 @@ impl Sockets {
         let mut to_wake = 0u128;
         for place in 0..self.connections.len() {
             let connection = &mut self.connections[place];
-            let flushed = connection.flush(outbox, limits, statistics);
+            let flushed = if self.allowance.is_some() && connection.has_output(outbox) {
+                let begun = self.clock.nanos();
+                let flushed = connection.flush(outbox, limits, statistics);
+                self.shares.charge(connection.api.0, self.clock.nanos() - begun);
+                flushed
+            } else {
+                connection.flush(outbox, limits, statistics)
+            };
             left += connection.bytes_waiting(outbox);
             to_wake |= connection.take_unannounced().map_or(0, |sender| 1 << sender);
             if let Err(why) = flushed {

@@ -1,7 +1,7 @@
 //! The turn of a thread: what the edge does around an executor.
 //!
-//! A turn is: take what sockets have reported, the mail and the rings; hand all of it to the executor; run timers and
-//! a slice of long work; do what blocks have ordered of the driver; send what stands in the lanes, by one write for
+//! A turn is: take what sockets have reported, the mail and the rings; hand it to the executor (all of it, or what is due
+//! of API nodes that share the thread: [`crate::shares`]); run timers and a slice of long work; do what blocks have ordered of the driver; send what stands in the lanes, by one write for
 //! each connection, and wake the threads that got something. Then, if there is nothing left to do, spin for a while
 //! if the plan says so, let others run if that pays ([`crate::yielding`]), and sleep until something comes, until a timer is due, or for a second: the clock is read
 //! twice a turn, the system's own figures once a second.
@@ -23,6 +23,7 @@ use crate::poller::Poller;
 use crate::realtime::Realtime;
 use crate::rings::Rings;
 use crate::settings::{Limits, ThreadPlan};
+use crate::shares::{Allowance, LONG_WORK};
 use crate::slice_pacer::SlicePacer;
 use crate::sockets::{NODE_IDS, Sockets};
 use crate::spinning::Spinning;
@@ -113,7 +114,7 @@ impl<H: Host> Worker<H> {
             index,
             executor: Box::new(executor),
             poller: Poller::new(switchboard.threads[usize::from(index)].doorbell.alarm())?,
-            sockets: Sockets::new(threads, senders),
+            sockets: Sockets::new(threads, senders, clock),
             outlets: Outlets::new(index, NODE_IDS as u64),
             rings: Rings::new(index, threads),
             spinning: Spinning::new(plan.spin_micros),
@@ -179,7 +180,7 @@ impl<H: Host> Worker<H> {
         if self.stops_since.is_none() {
             statistics.enter(Phase::Sockets);
             self.sockets.look();
-            self.sockets.serve(executor, switchboard, &self.limits, statistics);
+            self.sockets.serve(executor, switchboard, &self.limits, statistics, now);
         }
         statistics.enter(Phase::Rings);
         self.rings.drain(word, executor, switchboard, statistics);
@@ -204,23 +205,65 @@ impl<H: Host> Worker<H> {
         if self.executor.has_log() {
             crate::log::write_entries(&self.executor.take_log());
         }
+        let has_local = self.executor.has_local();
         // What followed from orders has not had its turn of timers and long work yet.
-        has_long_work || has_obeyed || self.rings.has_left() || can_be_served || self.outlets.has_left()
+        has_long_work
+            || has_obeyed
+            || has_local
+            || self.rings.has_left()
+            || can_be_served
+            || self.outlets.has_left()
     }
 
     /// Timers and a slice of long work, which is made longer or shorter as slices turn out.
     fn finish_turn(&mut self) -> bool {
+        if let Some(allowance) = self.sockets.allowance {
+            self.finish_shared_turn(allowance);
+            return self.has_long_work;
+        }
         if !self.has_long_work {
             self.has_long_work = self.executor.finish_turn();
             return self.has_long_work;
         }
-        let begin = self.clock.nanos();
-        self.has_long_work = self.executor.finish_turn();
+        self.executor.run_timers();
+        self.run_slices(false);
+        self.has_long_work
+    }
+
+    /// API nodes share the thread's time: what follows from their requests inside of the thread, and slices of long work,
+    /// are done behind their answers and on their account.
+    fn finish_shared_turn(&mut self, allowance: Allowance) {
+        if self.executor.has_local() || self.has_long_work {
+            let (outbox, switchboard, statistics) =
+                (self.executor.outbox(), &*self.switchboard, &*self.statistics);
+            self.sockets.flush(outbox, switchboard, &self.limits, statistics);
+        }
+        self.executor.run_timers();
+        if self.executor.has_local() {
+            self.sockets.follow_up(&mut self.executor, allowance);
+        }
+        if !self.has_long_work {
+            self.has_long_work = self.executor.run_slices();
+            return;
+        }
+        let sockets = &self.sockets;
+        let is_due = sockets.turn_started.is_none_or(|first| sockets.shares.may_follow(first, LONG_WORK));
+        if is_due {
+            let (nanos, now) = self.run_slices(true);
+            self.sockets.shares.serve(LONG_WORK, nanos, false, now);
+        }
+    }
+
+    /// A slice of long work; says how long it took and what time it is then.
+    fn run_slices(&mut self, is_shared: bool) -> (u64, u64) {
+        let begun = self.clock.nanos();
+        self.has_long_work = self.executor.run_slices();
+        let ended = self.clock.nanos();
         if self.has_long_work {
-            let units = self.pacer.next(self.clock.nanos() - begin);
+            let units = self.pacer.next(ended - begun, is_shared);
             self.executor.set_slice_units(units);
         }
-        self.has_long_work
+        (ended - begun, ended)
     }
 
     /// There is more to do: only looks whether sockets have something too.

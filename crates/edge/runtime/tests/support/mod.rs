@@ -5,6 +5,8 @@
 //! | `KeyReadRequest` | `KeyReadConfirm` with the same body |
 //! | `ScanOpenRequest` with a number | `ScanConfirm` with so many bytes |
 //! | `ScanNextRequest` with a coordinator's number | the same request sent on to it, whose answer is `KeyReadConfirm` |
+//! | `TransactionRequest` with a number | nothing: so many signals within the thread, each some work |
+//! | `IndexStatisticsRequest` | nothing: some work |
 //! | `ScanCloseOrder` | its connections closed for a rule broken |
 //! | `OutcomeRequest` | nothing: the thread is stuck |
 //! | `OutcomesSeenOrder` | nothing: the thread panics |
@@ -14,9 +16,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Host, LogLevel, Prefetch};
 use vinga_runtime::node_process::NodeProcess;
@@ -30,6 +32,8 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumb
 pub const NODE: NodeId = NodeId(1);
 const FIRST_API: u8 = 145;
 pub const API_NODES_MAX: usize = 100;
+/// How long some work takes.
+const WORK: Duration = Duration::from_micros(10);
 
 /// How long a test waits for what has to come: no machine is so busy that it takes longer.
 pub const HANG_GUARD: Duration = Duration::from_secs(180);
@@ -38,6 +42,8 @@ pub const HANG_GUARD: Duration = Duration::from_secs(180);
 pub struct Records {
     /// `(node, incarnation)` of the API nodes of which Membership was told that they have gone.
     pub gone: Mutex<Vec<(u8, u32)>>,
+    /// How many pieces of some work were done.
+    pub work: AtomicU64,
     /// By node id: whether it is connected, as far as Membership was told.
     connected: Vec<AtomicBool>,
 }
@@ -45,7 +51,7 @@ pub struct Records {
 impl Default for Records {
     fn default() -> Self {
         let connected = (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect();
-        Records { gone: Mutex::default(), connected }
+        Records { gone: Mutex::default(), work: AtomicU64::new(0), connected }
     }
 }
 
@@ -102,6 +108,18 @@ impl Host for EchoHost {
             SignalNumber::PrepareRequest => {
                 let client = Address(number(frame));
                 cx.frame(SignalNumber::KeyReadConfirm, client).bytes(&frame.body[4..]);
+            }
+            SignalNumber::TransactionRequest => {
+                for _ in 0..number(frame) {
+                    cx.frame(SignalNumber::CommitRequest, frame.receiver());
+                }
+            }
+            SignalNumber::CommitRequest | SignalNumber::IndexStatisticsRequest => {
+                let begun = Instant::now();
+                while begun.elapsed() < WORK {
+                    std::hint::spin_loop();
+                }
+                self.records.work.fetch_add(1, Ordering::Relaxed);
             }
             SignalNumber::ScanCloseOrder => {
                 let driver = cx.driver();
@@ -388,7 +406,7 @@ impl Client {
 
 /// Waits until `condition` holds.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     while !condition() {
         assert!(begin.elapsed() < HANG_GUARD, "{what}");
         std::thread::sleep(Duration::from_millis(2));

@@ -1,0 +1,82 @@
+//! API nodes share a thread by time. What is asserted is counted in work that was done, not in seconds.
+
+mod support;
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use support::{Client, Records, number, settings, start, wait_until};
+use vinga_wire::SignalNumber;
+
+/// Pieces of some work that the busy client asks for: two tenths of a second, if nothing else happens.
+const WORK: u64 = 20_000;
+
+/// A client has this sent at once, which is much work, while another one asks for little again and again: says how many
+/// answers that one gets before the work is done.
+fn answers_beside(make: impl Fn(&Client, &mut Vec<u8>)) -> u64 {
+    let (node, records) = start(settings(1));
+    let mut little = Client::connect(node.address()).unwrap();
+    let mut busy = Client::connect(node.address()).unwrap();
+    let mut bytes = Vec::new();
+    make(&busy, &mut bytes);
+    let done = |records: &Records| records.work.load(Ordering::Relaxed);
+    let may_begin = AtomicBool::new(false);
+    let answers = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !may_begin.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            busy.stream.write_all(&bytes).unwrap();
+        });
+        let mut answers = 0;
+        while done(&records) < WORK {
+            little.echo(0, 1, b"little");
+            answers += u64::from(done(&records) > 0);
+            may_begin.store(true, Ordering::Release);
+        }
+        answers
+    });
+    node.stop();
+    answers
+}
+
+#[test]
+fn many_requests_of_one_client_do_not_stand_before_those_of_another() {
+    let answers = answers_beside(|busy, bytes| {
+        for trace in 0..WORK as u32 {
+            busy.request(bytes, SignalNumber::IndexStatisticsRequest, 0, trace, b"");
+        }
+    });
+    assert!(answers >= 100, "{answers} answers beside {WORK} requests");
+}
+
+#[test]
+fn what_follows_from_one_request_does_not_stand_before_those_of_another_client() {
+    let answers = answers_beside(|busy, bytes| {
+        busy.request(bytes, SignalNumber::TransactionRequest, 0, 1, &number(WORK as u32));
+    });
+    assert!(answers >= 50, "{answers} answers beside {WORK} signals");
+}
+
+#[test]
+fn what_was_begun_is_finished_though_nobody_says_anything_more() {
+    let (node, records) = start(settings(1));
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(node.address()).unwrap()).collect();
+    for client in &mut clients {
+        client.echo(0, 1, b"here");
+    }
+    let each = WORK / 40;
+    for (trace, client) in (0..).zip(&mut clients) {
+        let mut bytes = Vec::new();
+        client.request(&mut bytes, SignalNumber::TransactionRequest, 0, trace, &number(each as u32));
+        for _ in 0..each {
+            client.request(&mut bytes, SignalNumber::IndexStatisticsRequest, 0, trace, b"");
+        }
+        client.stream.write_all(&bytes).unwrap();
+    }
+    wait_until("all is done", || records.work.load(Ordering::Relaxed) == 8 * each);
+    // In the order in which it was asked for.
+    for client in &mut clients {
+        client.echo(0, 2, b"there");
+    }
+    node.stop();
+}
