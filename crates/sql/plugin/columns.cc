@@ -1,5 +1,7 @@
 /* The columns that a statement uses: only they travel. */
 #include "ha_vinga.h"
+#include "opt_range.h"
+#include "sql_select.h"
 
 bool changes_primary_key(const TABLE *table) {
   return table->s->primary_key != MAX_KEY && is_key_used(const_cast<TABLE *>(table), table->s->primary_key, table->write_set);
@@ -43,6 +45,19 @@ bool Column_places::note(const MY_BITMAP &set) {
   return true;
 }
 
+/* Whether the position of a row may be asked for, by a sort, a join, a change: not by a query that goes through one table once and
+   gives its rows as they come. */
+bool ha_vinga::may_need_positions() const {
+  const JOIN_TAB *use= table->reginfo.join_tab;
+  const JOIN *join= use ? use->join : nullptr;
+  if (lock != VINGA_LOCK_NONE || thd_sql_command(table->in_use) != SQLCOM_SELECT || !join || join->table_count != 1) return true;
+  SELECT_LEX *select= join->select_lex;
+  if (select->order_list.elements || select->group_list.elements || select->have_window_funcs()) return true;
+  if ((join->select_options & SELECT_DISTINCT) || select->master_unit()->item || use->use_quick == 2) return true;
+  const QUICK_SELECT_I *quick= use->select ? use->select->quick : use->quick;
+  return quick && const_cast<QUICK_SELECT_I *>(quick)->get_type() != QUICK_SELECT_I::QS_TYPE_RANGE;
+}
+
 /* Has those columns read that are used from here on. A sort reads with a set of its own, and may ask for rows by their
    positions later with the usual one: both are read at once. Of rows that are changed it must be seen what they were. True if
    they are others than before. */
@@ -57,9 +72,11 @@ bool ha_vinga::select_columns() {
     if (table->read_set != &table->def_read_set) bitmap_union(&used, &table->def_read_set);
     if (lock == VINGA_LOCK_EXCLUSIVE) bitmap_union(&used, table->write_set);
   }
-  if (!read_columns.note(used)) return false;
+  bool are_named= may_need_positions();
+  if (!read_columns.note(used) && are_named == rows_are_named) return false;
+  rows_are_named= are_named;
   list_places(used, share->places, &read_columns.places);
-  engine->use_columns(cursor, read_columns.places.data(), uint32_t(read_columns.places.size()));
+  engine->use_columns(cursor, read_columns.places.data(), uint32_t(read_columns.places.size()), are_named);
   return true;
 }
 

@@ -86,6 +86,7 @@ class ha_vinga final : public handler {
   std::vector<uchar> exact_key;      // whose rows are read; the index goes on behind them. Empty if there is no such key
   std::vector<uchar> scanned_key;    // of a hash, with NULL: all rows are read, and others left out. Empty if there is no such key
   Column_places read_columns, written_columns;
+  bool rows_are_named= true;         // rows are read with their primary keys
   /* Rows that are sent together though they may be duplicates, see deferred_rows.cc. */
   enum { DEFERRAL_UNKNOWN, DEFERRAL_YES, DEFERRAL_NO } deferral= DEFERRAL_UNKNOWN;
   std::vector<Deferred_row> deferred_rows;
@@ -198,6 +199,7 @@ class ha_vinga final : public handler {
   int update_as_server(ha_rows *changed, ha_rows *found);
   int update_one_by_one(ha_rows *changed, ha_rows *found);
   bool needs_whole_rows() const;
+  bool may_need_positions() const;
   bool select_columns();
   void use_columns();
   const std::vector<uint16_t> &changed_columns();

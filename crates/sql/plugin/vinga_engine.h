@@ -319,8 +319,9 @@ typedef struct vinga_engine {
   /* Ends what was begun; results are forgotten. */
   void (*cursor_reset)(vinga_cursor *cursor);
   /* What is read of rows from now on: these columns, by their places in vinga_definition.columns, ascending, and those of
-     the primary key. Others stay in a record as they are. All, before the first call. */
-  void (*use_columns)(vinga_cursor *cursor, const uint16_t *places, uint32_t count);
+     the primary key, unless nothing will ask for a row's position (names_rows is 0). Others stay in a record as they are. All,
+     before the first call. */
+  void (*use_columns)(vinga_cursor *cursor, const uint16_t *places, uint32_t count, uint8_t names_rows);
   /* Of reads that begin from now on, up to cursor_reset. */
   void (*set_wait)(vinga_cursor *cursor, uint8_t wait, uint32_t milliseconds);
   /* Rows that others have locked may be shown as they are committed, for the server to look whether it wants them at all;

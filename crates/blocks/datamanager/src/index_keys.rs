@@ -174,6 +174,8 @@ pub struct Versions<'a> {
     pub removing: Option<(RowId, &'a KeyList, usize)>,
     /// The byte of the fixed part that decides whether more of a row is looked at, if that is known.
     pub decisive_byte: Option<usize>,
+    /// Whether rows are looked at.
+    pub needs_rows: bool,
     key: &'a mut Vec<u8>,
 }
 
@@ -181,7 +183,7 @@ impl<'a> Versions<'a> {
     /// A source of the keys of one index. `key` is where they are made.
     #[inline]
     pub fn new(places: Places<'a>, order: &'a OrderKey, key: &'a mut Vec<u8>) -> Self {
-        Versions { places, order, removing: None, decisive_byte: None, key }
+        Versions { places, order, removing: None, decisive_byte: None, needs_rows: true, key }
     }
 }
 
@@ -204,6 +206,7 @@ impl KeySource for Versions<'_> {
     #[inline]
     fn prefetch(&self, pool: &PagePool, row: RowId) {
         match self.decisive_byte {
+            _ if !self.needs_rows => {}
             Some(byte) => self.places.rows.prefetch_byte(pool, row, byte),
             None => self.places.rows.prefetch(pool, row),
         }

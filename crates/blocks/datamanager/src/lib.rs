@@ -301,6 +301,7 @@ impl DataManager {
         self.operations.used() == 0
             && self.transactions.used() == 0
             && self.rows.used() == 0
+            && !self.store.tables.iter().any(|(_, table)| table.has_named_rows())
             && self.locks.used() == (0, 0)
             && self.bounded_waits.is_empty()
             && self.markers.is_empty()

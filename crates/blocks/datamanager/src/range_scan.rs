@@ -6,6 +6,9 @@
 //! because of the scan never moves a row ahead of it. A row that no operation names has one version and one entry: then
 //! there is nothing to compare.
 //!
+//! *Covered entries.* Where no operation names a row of its page either, the row need not be looked at if all that is wanted
+//! stands in the entry: that it is there, for a scan that counts, or the values of a short key.
+//!
 //! Between slices the scan remembers number of the range, key and row id of the last entry that it has dealt with, and
 //! seeks what is behind it, whether the entry is still there or not.
 
@@ -16,7 +19,7 @@ use crate::scan_slice::Answer;
 use crate::tables::Table;
 use crate::{DataManager, Store};
 use alloc::vec::Vec;
-use vinga_base::{PartitionId, RowId, TransactionId};
+use vinga_base::{ColumnId, PartitionId, RowId, TransactionId};
 use vinga_fragment::filter::{Program, VariableSource};
 use vinga_fragment::fragment::Fragment;
 use vinga_fragment::fragment_index::FragmentIndex;
@@ -70,6 +73,8 @@ pub(crate) struct RangeScratch {
     version: Vec<u8>,
     /// The key of an entry.
     entry: Vec<u8>,
+    /// The fixed part of a row that is made of a key.
+    restored: Vec<u8>,
 }
 
 impl RangeScan {
@@ -157,8 +162,11 @@ struct Looking<'a> {
     rows: &'a RowStore,
     index: &'a FragmentIndex,
     sends_keys: bool,
-    /// A deliberate bug.
+    /// All that is wanted of a row is in its entry, if that has a whole key.
+    is_covered: bool,
+    /// Deliberate bugs.
     takes_any_version: bool,
+    covers_named_rows: bool,
 }
 
 impl DataManager {
@@ -231,7 +239,18 @@ impl DataManager {
         };
         let mut scratch = core::mem::take(&mut self.scratch.range);
         let (rows, sends_keys) = (fragment.rows(), ranges.sends_keys);
-        let looking = Looking { scan, table, rows, index, sends_keys, takes_any_version };
+        let covers_named_rows = cx.is_mutated(Mutation::EntryCoversNamedRow);
+        let is_covered = is_covered(scan, index);
+        let looking = Looking {
+            scan,
+            table,
+            rows,
+            index,
+            sends_keys,
+            is_covered,
+            takes_any_version,
+            covers_named_rows,
+        };
         let mut answer = Answer::begin(cx, scan, self.epoch.0);
         let (sliced, looked_at) =
             self.go_through(&looking, ranges, progress, units, &mut answer, &mut scratch);
@@ -259,10 +278,13 @@ impl DataManager {
     ) -> (Sliced, u64) {
         let (index, pages) = (looking.index, &self.store.pages);
         let places = Places::of(self, looking.table.fragment(looking.scan.partition));
-        let RangeScratch { source, version, entry: key } = scratch;
+        let RangeScratch { source, version, entry: key, restored } = scratch;
+        restored.clear();
+        restored.resize(looking.table.layout.fixed_bytes(), 0);
         let mut source = Versions::new(places, index.order(), source);
         // Of most rows that a filter looks at nothing more is wanted.
         source.decisive_byte = looking.scan.filter.as_ref().and_then(Program::first_byte);
+        source.needs_rows = !looking.is_covered;
         let mut looked_at = 0;
         while let Some(bounds) = ranges.bounds() {
             let mut stopped = None;
@@ -271,16 +293,27 @@ impl DataManager {
                 while cursor.advance(&mut source) {
                     looked_at += 1;
                     *units = units.saturating_sub(ENTRY_UNITS);
-                    let sent = self.send_entry(
-                        looking,
-                        cursor.current(),
-                        ranges.number,
-                        progress,
-                        answer,
-                        &mut source,
-                        version,
-                        key,
-                    );
+                    let entry = cursor.current();
+                    let sent = match covered(looking, entry, restored) {
+                        Covered::Counted => {
+                            progress.tally.rows += 1;
+                            None
+                        }
+                        Covered::Row(key) => {
+                            let row = Version { fixed: restored, variable: &[] };
+                            put_row(looking, entry, ranges.number, key.get(), row, progress, answer)
+                        }
+                        Covered::No => self.send_entry(
+                            looking,
+                            entry,
+                            ranges.number,
+                            progress,
+                            answer,
+                            &mut source,
+                            version,
+                            key,
+                        ),
+                    };
                     let Some(mut sliced) = sent.or((*units == 0).then_some(Sliced::More)) else { continue };
                     let entry = *cursor.current();
                     // The last entry of all may just have filled the batch: then there is nothing to be asked for.
@@ -344,20 +377,7 @@ impl DataManager {
             index.order().write_row(&table.layout, version.fixed, version.variable, version_key);
         }
         let key: &[u8] = if sends_keys { version_key } else { &[] };
-        let head = RangeRow {
-            row: U32::new(entry.row().0),
-            range: U16::new(range),
-            key_bytes: U16::new(key.len() as u16),
-            row_bytes: U16::ZERO,
-        };
-        let writer = &mut answer.writer;
-        let row_bytes_at = writer.length() + core::mem::offset_of!(RangeRow, row_bytes);
-        writer.put(&head).bytes(key);
-        let begin = writer.length();
-        version.write(&table.layout, scan.selection.as_deref(), writer.buffer());
-        let row_bytes = writer.length() - begin;
-        writer.patch(row_bytes_at, &U16::new(row_bytes as u16));
-        answer.count_row(progress, key.len() + row_bytes)
+        put_row(looking, entry, range, key, version, progress, answer)
     }
 
     /// What the scan sees of a row that operations name, if that has the entry's key and passes.
@@ -383,6 +403,74 @@ impl DataManager {
         let passes = |filter: &Program| filter.matches(&table.layout, version.fixed, version.variable);
         scan.filter.as_ref().is_none_or(passes).then_some(version)
     }
+}
+
+/// Whether an entry says all that a scan wants of a row: that it is there, or values of columns that follow from its key.
+fn is_covered(scan: &ScanHead, index: &FragmentIndex) -> bool {
+    let order = index.order();
+    let has_all =
+        |columns: &[ColumnId]| order.is_restorable() && columns.iter().all(|&column| order.has(column));
+    scan.filter.is_none() && (scan.counts || scan.selection.as_deref().is_some_and(has_all))
+}
+
+/// What an entry says without its row.
+enum Covered {
+    /// Not enough.
+    No,
+    /// That there is one to be counted.
+    Counted,
+    /// All that is wanted, which is in the row that was made; the key, if that is sent too.
+    Row(ShortKey),
+}
+
+/// A key that stands in an entry as a whole.
+struct ShortKey([u8; 8], usize);
+
+impl ShortKey {
+    fn get(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+}
+
+/// What an entry says without its row. Where nobody names a row of the page each of them has one version, and this is its key.
+#[inline]
+fn covered(looking: &Looking<'_>, entry: &Entry, restored: &mut [u8]) -> Covered {
+    if !looking.is_covered || (looking.rows.is_named_near(entry.row()) && !looking.covers_named_rows) {
+        return Covered::No;
+    }
+    if looking.scan.counts {
+        return Covered::Counted;
+    }
+    let Some((key, bytes)) = entry.complete_key() else { return Covered::No };
+    looking.index.order().restore_row(&looking.table.layout, &key[..bytes], restored);
+    Covered::Row(ShortKey(key, if looking.sends_keys { bytes } else { 0 }))
+}
+
+/// Sends what is wanted of a row, and its key. Some if the slice ends with it.
+#[inline]
+fn put_row(
+    looking: &Looking<'_>,
+    entry: &Entry,
+    range: u16,
+    key: &[u8],
+    version: Version<'_>,
+    progress: &mut Progress,
+    answer: &mut Answer<'_>,
+) -> Option<Sliced> {
+    let head = RangeRow {
+        row: U32::new(entry.row().0),
+        range: U16::new(range),
+        key_bytes: U16::new(key.len() as u16),
+        row_bytes: U16::ZERO,
+    };
+    let writer = &mut answer.writer;
+    let row_bytes_at = writer.length() + core::mem::offset_of!(RangeRow, row_bytes);
+    writer.put(&head).bytes(key);
+    let begin = writer.length();
+    version.write(&looking.table.layout, looking.scan.selection.as_deref(), writer.buffer());
+    let row_bytes = writer.length() - begin;
+    writer.patch(row_bytes_at, &U16::new(row_bytes as u16));
+    answer.count_row(progress, key.len() + row_bytes)
 }
 
 /// The variable part of a row, which is only looked for if the filter needs it or the row is sent.

@@ -178,6 +178,7 @@ impl DataManager {
                     lock: LockRef::NONE,
                 };
                 let made = self.rows.insert(state).ok()?;
+                self.store.tables.current_mut(table).fragment_mut(partition).note_named(row, true);
                 self.store.set_reference(table, partition, row, made.index());
                 Some(made)
             }
@@ -209,6 +210,7 @@ impl DataManager {
     /// Frees the state of a row that nobody names any more.
     fn free_row_state(&mut self, state: Handle) {
         let row = self.rows.remove(state).expect("the caller holds it");
+        self.store.tables.current_mut(row.table).fragment_mut(row.partition).note_named(row.row, false);
         let table = self.store.tables.current(row.table);
         // The slot may be free already (a deleted row), and even be used again.
         if table.fragment(row.partition).rows().is_live(row.row)

@@ -113,6 +113,11 @@ impl Table {
     }
 
     /// All fragments here.
+    /// Whether a row of it is named by operations.
+    pub fn has_named_rows(&self) -> bool {
+        self.fragments().any(|(_, fragment)| fragment.rows().has_named())
+    }
+
     pub fn fragments(&self) -> impl Iterator<Item = (PartitionId, &Fragment)> {
         self.fragments.iter().enumerate().filter_map(|(i, f)| Some((PartitionId(i as u16), f.as_ref()?)))
     }

@@ -26,7 +26,7 @@
 //! row builds the same bytes with [`OrderKey::write_values`].
 
 use crate::ids::ColumnId;
-use crate::row_layout::{ColumnLayout, RowError, RowLayout};
+use crate::row_layout::{ColumnLayout, Place, RowError, RowLayout};
 use crate::schema::Kind;
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -125,6 +125,29 @@ impl OrderKey {
         Ok(())
     }
 
+    /// Whether the values of all its columns can be told from a key: they have fixed places in a row and stand there in a form
+    /// that follows from the key's.
+    pub fn is_restorable(&self) -> bool {
+        let is_told = |kind| matches!(kind, Kind::Unsigned(_) | Kind::Signed(_) | Kind::Bytes(_));
+        self.parts.iter().all(|part| is_told(part.layout.kind))
+    }
+
+    /// Whether it has a column.
+    pub fn has(&self, column: ColumnId) -> bool {
+        self.parts.iter().any(|part| part.id == column)
+    }
+
+    /// Puts the values of a whole key into the fixed part of a row; other columns stay as they are there. For keys that are
+    /// [restorable](OrderKey::is_restorable).
+    #[inline]
+    pub fn restore_row(&self, layout: &RowLayout, mut key: &[u8], fixed: &mut [u8]) {
+        for part in &self.parts {
+            let (piece, rest) = key.split_at(part.piece_bytes(key).expect("it is a whole key"));
+            key = rest;
+            part.restore(layout, piece, fixed);
+        }
+    }
+
     /// Appends where the piece of each column ends in a key. If the bytes are no key there are fewer ends.
     pub fn column_ends(&self, key: &[u8], ends: &mut Vec<usize>) {
         let mut at = 0;
@@ -160,6 +183,37 @@ impl Part {
         }
         if self.direction == Direction::Descending {
             out[from..].iter_mut().for_each(|byte| *byte = !*byte);
+        }
+    }
+
+    /// Puts the value of a piece into the fixed part of a row.
+    #[inline]
+    fn restore(&self, layout: &RowLayout, piece: &[u8], fixed: &mut [u8]) {
+        let mask = match self.direction {
+            Direction::Ascending => 0,
+            Direction::Descending => 0xff,
+        };
+        let Place::Fixed { offset, bytes } = self.layout.place else {
+            unreachable!("only fixed values are restored")
+        };
+        let place = usize::from(offset)..usize::from(offset) + usize::from(bytes);
+        let mut value = piece;
+        if self.layout.null_bit.is_some() {
+            let is_null = piece[0] ^ mask == NULL;
+            layout.set_null(fixed, &self.layout, is_null);
+            if is_null {
+                return fixed[place].fill(0);
+            }
+            value = &piece[1..];
+        }
+        let into = &mut fixed[place];
+        into.copy_from_slice(value);
+        into.iter_mut().for_each(|byte| *byte ^= mask);
+        if matches!(self.layout.kind, Kind::Signed(_)) {
+            into[0] ^= 0x80;
+        }
+        if !matches!(self.layout.kind, Kind::Bytes(_)) {
+            into.reverse();
         }
     }
 
@@ -517,6 +571,27 @@ mod tests {
                     _ => true,
                 };
                 prop_assert_eq!(range.contains(&case.key(row)), inside);
+            }
+        }
+
+        #[test]
+        fn keys_tell_the_values_that_they_were_made_of(seed: u64, before: u8) {
+            let case = Case::new(&mut Choices(seed));
+            prop_assume!(case.order.is_restorable());
+            for row in &case.rows {
+                let mut fixed = vec![before; case.layout.fixed_bytes()];
+                case.order.restore_row(&case.layout, &case.key(row), &mut fixed);
+                for OrderColumn { column, .. } in &case.columns {
+                    let layout = case.layout.column(*column).unwrap();
+                    let value = case.layout.bytes(&fixed, &[], layout).to_vec();
+                    match &row[usize::from(column.0)] {
+                        None => prop_assert!(case.layout.is_null(&fixed, layout) && value.iter().all(|&byte| byte == 0)),
+                        Some(expected) => {
+                            prop_assert!(!case.layout.is_null(&fixed, layout));
+                            prop_assert_eq!(&value, expected);
+                        }
+                    }
+                }
             }
         }
 

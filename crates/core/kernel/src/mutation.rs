@@ -79,6 +79,8 @@ mutations! {
     RangeScanTakesAnyVersion = "range-scan-takes-any-version";
     /// A scan that counts does not look what it sees of rows that operations name.
     CountTakesAnyVersion = "count-takes-any-version";
+    /// A scan of a range takes an entry for its row though operations name it.
+    EntryCoversNamedRow = "entry-covers-named-row";
     /// A client gives the rows of several partitions as they come, though they were to be merged.
     MergeIgnoresOrder = "merge-ignores-order";
     /// A locking scan takes rows that don't fit its range any more when they are locked.

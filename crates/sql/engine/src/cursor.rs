@@ -76,6 +76,8 @@ pub struct Cursor {
     table: Arc<OpenTable>,
     /// The columns that the statement uses, by their places, and what is read for them.
     columns: Vec<u16>,
+    /// Rows may be named by their primary keys.
+    names_rows: bool,
     projection: Arc<Projection>,
     /// The same with the columns of a key, which was needed last.
     projection_with_key: Option<(usize, Arc<Projection>)>,
@@ -178,6 +180,7 @@ impl Cursor {
         Cursor {
             table,
             columns,
+            names_rows: true,
             rows_projection: Arc::clone(&projection),
             projection,
             projection_with_key: None,
@@ -215,12 +218,15 @@ impl Cursor {
         &self.table
     }
 
-    /// What is read from now on are these columns, by their places, ascending, and those of the primary key.
-    pub fn use_columns(&mut self, places: &[u16]) {
-        if places != self.columns {
+    /// What is read from now on are these columns, by their places, ascending, and those of the primary key, unless nobody
+    /// will name the rows.
+    pub fn use_columns(&mut self, places: &[u16], names_rows: bool) {
+        let names_rows = names_rows || self.table.plan.has_hidden_key();
+        if places != self.columns || names_rows != self.names_rows {
             self.columns.clear();
             self.columns.extend_from_slice(places);
-            self.projection = self.table.projection(places, None);
+            self.names_rows = names_rows;
+            self.projection = self.table.projection_for(places, None, names_rows);
             self.projection_with_key = None;
         }
     }

@@ -55,8 +55,8 @@ pub struct OpenTable {
     counted: Mutex<HashMap<Range, (Instant, u64)>>,
 }
 
-/// Columns by their places, ascending, and a key.
-type ColumnsAndKey = (Vec<u16>, Option<usize>);
+/// Columns by their places, those of a key, and whether those of the primary key are among them.
+type ColumnsAndKey = (Vec<u16>, Option<usize>, bool);
 
 /// A range of a key: the key, and where its order keys begin and end.
 type Range = (usize, Vec<u8>, Option<Vec<u8>>);
@@ -174,15 +174,20 @@ impl OpenTable {
 
     /// What is read of rows of which these columns are used, by their places, ascending, and those of a key.
     pub fn projection(&self, places: &[u16], key: Option<usize>) -> Arc<Projection> {
+        self.projection_for(places, key, true)
+    }
+
+    /// The same without the primary key if nobody will name the rows.
+    pub fn projection_for(&self, places: &[u16], key: Option<usize>, names_rows: bool) -> Arc<Projection> {
         let mut projections = self.projections.lock().expect(NO_PANIC);
-        let name = (places.to_vec(), key);
+        let name = (places.to_vec(), key, names_rows);
         if let Some(known) = projections.get(&name) {
             return Arc::clone(known);
         }
         if projections.len() >= PROJECTIONS_MAX {
             projections.clear();
         }
-        let made = Arc::new(Projection::new(&self.plan, places, key, self.tables.len()));
+        let made = Arc::new(Projection::new(&self.plan, places, key, names_rows, self.tables.len()));
         projections.insert(name, Arc::clone(&made));
         made
     }

@@ -2,7 +2,7 @@
 //! whatever of the condition these keys say already. What is wrong there nobody corrects: no row comes to the server.
 
 use vinga_sql_tests::oracle::Oracle;
-use vinga_sql_tests::{Session, TestCluster, wishes};
+use vinga_sql_tests::{Session, TestCluster, environment};
 
 /// Statements of a seed, unless `VINGA_QUERIES` says otherwise.
 const STATEMENTS: u64 = 1_500;
@@ -143,14 +143,14 @@ fn make_table(oracle: &mut Oracle, random: &mut Random) {
 #[test]
 fn random_conditions_count_and_change_what_they_do_with_innodb() {
     let cluster = TestCluster::start(1);
-    let seed = wishes::seed();
+    let seed = environment::seed();
     println!("seed {seed}");
     let mut random = Random(fastrand::Rng::with_seed(seed));
     let sql_node = &cluster.sql_nodes[0];
     let mut oracle = Oracle::new(|| sql_node.connect().expect("it answers"));
     let mut status = cluster.connect(0);
     let (counted, mut asked) = (counter(&mut status, "counts"), 0);
-    for number in 0..wishes::number("VINGA_QUERIES").unwrap_or(STATEMENTS) {
+    for number in 0..environment::number("VINGA_QUERIES").unwrap_or(STATEMENTS) {
         if number % SAME_TABLE == 0 {
             make_table(&mut oracle, &mut random);
         }

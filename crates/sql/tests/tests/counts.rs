@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use vinga_sql_tests::oracle::{Oracle, Said};
-use vinga_sql_tests::{Session, TestCluster, wishes};
+use vinga_sql_tests::{Session, TestCluster, environment};
 
 /// Statements of a seed, unless `VINGA_QUERIES` says otherwise.
 const STATEMENTS: u64 = 1_500;
@@ -196,7 +196,7 @@ fn what_the_statement_itself_changes_is_counted_when_it_is_asked_for() {
 #[test]
 fn random_statements_count_as_innodb_does() {
     let cluster = TestCluster::start(1);
-    let seed = wishes::seed();
+    let seed = environment::seed();
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let sql_node = &cluster.sql_nodes[0];
@@ -204,7 +204,7 @@ fn random_statements_count_as_innodb_does() {
     oracle.good("CREATE TABLE t (id INT PRIMARY KEY, k INT, KEY (k))");
     oracle.good("CREATE TABLE u (id INT, UNIQUE KEY (id))");
     let mut is_open = false;
-    for _ in 0..wishes::number("VINGA_QUERIES").unwrap_or(STATEMENTS) {
+    for _ in 0..environment::number("VINGA_QUERIES").unwrap_or(STATEMENTS) {
         let (id, k) = (random.u32(0..60), random.u32(0..10));
         let statement = match random.u8(..20) {
             0..4 => format!("INSERT IGNORE INTO t VALUES ({id}, {k})"),

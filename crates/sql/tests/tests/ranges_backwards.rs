@@ -1,7 +1,7 @@
 //! Ranges of a key that are read against its order: the rows that InnoDB gives, and no others are asked for.
 
 use vinga_sql_tests::oracle::Oracle;
-use vinga_sql_tests::{Session, TestCluster, wishes};
+use vinga_sql_tests::{Session, TestCluster, environment};
 
 /// Queries of a seed, unless `VINGA_QUERIES` says otherwise.
 const QUERIES: u64 = 3_000;
@@ -100,7 +100,7 @@ fn condition(random: &mut fastrand::Rng) -> String {
 fn random_ranges_come_as_they_come_from_innodb() {
     let cluster = TestCluster::start(1);
     let mut oracle = Oracle::new(|| cluster.sql_nodes[0].connect().expect("a SQL node answers"));
-    let seed = wishes::seed();
+    let seed = environment::seed();
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let keys: Vec<String> = KEYS.iter().enumerate().map(|(at, key)| format!("KEY k{at} ({key})")).collect();
@@ -116,7 +116,7 @@ fn random_ranges_come_as_they_come_from_innodb() {
         .collect();
     oracle.good(&format!("INSERT INTO r VALUES {}", rows.join(", ")));
     oracle.ask("ANALYZE TABLE r");
-    for number in 0..wishes::number("VINGA_QUERIES").unwrap_or(QUERIES) {
+    for number in 0..environment::number("VINGA_QUERIES").unwrap_or(QUERIES) {
         let at = random.usize(..KEYS.len());
         let key = KEYS[at].replace(" DESC", "");
         let order: Vec<String> = KEYS[at]

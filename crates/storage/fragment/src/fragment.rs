@@ -291,6 +291,15 @@ impl Fragment {
         &self.rows
     }
 
+    /// Somebody begins to name a row ([`RowStore::note_named`]), or nobody does any more.
+    #[inline]
+    pub fn note_named(&mut self, row: RowId, is_named: bool) {
+        match is_named {
+            true => self.rows.note_named(row),
+            false => self.rows.note_unnamed(row),
+        }
+    }
+
     /// The ordered indexes, in ascending order of their ids.
     #[inline]
     pub fn indexes(&self) -> &[FragmentIndex] {

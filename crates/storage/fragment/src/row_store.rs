@@ -72,6 +72,8 @@ pub struct RowStore {
     /// Pages that have a free slot.
     with_room: PageList,
     rows: u64,
+    /// By page: how many of its rows somebody names ([`RowStore::note_named`]).
+    named: Vec<u16>,
 }
 
 impl RowStore {
@@ -83,7 +85,35 @@ impl RowStore {
             live: Vec::new(),
             with_room: PageList::EMPTY,
             rows: 0,
+            named: Vec::new(),
         }
+    }
+
+    /// Somebody begins to name a row: it may have more than one version from now on, or none that is committed.
+    #[inline]
+    pub fn note_named(&mut self, row: RowId) {
+        let page = row.page() as usize;
+        if self.named.len() <= page {
+            self.named.resize(page + 1, 0);
+        }
+        self.named[page] += 1;
+    }
+
+    /// Nobody names the row any more, whether it is still there or not.
+    #[inline]
+    pub fn note_unnamed(&mut self, row: RowId) {
+        self.named[row.page() as usize] -= 1;
+    }
+
+    /// Whether somebody names any row.
+    pub fn has_named(&self) -> bool {
+        self.named.iter().any(|&count| count != 0)
+    }
+
+    /// Whether somebody names a row of the same page. If not, this one has one version, which is committed.
+    #[inline]
+    pub fn is_named_near(&self, row: RowId) -> bool {
+        self.named.get(row.page() as usize).is_some_and(|&count| count != 0)
     }
 
     /// Takes a free slot for a new row. Its fixed part is anything, it has no variable part.

@@ -28,10 +28,15 @@ pub(super) unsafe extern "C" fn cursor_reset(cursor: &mut Cursor) {
     calm(|| cursor.reset());
 }
 
-pub(super) unsafe extern "C" fn use_columns(cursor: &mut Cursor, places: *const u16, count: u32) {
+pub(super) unsafe extern "C" fn use_columns(
+    cursor: &mut Cursor,
+    places: *const u16,
+    count: u32,
+    names_rows: u8,
+) {
     // SAFETY: the list is there during the call.
     let places = unsafe { array(places, count) };
-    calm(|| cursor.use_columns(places));
+    calm(|| cursor.use_columns(places, names_rows != 0));
 }
 
 /// `vinga_wait`

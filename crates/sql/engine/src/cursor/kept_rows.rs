@@ -204,8 +204,8 @@ mod tests {
     fn rows_come_back_from_memory_and_from_the_file() {
         let plan = two_columns();
         let (all, one) = (
-            Arc::new(Projection::new(&plan, &[0, 1], None, 1)),
-            Arc::new(Projection::new(&plan, &[1], None, 1)),
+            Arc::new(Projection::new(&plan, &[0, 1], None, true, 1)),
+            Arc::new(Projection::new(&plan, &[1], None, true, 1)),
         );
         let mut kept = KeptRows::default();
         // Four times as much as may be in memory.

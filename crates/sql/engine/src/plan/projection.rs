@@ -3,7 +3,8 @@
 //!
 //! A projection is a *selection* as `vinga_base::row_layout` describes it: the columns of the primary key, in its order and
 //! as the data nodes have them (sort keys of texts among them), then the columns that the statement reads. So the key of a
-//! row is the beginning of what came for it, whatever else was asked for, and a row can be named without its whole.
+//! row is the beginning of what came for it, whatever else was asked for, and a row can be named without its whole. Where nobody
+//! will name the rows the key is left out, and may be all that an entry of an index does not have.
 
 use super::{Plan, Step};
 use crate::failure::{Failure, Result, ha};
@@ -42,15 +43,23 @@ struct Selection {
 
 impl Projection {
     /// The projection of a table to these columns of the server, by their places, ascending, and to those of one of its
-    /// keys, for so many connections.
-    pub fn new(plan: &Plan, places: &[u16], key: Option<usize>, connections: usize) -> Self {
+    /// keys, for so many connections. Without the primary key if rows need no name.
+    pub fn new(
+        plan: &Plan,
+        places: &[u16],
+        key: Option<usize>,
+        names_rows: bool,
+        connections: usize,
+    ) -> Self {
         let of_key = key.and_then(|key| plan.keys.get(key)).map_or(&[][..], |key| &key.columns);
         let of_places = places.iter().map(|place| plan.steps[usize::from(*place)].id);
         // Of a text the primary key has the sort key only, and the server the text.
         let of_primary = plan.key.iter().map(|part| plan.steps[part.column].id);
-        let mut columns = plan.layout.key().to_vec();
+        // At least one column is asked for.
+        let names_rows = names_rows || (places.is_empty() && of_key.is_empty());
+        let mut columns = if names_rows { plan.layout.key().to_vec() } else { Vec::new() };
         let key_columns = columns.len();
-        for id in of_primary.chain(of_places).chain(of_key.iter().copied()) {
+        for id in of_primary.filter(|_| names_rows).chain(of_places).chain(of_key.iter().copied()) {
             if !columns.contains(&id) {
                 columns.push(id);
             }
@@ -103,6 +112,9 @@ impl Projection {
             let is_row = row.len() >= plan.layout.fixed_bytes();
             return if is_row { Ok(plan.layout.key_of(row)) } else { Err(no_row()) };
         };
+        if selection.key_columns == 0 {
+            return Err(Failure::new(ha::INTERNAL_ERROR, "a row that was read without its key is named"));
+        }
         let begin = selection.columns.len().div_ceil(8);
         let mut rest = row.get(begin..).ok_or_else(no_row)?;
         for part in &selection.parts[..selection.key_columns] {
