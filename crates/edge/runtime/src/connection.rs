@@ -273,7 +273,7 @@ impl Connection {
                 let is_first = !executor.has_local();
                 let taken = executor.feed(slice_of(&run[handled..], *slice_bytes), Origin::Api(api))?;
                 handled += taken;
-                if let Some(piece) = bounds.piece.as_ref().filter(|_| is_first) {
+                if let Some(piece) = bounds.piece.as_ref().filter(|piece| is_first && !piece.is_over()) {
                     executor.drain_while(|| !piece.is_over());
                 }
                 let waiting = output.waiting(executor.outbox().lane(lane));

@@ -136,7 +136,7 @@ fn make_table(oracle: &mut Oracle, random: &mut Random) {
     for id in 0..60 {
         let [a, b, c] = ["a", "b", "c"].map(|_| random.value());
         // A value that is none of its column becomes the nearest, as IGNORE has it.
-        oracle.same_but_numbers(&format!("INSERT IGNORE INTO t VALUES ({id}, {a}, {b}, {c})"));
+        oracle.same_but_numbers(format!("INSERT IGNORE INTO t VALUES ({id}, {a}, {b}, {c})"));
     }
 }
 
@@ -160,13 +160,13 @@ fn random_conditions_count_and_change_what_they_do_with_innodb() {
         let hint = random.one(&["", "", "", " IGNORE INDEX (a, b, c)"]);
         let hint = if number % 7 == 0 { "" } else { hint };
         match random.0.u8(..12) {
-            0 => oracle.same_but_numbers(&format!("UPDATE t SET c = 2 WHERE {conditions}")),
-            1 => oracle.same_but_numbers(&format!("DELETE FROM t WHERE {conditions} AND c = 2")),
-            2 => oracle.same_but_numbers(&format!(
+            0 => oracle.same_but_numbers(format!("UPDATE t SET c = 2 WHERE {conditions}")),
+            1 => oracle.same_but_numbers(format!("DELETE FROM t WHERE {conditions} AND c = 2")),
+            2 => oracle.same_but_numbers(format!(
                 "UPDATE t SET a = 3 WHERE id = {} AND {conditions}",
                 random.0.u8(..60)
             )),
-            3 => oracle.same_but_numbers(&format!(
+            3 => oracle.same_but_numbers(format!(
                 "DELETE FROM t WHERE id IN ({}, {}) AND {conditions}",
                 random.0.u8(..60),
                 random.0.u8(..60)
@@ -174,7 +174,7 @@ fn random_conditions_count_and_change_what_they_do_with_innodb() {
             _ => {
                 asked += 1;
                 // An index of that name may not be there: both say so.
-                oracle.same_but_numbers(&format!("SELECT {figures} FROM t{hint} WHERE {conditions}"))
+                oracle.same_but_numbers(format!("SELECT {figures} FROM t{hint} WHERE {conditions}"));
             }
         };
     }
