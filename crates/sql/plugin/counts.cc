@@ -69,7 +69,7 @@ static bool wants_count_only(THD *thd, const Query &query) {
   if (join->table_count != 1 || join->const_tables || select->have_window_funcs() || lex->limit_rows_examined) return false;
   if (query.group_by || query.order_by || query.having || query.distinct) return false;
   if (join->exec_const_cond || join->outer_ref_cond || join->pseudo_bits_cond) return false;
-  if (query.limit->get_select_limit() != HA_POS_ERROR || query.limit->get_offset_limit()) return false;
+  if (!query.limit->get_select_limit() || query.limit->get_offset_limit()) return false;
   List_iterator_fast<Item> items(*query.select);
   while (const Item *item= items++) {
     if (item->type() != Item::SUM_FUNC_ITEM) return false;

@@ -513,8 +513,14 @@ int ha_vinga::index_last(uchar *record) try {
     error= range(low, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_DESCENDING);
     if (!error) error= next(record);
     /* That there is none the server takes for an empty table: it goes on to the ranges below this one if it gets a row of
-       which it sees that it lies there. */
+       which it sees that it lies there. Whether that fulfils the condition is of no interest. */
     if (error != HA_ERR_END_OF_FILE) return error;
+    const COND *pushed= condition;
+    cond_pop();
+    error= range(nullptr, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT | VINGA_RANGE_DESCENDING);
+    if (!error) error= next(record);
+    condition= pushed;
+    return error;
   }
   error= range(nullptr, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_SHORT | VINGA_RANGE_DESCENDING);
   return error ? error : next(record);
