@@ -418,10 +418,10 @@ static bool reads_downwards(ha_rkey_function find) {
 
 /* The server reads ranges against the order of a key (QUICK_SELECT_DESC) from their ends on and looks itself where each is
    over: it says before where that will be. So no row below a range is sent, and it is not read as one that may be left soon. */
-int ha_vinga::prepare_range_scan(const key_range *low, const key_range *high) {
+int ha_vinga::prepare_range_scan(const key_range *low, const key_range *high) try {
   range_to_come= {true, low != nullptr, high != nullptr, low ? *low : key_range(), high ? *high : key_range()};
   return 0;
-}
+} OR_ERROR
 
 /* Whether the range that is read downwards from a key, from the end of the index if that is null, is the one that the server
    has named. */
