@@ -240,7 +240,14 @@ impl Counter {
     /// Why that could not be read.
     pub fn peek(&self, session: &mut Session) -> Result<u64> {
         let (own, floor) = {
-            let state = self.state.lock().expect(NO_PANIC);
+            let mut state = self.state.lock().expect(NO_PANIC);
+            // What is being fetched may have left the counter and not come here: then neither has the next value.
+            while state.ranges.peek().is_none() && state.fetching > 0 {
+                state = self.on_fetched.wait_timeout(state, LOOK_PAUSE).expect(NO_PANIC).0;
+                if session.is_killed() {
+                    return Err(Failure::killed());
+                }
+            }
             (state.ranges.peek(), state.ranges.floor())
         };
         if let Some(next) = own {
