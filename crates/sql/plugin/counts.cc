@@ -138,7 +138,7 @@ bool ha_vinga::add_counted_key(struct st_table_ref *ref, Key_ranges *scanned) {
   return engine->batch_add_range(cursor, uint(ref->key), end.key, end.length, false, end.key, end.length, false) == 0;
 }
 
-/* Rows that are not locked, and that the transaction need not be asked for. */
+/* Whether rows need not be locked. What the transaction has changed the data nodes count as it sees it. */
 bool ha_vinga::may_count() const { return session && lock == VINGA_LOCK_NONE; }
 
 /* Whether the rows of a plan can be counted; if not it is as it was. */
