@@ -86,6 +86,22 @@ impl Session {
         Session { connection }
     }
 
+    /// A status variable of the plugin, by its name without `vinga_`.
+    pub fn counter(&mut self, name: &str) -> u64 {
+        self.query(&format!("SHOW GLOBAL STATUS LIKE 'vinga_{name}'"))[0][1].parse().expect("a number")
+    }
+
+    /// By how much such a variable grows with a statement: the least of a few times, as statistics are asked for now and then,
+    /// too.
+    pub fn growth(&mut self, name: &str, statement: &str) -> u64 {
+        let mut one = || {
+            let before = self.counter(name);
+            self.query(statement);
+            self.counter(name) - before
+        };
+        (0..5).map(|_| one()).min().expect("several times")
+    }
+
     /// Runs a statement that may fail.
     ///
     /// # Errors

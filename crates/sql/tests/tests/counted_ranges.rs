@@ -2,16 +2,12 @@
 //! whatever of the condition these keys say already. What is wrong there nobody corrects: no row comes to the server.
 
 use vinga_sql_tests::oracle::Oracle;
-use vinga_sql_tests::{Session, TestCluster, environment};
+use vinga_sql_tests::{TestCluster, environment};
 
 /// Statements of a seed, unless `VINGA_QUERIES` says otherwise.
 const STATEMENTS: u64 = 1_500;
 /// Statements about the same table.
 const SAME_TABLE: u64 = 100;
-
-fn counter(session: &mut Session, name: &str) -> u64 {
-    session.query(&format!("SHOW GLOBAL STATUS LIKE 'vinga_{name}'"))[0][1].parse().expect("a number")
-}
 
 const TYPES: [&str; 10] = [
     "TINYINT",
@@ -149,7 +145,7 @@ fn random_conditions_count_and_change_what_they_do_with_innodb() {
     let sql_node = &cluster.sql_nodes[0];
     let mut oracle = Oracle::new(|| sql_node.connect().expect("it answers"));
     let mut status = cluster.connect(0);
-    let (counted, mut asked) = (counter(&mut status, "counts"), 0);
+    let (counted, mut asked) = (status.counter("counts"), 0);
     for number in 0..environment::number("VINGA_QUERIES").unwrap_or(STATEMENTS) {
         if number % SAME_TABLE == 0 {
             make_table(&mut oracle, &mut random);
@@ -178,7 +174,7 @@ fn random_conditions_count_and_change_what_they_do_with_innodb() {
             }
         };
     }
-    let counted = counter(&mut status, "counts") - counted;
+    let counted = status.counter("counts") - counted;
     assert!(counted * 4 > asked, "{counted} of {asked} were counted by the data nodes");
 }
 
@@ -190,9 +186,9 @@ fn nothing_is_checked_that_the_ranges_say() {
     s.query("CREATE TABLE t (id INT PRIMARY KEY, k INT NOT NULL, m INT, KEY (k), KEY (m, k)) ENGINE=VINGA");
     s.query("INSERT INTO t SELECT seq, seq % 100, NULLIF(seq % 10, 3) FROM seq_1_to_2000");
     let mut checked = |query: &str| {
-        let before = counter(&mut s, "pushed_conditions");
+        let before = s.counter("pushed_conditions");
         s.query(query);
-        counter(&mut s, "pushed_conditions") - before
+        s.counter("pushed_conditions") - before
     };
     for query in [
         "SELECT COUNT(*) FROM t WHERE id BETWEEN 5 AND 9",

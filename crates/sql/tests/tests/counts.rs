@@ -9,20 +9,6 @@ use vinga_sql_tests::{Session, TestCluster, environment};
 /// Statements of a seed, unless `VINGA_QUERIES` says otherwise.
 const STATEMENTS: u64 = 1_500;
 
-fn counter(session: &mut Session, name: &str) -> u64 {
-    session.query(&format!("SHOW GLOBAL STATUS LIKE 'vinga_{name}'"))[0][1].parse().expect("a number")
-}
-
-/// By how much a counter grows with a statement: the least of a few times, as statistics are asked for now and then, too.
-fn growth(session: &mut Session, name: &str, statement: &str) -> u64 {
-    let mut one = || {
-        let before = counter(session, name);
-        session.query(statement);
-        counter(session, name) - before
-    };
-    (0..5).map(|_| one()).min().expect("several times")
-}
-
 fn fill(session: &mut Session, rows: u32) {
     session.query(
         "CREATE TABLE t (id INT PRIMARY KEY, k INT NOT NULL, v INT, pad VARCHAR(20) NOT NULL, KEY (k), UNIQUE KEY (v)) ENGINE=VINGA",
@@ -46,13 +32,13 @@ fn a_count_is_one_round_trip_and_brings_no_rows() {
         "SELECT COUNT(*) FROM t UNION SELECT 3",
     ];
     for count in counts {
-        let trips = growth(&mut s, "round_trips", count);
+        let trips = s.growth("round_trips", count);
         assert!((1..=3).contains(&trips), "{trips} round trips of {count}");
-        assert_eq!(growth(&mut s, "scanned_rows", count), 0, "{count}");
+        assert_eq!(s.growth("scanned_rows", count), 0, "{count}");
         assert!(s.lines(count)[0].starts_with("2000"), "{count}");
     }
-    assert_eq!(growth(&mut s, "round_trips", "SELECT COUNT(*) FROM t"), 1);
-    assert_eq!(growth(&mut s, "round_trips", "EXPLAIN SELECT COUNT(*) FROM t"), 0, "it counts nothing");
+    assert_eq!(s.growth("round_trips", "SELECT COUNT(*) FROM t"), 1);
+    assert_eq!(s.growth("round_trips", "EXPLAIN SELECT COUNT(*) FROM t"), 0, "it counts nothing");
     // With its own changes, some of which were not sent yet.
     s.query("BEGIN");
     s.query("INSERT INTO t VALUES (30001, 1, NULL, ''), (30002, 1, NULL, '')");
@@ -90,8 +76,8 @@ fn other_sums_are_of_the_rows_that_are_counted() {
     ] {
         assert_eq!(s.lines(query), [row], "{query}");
     }
-    assert!(growth(&mut s, "scanned_rows", "SELECT COUNT(*), SUM(id) FROM t") >= 1000, "they are read");
-    assert!(growth(&mut s, "scanned_rows", "SELECT COUNT(*), COUNT(v) FROM t") >= 1000, "they are read");
+    assert!(s.growth("scanned_rows", "SELECT COUNT(*), SUM(id) FROM t") >= 1000, "they are read");
+    assert!(s.growth("scanned_rows", "SELECT COUNT(*), COUNT(v) FROM t") >= 1000, "they are read");
 }
 
 /// Who reads under REPEATABLE READ or with a lock keeps others from changing what was counted.

@@ -14,10 +14,6 @@ fn oracle(cluster: &TestCluster) -> Oracle {
     Oracle::new(|| cluster.sql_nodes[0].connect().expect("the SQL node answers"))
 }
 
-fn counter(session: &mut Session, name: &str) -> u64 {
-    session.query(&format!("SHOW GLOBAL STATUS LIKE 'vinga_{name}'"))[0][1].parse().expect("a number")
-}
-
 const COLUMNS: &str = "a INT, b TINYINT UNSIGNED NOT NULL DEFAULT 3, c BIGINT UNSIGNED, d VARCHAR(8), e DECIMAL(6,2), \
                        f DATE, g CHAR(4) NOT NULL DEFAULT 'g', h BIGINT, i ENUM('x', 'y'), j TEXT, k SMALLINT NOT NULL DEFAULT 0";
 const KEYS: [&str; 6] = [
@@ -181,7 +177,7 @@ fn random_statements_change_and_count_as_innodb() {
         oracle.same("SELECT * FROM t ORDER BY id, a, b, c, d, e, f, g, h, i, j, k");
         oracle.same("SELECT COUNT(*) FROM t FORCE INDEX (a) WHERE a > 2");
     }
-    let direct = counter(&mut session, "direct_changes");
+    let direct = session.counter("direct_changes");
     assert!(direct > 50, "only {direct} statements were done at the data nodes");
 }
 
@@ -218,9 +214,9 @@ fn many_rows_cost_few_round_trips() {
         ("DELETE FROM t WHERE k > 3000", 1000, true),
         ("DELETE FROM t", 3000, true),
     ] {
-        let before = [counter(&mut session, "round_trips"), counter(&mut session, "direct_changes")];
+        let before = [session.counter("round_trips"), session.counter("direct_changes")];
         assert_eq!(change(&mut session, statement), Ok(u64::from(changed)), "{statement}");
-        let [trips, direct] = [counter(&mut session, "round_trips"), counter(&mut session, "direct_changes")];
+        let [trips, direct] = [session.counter("round_trips"), session.counter("direct_changes")];
         assert_eq!(direct - before[1], u64::from(is_direct), "{statement}");
         assert!(trips - before[0] <= 60, "{statement} cost {} round trips", trips - before[0]);
     }
@@ -253,7 +249,7 @@ fn what_the_server_must_look_at_goes_row_by_row() {
         if !before.is_empty() {
             oracle.good(before);
         }
-        let direct = counter(&mut session, "direct_changes");
+        let direct = session.counter("direct_changes");
         oracle.same("UPDATE t SET v = 11 WHERE id = 4");
         oracle.same("UPDATE t SET v = v + 2 WHERE id > 8");
         oracle.same("UPDATE t SET v = 5 WHERE id = 9");
@@ -262,7 +258,7 @@ fn what_the_server_must_look_at_goes_row_by_row() {
         }
         // A value that is not stored is made when it is read.
         if !before.contains("DELETE") && !definition.contains("VIRTUAL") {
-            assert_eq!(counter(&mut session, "direct_changes"), direct, "{definition}");
+            assert_eq!(session.counter("direct_changes"), direct, "{definition}");
         }
         oracle.same("DELETE FROM t WHERE id = 3");
         oracle.same("SELECT id, v FROM t ORDER BY id");

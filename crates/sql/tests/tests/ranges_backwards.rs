@@ -6,20 +6,6 @@ use vinga_sql_tests::{Session, TestCluster, environment};
 /// Queries of a seed, unless `VINGA_QUERIES` says otherwise.
 const QUERIES: u64 = 3_000;
 
-fn counter(session: &mut Session, name: &str) -> u64 {
-    session.query(&format!("SHOW GLOBAL STATUS LIKE 'vinga_{name}'"))[0][1].parse().expect("a number")
-}
-
-/// By how much a counter grows with a statement: the least of a few times, as statistics are asked for now and then, too.
-fn growth(session: &mut Session, name: &str, statement: &str) -> u64 {
-    let mut one = || {
-        let before = counter(session, name);
-        session.query(statement);
-        counter(session, name) - before
-    };
-    (0..5).map(|_| one()).min().expect("several times")
-}
-
 #[test]
 fn only_the_rows_of_the_range_come() {
     let cluster = TestCluster::start(1);
@@ -47,10 +33,9 @@ fn only_the_rows_of_the_range_come() {
         assert_eq!(upwards.len() as u64, rows, "{range}");
         // An empty range above all rows: one row tells the server so.
         let for_nothing = u64::from(range.contains("k > 200000")) * 64;
-        let came = growth(&mut s, "scanned_rows", &down);
+        let came = s.growth("scanned_rows", &down);
         assert!((rows..=rows + for_nothing).contains(&came), "{came} rows came for {rows}: {range}");
-        let (trips_up, trips_down) =
-            (growth(&mut s, "round_trips", &up), growth(&mut s, "round_trips", &down));
+        let (trips_up, trips_down) = (s.growth("round_trips", &up), s.growth("round_trips", &down));
         let ranges = 1 + range.matches(" OR ").count() as u64;
         assert!(trips_down <= trips_up + 2 * ranges, "{trips_down} round trips, upwards {trips_up}: {range}");
     }
@@ -80,8 +65,8 @@ fn only_the_rows_of_the_range_come() {
     // Few rows of a long range.
     let limited = "SELECT k FROM t WHERE k > 100000 ORDER BY k DESC LIMIT 3";
     assert_eq!(s.lines(limited), ["105000", "104999", "104998"]);
-    assert!(growth(&mut s, "scanned_rows", limited) < 200);
-    assert_eq!(growth(&mut s, "round_trips", limited), 1);
+    assert!(s.growth("scanned_rows", limited) < 200);
+    assert_eq!(s.growth("round_trips", limited), 1);
 }
 
 const KEYS: [&str; 5] = ["a", "a, b", "b, a", "t", "a DESC, b"];
