@@ -176,6 +176,8 @@ pub struct Versions<'a> {
     pub decisive_byte: Option<usize>,
     /// Whether rows are looked at.
     pub needs_rows: bool,
+    /// Whether their variable parts are.
+    pub needs_variable: bool,
     key: &'a mut Vec<u8>,
 }
 
@@ -183,7 +185,15 @@ impl<'a> Versions<'a> {
     /// A source of the keys of one index. `key` is where they are made.
     #[inline]
     pub fn new(places: Places<'a>, order: &'a OrderKey, key: &'a mut Vec<u8>) -> Self {
-        Versions { places, order, removing: None, decisive_byte: None, needs_rows: true, key }
+        Versions {
+            places,
+            order,
+            removing: None,
+            decisive_byte: None,
+            needs_rows: true,
+            needs_variable: false,
+            key,
+        }
     }
 }
 
@@ -209,6 +219,15 @@ impl KeySource for Versions<'_> {
             _ if !self.needs_rows => {}
             Some(byte) => self.places.rows.prefetch_byte(pool, row, byte),
             None => self.places.rows.prefetch(pool, row),
+        }
+    }
+
+    #[inline]
+    fn prefetch_rest(&self, pool: &PagePool, row: RowId) {
+        if self.needs_variable
+            && let Some(chunk) = self.places.rows.row(pool, row).variable()
+        {
+            self.places.chunks.prefetch(pool, chunk);
         }
     }
 }

@@ -204,6 +204,11 @@ impl DataManager {
             for &(_, hash, partition) in &group[..count] {
                 table.fragment(partition).prefetch_row(&self.store.pages, hash);
             }
+            if table.layout.has_variable() {
+                for &(_, hash, partition) in &group[..count] {
+                    table.fragment(partition).prefetch_variable(&self.store.pages, &self.store.chunks, hash);
+                }
+            }
         }
         for &(key, hash, partition) in &group[..count] {
             let row = table.fragment(partition).find(&self.store.pages, &self.store.chunks, hash, key);

@@ -19,6 +19,8 @@ use crate::scan_slice::Answer;
 use crate::tables::Table;
 use crate::{DataManager, Store};
 use alloc::vec::Vec;
+use vinga_base::order_key::OrderKey;
+use vinga_base::row_layout::RowLayout;
 use vinga_base::{ColumnId, PartitionId, RowId, TransactionId};
 use vinga_fragment::filter::{Program, VariableSource};
 use vinga_fragment::fragment::Fragment;
@@ -164,6 +166,8 @@ struct Looking<'a> {
     sends_keys: bool,
     /// All that is wanted of a row is in its entry, if that has a whole key.
     is_covered: bool,
+    /// Something is wanted of the variable parts of rows that pass.
+    sends_variable: bool,
     /// Deliberate bugs.
     takes_any_version: bool,
     covers_named_rows: bool,
@@ -241,6 +245,7 @@ impl DataManager {
         let (rows, sends_keys) = (fragment.rows(), ranges.sends_keys);
         let covers_named_rows = cx.is_mutated(Mutation::EntryCoversNamedRow);
         let is_covered = is_covered(scan, index);
+        let sends_variable = sends_variable(scan, &table.layout, sends_keys.then(|| index.order()));
         let looking = Looking {
             scan,
             table,
@@ -248,6 +253,7 @@ impl DataManager {
             index,
             sends_keys,
             is_covered,
+            sends_variable,
             takes_any_version,
             covers_named_rows,
         };
@@ -285,6 +291,8 @@ impl DataManager {
         // Of most rows that a filter looks at nothing more is wanted.
         source.decisive_byte = looking.scan.filter.as_ref().and_then(Program::first_byte);
         source.needs_rows = !looking.is_covered;
+        source.needs_variable =
+            looking.sends_variable && !looking.is_covered && looking.scan.filter.is_none();
         let mut looked_at = 0;
         while let Some(bounds) = ranges.bounds() {
             let mut stopped = None;
@@ -364,7 +372,7 @@ impl DataManager {
             {
                 return None;
             }
-            Version { fixed: row.fixed(), variable: rest.bytes() }
+            Version { fixed: row.fixed(), variable: if looking.sends_variable { rest.bytes() } else { &[] } }
         } else {
             self.busy_version(looking, entry, source, version_key, entry_key)?
         };
@@ -411,6 +419,18 @@ fn is_covered(scan: &ScanHead, index: &FragmentIndex) -> bool {
     let has_all =
         |columns: &[ColumnId]| order.is_restorable() && columns.iter().all(|&column| order.has(column));
     scan.filter.is_none() && (scan.counts || scan.selection.as_deref().is_some_and(has_all))
+}
+
+/// Whether something is wanted of the variable parts of rows that pass: of those columns, or of the key's, if that is sent.
+fn sends_variable(scan: &ScanHead, layout: &RowLayout, key: Option<&OrderKey>) -> bool {
+    let mut variable = layout.variable().iter();
+    match scan.selection.as_deref() {
+        _ if scan.counts => false,
+        None => layout.has_variable(),
+        Some(columns) => {
+            variable.any(|column| columns.contains(column) || key.is_some_and(|key| key.has(*column)))
+        }
+    }
 }
 
 /// What an entry says without its row.

@@ -22,9 +22,10 @@ pub(crate) type Party = u8;
 /// The slices of all scans and of other long work, as if they were one more API node. (Zero is no node's id.)
 pub(crate) const LONG_WORK: Party = 0;
 
-/// For so long after somebody else was served an API node is not alone: who asks now and then does not find that one in the
-/// middle of a long piece of work.
-const SHARED_NANOS: u64 = 1_000_000_000;
+/// For so long after somebody else was served an API node is not alone. Who asks after longer pauses than that may have to
+/// wait for a long piece of work each time (10 ms at most: what one read brings), which is little beside its pauses; who
+/// only gives signs of life, as the connections of a SQL node do that nobody uses just then, makes nobody share.
+const SHARED_NANOS: u64 = 50_000_000;
 
 /// For so long somebody counts who asks for little.
 const BRIEF_NANOS: u64 = 1_000_000;

@@ -97,6 +97,16 @@ impl Fragment {
         }
     }
 
+    /// Third step of a batch: starts to load the variable part of that row.
+    #[inline]
+    pub fn prefetch_variable(&self, pool: &PagePool, chunks: &ChunkStore, hash: KeyHash) {
+        if let Some(row) = self.index.candidates(pool, hash).next()
+            && let Some(chunk) = self.rows.row(pool, row).variable()
+        {
+            chunks.prefetch(pool, chunk);
+        }
+    }
+
     /// The fixed and the variable part of a row that exists.
     #[inline]
     pub fn parts<'a>(&self, pool: &'a PagePool, chunks: &ChunkStore, row: RowId) -> (&'a [u8], &'a [u8]) {

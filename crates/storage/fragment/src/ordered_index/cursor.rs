@@ -19,6 +19,9 @@ pub use vinga_base::order_key::Direction;
 /// How many entries before an entry is handed out its row is loaded.
 const ROWS_AHEAD: usize = 8;
 
+/// How many entries before an entry is handed out that is loaded to which its row leads.
+const RESTS_AHEAD: usize = 4;
+
 /// The entries between two cuts.
 #[derive(Clone, Copy, Debug)]
 pub struct Range<'a> {
@@ -118,12 +121,18 @@ impl<const N: usize> Cursor<'_, N> {
                         if self.low + ROWS_AHEAD <= self.high {
                             source.prefetch(self.pool, leaf.row(self.low + ROWS_AHEAD - 1));
                         }
+                        if self.low + RESTS_AHEAD <= self.high {
+                            source.prefetch_rest(self.pool, leaf.row(self.low + RESTS_AHEAD - 1));
+                        }
                         leaf.entry(self.low - 1)
                     }
                     Direction::Descending => {
                         self.high -= 1;
                         if self.high >= self.low + ROWS_AHEAD {
                             source.prefetch(self.pool, leaf.row(self.high - ROWS_AHEAD));
+                        }
+                        if self.high >= self.low + RESTS_AHEAD {
+                            source.prefetch_rest(self.pool, leaf.row(self.high - RESTS_AHEAD));
                         }
                         leaf.entry(self.high)
                     }

@@ -32,6 +32,10 @@ pub trait KeySource {
     /// Starts to load what [`KeySource::keys`], or whoever follows a cursor, will read of a row.
     #[inline]
     fn prefetch(&self, _pool: &PagePool, _row: RowId) {}
+
+    /// The same for what a row leads to, when it was asked for some time ago itself.
+    #[inline]
+    fn prefetch_rest(&self, _pool: &PagePool, _row: RowId) {}
 }
 
 /// A place between two entries. See the head of this file.
