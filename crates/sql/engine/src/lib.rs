@@ -40,6 +40,7 @@ pub mod native_tables;
 pub mod node;
 pub mod plan;
 pub mod presence;
+pub mod row_name;
 pub mod sayable;
 pub mod schema;
 pub mod schema_watch;

@@ -39,9 +39,9 @@ use crate::fences::Fences;
 use crate::holding_off::HoldingOff;
 use crate::node::Node;
 use crate::presence::Presence;
+use crate::row_name::{RowName, RowSet};
 use crate::table::OpenTable;
 use crate::waiting::{Ended, Stop, Waiter};
-use std::collections::HashSet;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
@@ -121,18 +121,7 @@ pub struct Session {
     fences: Fences,
     holding_off: HoldingOff,
     /// The rows that the present statement has changed, if anybody has asked for that.
-    changed_rows: Option<HashSet<RowName>>,
-}
-
-/// A row, of whichever table: a hash of that and its primary key, long enough to be taken for the row.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct RowName(u128);
-
-impl RowName {
-    /// The row of a table, by the table's number in the data nodes, with this encoded primary key.
-    pub fn new(table: u32, key: &[u8]) -> Self {
-        RowName(xxhash_rust::xxh3::xxh3_128_with_seed(key, table.into()))
-    }
+    changed_rows: Option<RowSet>,
 }
 
 /// Greater numbers of failures are Vinga's own, see `vinga_engine.h`.

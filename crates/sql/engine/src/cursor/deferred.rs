@@ -15,8 +15,8 @@ use super::Cursor;
 use super::kept_rows::{Kept, KeptRows};
 use crate::auto_increment::Wish;
 use crate::failure::{Failure, Result};
-use crate::session::{RowName, Session};
-use std::collections::HashSet;
+use crate::row_name::{RowName, RowSet};
+use crate::session::Session;
 use std::ops::Range;
 use std::sync::Arc;
 use vinga::{Lock, OperationKind};
@@ -43,7 +43,7 @@ pub struct DeferredRows {
     images: Vec<u8>,
     places: Vec<Range<usize>>,
     /// The keys of these rows.
-    names: HashSet<RowName>,
+    names: RowSet,
     /// Which of the rows that were sent were duplicates, and of which of the server's keys.
     duplicates: Vec<(usize, usize)>,
     /// Rows that are in the way, by the primary key.

@@ -15,8 +15,8 @@
 use super::{Cursor, RangeWish};
 use crate::failure::{Failure, Result, ha};
 use crate::plan::{ChangedColumn, Projection};
-use crate::session::{ChangeIf, Changed, RowName, Session};
-use std::collections::HashSet;
+use crate::row_name::RowSet;
+use crate::session::{ChangeIf, Changed, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::{ColumnType, KeyRange, LockWait, OperationKind, OperationNumber, ScanRequest, Table};
@@ -238,7 +238,7 @@ impl Cursor {
         let keys_only = self.table.projection(&[], None);
         let request = self.request_of(session, &keys_only, key)?;
         let mut scan = session.scan(request)?;
-        let mut done: HashSet<RowName> = HashSet::new();
+        let mut done = RowSet::default();
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut all = Touched::default();
         loop {

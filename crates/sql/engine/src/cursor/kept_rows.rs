@@ -14,8 +14,7 @@
 
 use crate::failure::{Failure, Result, TEMPORARY_FILE_FAILED};
 use crate::plan::Projection;
-use crate::session::RowName;
-use std::collections::HashMap;
+use crate::row_name::{RowMap, RowName};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -54,7 +53,7 @@ pub enum Kept {
 /// See the head of this file.
 #[derive(Default)]
 pub struct KeptRows {
-    places: HashMap<RowName, Option<Place>>,
+    places: RowMap<Option<Place>>,
     projections: Vec<Arc<Projection>>,
     memory: Vec<u8>,
     file: Option<File>,
