@@ -42,6 +42,7 @@ use std::{io, io::Write};
 use vinga_client_core::{Client, Command, LinkId, Micros, Readiness, Result, Settings, Token};
 use vinga_local::Socket;
 use vinga_local::link::ring;
+use vinga_local::time_slices::TimeSlices;
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use waiting::{Parking, ThreadWaker, Waiters};
 
@@ -89,6 +90,8 @@ struct State {
     lookers: u32,
     /// Whether looking pays.
     luck: Luck,
+    /// Whether those who look lose time slices.
+    time_slices: TimeSlices,
     /// Kept for the next who finds something in shared memory.
     local_wakers: Vec<Waker>,
     /// Data nodes that must be woken, when the lock has been let go.
@@ -162,6 +165,7 @@ impl Engine {
                 locals: Vec::new(),
                 lookers: 0,
                 luck: Luck::default(),
+                time_slices: TimeSlices::default(),
                 local_wakers: Vec::new(),
                 bells: Vec::new(),
                 io_attends: false,

@@ -43,6 +43,7 @@ pub mod pipe;
 #[cfg(not(loom))]
 pub mod socket;
 mod sync;
+pub mod time_slices;
 
 #[cfg(not(loom))]
 pub use link::{ClientLink, First, MEMORY, NodeLink, OFFER, receive_first};

@@ -32,7 +32,9 @@ use crate::switchboard::{Desk, Mail, Switchboard};
 use crate::yielding::Yielding;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use vinga_kernel::{Executor, Host, LaneId};
+use vinga_local::time_slices::TimeSlices;
 use vinga_wire::ErrorCode;
 
 /// How long a thread sleeps at most, and how often it takes stock.
@@ -62,6 +64,8 @@ pub(crate) struct Worker<H> {
     rings: Rings,
     spinning: Spinning,
     yielding: Yielding,
+    /// Whether it loses time slices when it yields.
+    time_slices: TimeSlices,
     pacer: SlicePacer,
     realtime: Realtime,
     /// What stands in the driver's lane while it is handled.
@@ -119,6 +123,7 @@ impl<H: Host> Worker<H> {
             rings: Rings::new(index, threads),
             spinning: Spinning::new(plan.spin_micros),
             yielding: Yielding::default(),
+            time_slices: TimeSlices::default(),
             pacer: SlicePacer::default(),
             realtime,
             orders: Vec::new(),
@@ -299,7 +304,7 @@ impl<H: Host> Worker<H> {
         if now >= wake_at {
             return now;
         }
-        if self.sockets.has_locals() && (self.sockets.has_news() || self.finds_after_yield()) {
+        if self.sockets.has_locals() && (self.sockets.has_news() || self.finds_after_yield(now)) {
             return self.look_at_times(now);
         }
         if !self.desk().doorbell.begin_sleep() {
@@ -341,12 +346,14 @@ impl<H: Host> Worker<H> {
     }
 
     /// Lets others run, if that pays; says whether a client has put something into shared memory then.
-    fn finds_after_yield(&mut self) -> bool {
-        if !self.yielding.pays(self.executor.handled()) {
+    fn finds_after_yield(&mut self, now: u64) -> bool {
+        if !self.time_slices.may_yield() || !self.yielding.pays(self.executor.handled()) {
             return false;
         }
         self.statistics.waits.add(1);
         std::thread::yield_now();
+        let took = Duration::from_nanos(self.clock.nanos() - now);
+        self.time_slices.note(took, self.yielding.found());
         self.sockets.has_news()
     }
 

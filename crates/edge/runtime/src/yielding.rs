@@ -42,6 +42,11 @@ impl Yielding {
         }
         pays
     }
+
+    /// Signals in a turn behind a yield, on average: about as many others had their turns meanwhile.
+    pub fn found(&self) -> u32 {
+        (self.found / ONE) as u32
+    }
 }
 
 #[cfg(test)]

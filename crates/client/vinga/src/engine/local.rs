@@ -8,7 +8,8 @@
 //! parked. How many looks depends on what happens between them: where nobody else wants the CPU they cost next to
 //! nothing and cover the time that the data node takes to wake up and answer ([`LOOKS_MAX`]); but each time that others
 //! did run may have cost a time slice ([`TURNS_MAX`]), and whoever sleeps is given the CPU at once when it is woken.
-//! Whether looking pays at all is measured, and left alone while it mostly does not.
+//! Whether looking pays at all is measured, and left alone while it mostly does not, or costs time slices
+//! ([`vinga_local::time_slices`]).
 //!
 //! *Sleep.* The last one who stops looking tells the data nodes that they have to wake us from now on. They do that by a
 //! byte on the socket, which ends the sleep of the reader.
@@ -89,7 +90,7 @@ impl Engine {
             return false;
         }
         let mut state = self.lock();
-        if state.locals.is_empty() || !state.luck.is_good() {
+        if state.locals.is_empty() || !state.luck.is_good() || !state.time_slices.may_yield() {
             return false;
         }
         state.lookers += 1;
@@ -97,6 +98,7 @@ impl Engine {
             state.end_local_sleep();
         }
         let (mut looks, mut turns, mut before) = (0, 0, Instant::now());
+        let mut longest = Duration::ZERO;
         let is_done = loop {
             if state.has_local_input() {
                 self.take_in(state);
@@ -110,18 +112,22 @@ impl Engine {
                 break false;
             }
             thread::yield_now();
+            let now = Instant::now();
+            let took = now - before;
+            longest = longest.max(took);
             if done() {
                 break true;
             }
-            let now = Instant::now();
             looks += 1;
-            turns += u32::from(now - before >= TURN_MIN);
+            turns += u32::from(took >= TURN_MIN);
             before = now;
             state = self.lock();
         };
         state = self.lock();
         state.lookers -= 1;
         state.luck.note(is_done);
+        let others = state.lookers;
+        state.time_slices.note(longest, others);
         if state.lookers > 0 || state.begin_local_sleep() {
             return is_done;
         }
