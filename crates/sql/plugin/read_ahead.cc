@@ -86,7 +86,7 @@ bool ha_vinga::may_read_ahead() const {
     if (other->s != table->s || other->reginfo.lock_type < TL_FIRST_WRITE) continue;
     /* Rows are added, or get the keys of others. */
     bool only_changes= thd_sql_command(thd) != SQLCOM_INSERT_SELECT && thd_sql_command(thd) != SQLCOM_REPLACE_SELECT;
-    if (!only_changes || changes_primary_key(other) || is_key_used(const_cast<TABLE *>(other), active_index, other->write_set))
+    if (!only_changes || changes_primary_key(other) || has_key_column(other, active_index, other->write_set))
       return false;
   }
   return true;
