@@ -124,10 +124,14 @@ fn a_transaction_of_many_tables_is_not_in_the_way_of_others() {
     let mut servers = Servers::start(PROGRAM, 2, &[]);
     let (mut many, mut other) = (servers.connect(0), servers.connect(1));
     for table in 0..TABLES {
-        many.query(&format!("CREATE TABLE t{table} (id INT PRIMARY KEY, a INT, UNIQUE KEY (a)) ENGINE=VINGA"));
+        many.query(&format!(
+            "CREATE TABLE t{table} (id INT PRIMARY KEY, a INT, UNIQUE KEY (a)) ENGINE=VINGA"
+        ));
         many.query(&format!("INSERT INTO t{table} VALUES (1, 1), (2, 2)"));
     }
-    for change in ["ALTER TABLE x ADD COLUMN b INT", "TRUNCATE TABLE x", "RENAME TABLE x TO y", "DROP TABLE y"] {
+    for change in
+        ["ALTER TABLE x ADD COLUMN b INT", "TRUNCATE TABLE x", "RENAME TABLE x TO y", "DROP TABLE y"]
+    {
         if change.starts_with("ALTER") {
             other.query("CREATE TABLE x (id INT PRIMARY KEY, a INT, UNIQUE KEY (a)) ENGINE=VINGA");
         }
@@ -152,7 +156,8 @@ fn a_transaction_of_many_tables_is_not_in_the_way_of_others() {
         many.query(&format!("UPDATE t{table} SET a = a + 10 WHERE id = 1"));
     }
     other.query(&format!("DROP TABLE t{}", TABLES - 1));
-    let is_told = many.try_query("UPDATE t0 SET a = 0 WHERE id = 1").is_err() || many.try_query("COMMIT").is_err();
+    let is_told =
+        many.try_query("UPDATE t0 SET a = 0 WHERE id = 1").is_err() || many.try_query("COMMIT").is_err();
     assert!(is_told, "a transaction commits what was dropped");
     many.query("ROLLBACK");
     assert_eq!(other.lines("SELECT id, a FROM t0 ORDER BY id"), ["1 1", "2 6"]);

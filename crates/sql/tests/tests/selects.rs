@@ -256,8 +256,20 @@ fn virtual_columns_are_made_of_each_row() {
         oracle.ask(format!("ANALYZE TABLE {table}"));
     }
     let by_ranges = [
-        "a < 5", "a BETWEEN 3 AND 4 OR a > 27", "a IN (1, 2, 5)", "id IN (1, 5, 9, 500)", "id > 390", "id = 3", "u IN (3, 7, 9)",
-        "u < 6", "u = 8", "t = 't3'", "t LIKE 't1%'", "t IN ('t2', 't4')", "a = 3 OR u = 5", "u IS NULL",
+        "a < 5",
+        "a BETWEEN 3 AND 4 OR a > 27",
+        "a IN (1, 2, 5)",
+        "id IN (1, 5, 9, 500)",
+        "id > 390",
+        "id = 3",
+        "u IN (3, 7, 9)",
+        "u < 6",
+        "u = 8",
+        "t = 't3'",
+        "t LIKE 't1%'",
+        "t IN ('t2', 't4')",
+        "a = 3 OR u = 5",
+        "u IS NULL",
     ];
     let join_levels = ["0", "2", "4", "6", "8"];
     for condition in by_ranges {
