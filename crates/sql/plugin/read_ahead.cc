@@ -49,6 +49,8 @@ static bool is_plain_condition(const Item *condition) {
 static bool asks_of(const TABLE *table, bool *is_wanted= nullptr) {
   const JOIN_TAB *use= table->reginfo.join_tab;
   if (!use || use->table != table || use->first_inner || use->on_precond) return false;
+  /* Virtual columns are not made of rows that are looked at ahead. */
+  if (table->vfield && const_cast<TABLE *>(table)->check_virtual_columns_marked_for_read()) return false;
   if (use->select_cond && !is_plain_condition(use->select_cond)) return false;
   if (is_wanted) *is_wanted= !use->select_cond || use->select_cond->val_int();
   return true;
