@@ -106,7 +106,12 @@ public:
     return 0;
   }
 
-  int end_scan() override { return 0; }
+  /* The server notes how many rows a query has found, for FOUND_ROWS(), of those only that it makes itself. */
+  int end_scan() override {
+    thd->limit_found_rows= is_counted ? 1 : 0;
+    return 0;
+  }
+
   void print_error(int error, myf flags) override { file->print_error(error, flags); }
 };
 

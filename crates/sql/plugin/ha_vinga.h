@@ -24,6 +24,9 @@ struct Column_places {
 /* A row that was taken for added: its number in the statement, and how many warnings there were before it. */
 struct Deferred_row { ulong number; uint warnings; };
 
+/* Whether one of these columns is in a key. */
+bool has_key_column(const TABLE *table, uint index, const MY_BITMAP *columns);
+
 /* Whether a statement may give rows of a table another primary key. */
 bool changes_primary_key(const TABLE *table);
 
@@ -128,8 +131,13 @@ class ha_vinga final : public handler {
   void set_rows_per_value(uint64_t revision);
   int open_share(const char *path);
   int failed(int error);
-  /* Of reads that the server calls directly: it looks there whether the record has a row. */
-  int with_status(int error) { table->status= error ? STATUS_NOT_FOUND : 0; return error; }
+  /* Of reads that the server calls directly, past what it does for others: it looks there whether the record has a row, and takes
+     virtual columns for made. */
+  int with_status(int error) {
+    table->status= error ? STATUS_NOT_FOUND : 0;
+    if (unlikely(!error && table->vfield)) table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+    return error;
+  }
   int number_row();
   int use_value(ulonglong value, const Field *field);
   void forget_value_of_failed();

@@ -49,6 +49,8 @@ static bool is_plain_condition(const Item *condition) {
 static bool asks_of(const TABLE *table, bool *is_wanted= nullptr) {
   const JOIN_TAB *use= table->reginfo.join_tab;
   if (!use || use->table != table || use->first_inner || use->on_precond) return false;
+  /* Virtual columns are not made of rows that are looked at ahead. */
+  if (table->vfield && const_cast<TABLE *>(table)->check_virtual_columns_marked_for_read()) return false;
   if (use->select_cond && !is_plain_condition(use->select_cond)) return false;
   if (is_wanted) *is_wanted= !use->select_cond || use->select_cond->val_int();
   return true;
@@ -86,7 +88,7 @@ bool ha_vinga::may_read_ahead() const {
     if (other->s != table->s || other->reginfo.lock_type < TL_FIRST_WRITE) continue;
     /* Rows are added, or get the keys of others. */
     bool only_changes= thd_sql_command(thd) != SQLCOM_INSERT_SELECT && thd_sql_command(thd) != SQLCOM_REPLACE_SELECT;
-    if (!only_changes || changes_primary_key(other) || is_key_used(const_cast<TABLE *>(other), active_index, other->write_set))
+    if (!only_changes || changes_primary_key(other) || has_key_column(other, active_index, other->write_set))
       return false;
   }
   return true;

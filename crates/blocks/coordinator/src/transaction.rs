@@ -47,8 +47,8 @@ pub struct Failure {
     pub index: u16,
 }
 
-/// Tables that a transaction is known to use; beyond that it counts as using all.
-const TABLES_TRACKED: usize = 4;
+/// Tables of a transaction that its record itself has room for.
+const TABLES_AT_HAND: usize = 4;
 
 /// One open transaction.
 pub struct Transaction {
@@ -78,7 +78,7 @@ pub struct Transaction {
     pub unique: Option<Box<UniqueWork>>,
     /// What few transactions have. Apart, because records are moved, and small ones with a few instructions.
     special: Option<Box<Special>>,
-    tables: [u32; TABLES_TRACKED],
+    tables: [u32; TABLES_AT_HAND],
     table_count: u8,
 }
 
@@ -95,6 +95,8 @@ pub struct Special {
     pub probe: Option<(TransactionId, u32)>,
     /// Its API node has given up the train while a data manager may have committed it.
     pub is_given_up: bool,
+    /// The tables that it uses, beyond those that the record has room for; in order.
+    tables: Vec<u32>,
 }
 
 /// Names a chain of data managers: the nodes and the instance on each.
@@ -148,7 +150,7 @@ impl Transaction {
             first_change: None,
             unique: None,
             special: None,
-            tables: [0; TABLES_TRACKED],
+            tables: [0; TABLES_AT_HAND],
             table_count: 0,
         }
     }
@@ -156,20 +158,31 @@ impl Transaction {
     /// Notes that it uses a table.
     #[inline]
     pub fn use_table(&mut self, table: u32) {
-        let known = usize::from(self.table_count).min(TABLES_TRACKED);
-        if self.tables[..known].contains(&table) || usize::from(self.table_count) > TABLES_TRACKED {
+        let known = usize::from(self.table_count);
+        if self.tables[..known].contains(&table) {
             return;
         }
-        if known < TABLES_TRACKED {
+        if known < TABLES_AT_HAND {
             self.tables[known] = table;
+            self.table_count += 1;
+        } else {
+            self.use_one_more_table(table);
         }
-        self.table_count += 1;
     }
 
-    /// Whether it (perhaps) uses a table.
+    #[cold]
+    fn use_one_more_table(&mut self, table: u32) {
+        let others = &mut self.special_mut().tables;
+        if let Err(place) = others.binary_search(&table) {
+            others.insert(place, table);
+        }
+    }
+
+    /// Whether it uses a table.
     pub fn uses_table(&self, table: u32) -> bool {
-        let count = usize::from(self.table_count);
-        count > TABLES_TRACKED || self.tables[..count].contains(&table)
+        let at_hand = &self.tables[..usize::from(self.table_count)];
+        at_hand.contains(&table)
+            || self.special().is_some_and(|special| special.tables.binary_search(&table).is_ok())
     }
 
     /// What few transactions have, if it has any of it.

@@ -80,6 +80,27 @@ fn other_sums_are_of_the_rows_that_are_counted() {
     assert!(s.growth("scanned_rows", "SELECT COUNT(*), COUNT(v) FROM t") >= 1000, "they are read");
 }
 
+/// A count that was made at the data nodes is one row, as one of rows that were read.
+#[test]
+fn found_rows_are_those_of_the_count() {
+    let cluster = TestCluster::start(1);
+    let mut s = cluster.connect(0);
+    fill(&mut s, 1000);
+    for count in [
+        "SELECT COUNT(*) FROM t WHERE k = 5",
+        "SELECT SQL_CALC_FOUND_ROWS COUNT(*) FROM t WHERE k > 5",
+        "SELECT COUNT(*) FROM t WHERE k > 500",
+        "SELECT COUNT(*) FROM t WHERE v > 10 LIMIT 3",
+        "SELECT COUNT(*) FROM t",
+    ] {
+        s.lines("SELECT id FROM t LIMIT 7");
+        assert_eq!(s.growth("counts", count), 1, "{count}");
+        s.lines("SELECT id FROM t LIMIT 7");
+        s.lines(count);
+        assert_eq!(s.lines("SELECT FOUND_ROWS()"), ["1"], "{count}");
+    }
+}
+
 /// Who reads under REPEATABLE READ or with a lock keeps others from changing what was counted.
 #[test]
 fn what_was_counted_under_locks_stays() {

@@ -117,6 +117,53 @@ fn a_transaction_meets_a_change_of_the_other_node() {
     servers.check_alive();
 }
 
+/// However many tables a transaction uses, changes of others neither wait for it nor end it.
+#[test]
+fn a_transaction_of_many_tables_is_not_in_the_way_of_others() {
+    const TABLES: u32 = 12;
+    let mut servers = Servers::start(PROGRAM, 2, &[]);
+    let (mut many, mut other) = (servers.connect(0), servers.connect(1));
+    for table in 0..TABLES {
+        many.query(&format!(
+            "CREATE TABLE t{table} (id INT PRIMARY KEY, a INT, UNIQUE KEY (a)) ENGINE=VINGA"
+        ));
+        many.query(&format!("INSERT INTO t{table} VALUES (1, 1), (2, 2)"));
+    }
+    for change in
+        ["ALTER TABLE x ADD COLUMN b INT", "TRUNCATE TABLE x", "RENAME TABLE x TO y", "DROP TABLE y"]
+    {
+        if change.starts_with("ALTER") {
+            other.query("CREATE TABLE x (id INT PRIMARY KEY, a INT, UNIQUE KEY (a)) ENGINE=VINGA");
+        }
+        many.query("BEGIN");
+        for table in 0..TABLES {
+            many.query(&format!("UPDATE t{table} SET a = a + 10 WHERE id = 1"));
+            assert_eq!(many.lines(&format!("SELECT id FROM t{table} WHERE a > 10")), ["1"]);
+        }
+        other.query(change);
+        for table in 0..TABLES {
+            many.query(&format!("UPDATE t{table} SET a = a - 10 WHERE id = 1"));
+            many.query(&format!("UPDATE t{table} SET a = a + 1 WHERE id = 2"));
+        }
+        many.query("COMMIT");
+    }
+    for table in 0..TABLES {
+        assert_eq!(other.lines(&format!("SELECT id, a FROM t{table} ORDER BY id")), ["1 1", "2 6"]);
+    }
+    // One of its tables, the last of many, is waited for.
+    many.query("BEGIN");
+    for table in 0..TABLES {
+        many.query(&format!("UPDATE t{table} SET a = a + 10 WHERE id = 1"));
+    }
+    other.query(&format!("DROP TABLE t{}", TABLES - 1));
+    let is_told =
+        many.try_query("UPDATE t0 SET a = 0 WHERE id = 1").is_err() || many.try_query("COMMIT").is_err();
+    assert!(is_told, "a transaction commits what was dropped");
+    many.query("ROLLBACK");
+    assert_eq!(other.lines("SELECT id, a FROM t0 ORDER BY id"), ["1 1", "2 6"]);
+    servers.check_alive();
+}
+
 /// What may be told to those who change the same table at the same time.
 fn is_expected(number: u16) -> bool {
     matches!(
