@@ -6,6 +6,7 @@ mod support;
 use std::path::Path;
 use support::{ALL, Cluster, Op, Row, TC, Told, committed, dm, open, refused, row, strict};
 use vinga_base::TransactionId;
+use vinga_datamanager::DataManager;
 use vinga_kernel::Tick;
 use vinga_wire::ErrorCode;
 use vinga_wire::operation::LockWait;
@@ -61,9 +62,8 @@ fn a_transaction_with_one_backup() {
     assert_eq!(c.at_once(&[Op::Add(1, -3), Op::Add(other, 3)]), [committed(1)]);
     assert_eq!(c.read(&[1, other], None), [Some(row(1, 7)), Some(row(other, 23))]);
     assert_eq!(c.node(1).coordinators()[0].unconfirmed_outcomes(), 2);
-    let markers = |c: &Cluster, node| {
-        c.node(node).data_managers().iter().map(vinga_datamanager::DataManager::markers).sum::<usize>()
-    };
+    let markers =
+        |c: &Cluster, node| c.node(node).data_managers().iter().map(DataManager::markers).sum::<usize>();
     assert_eq!((markers(&c, 1), markers(&c, 2)), (2, 2));
     c.forget_all_outcomes();
     assert_eq!((markers(&c, 1), markers(&c, 2)), (0, 0));
@@ -238,7 +238,7 @@ fn who_waits_for_a_row_that_comes_and_goes_is_listed_once() {
         c.train(maker, FLAG_START, 1, &strict(&[Op::Insert(row(1, 1))]));
     }
     for (at, &maker) in makers.iter().enumerate() {
-        let waiting: usize = c.node(1).data_managers().iter().map(|manager| manager.waiting()).sum();
+        let waiting: usize = c.node(1).data_managers().iter().map(DataManager::waiting).sum();
         assert!(waiting < makers.len(), "{waiting} waits are listed when {at} of 12 are over");
         // The row vanishes, the next one makes it again, and all others wait on.
         c.train(maker, FLAG_ROLLBACK, 2, &[]);
