@@ -6,8 +6,10 @@ mod support;
 use std::path::Path;
 use support::{ALL, Cluster, Op, Row, TC, Told, committed, dm, open, refused, row, strict};
 use vinga_base::TransactionId;
+use vinga_datamanager::DataManager;
 use vinga_kernel::Tick;
 use vinga_wire::ErrorCode;
+use vinga_wire::operation::LockWait;
 use vinga_wire::operation::OperationKind::{ReadExclusive, ReadShared};
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
 
@@ -60,9 +62,8 @@ fn a_transaction_with_one_backup() {
     assert_eq!(c.at_once(&[Op::Add(1, -3), Op::Add(other, 3)]), [committed(1)]);
     assert_eq!(c.read(&[1, other], None), [Some(row(1, 7)), Some(row(other, 23))]);
     assert_eq!(c.node(1).coordinators()[0].unconfirmed_outcomes(), 2);
-    let markers = |c: &Cluster, node| {
-        c.node(node).data_managers().iter().map(vinga_datamanager::DataManager::markers).sum::<usize>()
-    };
+    let markers =
+        |c: &Cluster, node| c.node(node).data_managers().iter().map(DataManager::markers).sum::<usize>();
     assert_eq!((markers(&c, 1), markers(&c, 2)), (2, 2));
     c.forget_all_outcomes();
     assert_eq!((markers(&c, 1), markers(&c, 2)), (0, 0));
@@ -228,6 +229,48 @@ fn a_lock_wait_is_no_longer_when_its_row_goes_and_comes_back() {
     assert!(c.is_at_rest());
 }
 
+/// Of those who wait for a row that comes and goes many are in the queue for long: they stand in the data manager's lists once.
+#[test]
+fn who_waits_for_a_row_that_comes_and_goes_is_listed_once() {
+    let mut c = Cluster::new(1);
+    let makers: Vec<TransactionId> = (0..12).map(|_| c.begin()).collect();
+    for &maker in &makers {
+        c.train(maker, FLAG_START, 1, &strict(&[Op::Insert(row(1, 1))]));
+    }
+    for (at, &maker) in makers.iter().enumerate() {
+        let waiting: usize = c.node(1).data_managers().iter().map(DataManager::waiting).sum();
+        assert!(waiting < makers.len(), "{waiting} waits are listed when {at} of 12 are over");
+        // The row vanishes, the next one makes it again, and all others wait on.
+        c.train(maker, FLAG_ROLLBACK, 2, &[]);
+    }
+    c.told();
+    assert!(c.is_at_rest());
+}
+
+/// Who looks at locks sees those who wait as long as they say themselves, too.
+#[test]
+fn a_wait_of_a_length_of_its_own_is_seen() {
+    let mut c = Cluster::new(1);
+    c.at_once(&[Op::Insert(row(1, 1))]);
+    let (holder, waiters) = (c.begin(), [c.begin(), c.begin()]);
+    c.train(holder, FLAG_START, 1, &strict(&[Op::Read(ReadExclusive, 1)]));
+    for (waiter, wait) in waiters.into_iter().zip([LockWait::Default, LockWait::Millis(500)]) {
+        c.wait = wait;
+        c.train(waiter, ALL, 1, &strict(&[Op::Add(1, 1)]));
+    }
+    let mut seen = Vec::new();
+    for manager in c.node(1).data_managers() {
+        manager.inspect_locks(Tick(0), 100, |lock| seen.push((lock.transaction, lock.waits.is_some())));
+    }
+    seen.sort_unstable();
+    let mut expected = vec![(holder, false), (waiters[0], true), (waiters[1], true)];
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
+    c.train(holder, FLAG_COMMIT, 2, &[]);
+    c.told();
+    assert!(c.is_at_rest());
+}
+
 #[test]
 fn a_lock_wait_times_out() {
     let mut c = Cluster::new(1);
@@ -260,6 +303,27 @@ fn an_unlocked_read_lets_others_go_on() {
     assert_eq!(c.told(), [open(2), committed(1)]);
     c.train(reader, FLAG_ROLLBACK, 3, &[]);
     assert_eq!(c.told(), [Told::Confirm { request: 3, outcome: 2, errors: vec![] }]);
+    assert!(c.is_at_rest());
+}
+
+/// The train lets go of a row that it still waits for: it does so when it has it, and not before.
+#[test]
+fn an_unlock_waits_for_the_read_that_it_lets_go_of() {
+    let mut c = Cluster::new(1);
+    c.at_once(&[Op::Insert(row(1, 1))]);
+    let (holder, reader, writer) = (c.begin(), c.begin(), c.begin());
+    c.train(holder, FLAG_START, 1, &strict(&[Op::Read(ReadExclusive, 1)]));
+    c.told();
+    c.train(reader, FLAG_START, 1, &strict(&[Op::Read(ReadExclusive, 1), Op::Unlock(1, 1)]));
+    c.train(writer, ALL, 2, &strict(&[Op::Add(1, 1)]));
+    assert_eq!(c.told(), []);
+    c.train(holder, FLAG_COMMIT, 3, &[]);
+    let told = c.told();
+    for answer in [committed(3), open(1), committed(2)] {
+        assert!(told.contains(&answer), "{answer:?} is not among {told:?}");
+    }
+    c.train(reader, FLAG_COMMIT, 4, &[]);
+    assert_eq!(c.told(), [committed(4)]);
     assert!(c.is_at_rest());
 }
 

@@ -29,7 +29,7 @@ const STEPS_MAX: u32 = 32;
 /// What is still to be asked, and what may be.
 #[derive(Default)]
 pub(crate) struct Probes {
-    /// Waiting operations that no probe was sent for, in the order in which they began to wait, with the time.
+    /// Waiting operations that no probe was sent for, in the order in which they began to wait, with the time; each once.
     waiting: VecDeque<(Tick, Handle)>,
     /// Probes that may be sent before the next check.
     left: u32,
@@ -69,6 +69,9 @@ impl DataManager {
                 self.pass_on(cx, entry, &probe);
             }
             self.probes.waiting.pop_front();
+            if let Some(record) = self.operations.get_mut(handle) {
+                record.is_noted = false;
+            }
         }
     }
 

@@ -76,10 +76,11 @@ impl DataManager {
     /// how many more there are. It takes as long as there are locks that are seen.
     pub fn inspect_locks(&self, now: Tick, most: usize, mut see: impl FnMut(RowLock<'_>)) -> usize {
         let is_waiting = |at: Handle| matches!(self.operations[at].state, State::Waiting { .. });
-        let waiting = self.waiting.iter().filter_map(|&(began, at)| match self.operations.get(at)?.state {
+        let usual = self.waiting.iter().filter_map(|&(began, at)| match self.operations.get(at)?.state {
             State::Waiting { since, .. } if since == began => Some(at),
             _ => None,
         });
+        let waiting = usual.chain(self.bounded_waits.iter().map(|&(_, at)| at));
         let held = self.transactions.iter().flat_map(|(_, transaction)| {
             core::iter::successors(transaction.operations, |&at| self.operations[at].next)
         });

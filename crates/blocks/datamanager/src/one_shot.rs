@@ -14,7 +14,7 @@ use vinga_base::pool::Handle;
 use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
 use vinga_fragment::fragment::NewRow;
 use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
-use vinga_kernel::Context;
+use vinga_kernel::{Context, Mutation};
 use vinga_wire::commit::{
     OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARED_COMMITTED, PrepareHead,
     PreparedHead,
@@ -52,7 +52,8 @@ impl DataManager {
         head: &PrepareHead,
         operation: &Operation<'_>,
     ) -> bool {
-        let epoch = self.epoch.max(Epoch(head.epoch.get()));
+        let given = if cx.is_mutated(Mutation::ShortFormTakesOwnEpoch) { 0 } else { head.epoch.get() };
+        let epoch = self.epoch.max(Epoch(given));
         let (signal, flags, epoch, code) = match self.try_one_shot(cx, head, operation, epoch) {
             Ok(flags) => (SignalNumber::PrepareConfirm, flags, epoch, 0),
             Err(Obstacle::Ordinary) => return false,

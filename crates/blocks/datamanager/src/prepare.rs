@@ -220,6 +220,8 @@ impl DataManager {
             row_state: None,
             older_change: None,
             lock: None,
+            waits_since: None,
+            is_noted: false,
             chain: head.chain,
             next: self.transactions[transaction].operations,
         };

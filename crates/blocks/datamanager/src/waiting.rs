@@ -8,6 +8,7 @@ use crate::DataManager;
 use crate::operation::{Change, Patience, State};
 use crate::prepare::{Answers, Executed};
 use alloc::vec::Vec;
+use core::mem;
 use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
 use vinga_base::{RowId, TransactionId};
@@ -154,13 +155,18 @@ impl DataManager {
             .chunks
             .store(&mut store.pages, Purpose::Ordinary, raw)
             .map_err(|_| ErrorCode::DataMemoryFull)?;
-        self.operations[handle].state = State::Waiting { request, since: cx.now() };
-        self.transactions[self.operations[handle].transaction].waiting += 1;
-        let record = &self.operations[handle];
+        let record = &mut self.operations[handle];
+        // If its row has gone, and come back with somebody else's lock, it is the same wait that goes on, and its end stands
+        // in the queue of time-outs. Were it entered again each time, the queue would grow as long as the wait lasts.
+        let goes_on = record.waits_since.is_some();
+        let since = *record.waits_since.get_or_insert(cx.now());
+        record.state = State::Waiting { request, since };
+        self.transactions[record.transaction].waiting += 1;
         match (record.kind, record.patience) {
             // It waits for another one of its transaction, which some time-out ends.
             (OperationKind::ReadCommitted | OperationKind::Unlock, _) => {}
-            (_, Patience::Usual) => self.waiting.push_back((cx.now(), handle)),
+            (_, Patience::Usual) if goes_on => {}
+            (_, Patience::Usual) => self.waiting.push_back((since, handle)),
             (_, Patience::Until(end)) => {
                 self.bounded_waits.insert((end, handle));
             }
@@ -168,7 +174,10 @@ impl DataManager {
                 unreachable!("an operation that may not wait does not")
             }
         }
-        self.probes.note(cx.now(), handle);
+        // One that is noted already is asked about whatever it waits for when that is due.
+        if !mem::replace(&mut record.is_noted, true) {
+            self.probes.note(cx.now(), handle);
+        }
         Ok(())
     }
 
@@ -226,7 +235,6 @@ impl DataManager {
         let (name, is_local, chain) = (record.name(), record.error_is_local, record.chain);
         let (transaction, skips) = (record.transaction, record.patience.skips());
         let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
-        let State::Waiting { since, .. } = record.state else { return };
         let Some(request) = self.stop_waiting(handle) else { return };
         let raw = self.store.chunks.bytes(&self.store.pages, request).to_vec();
         self.store.chunks.free(&mut self.store.pages, request);
@@ -250,11 +258,6 @@ impl DataManager {
                 answers.refuse_locked(name, flags, is_local || skips);
             }
             Executed::Waiting => {
-                // Its row has gone, and come back with somebody else's lock: it is the same wait that goes on, whose end
-                // stands in the queue of time-outs since it began.
-                if let State::Waiting { since: begun, .. } = &mut self.operations[handle].state {
-                    *begun = since;
-                }
                 self.send_answers(cx, id, &actor, chain, &mut answers);
                 return;
             }

@@ -198,7 +198,8 @@ impl Session for RangeSession {
                     batch_rows: random.u16(1..20),
                     own_before: Some(self.number + 1),
                     selects: random.bool(),
-                    counts: false,
+                    // Then it meets nothing to be locked.
+                    counts: random.u8(..4) == 0,
                 })
             }
             (State::Sweeping { range }, Answer::Batch(batch)) => self.lock(random, range, batch),

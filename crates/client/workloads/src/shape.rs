@@ -241,6 +241,24 @@ impl Shape {
         Ok((key, Value { value: read_number(value)?, count: read_number(count)? }))
     }
 
+    /// The column of the index by count alone: all of it stands in the index.
+    pub fn count_alone(&self) -> &'static [ColumnId] {
+        &[COUNT]
+    }
+
+    /// Reads a row of [`Shape::count_alone`].
+    ///
+    /// # Errors
+    /// As [`Shape::read_image`].
+    pub fn read_count_alone(&self, bytes: &[u8]) -> Result<u64, String> {
+        let values = self
+            .layout
+            .read_selection(self.count_alone(), bytes)
+            .map_err(|error| format!("the bytes are no selection: {error:?}"))?;
+        let [count] = values[..] else { return Err("a selection of one column".to_string()) };
+        read_number(count)
+    }
+
     fn read_values(&self, values: Vec<Option<&[u8]>>) -> Result<(u64, Value), String> {
         let key = self.read_key(values[0])?;
         if self.holds_places {

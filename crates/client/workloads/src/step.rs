@@ -196,8 +196,16 @@ pub struct Scan {
     pub own_before: Option<u32>,
     /// Only some columns are asked for.
     pub selects: bool,
-    /// Rows are counted, not given: batches are empty.
+    /// Rows are counted, not given: batches are empty. Those of a range are counted by data nodes, or, if only some columns
+    /// are asked for, by who asks for the indexed one alone.
     pub counts: bool,
+}
+
+impl Scan {
+    /// Rows are counted by who asks for the indexed column alone.
+    pub fn counts_itself(&self) -> bool {
+        self.counts && self.selects && self.range.is_some()
+    }
 }
 
 /// A range of the index by count, which tables of the shape *noted* have.

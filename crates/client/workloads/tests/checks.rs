@@ -186,6 +186,12 @@ fn epochs_follow_each_other() {
     history.transactions[1].fate = Fate::Committed(Epoch(9));
     assert_eq!(verdict(&history, &contents(&[(1, 101, 9)])), "true");
     assert!(verdict(&history, &contents(&[(1, 101, 8)])).contains("has epoch 8"));
+    // Another row: it follows what its client knew, not what others did.
+    history.transactions[1] = write(2, 101, (30, 40), Fate::Committed(Epoch(8)));
+    let end = contents(&[(1, 100, 9), (2, 101, 8)]);
+    assert!(verdict(&history, &end).contains("one client: transaction"));
+    history.transactions[1].id |= 1 << 56;
+    assert_eq!(verdict(&history, &end), "true");
 }
 
 #[test]
@@ -240,6 +246,8 @@ fn scans_meet_what_is_there() {
     assert_eq!(verdict_of(count(1, None)), "true");
     assert_eq!(verdict_of(count(3, None)), "true", "two came meanwhile");
     assert!(verdict_of(count(9, None)).contains("counted 9 rows"));
+    assert_eq!(verdict_of(count(3, Some(3))), "true");
+    assert!(verdict_of(count(2, Some(3))).contains("counted 2 rows, not 3 to 3"), "it has locked two");
 }
 
 #[test]

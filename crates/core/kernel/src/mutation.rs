@@ -47,6 +47,8 @@ mutations! {
     OutcomeForgottenWhenSent = "outcome-forgotten-when-sent";
     /// A coordinator gives out its own epoch without regard to those of the operations.
     EpochIgnoresOperations = "epoch-ignores-operations";
+    /// A data manager that prepares and commits in one step does so without regard to the epoch that it is given.
+    ShortFormTakesOwnEpoch = "short-form-takes-own-epoch";
     /// When an API node fails, its locks stay.
     ApiFailureKeepsLocks = "api-failure-keeps-locks";
     /// An operation that skips a locked row stays in the queue for its lock.

@@ -1,7 +1,8 @@
 //! No transaction has an older epoch than one that it follows.
 //!
 //! A transaction follows another if it began to work on a row after the other's commit of that row was known, or if it
-//! saw a value that the other wrote. The header of a row holds the epoch of the last transaction that changed it.
+//! saw a value that the other wrote. It also follows what its client was told is committed, on whatever rows, since clients name the
+//! newest epoch that they have seen. The header of a row holds the epoch of the last transaction that changed it.
 
 use crate::check::atomic::Writers;
 use crate::check::describe;
@@ -12,6 +13,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use vinga_base::TransactionId;
 
 /// What a committed transaction had to do with a row.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +38,9 @@ pub fn check(
     proven: &BTreeSet<usize>,
 ) -> Result<(), String> {
     check_seen(history, writers)?;
+    check_clients(history)?;
     for (row, touches) in touches(history) {
-        check_row(history, row, touches)?;
+        check_order(history, &describe(row), touches)?;
     }
     for (&(table, key), &(value, epoch)) in &contents.rows {
         let Some(writer) = writers.of(value) else { continue };
@@ -85,6 +88,26 @@ fn check_seen(history: &History, writers: &Writers) -> Result<(), String> {
     Ok(())
 }
 
+/// A change that a client asks to commit after it was told of another commit has at least that one's epoch.
+fn check_clients(history: &History) -> Result<(), String> {
+    let mut by_client: BTreeMap<u32, Vec<Touch>> = BTreeMap::new();
+    for (index, transaction) in history.transactions.iter().enumerate() {
+        let (Some(epoch), Some(ended)) = (epoch_of(history, index), transaction.ended) else { continue };
+        let is_change = |event: &Event| match event {
+            Event::Operation(record) => {
+                record.operation.kind.is_change() && record.result == OperationResult::Done
+            }
+            Event::OwnRead(..) | Event::RollbackTo(_) => false,
+        };
+        let changes = transaction.events.iter().any(is_change);
+        if let Some(sent) = transaction.commit_sent.filter(|_| changes) {
+            let touch = Touch { sent, ended, epoch, changes, transaction: index };
+            by_client.entry(TransactionId(transaction.id).owner()).or_default().push(touch);
+        }
+    }
+    by_client.into_values().try_for_each(|touches| check_order(history, "one client", touches))
+}
+
 fn touches(history: &History) -> BTreeMap<RowName, Vec<Touch>> {
     let mut by_row: BTreeMap<RowName, Vec<Touch>> = BTreeMap::new();
     for (index, transaction) in history.transactions.iter().enumerate() {
@@ -104,8 +127,8 @@ fn touches(history: &History) -> BTreeMap<RowName, Vec<Touch>> {
     by_row
 }
 
-/// Who asked for a row after a change of it was known has at least the epoch of that change.
-fn check_row(history: &History, row: RowName, touches: Vec<Touch>) -> Result<(), String> {
+/// Who asked for something after a change was known has at least the epoch of that change.
+fn check_order(history: &History, of: &str, touches: Vec<Touch>) -> Result<(), String> {
     let mut changes: Vec<Touch> = touches.iter().copied().filter(|touch| touch.changes).collect();
     changes.sort_by_key(|touch| touch.ended);
     let mut followers = touches;
@@ -122,8 +145,7 @@ fn check_row(history: &History, row: RowName, touches: Vec<Touch>) -> Result<(),
             && newest.epoch > follower.epoch
         {
             return Err(format!(
-                "{}: transaction {:#x} in epoch {} follows {:#x} in epoch {}",
-                describe(row),
+                "{of}: transaction {:#x} in epoch {} follows {:#x} in epoch {}",
                 history.transactions[follower.transaction].id,
                 follower.epoch,
                 history.transactions[newest.transaction].id,

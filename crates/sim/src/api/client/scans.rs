@@ -46,6 +46,18 @@ impl OpenScan {
 
     /// Writes down rows and keeps them for the session.
     fn take_rows(&mut self, cx: &mut Surroundings<'_>, rows: &ScanRows, awaited: Time) {
+        if let Some(range) = self.scan.range.filter(|_| self.scan.counts_itself()) {
+            let shape = &cx.shapes[usize::from(self.scan.table.0)];
+            let record = &mut cx.history.scans[self.index];
+            for bytes in rows.iter() {
+                record.counted += 1;
+                let count = shape.read_count_alone(bytes);
+                if !count.as_ref().is_ok_and(|&count| range.holds(Value { value: 0, count })) {
+                    cx.violations.push(format!("the scan of {range:?} that counts met count {count:?}"));
+                }
+            }
+            return;
+        }
         if self.scan.counts {
             for figure in rows.iter() {
                 match figure.try_into() {
@@ -148,16 +160,21 @@ impl Client {
         let (OpenScan { scan, table: (table, version), .. }, partition) = (open, open.partition());
         let shape = &cx.shapes[usize::from(scan.table.0)];
         let own = scan.own_before.and(state.transaction.as_ref()).map_or(0, |transaction| transaction.id.0);
-        let selection = if scan.selects && !scan.counts { shape.selection() } else { &[] };
+        let selection = match scan {
+            scan if scan.counts_itself() => shape.count_alone(),
+            Scan { selects: true, counts: false, .. } => shape.selection(),
+            Scan { .. } => &[],
+        };
         let filter = shape.filter(scan.condition.as_ref());
         let version = U64::new(*version);
         let columns = U16::new(match scan {
-            Scan { counts: true, .. } => COUNT_ROWS,
+            scan if scan.counts && !scan.counts_itself() => COUNT_ROWS,
             Scan { selects: true, .. } => selection.len() as u16,
             Scan { .. } => ALL_COLUMNS,
         });
         // Several figures of a partition.
-        let batch_bytes = U32::new(if scan.counts { scan.batch_rows.into() } else { BATCH_BYTES });
+        let batch_bytes =
+            U32::new(if columns.get() == COUNT_ROWS { scan.batch_rows.into() } else { BATCH_BYTES });
         if let Some(range) = scan.range {
             let head = RangeScanOpenHead {
                 version,

@@ -3,9 +3,11 @@
 
 use super::{Presence, is_changed_by, presence, presence_where};
 use crate::check::actions::{Action, Actions};
-use crate::history::{Event, History, OperationResult, RowName, ScanRecord, Time, Transaction};
+use crate::history::{
+    Event, History, OperationRecord, OperationResult, RowName, ScanRecord, Time, Transaction,
+};
 use crate::shape::Value;
-use crate::step::Fate;
+use crate::step::{Body, Fate};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -66,7 +68,11 @@ fn times_counted(
     let is_plain = scan.scan.condition.is_none() && scan.scan.range.is_none();
     let unsure = 0..=actions.len() as u64 + 1;
     if is_changed_by(history, scan, row) {
-        return if is_plain && is_inserted_by(history, scan, row) { 1..=1 } else { unsure };
+        return match made_by(history, scan, row) {
+            Made::Row(row) if fulfils(row) => 1..=1,
+            Made::Row(_) | Made::Nothing => 0..=0,
+            Made::Unknown => unsure,
+        };
     }
     let presence = if is_plain {
         presence(actions, scan, ended)
@@ -80,21 +86,40 @@ fn times_counted(
     }
 }
 
-/// Whether the scan's own transaction has inserted a row before the scan, and done nothing else to it. Where it did not end as
+/// What a transaction has made of a row.
+enum Made {
+    Row(Value),
+    Nothing,
+    Unknown,
+}
+
+/// What the scan's own transaction has made of a row before the scan, which it has locked since. Where it did not end as
 /// was asked nobody knows when data nodes undid what it had done.
-fn is_inserted_by(history: &History, scan: &ScanRecord, row: RowName) -> bool {
-    let (Some(transaction), Some(before)) = (scan.transaction, scan.scan.own_before) else { return false };
+fn made_by(history: &History, scan: &ScanRecord, row: RowName) -> Made {
+    let (Some(transaction), Some(before)) = (scan.transaction, scan.scan.own_before) else {
+        return Made::Unknown;
+    };
     let Transaction { events, fate, .. } = &history.transactions[transaction];
     if !matches!(fate, Fate::Committed(_) | Fate::RolledBack { error: None, .. }) {
-        return false;
+        return Made::Unknown;
     }
-    let mut changes = events.iter().filter_map(|event| match event {
+    let changes = events.iter().filter_map(|event| match event {
         Event::Operation(record) if record.row() == row && record.operation.kind.is_change() => Some(record),
         _ => None,
     });
-    let (Some(only), None) = (changes.next(), changes.next()) else { return false };
-    let number = only.operation.number;
-    let is_undone = events.iter().any(|event| matches!(event, Event::RollbackTo(from) if *from <= number));
-    let is_done = matches!(only.result, OperationResult::Done);
-    only.operation.kind == OperationKind::Insert && is_done && number < before && !is_undone
+    let is_certain = |record: &OperationRecord| {
+        let number = record.operation.number;
+        let is_undone =
+            events.iter().any(|event| matches!(event, Event::RollbackTo(from) if *from <= number));
+        matches!(record.result, OperationResult::Done) && number < before && !is_undone
+    };
+    if !changes.clone().all(is_certain) {
+        return Made::Unknown;
+    }
+    let Some(last) = changes.max_by_key(|record| record.operation.number) else { return Made::Unknown };
+    match (last.operation.kind, last.operation.body) {
+        (OperationKind::Delete, _) => Made::Nothing,
+        (OperationKind::Insert | OperationKind::Write, Body::Row(row)) => Made::Row(row),
+        _ => Made::Unknown,
+    }
 }
