@@ -89,6 +89,8 @@ void raise_long_row();
 std::string sentence_of(const Connection *connection);
 /* Raises the error of a failed call that has no table. */
 void raise(THD *thd, int error);
+/* The server's sentence says which table is full, this one of what, and what to do. */
+void warn_of_full(THD *thd);
 /* Raises the error of a statement that was killed: which one depends on how. */
 void raise_killed(THD *thd);
 /* Whether bulk loads are one transaction: the session's variable. */

@@ -65,6 +65,16 @@ void raise_long_row() {
                   "TEXT, BLOB and JSON values counted", MYF(0));
 }
 
+void warn_of_full(THD *thd) {
+  Connection *connection= connection_of(thd);
+  if (!connection) return;
+  uint8_t temporary, doomed;
+  vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
+  /* A note: in strict modes the server would make an error of a warning, and tell that one. */
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, ER_GET_ERRMSG, ER_THD(thd, ER_GET_ERRMSG), HA_ERR_RECORD_FILE_FULL,
+                      std::string(said.bytes, said.length).c_str(), "VINGA");
+}
+
 void raise(THD *thd, int error) {
   Connection *connection= connection_of(thd);
   uint8_t temporary= 0, doomed= 0;
@@ -82,7 +92,10 @@ void raise(THD *thd, int error) {
   case HA_ERR_LOCK_WAIT_TIMEOUT: my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0)); break;
   case HA_ERR_LOCK_DEADLOCK: my_error(ER_LOCK_DEADLOCK, MYF(0)); break;
   case HA_ERR_AUTOINC_READ_FAILED: my_error(ER_AUTOINC_READ_FAILED, MYF(0)); break;
-  case HA_ERR_RECORD_FILE_FULL: my_error(ER_RECORD_FILE_FULL, MYF(0), table.c_str()); break;
+  case HA_ERR_RECORD_FILE_FULL:
+    warn_of_full(thd);
+    my_error(ER_RECORD_FILE_FULL, MYF(0), table.c_str());
+    break;
   case HA_ERR_TO_BIG_ROW: raise_long_row(); break;
   default: my_error(temporary ? ER_GET_TEMPORARY_ERRMSG : ER_GET_ERRMSG, MYF(0), error, text.c_str(), "VINGA");
   }

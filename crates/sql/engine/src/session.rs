@@ -209,7 +209,8 @@ impl Session {
             }
         }
         let number = failure.number;
-        let is_ours = failure.number > SERVER_NUMBER_MAX || number == ha::INTERNAL_ERROR;
+        let is_ours =
+            failure.number > SERVER_NUMBER_MAX || [ha::INTERNAL_ERROR, ha::FULL].contains(&failure.number);
         if failure.is_temporary || is_ours {
             self.node.note_failure(&failure);
         }

@@ -235,6 +235,9 @@ impl OpenTable {
     fn ask_for_statistics(&self, session: &mut Session) -> Result<()> {
         let node = Arc::clone(session.node());
         let table = self.table(session)?;
+        if self.plan.ordered_indexes().next().is_none() {
+            return self.count_all_rows(session);
+        }
         for (key, index) in self.plan.ordered_indexes() {
             let asked = session.wait(table.index_statistics(index, &[]))?;
             let known = asked.map_err(|error| node.failure(&error))?;
@@ -247,6 +250,23 @@ impl OpenTable {
             statistics.revision += 1;
             statistics.rows = known.entries;
         }
+        Ok(())
+    }
+
+    /// Asks how many rows there are where no index knows it. Data nodes need not look at rows to count all of them.
+    fn count_all_rows(&self, session: &mut Session) -> Result<()> {
+        let node = Arc::clone(session.node());
+        let table = self.table(session)?;
+        let counting = session.cluster()?.as_async().scan(table).count();
+        let mut counting = counting.map_err(|error| node.failure(&error))?;
+        let mut rows = 0;
+        while let Some(more) = session.wait(counting.next())?.map_err(|error| node.failure(&error))? {
+            rows += more;
+        }
+        self.rows.store(rows, Ordering::Relaxed);
+        let mut statistics = self.statistics.lock().expect(NO_PANIC);
+        statistics.revision += 1;
+        statistics.rows = rows;
         Ok(())
     }
 

@@ -62,3 +62,24 @@ fn analyze_asks_at_once() {
     assert_eq!(told.last().map(String::as_str), Some("test.t analyze status OK"), "{told:?}");
     assert_eq!(rows(&mut there), 18_000);
 }
+
+#[test]
+fn tables_that_have_no_ordered_key_have_statistics_too() {
+    let cluster = TestCluster::start(2);
+    let (mut here, mut there) = (cluster.connect(0), cluster.connect(1));
+    for columns in ["a INT", "a INT, PRIMARY KEY (a) USING HASH", "a INT, UNIQUE (a) USING HASH"] {
+        here.query(&format!("CREATE OR REPLACE TABLE t ({columns}) ENGINE=VINGA"));
+        let rows = |session: &mut Session| {
+            let condition = "table_schema = 'test' AND table_name = 't'";
+            session.lines(&format!("SELECT table_rows FROM information_schema.tables WHERE {condition}"))
+        };
+        assert_eq!(rows(&mut here), ["0"], "{columns}");
+        here.query("INSERT INTO t SELECT seq FROM seq_1_to_20000");
+        there.query("ANALYZE TABLE test.t");
+        assert_eq!(rows(&mut there), ["20000"], "{columns}");
+        assert_eq!(plan(&mut there, "SELECT * FROM test.t WHERE a + 1 > 5")[0].1, 20_000, "{columns}");
+        here.query("DELETE FROM t WHERE a > 15");
+        here.query("ANALYZE TABLE t");
+        assert_eq!(rows(&mut here), ["15"], "{columns}");
+    }
+}

@@ -238,6 +238,10 @@ fn full_data_memory() {
     assert!(sentence.contains("'t'"), "{sentence}");
     println!("{rows} rows; {sentence}");
     assert!(rows > 2000, "{rows} rows are few for 16 MB");
+    let warnings = session.lines("SHOW WARNINGS").join("\n");
+    assert!(warnings.contains("raise DataMemory"), "{warnings}");
+    let status = session.lines("SHOW ENGINE VINGA STATUS").join("\n");
+    assert!(status.contains("135: The data memory is full"), "{status}");
     let count = |session: &mut Session| session.lines("SELECT COUNT(*), SUM(a) FROM t");
     let expected_of = |rows: u32| [format!("{rows} {}", u64::from(rows) * (u64::from(rows) + 1) / 2)];
     let expected = expected_of(rows);

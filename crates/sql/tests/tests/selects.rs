@@ -314,3 +314,16 @@ fn virtual_columns_are_made_of_each_row() {
         oracle.good("SELECT * FROM w ORDER BY id");
     }
 }
+
+/// The server's hash joins compare such texts byte by byte.
+#[test]
+fn joins_find_texts_that_differ_in_trailing_blanks() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    session.query("CREATE TABLE x (a VARCHAR(5) COLLATE utf8mb4_bin) ENGINE=VINGA");
+    session.query("CREATE TABLE y (b VARCHAR(5) COLLATE utf8mb4_bin) ENGINE=VINGA");
+    session.query("INSERT INTO x VALUES ('a  '), ('b')");
+    session.query("INSERT INTO y VALUES ('a'), ('b')");
+    assert_eq!(session.lines("SELECT COUNT(*) FROM x STRAIGHT_JOIN y ON x.a = y.b"), ["2"]);
+    assert_eq!(session.lines("SELECT COUNT(*) FROM x LEFT JOIN y ON x.a = y.b WHERE y.b IS NOT NULL"), ["2"]);
+}

@@ -68,7 +68,7 @@ pub(super) unsafe extern "C" fn statistics(
     calm_or(internal_error(), || {
         let (rows, row_bytes) = table.statistics();
         let (data_bytes, revision) = (rows.saturating_mul(row_bytes), table.revision());
-        *out = Statistics { rows: rows.max(2), row_bytes, data_bytes, revision };
+        *out = Statistics { rows, row_bytes, data_bytes, revision };
         0
     })
 }
