@@ -79,6 +79,7 @@ impl Blocks {
                     transactions_max: settings.transactions_max,
                     inactive_timeout: settings.inactive_timeout,
                     drop_timeout: settings.lock_timeout,
+                    operations_together: settings.operations_together,
                 })
             })
             .collect();

@@ -14,3 +14,4 @@ mod settings;
 pub use blocks::Blocks;
 pub use information::{DriverFacts, Facts, NoFacts, ThreadFacts};
 pub use settings::{NodeSettings, ThreadHosting, routes};
+pub use vinga_coordinator::OPERATIONS_TOGETHER;

@@ -56,6 +56,8 @@ pub struct NodeSettings {
     pub lock_timeout: Tick,
     /// `TransactionInactiveTimeout`; `None` for never.
     pub inactive_timeout: Option<Tick>,
+    /// Operations that a coordinator sends a data manager as one signal, at most.
+    pub operations_together: u16,
     /// `HeartbeatIntervalDbApi`.
     pub heartbeat_interval: Tick,
     /// How long an API node may take to reconnect before it is declared failed.

@@ -46,6 +46,7 @@ pub const EXPECTED: &[&str] = &[
     "read of a train refused because too many rows wait for its API node",
     "read refused because too many answers wait for its API node",
     "rest of a train waits for unique indexes",
+    "share of a data manager goes as several signals",
     "same life waits for its connections to close",
     "scan pauses because its reader is slow",
     "schema change goes on without a failed data node",

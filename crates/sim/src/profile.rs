@@ -223,6 +223,8 @@ pub struct Profile {
     pub lock_timeout: Time,
     /// `TransactionInactiveTimeout`.
     pub inactive_timeout: Time,
+    /// Operations that a coordinator sends a data manager as one signal, at most.
+    pub operations_together: u16,
     /// `HeartbeatIntervalDbApi`.
     pub heartbeat_interval: Time,
     /// How long an API node may take to come back.
@@ -321,6 +323,8 @@ impl Profile {
             reconnect_grace: random.u64(50_000..400_000),
             // Short ones let coordinators on different threads lag behind each other.
             epoch_interval: if random.bool() { random.u64(100..600) } else { random.u64(600..10_000) },
+            // By numbers of its own, too.
+            operations_together: Rng::with_seed(seed.wrapping_mul(11)).u16(1..=6),
             faults,
         }
     }

@@ -83,6 +83,7 @@ pub fn settings(profile: &Profile, node: u8) -> NodeSettings {
         api_nodes_max: 32,
         lock_timeout: Tick(profile.lock_timeout),
         inactive_timeout: Some(Tick(profile.inactive_timeout)),
+        operations_together: profile.operations_together,
         heartbeat_interval: Tick(profile.heartbeat_interval),
         reconnect_grace: Tick(profile.reconnect_grace),
         epoch_interval: Tick(profile.epoch_interval),

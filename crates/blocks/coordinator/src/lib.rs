@@ -68,7 +68,14 @@ pub struct Settings {
     pub inactive_timeout: Option<Tick>,
     /// How long transactions that use a table may go on when the table is to be changed.
     pub drop_timeout: Tick,
+    /// Operations that go to a data manager as one signal, at most, but for those that it may commit at once;
+    /// [`OPERATIONS_TOGETHER`] but for tests.
+    pub operations_together: u16,
 }
+
+/// Enough that a signal's own cost does not count, few enough that a thread does something else soon: they take a data manager
+/// some 15 µs.
+pub const OPERATIONS_TOGETHER: u16 = 32;
 
 /// Participants a transaction may have on average; the pool is shared by all.
 const PARTICIPANTS_PER_TRANSACTION: u32 = 4;

@@ -1,7 +1,8 @@
 //! A checked train is sent, mostly all at once.
 //!
 //! Operations are grouped by the chain that owns their rows: what a train has to tell one data manager goes as one
-//! signal. Between two operations on the same row the order is kept, since they have the same owner.
+//! signal, or as several if it is much, so that whoever has little to do on the same thread need not wait until all of it is done.
+//! Between two operations on the same row the order is kept, since they have the same owner.
 //!
 //! If the train commits, all its operations have one owner, nothing of the transaction is elsewhere and that owner is a
 //! data manager of this node without backups, then the data manager is allowed to commit at once (`PREPARE_LAST`). It
@@ -200,14 +201,24 @@ impl Coordinator {
         count: usize,
         last: bool,
     ) -> bool {
-        let share = || stage.iter().filter(|one| one.place == place);
-        let changes = share().any(Routed::is_change);
-        let Some(mut writer) = self.begin_prepare(cx, handle, place, changes, count, last) else {
-            self.roll_back(cx, handle, Cause::error(ErrorCode::OutOfTransactions));
-            return false;
-        };
-        for one in share() {
-            one.write(&mut writer);
+        let mut share = stage.iter().filter(|one| one.place == place);
+        // What is to be committed at once has to be known as a whole.
+        let together = if last { count } else { usize::from(self.settings.operations_together) };
+        if count > together {
+            cx.probe("share of a data manager goes as several signals");
+        }
+        let mut left = count;
+        while left > 0 {
+            let some = left.min(together);
+            let changes = share.clone().take(some).any(Routed::is_change);
+            let Some(mut writer) = self.begin_prepare(cx, handle, place, changes, some, last) else {
+                self.roll_back(cx, handle, Cause::error(ErrorCode::OutOfTransactions));
+                return false;
+            };
+            for one in share.by_ref().take(some) {
+                one.write(&mut writer);
+            }
+            left -= some;
         }
         true
     }

@@ -63,6 +63,7 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
         api_nodes_max: integer(Parameter::MaxNoOfApiConnections) as u8,
         lock_timeout: millis(Parameter::TransactionDeadlockDetectionTimeout),
         inactive_timeout: Some(millis(Parameter::TransactionInactiveTimeout)).filter(|&tick| tick != Tick(0)),
+        operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: millis(Parameter::HeartbeatIntervalDbApi),
         reconnect_grace: Tick::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
         epoch_interval: millis(Parameter::TimeBetweenEpochs),

@@ -60,6 +60,7 @@ pub fn settings() -> NodeSettings {
         api_nodes_max: 100,
         lock_timeout: Tick::from_millis(1200),
         inactive_timeout: None,
+        operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: Tick::from_millis(1500),
         reconnect_grace: Tick::from_millis(1500),
         epoch_interval: Tick::from_millis(100),

@@ -202,6 +202,7 @@ impl Cluster {
                 api_nodes_max: 10,
                 lock_timeout: Tick::from_millis(1200),
                 inactive_timeout: Some(Tick::from_millis(5000)),
+                operations_together: 2,
                 heartbeat_interval: Tick::from_millis(1_000_000),
                 reconnect_grace: Tick::from_millis(1500),
                 epoch_interval: Tick::from_millis(100),
