@@ -172,7 +172,7 @@ fn connect(node: &Arc<Node>, spin: Duration) {
                     break;
                 }
                 Err(error) => {
-                    let text = error.to_string();
+                    let text = error.message();
                     let mut last = node.last_error.lock().expect(NO_PANIC);
                     if *last != text {
                         node.server.warn(&format!("no connection to {}: {text}", node.connectstring));
@@ -238,8 +238,8 @@ impl Node {
             let last = self.last_error.lock().expect(NO_PANIC);
             // Who was refused is not waited for: the next attempt may take as long as the outage.
             if !last.is_empty() || Instant::now() >= until || self.is_stopping.load(Ordering::Relaxed) {
-                let detail = if last.is_empty() { String::new() } else { format!("; {last}") };
-                return Err(Failure::outage(&self.connectstring, &detail));
+                let cause = if last.is_empty() { "No data node answers." } else { &last };
+                return Err(Failure::outage(&self.connectstring, cause));
             }
             drop(last);
             connected = self.on_connected.wait_timeout(connected, WATCH_PAUSE).expect(NO_PANIC).0;
