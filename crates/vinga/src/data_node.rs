@@ -208,20 +208,22 @@ pub fn probe(folder: &NodeFolder) -> Result<Sign, String> {
     }
 }
 
-/// Whether a process is connected to the data node by its Unix socket, as the data node says.
+/// How many clients of the data node a process is that are connected by the Unix socket, as the data node says.
 ///
 /// # Errors
 /// Why it does not say.
-pub fn is_client(folder: &NodeFolder, pid: i32) -> Result<bool, String> {
+pub fn clients_of(folder: &NodeFolder, pid: i32) -> Result<usize, String> {
     let nodes = match probe(folder)? {
         Sign::Serves(nodes) => nodes,
         Sign::Refuses(why) => return Err(why),
     };
     let place = |name: &str| nodes.columns.iter().position(|column| column == name);
-    let (Some(state), Some(address)) = (place("state"), place("address")) else { return Ok(false) };
+    let (Some(state), Some(address)) = (place("state"), place("address")) else { return Ok(0) };
     let is = |value: Option<&InfoValue>, text: &str| matches!(value, Some(InfoValue::Text(is)) if is == text);
     let client = format!("process {pid} on this machine");
-    Ok(nodes.rows.iter().any(|row| is(row.get(state), "connected") && is(row.get(address), &client)))
+    let connected =
+        nodes.rows.iter().filter(|row| is(row.get(state), "connected") && is(row.get(address), &client));
+    Ok(connected.count())
 }
 
 /// Stops the data node; says whether one was running.

@@ -20,6 +20,9 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// The sentence of the refusal for want of a node id, which the server tells.
 const NO_FREE_NODE_ID: &str = "No node id is free";
 
+/// A SQL node is so many clients at least: one for statements, one for news of definitions.
+const CLIENTS_MIN: usize = 2;
+
 /// Waits until a SQL node that runs reaches the data node.
 ///
 /// # Errors
@@ -56,7 +59,9 @@ pub fn wait(cluster: &Path, node: u16) -> Result<(), String> {
 /// know the processes of those that come by TCP.
 fn wait_for_client(cluster: &Path, node: u16, pid: i32) {
     let begun = Instant::now();
-    while data_node::is_client(&NodeFolder::new(cluster, 1), pid) != Ok(true) {
+    while data_node::clients_of(&NodeFolder::new(cluster, 1), pid)
+        .map_or(true, |clients| clients < CLIENTS_MIN)
+    {
         if begun.elapsed() >= REFUSED_PATIENCE {
             say!(
                 "SQL node {node}: root has a password, so it was not asked whether it reaches the data node"
