@@ -177,7 +177,7 @@ fn killed_nodes_come_back_on_their_ports_and_status_tells_of_them() {
     let pid = rustix::process::Pid::from_raw(stopped.expect("it runs").pid).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is ours");
     while running(&cluster.folder.join("sql-1")).expect("the folder is there").is_some() {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
     let (code, nodes) = status();
     assert_eq!((code, &nodes[1]["state"]), (Some(3), &"stopped".into()), "{nodes}");

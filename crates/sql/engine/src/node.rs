@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use vinga::ErrorCode;
 use vinga::blocking::Cluster;
 
 /// How long a statement waits for the first attempt to connect, at most.
@@ -357,7 +358,21 @@ impl Node {
 
     /// An error of the client as a failure.
     pub fn failure(&self, error: &vinga::Error) -> Failure {
+        if error.code() == ErrorCode::ClusterFailure
+            && let Some(cause) = self.cause_of_outage()
+        {
+            return Failure::outage(&self.connectstring, &cause.message());
+        }
         Failure::from_error(error, &self.connectstring)
+    }
+
+    /// Why a data node that was connected cannot be connected now.
+    fn cause_of_outage(&self) -> Option<vinga::Error> {
+        let endpoints = self.clusters.iter().filter_map(|cluster| cluster.get()).flat_map(Cluster::endpoints);
+        let mut errors =
+            endpoints.filter(|endpoint| !endpoint.is_connected).filter_map(|endpoint| endpoint.error);
+        // That one was lost says nothing of why none is there.
+        errors.find(|error| error.code() != ErrorCode::ConnectionLost)
     }
 
     /// No answer has come in time over a connection.
