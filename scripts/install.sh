@@ -45,6 +45,11 @@ install_bin() {
     install -d "$destdir$prefix/bin" "$destdir$prefix/share/doc/vinga"
     install -m 755 "$built/vinga" "$destdir$prefix/bin/vinga"
     install -m 644 "$sources/LICENSE" "$destdir$prefix/share/doc/vinga/"
+    # MariaDB is not ours to install, and the storage engine works with that server only.
+    local target
+    target=$(cd "$built/.." && pwd)
+    echo "For SQL nodes the installed program must be told where 'make sql' puts MariaDB and the storage engine:"
+    echo "  export VINGA_MARIADB='$target/mariadb' VINGA_PLUGIN='$target/sql/ha_vinga.so'"
 }
 
 [ "$#" -gt 0 ] || set -- lib bin

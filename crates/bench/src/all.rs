@@ -57,10 +57,10 @@ pub struct AllOptions {
     #[arg(short, long, visible_alias = "repetitions", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub loops: u32,
     /// Definer threads of flexAsynch
-    #[arg(short, long, default_value_t = FlexAsynchOptions::default().threads)]
+    #[arg(short, long, default_value_t = FlexAsynchOptions::default().threads, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
     /// Batches that each definer has under way
-    #[arg(long, default_value_t = FlexAsynchOptions::default().parallel)]
+    #[arg(long, default_value_t = FlexAsynchOptions::default().parallel, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub parallel: u16,
     /// Only these parts, with commas or blanks between
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',', num_args = 1.., default_values_t = Part::ALL)]

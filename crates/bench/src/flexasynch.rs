@@ -54,7 +54,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct FlexAsynchOptions {
     /// Rows in all
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub rows: u64,
     /// Bytes of the column behind the key; 8 and 100 are customary
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(0..=1020))]
@@ -72,7 +72,7 @@ pub struct FlexAsynchOptions {
     #[arg(long, visible_alias = "con", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub connections: u16,
     /// Repetitions of the four phases
-    #[arg(short, long, visible_alias = "repetitions", default_value_t = 5)]
+    #[arg(short, long, visible_alias = "repetitions", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub loops: u32,
     /// Repetitions before these, which do not count
     #[arg(long, default_value_t = 1)]

@@ -25,10 +25,10 @@ const AGREEMENT: (f64, f64) = (0.03, 16_777_216.0);
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct MemoryOptions {
     /// Numbers of rows at which memory is looked at, ascending
-    #[arg(long, value_delimiter = ',', num_args = 1.., default_values_t = [6_000_000, 8_000_000, 10_000_000, 12_000_000])]
+    #[arg(long, value_delimiter = ',', num_args = 1.., default_values_t = [6_000_000, 8_000_000, 10_000_000, 12_000_000], value_parser = clap::value_parser!(u64).range(1..))]
     pub sizes: Vec<u64>,
     /// Repetitions, each with a fresh node
-    #[arg(short, long, visible_alias = "repetitions", default_value_t = 5)]
+    #[arg(short, long, visible_alias = "repetitions", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub loops: u32,
 }
 

@@ -44,10 +44,10 @@ pub struct RedisOptions {
     #[arg(short = 'n', long, default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: u64,
     /// Requests that are sent together (-P)
-    #[arg(short = 'P', long, default_value_t = 128)]
+    #[arg(short = 'P', long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub pipeline: u32,
     /// Connections (-c)
-    #[arg(short = 'c', long, default_value_t = 4)]
+    #[arg(short = 'c', long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub clients: u32,
     /// Bytes of a value (-d)
     #[arg(short = 'd', long, default_value_t = 100)]
@@ -56,7 +56,7 @@ pub struct RedisOptions {
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub lookups: u64,
     /// Repetitions
-    #[arg(short, long, visible_alias = "repetitions", default_value_t = 5)]
+    #[arg(short, long, visible_alias = "repetitions", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub loops: u32,
 }
 

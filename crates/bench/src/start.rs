@@ -14,7 +14,7 @@ use std::net::TcpStream;
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct StartOptions {
     /// Repetitions
-    #[arg(short, long, visible_alias = "repetitions", default_value_t = 5)]
+    #[arg(short, long, visible_alias = "repetitions", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub loops: u32,
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct TpcbOptions {
     /// Numbers of clients
-    #[arg(long, value_delimiter = ',', num_args = 1.., default_values_t = [4, 8, 12, 16, 20, 24])]
+    #[arg(long, value_delimiter = ',', num_args = 1.., default_values_t = [4, 8, 12, 16, 20, 24], value_parser = clap::value_parser!(u16).range(1..))]
     pub clients: Vec<u16>,
     /// Branches of the bank
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..))]

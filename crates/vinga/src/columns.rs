@@ -48,7 +48,7 @@ pub fn parse(table: &str, columns: &str) -> Result<TableDefinition, String> {
 
 const TYPES: &str = "tinyint, smallint, mediumint, int, bigint (each also unsigned), float, double, decimal(p,s), \
                      bit(n), date, time(f), datetime(f), timestamp(f), year, char(n), binary(n), varchar(n), \
-                     varbinary(n)";
+                     varbinary(n), text, blob";
 
 /// Whether the words before the parenthesis are `primary key`.
 fn is_primary_key(piece: &str) -> bool {

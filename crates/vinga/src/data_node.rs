@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use vinga::InfoTable;
 use vinga::blocking::Cluster;
+use vinga::{ErrorCode, InfoRows, InfoTable, InfoValue};
 use vinga_config::mistake::Origin;
 use vinga_config::parameters::Parameter;
 use vinga_runtime::node_folder::{self, LastStart, NodeFolder};
@@ -172,7 +172,7 @@ fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
         let why = match folder.address() {
             None => "it has not said where it listens".to_owned(),
             Some(address) => match probe(folder) {
-                Ok(()) => return Ok(Some(address)),
+                Ok(_) => return Ok(Some(address)),
                 Err(why) => why,
             },
         };
@@ -187,14 +187,43 @@ fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
     }
 }
 
+/// A data node's answer.
+pub enum Sign {
+    /// It serves clients; these it knows.
+    Serves(InfoRows),
+    /// It answers, but admits no more clients: why.
+    Refuses(String),
+}
+
 /// Asks a data node for a sign of life.
 ///
 /// # Errors
 /// Why there was none.
-pub fn probe(folder: &NodeFolder) -> Result<(), String> {
+pub fn probe(folder: &NodeFolder) -> Result<Sign, String> {
     let address = nearest_address(folder).ok_or("it does not say where it listens")?;
-    let nodes = Cluster::connect(&address).and_then(|cluster| cluster.info(InfoTable::Nodes));
-    nodes.map(|_| ()).map_err(|error| error.to_string())
+    match Cluster::connect(&address).and_then(|cluster| cluster.info(InfoTable::Nodes)) {
+        Ok(nodes) => Ok(Sign::Serves(nodes)),
+        Err(error) if error.code() == ErrorCode::NoFreeNodeId => Ok(Sign::Refuses(error.to_string())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// How many clients of the data node a process is that are connected by the Unix socket, as the data node says.
+///
+/// # Errors
+/// Why it does not say.
+pub fn clients_of(folder: &NodeFolder, pid: i32) -> Result<usize, String> {
+    let nodes = match probe(folder)? {
+        Sign::Serves(nodes) => nodes,
+        Sign::Refuses(why) => return Err(why),
+    };
+    let place = |name: &str| nodes.columns.iter().position(|column| column == name);
+    let (Some(state), Some(address)) = (place("state"), place("address")) else { return Ok(0) };
+    let is = |value: Option<&InfoValue>, text: &str| matches!(value, Some(InfoValue::Text(is)) if is == text);
+    let client = format!("process {pid} on this machine");
+    let connected =
+        nodes.rows.iter().filter(|row| is(row.get(state), "connected") && is(row.get(address), &client));
+    Ok(connected.count())
 }
 
 /// Stops the data node; says whether one was running.

@@ -1,6 +1,6 @@
 //! `vinga sim`: whole clusters in one thread, from seeds.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -14,11 +14,12 @@ use vinga_sim::{Options, probes};
 
 /// `vinga sim …`.
 #[derive(Args)]
+#[command(group = ArgGroup::new("which").args(["seed", "seeds", "forever", "mutations"]).required(true).multiple(true))]
 pub struct SimArguments {
     /// Run one seed
     #[arg(long, value_parser = clap::value_parser!(u64).range(..u64::MAX), conflicts_with_all = ["seeds", "forever", "mutations"])]
     seed: Option<u64>,
-    /// Run the seeds from A up to B
+    /// Run the seeds from A up to B, without B itself
     #[arg(long, value_name = "A..B", value_parser = seed_range, conflicts_with_all = ["forever", "mutations"])]
     seeds: Option<Range<u64>>,
     /// Run fresh seeds until told to stop
@@ -104,10 +105,8 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
     let range = match (arguments.seed, &arguments.seeds) {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(range)) => range.clone(),
-        (None, None) if arguments.forever => fresh_seed()..u64::MAX,
-        (None, None) => {
-            return Err("which seeds? --seed N, --seeds A..B, --forever or --mutations".to_owned());
-        }
+        // The command line says one of the three.
+        (None, None) => fresh_seed()..u64::MAX,
     };
     if arguments.forever {
         complain!("seeds from {} on", range.start);

@@ -1,7 +1,10 @@
 //! The SQL nodes of a cluster on this machine: `sql-1`, `sql-2` … in the cluster's folder.
 
+mod reach;
+
 use crate::data_node::keeps_another_port;
 use std::io;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use vinga_runtime::node_folder::NodeFolder;
@@ -13,6 +16,9 @@ const PORT: u16 = 3307;
 
 /// How long a SQL node that has a process may take until it answers.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the system may take to free a port of a process that has ended.
+const PORT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What `vinga up` wants of SQL nodes.
 pub struct Wanted<'a> {
@@ -30,17 +36,50 @@ pub struct Wanted<'a> {
     pub variables: &'a [(String, String)],
 }
 
-/// Starts what does not run yet, and says what runs and how to connect.
+/// Looks whether the SQL nodes that are to be started can have their ports.
 ///
 /// # Errors
-/// A sentence; one runs already on another port than was asked for.
+/// A sentence.
+pub fn check_ports(wanted: &Wanted<'_>) -> Result<(), String> {
+    let running: Vec<u16> = running(wanted.cluster)?.into_iter().map(|(node, _)| node).collect();
+    for node in (1..=wanted.nodes).filter(|node| !running.contains(node)) {
+        let port = port(wanted, node)?;
+        await_free_port(port)
+            .map_err(|error| format!("SQL node {node}: {error}: --sql-port names another"))?;
+    }
+    Ok(())
+}
+
+/// One that was killed a moment ago may still have it.
+fn await_free_port(port: u16) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if begun.elapsed() >= PORT_PATIENCE {
+                    return Err(format!("port {port} of 127.0.0.1 is in use"));
+                }
+            }
+            Err(error) => return Err(format!("port {port} of 127.0.0.1: {error}")),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Starts what does not run yet, waits until the data nodes are reached, and says what runs and how to connect.
+///
+/// # Errors
+/// A sentence; one runs already on another port than was asked for; one does not reach the data nodes.
 pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
     let mut before = Vec::new();
     for (node, _) in running(wanted.cluster)? {
         before.extend(await_answer(wanted.cluster, node)?.map(|running| (node, running)));
     }
+    let mut cut = Vec::new();
     for (node, running) in &before {
         say_what_runs(wanted, *node, running)?;
+        cut.extend(reach::wait(wanted.cluster, *node).err());
     }
     if let Some(port) = wanted.port
         && before.is_empty()
@@ -64,11 +103,11 @@ pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
         // Who set a password set it in a session, so in a data directory that was there.
         let is_new = !folder(wanted.cluster, 1).join("data").exists();
         for node in 1..=wanted.nodes {
-            start(wanted, installation, node)?;
+            cut.extend(start(wanted, installation, node)?);
         }
         say_how_to_connect(wanted, installation, is_new)?;
     }
-    Ok(())
+    if cut.is_empty() { Ok(()) } else { Err(cut.join("\n")) }
 }
 
 fn say_what_runs(wanted: &Wanted<'_>, node: u16, running: &Running) -> Result<(), String> {
@@ -117,11 +156,12 @@ fn port(wanted: &Wanted<'_>, node: u16) -> Result<u16, String> {
     }
     match wanted.port.unwrap_or(PORT) {
         0 => Ok(0),
-        first => Ok(first.checked_add(node.saturating_sub(1)).ok_or("there are no ports behind 65535")?),
+        first => Ok(first.checked_add(node.saturating_sub(1)).ok_or("SQL nodes take ports one behind the other, and there are none behind 65535: --sql-port names a lower one")?),
     }
 }
 
-fn start(wanted: &Wanted<'_>, installation: &Installation, node: u16) -> Result<(), String> {
+/// Starts a SQL node unless it runs; what is wrong with its way to the data nodes, if anything is.
+fn start(wanted: &Wanted<'_>, installation: &Installation, node: u16) -> Result<Option<String>, String> {
     let port = port(wanted, node)?;
     let settings = Settings {
         port,
@@ -131,12 +171,15 @@ fn start(wanted: &Wanted<'_>, installation: &Installation, node: u16) -> Result<
     let begun = Instant::now();
     match SqlNode::start(settings) {
         Ok(started) => {
+            if let Err(cut) = reach::wait(wanted.cluster, node) {
+                return Ok(Some(cut));
+            }
             let after = begun.elapsed().as_secs_f64() * 1000.0;
             say!("SQL node {node} is ready on {} after {after:.0} ms", started.address());
-            Ok(())
+            Ok(None)
         }
         // Told before, or another `vinga up` starts it at this time.
-        Err(StartError::AlreadyRunning(_)) => Ok(()),
+        Err(StartError::AlreadyRunning(_)) => Ok(None),
         Err(error @ StartError::PortInUse(_)) => Err(format!("SQL node {node}: {error} with --sql-port")),
         Err(error) => Err(format!("SQL node {node}: {error}")),
     }

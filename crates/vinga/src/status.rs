@@ -1,7 +1,7 @@
 //! `vinga status`: which nodes of a cluster on this machine run.
 
 use crate::arguments::FolderArgument;
-use crate::data_node;
+use crate::data_node::{self, Sign};
 use crate::sql_nodes;
 use crate::table::Table;
 use std::io;
@@ -23,7 +23,9 @@ enum State {
     Running { pid: i32 },
     /// Its process is there, but gives no sign of life.
     Silent { pid: i32, why: String },
-    /// No process, though nobody had asked it to stop: it was killed, or has crashed.
+    /// It answers, but admits no clients.
+    Refusing { pid: i32, why: String },
+    /// No process, and it has not stopped in good order: it was killed, or has crashed.
     CutOff,
     /// It was stopped, or never started.
     Stopped,
@@ -38,6 +40,7 @@ impl State {
         match self {
             State::Running { .. } => "running",
             State::Silent { .. } => "not answering",
+            State::Refusing { .. } => "refuses clients",
             State::CutOff => "killed or crashed",
             State::Stopped => "stopped",
         }
@@ -45,11 +48,23 @@ impl State {
 
     fn pid(&self) -> Option<i32> {
         match self {
-            State::Running { pid } | State::Silent { pid, .. } => Some(*pid),
+            State::Running { pid } | State::Silent { pid, .. } | State::Refusing { pid, .. } => Some(*pid),
             State::CutOff | State::Stopped => None,
         }
     }
+
+    /// What is wrong with a node that has a process.
+    fn trouble(&self) -> Option<(&'static str, &str)> {
+        match self {
+            State::Silent { why, .. } => Some(("does not answer", why)),
+            State::Refusing { why, .. } => Some(("refuses clients", why)),
+            State::Running { .. } | State::CutOff | State::Stopped => None,
+        }
+    }
 }
+
+/// The last line of a SQL node's log is not longer, whatever the path of the server is.
+const FAREWELL_BYTES_MAX: u64 = 8192;
 
 /// Shows the nodes; says whether all of them run.
 ///
@@ -74,13 +89,16 @@ fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
     let mut nodes = Vec::new();
     let folder = NodeFolder::new(cluster, 1);
     if folder.path().is_dir() {
-        let sign = || data_node::probe(&folder);
+        let sign = || match data_node::probe(&folder)? {
+            Sign::Serves(_) => Ok(None),
+            Sign::Refuses(why) => Ok(Some(why)),
+        };
         nodes.push(look("data node 1".to_owned(), &folder, sign)?);
     }
     for number in sql_nodes::numbers(cluster)? {
         let path = sql_nodes::folder(cluster, number);
         let sign = || match vinga_sqlnode::running(&path) {
-            Ok(Some(running)) => running.probe().map_err(|error| error.to_string()),
+            Ok(Some(running)) => running.probe().map(|()| None).map_err(|error| error.to_string()),
             Ok(None) => Err("it has just ended".to_owned()),
             Err(error) => Err(error.to_string()),
         };
@@ -89,22 +107,29 @@ fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
     Ok(nodes)
 }
 
-/// Looks at a node, which is asked for a sign of life if there is a process.
+/// Looks at a node, which is asked for a sign of life if there is a process; `Some` is why it refuses clients.
 fn look(
     name: String,
     folder: &NodeFolder,
-    sign_of_life: impl FnOnce() -> Result<(), String>,
+    sign_of_life: impl FnOnce() -> Result<Option<String>, String>,
 ) -> io::Result<Node> {
     let state = match folder.running()? {
         Some(pid) => match sign_of_life() {
-            Ok(()) => State::Running { pid },
+            Ok(None) => State::Running { pid },
+            Ok(Some(why)) => State::Refusing { pid, why },
             Err(why) => State::Silent { pid, why },
         },
-        // The address is taken away by an orderly stop.
-        None if folder.address().is_some() => State::CutOff,
+        // The address is taken away by 'vinga down'. A SQL node that somebody else has stopped says so at the end.
+        None if folder.address().is_some() && !has_said_farewell(folder) => State::CutOff,
         None => State::Stopped,
     };
     Ok(Node { name, state, start: folder.last_start() })
+}
+
+/// Whether the last line of a SQL node's log says that it has stopped in good order.
+fn has_said_farewell(folder: &NodeFolder) -> bool {
+    let end = folder.log_tail(folder.log_bytes().saturating_sub(FAREWELL_BYTES_MAX), 1);
+    end.ends_with(": Shutdown complete")
 }
 
 fn as_table(nodes: &[Node]) -> String {
@@ -128,8 +153,8 @@ fn as_table(nodes: &[Node]) -> String {
     }
     let mut text = table.to_string();
     for node in nodes {
-        if let State::Silent { why, .. } = &node.state {
-            text.push_str(&format!("{} does not answer: {why}\n", node.name));
+        if let Some((trouble, why)) = node.state.trouble() {
+            text.push_str(&format!("{} {trouble}: {why}\n", node.name));
         }
     }
     text
@@ -148,8 +173,8 @@ fn as_json(nodes: &[Node]) -> serde_json::Value {
             fields["since"] = start.since.as_str().into();
             fields["version"] = start.version.as_str().into();
         }
-        if let State::Silent { why, .. } = &node.state {
-            fields["why"] = why.as_str().into();
+        if let Some((_, why)) = node.state.trouble() {
+            fields["why"] = why.into();
         }
         fields
     };
@@ -168,12 +193,15 @@ mod tests {
             node("data node 1", State::Running { pid: 7 }),
             node("SQL node 1", State::CutOff),
             node("SQL node 2", State::Silent { pid: 8, why: "nothing came".into() }),
+            node("SQL node 3", State::Refusing { pid: 9, why: "full".into() }),
         ];
         let expected = "node         state              pid  address      since  version\n\
                         data node 1  running            7    127.0.0.1:1  then   1\n\
                         SQL node 1   killed or crashed  -    -            -      -\n\
                         SQL node 2   not answering      8    127.0.0.1:1  then   1\n\
-                        SQL node 2 does not answer: nothing came\n";
+                        SQL node 3   refuses clients    9    127.0.0.1:1  then   1\n\
+                        SQL node 2 does not answer: nothing came\n\
+                        SQL node 3 refuses clients: full\n";
         assert_eq!(as_table(&nodes), expected);
         let json = as_json(&nodes);
         assert_eq!((&json[0]["pid"], &json[0]["running"]), (&7.into(), &true.into()));

@@ -35,10 +35,21 @@ struct SqlArguments {
     sql_port: Option<u16>,
     /// A server variable for SQL nodes that are started (may be given several times); docs/sql.md lists those that
     /// Vinga sets
-    #[arg(long = "sql-set", value_name = "NAME=VALUE", value_parser = name_and_value)]
+    #[arg(long = "sql-set", value_name = "NAME=VALUE", value_parser = sql_variable)]
     sql_variables: Vec<(String, String)>,
     #[command(flatten)]
     installation: InstallationArguments,
+}
+
+/// `NAME=VALUE` of a variable that a user may set.
+fn sql_variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = name_and_value(text)?;
+    if vinga_sqlnode::is_own(&name) {
+        return Err(format!(
+            "Vinga sets {name} itself, for each SQL node (--sql-port names the first one's port)"
+        ));
+    }
+    Ok((name, value))
 }
 
 /// Starts what does not run yet.
@@ -50,6 +61,15 @@ pub fn run(arguments: UpArguments) -> Result<(), String> {
     let cluster = folder.folder;
     // Without SQL nodes to start it does not matter whether there is a server.
     let installation = if sql.sql_nodes == 0 { None } else { Some(sql.installation.find()?) };
+    // What is wrong with them is told before anything is started.
+    sql_nodes::check_ports(&sql_nodes::Wanted {
+        cluster: &cluster,
+        nodes: sql.sql_nodes,
+        port: sql.sql_port,
+        installation: None,
+        data_nodes: "",
+        variables: &[],
+    })?;
     let given = parameters.as_written();
     let wanted = data_node::Wanted {
         cluster: cluster.clone(),
@@ -108,17 +128,19 @@ fn say_what_is_gone(before: Option<&EarlierRun>) {
 /// Stops all nodes of a cluster.
 ///
 /// # Errors
-/// A sentence.
+/// A sentence; there is no cluster.
 pub fn down(cluster: &Path) -> Result<(), String> {
+    let numbers = sql_nodes::numbers(cluster).unwrap_or_default();
+    let is_cluster = NodeFolder::new(cluster, 1).path().is_dir() || !numbers.is_empty();
     // They have connections to the data node.
     sql_nodes::down(cluster)?;
     if data_node::stop(cluster)? {
         say!("data node 1 has stopped");
         say!("warning: data is kept in memory only: its tables and rows are gone");
-    } else if cluster.is_dir() {
+    } else if is_cluster {
         say!("no data node runs in {}", cluster.display());
     } else {
-        say!("there is no folder {}: nothing to stop", cluster.display());
+        return Err(format!("there is no cluster in {}: --folder names another", cluster.display()));
     }
     Ok(())
 }

@@ -120,3 +120,49 @@ fn a_client_that_outlives_its_data_node_is_no_alarm_to_the_next() {
     assert!(log.contains("is told to begin anew"), "{log}");
     assert!(!log.lines().any(|line| line.contains(" warning listener")), "{log}");
 }
+
+/// The exit code of a command and what it says on standard error.
+fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = vinga().args(arguments).output().expect("the binary runs");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn lines_that_make_no_sense_are_refused_at_once() {
+    for (line, told) in [
+        (&["sim"][..], "--seeds <A..B>"),
+        (&["statsu"], "'status'"),
+        (&["up", "--sql-node", "1"], "'--sql-nodes'"),
+        (&["up", "--sql-nodes", "1", "--sql-set", "pid_file=x"], "Vinga sets pid_file itself"),
+        (&["bench", "flexasynch", "--rows", "0"], "--rows"),
+        (&["bench", "memory", "--sizes", "0"], "--sizes"),
+    ] {
+        let (code, text) = refusal(line);
+        assert!(code == Some(2) && text.contains(told), "{line:?}: {text}");
+    }
+}
+
+#[test]
+fn what_is_no_cluster_cannot_be_stopped() {
+    let folder = Folder::new();
+    let (ok, text) = said(folder.command("down").output());
+    assert!(!ok && text.contains("there is no cluster in") && text.contains("--folder"), "{text}");
+}
+
+#[test]
+fn limits_of_columns_and_paths_are_told_in_sentences() {
+    let node = Node::start(&[]);
+    let (ok, text) = admin(&node.address, &["create", "a.t", "id int, v varchar(40000), primary key (id)"]);
+    assert!(
+        !ok && text.contains("column 'v': values of up to 40000 bytes; 0 to 30000 are allowed"),
+        "{text}"
+    );
+    let (ok, text) = admin(&node.address, &["create", "a.t", "id int, v long, primary key (id)"]);
+    assert!(!ok && text.contains("text, blob"), "{text}");
+    let long = std::env::temp_dir().join("long".repeat(30)).join(std::process::id().to_string());
+    let folder = Folder(long.clone());
+    let (ok, text) = folder.up(&["--port", "0"]);
+    assert!(ok && text.contains("up to 107") && text.contains("--folder"), "{text}");
+    drop(folder);
+    let _ = std::fs::remove_dir(long.parent().expect("it has one"));
+}

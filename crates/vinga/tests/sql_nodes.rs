@@ -4,6 +4,8 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use vinga_runtime::node_folder::NodeFolder;
 use vinga_sqlnode::{Connection, running};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -106,10 +108,12 @@ fn sql_nodes_come_up_after_the_data_node_and_go_down_before_it() {
     let (ok, said) = cluster.vinga(&["down"]);
     assert!(ok && said.starts_with("no data node runs"), "{said}");
 
-    // A port in use is told; the data node is there all the same.
+    // A port in use is told before anything is started.
     let _taken = TcpListener::bind(("127.0.0.1", cluster.sql_port)).expect("it was freed");
     let (ok, said) = cluster.up("1");
-    assert!(!ok && said.contains(&data) && said.contains("--sql-port"), "{said}");
+    assert!(!ok && !said.contains(&data) && said.contains("--sql-port"), "{said}");
+    let (ok, said) = cluster.vinga(&["up", "--sql-nodes", "3", "--sql-port", "65535"]);
+    assert!(!ok && !said.contains("is ready") && said.contains("behind 65535"), "{said}");
 }
 
 #[test]
@@ -126,6 +130,8 @@ fn variables_and_ports_are_not_ignored_silently() {
     assert!(ok && said.contains("keep the settings") && said.contains("--sql-set nosuch_var=1"), "{said}");
     assert!(!said.contains("without password") && said.contains("with the password that was set"), "{said}");
     let other = (cluster.sql_port + 1).to_string();
+    let (ok, said) = cluster.up_with("1", &["--sql-set", "Plugin-Dir=/"]);
+    assert!(!ok && said.contains("Vinga sets Plugin-Dir itself"), "{said}");
     let moved = ["up", "--sql-nodes", "1", "--sql-port", &other];
     let (ok, said) = cluster.vinga(&moved);
     assert!(!ok && said.contains("SQL node 1 keeps its port"), "{said}");
@@ -166,6 +172,15 @@ fn killed_nodes_come_back_on_their_ports_and_status_tells_of_them() {
     );
     let (code, nodes) = status();
     assert_eq!((code, &nodes[1]["address"]), (Some(0), &address), "{nodes}");
+    // Whoever stops a SQL node in good order, it has not crashed.
+    let stopped = running(&cluster.folder.join("sql-1")).expect("the folder is there");
+    let pid = rustix::process::Pid::from_raw(stopped.expect("it runs").pid).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is ours");
+    while running(&cluster.folder.join("sql-1")).expect("the folder is there").is_some() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (code, nodes) = status();
+    assert_eq!((code, &nodes[1]["state"]), (Some(3), &"stopped".into()), "{nodes}");
     let (ok, said) = cluster.vinga(&["down"]);
     assert!(ok, "{said}");
     let (code, nodes) = status();
@@ -173,4 +188,60 @@ fn killed_nodes_come_back_on_their_ports_and_status_tells_of_them() {
         (code, &nodes[0]["state"], &nodes[1]["state"]),
         (Some(3), &"stopped".into(), &"stopped".into())
     );
+}
+
+/// Ends the data node of a cluster as a power failure would.
+fn kill_data_node(cluster: &Cluster) {
+    let folder = NodeFolder::new(&cluster.folder, 1);
+    let pid = folder.running().expect("the folder is there").expect("it runs");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
+}
+
+/// How long SQL nodes have been without a data node when one is started: they try again at ever longer intervals.
+const OUTAGE: Duration = Duration::from_secs(4);
+
+#[test]
+fn up_waits_until_sql_nodes_that_run_reach_the_data_node() {
+    let cluster = Cluster::new();
+    let (ok, said) = cluster.up("1");
+    assert!(ok, "{said}");
+    kill_data_node(&cluster);
+    std::thread::sleep(OUTAGE);
+    let (ok, said) = cluster.up("0");
+    assert!(ok && said.contains("SQL node 1 is running already"), "{said}");
+    let mut session = Connection::open_socket(&cluster.socket(1)).expect("it answers");
+    session.query("CREATE DATABASE d").expect("it is its own");
+    session.query("CREATE TABLE d.t (a INT PRIMARY KEY)").expect("it reaches the data node");
+
+    // So does one whose root has a password: the data node tells then.
+    session.query("ALTER USER root@localhost IDENTIFIED BY 'secret'").expect("it has such accounts");
+    kill_data_node(&cluster);
+    std::thread::sleep(OUTAGE);
+    let (ok, said) = cluster.up("1");
+    assert!(ok && !said.contains("was not asked"), "{said}");
+    session.query("CREATE TABLE d.u (a INT PRIMARY KEY)").expect("it reaches the data node");
+    let (ok, said) = cluster.vinga(&["demo", "--sql"]);
+    assert!(!ok && said.contains("root has a password") && said.contains("MYSQL_PWD"), "{said}");
+
+    // Signs of life leave no warnings in the log.
+    let log = || std::fs::read_to_string(cluster.folder.join("sql-1/vinga.log")).expect("it is there");
+    let before = log().lines().count();
+    let (ok, said) = cluster.vinga(&["status"]);
+    assert!(ok, "{said}");
+    session.query("SELECT 1").expect("the server goes on");
+    assert_eq!(log().lines().count(), before, "{}", log());
+    assert!(!log().contains("Aborted connection"), "{}", log());
+}
+
+#[test]
+fn a_sql_node_that_no_data_node_admits_is_told() {
+    let cluster = Cluster::new();
+    // A SQL node is two clients.
+    let (ok, said) = cluster.up_with("2", &["--set", "MaxNoOfApiConnections=2"]);
+    assert!(!ok && said.contains("SQL node 1 is ready") && !said.contains("SQL node 2 is ready"), "{said}");
+    assert!(said.contains("SQL node 2 runs, but no data node admits it"), "{said}");
+    assert!(said.contains("raise MaxNoOfApiConnections"), "{said}");
+    let (ok, said) = cluster.vinga(&["status"]);
+    assert!(!ok && said.contains("data node 1 refuses clients: ") && !said.contains("not answer"), "{said}");
 }

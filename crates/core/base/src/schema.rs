@@ -247,7 +247,7 @@ impl ColumnType {
             ColumnType::VarChar { bytes_max } | ColumnType::VarBinary { bytes_max }
                 if usize::from(bytes_max) > ROW_BYTES_MAX =>
             {
-                let text = format!("a greatest size of {bytes_max} bytes; 0 to {ROW_BYTES_MAX} are allowed");
+                let text = format!("values of up to {bytes_max} bytes; 0 to {ROW_BYTES_MAX} are allowed");
                 Err(DefinitionError::of(Limit::ValueBytes, text))
             }
             ColumnType::Char { .. }
@@ -388,7 +388,7 @@ impl TableDefinition {
             column
                 .column_type
                 .check()
-                .map_err(|error| error.within(&format!("column '{}' is", column.name)))?;
+                .map_err(|error| error.within(&format!("column '{}':", column.name)))?;
         }
         self.check_key_columns("the primary key", &self.primary_key)?;
         if let Some(&id) = self.primary_key.iter().find(|id| self.columns[usize::from(id.0)].nullable) {
@@ -732,14 +732,14 @@ mod tests {
                     vec![id(), column("v", ColumnType::Integer { bytes: 5, signed: true }, false)],
                     vec![0],
                 ),
-                "column 'v' is an integer of 5 bytes; 1, 2, 3, 4 and 8 are allowed",
+                "column 'v': an integer of 5 bytes; 1, 2, 3, 4 and 8 are allowed",
             ),
             (
                 table(
                     vec![id(), column("v", ColumnType::Decimal { precision: 9, scale: 10 }, false)],
                     vec![0],
                 ),
-                "column 'v' is 10 digits behind the point; 0 to 9 are allowed",
+                "column 'v': 10 digits behind the point; 0 to 9 are allowed",
             ),
         ];
         for (definition, message) in cases {

@@ -12,6 +12,9 @@ use vinga_local::Socket;
 /// Who may connect: processes of the user whom the node runs as.
 const MODE: u32 = 0o600;
 
+/// `sun_path` has 108 bytes, the last of them zero.
+const PATH_BYTES_MAX: usize = 107;
+
 /// Connections that the system keeps for us until they are accepted.
 const BACKLOG: i32 = 4096;
 
@@ -27,6 +30,10 @@ impl LocalSocket {
     /// # Errors
     /// The system's: the folder is not there or must not be written, the path is too long (107 bytes).
     pub fn listen(path: &Path) -> io::Result<Self> {
+        // What the system itself says of that names a constant.
+        if path.as_os_str().len() > PATH_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, too_long(path)));
+        }
         // Under another name until its mode is right, so that nobody else can connect meanwhile.
         let unfinished = path.with_extension("new");
         for stale in [path, &unfinished] {
@@ -53,6 +60,13 @@ impl LocalSocket {
         let peer = Peer::Local(process_of(&stream));
         Ok((Socket::from(stream), peer))
     }
+}
+
+fn too_long(path: &Path) -> String {
+    let bytes = path.as_os_str().len();
+    format!(
+        "the path has {bytes} bytes, that of a Unix socket up to {PATH_BYTES_MAX}: take a shorter --folder"
+    )
 }
 
 /// The process that has connected; 0 if it is not known, as for one of another container.

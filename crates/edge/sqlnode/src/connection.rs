@@ -49,15 +49,27 @@ impl Stream for UnixStream {
     }
 }
 
-/// Waits until a server greets at this Unix socket, or says that it has no room for another session.
+/// A way to log in that no account has: the server asks for another.
+const NO_PLUGIN: &str = "vinga_sign_of_life";
+
+/// Waits until a server answers at this Unix socket, or says that it has no room for another session. Nobody logs in.
+///
+/// The server warns in its log of clients that leave without a name, and of names that it does not let in. So this one
+/// tells its name, and leaves when it is asked how it wants to log in.
 ///
 /// # Errors
 /// It says nothing for so long, or does not listen.
-pub(crate) fn await_greeting(path: &Path, patience: Duration) -> io::Result<()> {
-    let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(patience))?;
-    // The head of a packet: whatever follows, somebody is there.
-    stream.read_exact(&mut [0; 4])
+pub(crate) fn await_sign_of_life(path: &Path, patience: Duration) -> io::Result<()> {
+    let stream: Box<dyn Stream> = Box::new(UnixStream::connect(path)?);
+    stream.set_patience(patience)?;
+    let mut connection = Connection::on(stream);
+    let greeting = connection.receive()?;
+    // What is no greeting is an error: no room. It is a sign of life all the same.
+    if greeting.first() != Some(&0xff) {
+        connection.send_name(NO_PLUGIN)?;
+        connection.receive()?;
+    }
+    Ok(())
 }
 
 /// A session on a SQL node, as `root`.
@@ -160,8 +172,7 @@ impl Connection {
 
     fn open(stream: Box<dyn Stream>) -> Result<Self, SqlError> {
         stream.set_patience(PATIENCE)?;
-        let stream = BufReader::new(stream);
-        let mut connection = Connection { stream, sequence: 0, session: 0, server: String::new() };
+        let mut connection = Self::on(stream);
         let greeting = connection.receive()?;
         let mut greeting = Reader::of(&greeting)?;
         greeting.byte()?;
@@ -171,7 +182,19 @@ impl Connection {
         Ok(connection)
     }
 
-    fn log_in(&mut self) -> Result<(), SqlError> {
+    fn on(stream: Box<dyn Stream>) -> Self {
+        Connection { stream: BufReader::new(stream), sequence: 0, session: 0, server: String::new() }
+    }
+
+    /// Ends the session. One that is dropped instead is a line in the server's log.
+    pub fn quit(mut self) {
+        self.sequence = 0;
+        // Nobody answers that; who is gone already has nothing to end.
+        let _ = self.send(&[0x01]);
+    }
+
+    /// Tells the server who logs in, and by which of its ways.
+    fn send_name(&mut self, plugin: &str) -> io::Result<()> {
         let mut answer = Vec::new();
         answer.extend_from_slice(&CAPABILITIES.to_le_bytes());
         answer.extend_from_slice(&(PAYLOAD_MAX as u32).to_le_bytes());
@@ -179,8 +202,12 @@ impl Connection {
         answer.extend_from_slice(&[0; 23]);
         answer.extend_from_slice(b"root\0");
         // No password, no database.
-        answer.extend_from_slice(b"\0\0mysql_native_password\0");
-        self.send(&answer)?;
+        answer.extend_from_slice(format!("\0\0{plugin}\0").as_bytes());
+        self.send(&answer)
+    }
+
+    fn log_in(&mut self) -> Result<(), SqlError> {
+        self.send_name("mysql_native_password")?;
         let reply = self.receive()?;
         let reply = match reply.first() {
             Some(0xfe) => {

@@ -86,14 +86,17 @@ impl fmt::Display for StartError {
         match self {
             StartError::NoServer(None) => write!(
                 f,
-                "there is no MariaDB server beside this program: 'make sql' brings it, or VINGA_MARIADB names its folder"
+                "there is no MariaDB server beside this program: 'make sql' in the sources brings it and builds the storage \
+                 engine; a program that was installed elsewhere finds both by VINGA_MARIADB=SOURCES/target/mariadb and \
+                 VINGA_PLUGIN=SOURCES/target/sql/ha_vinga.so"
             ),
             StartError::NoServer(Some(place)) => {
                 write!(f, "there is no MariaDB server in {}: no usr/sbin/mariadbd", place.display())
             }
             StartError::NoPlugin(None) => write!(
                 f,
-                "there is no storage engine ha_vinga.so beside this program: 'make sql' builds it, or VINGA_PLUGIN names it"
+                "there is no storage engine ha_vinga.so beside this program: 'make sql' in the sources builds it; a program \
+                 that was installed elsewhere finds it by VINGA_PLUGIN=SOURCES/target/sql/ha_vinga.so"
             ),
             StartError::NoPlugin(Some(path)) => {
                 write!(f, "there is no storage engine {}: 'make sql' builds it", path.display())

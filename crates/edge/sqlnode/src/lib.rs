@@ -23,11 +23,14 @@ mod data_directory;
 mod error;
 mod installation;
 mod my_cnf;
+mod probe;
 mod scoped;
 mod sql_node;
 
 pub use connection::{Answer, Connection, SqlError};
 pub use error::StartError;
 pub use installation::Installation;
+pub use my_cnf::is_own;
+pub use probe::Reach;
 pub use scoped::ScopedSqlNode;
 pub use sql_node::{Running, Settings, SqlNode, Stopped, running, stop};

@@ -46,6 +46,31 @@ max_connections=600
 vinga=FORCE
 ";
 
+/// What only the start itself knows or relies on, in the form of variables.
+const OWN: [&str; 15] = [
+    "basedir",
+    "character_sets_dir",
+    "datadir",
+    "lc_messages_dir",
+    "log_error",
+    "pid_file",
+    "plugin_dir",
+    "plugin_load",
+    "plugin_load_add",
+    "port",
+    "skip_networking",
+    "socket",
+    "tmpdir",
+    "user",
+    "vinga",
+];
+
+/// Whether a variable of the server is set by each start, so that nobody else may: paths, the port, the storage engine.
+pub fn is_own(variable: &str) -> bool {
+    let name = variable.trim().to_lowercase().replace('-', "_");
+    OWN.contains(&name.strip_prefix("loose_").unwrap_or(&name))
+}
+
 /// The text of a node's `my.cnf`; `folder` is the node's own, `port` the one that was chosen.
 pub fn text(settings: &Settings, folder: &Path, port: u16) -> String {
     let root = settings.installation.root();
@@ -79,4 +104,19 @@ pub fn text(settings: &Settings, folder: &Path, port: u16) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_start_sets_itself_is_known_however_it_is_written() {
+        for own in ["socket", "PORT", "pid-file", "plugin_dir", "loose-datadir", "skip_networking"] {
+            assert!(is_own(own), "{own}");
+        }
+        for free in ["max_connections", "bind_address", "vinga_connectstring", "sock", ""] {
+            assert!(!is_own(free), "{free}");
+        }
+    }
 }

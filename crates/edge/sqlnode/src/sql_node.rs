@@ -1,6 +1,6 @@
 //! Starting and stopping a SQL node's process.
 
-use crate::{Connection, Installation, SqlError, StartError, connection, data_directory, my_cnf};
+use crate::{Connection, Installation, SqlError, StartError, data_directory, my_cnf};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -22,9 +22,6 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a server may take to stop before it is killed. It waits for its sessions' statements.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
-
-/// How long a server may take for a sign of life.
-const PROBE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the operating system may take to end a killed process.
 const KILL_PATIENCE: Duration = Duration::from_secs(20);
@@ -100,16 +97,6 @@ pub struct Running {
     pub address: Option<String>,
     /// Its Unix socket.
     pub socket: PathBuf,
-}
-
-impl Running {
-    /// Asks the server for a sign of life, by its Unix socket.
-    ///
-    /// # Errors
-    /// It gave none within a few seconds.
-    pub fn probe(&self) -> io::Result<()> {
-        connection::await_greeting(&self.socket, PROBE_PATIENCE)
-    }
 }
 
 impl SqlNode {
@@ -369,8 +356,12 @@ fn wait(
             return Err(StartError::Ended { status, log: folder.log(), tail });
         }
         match Connection::open_socket(&socket) {
+            Ok(session) => {
+                session.quit();
+                return Ok(());
+            }
             // Perhaps `root` has a password by now; but it answers.
-            Ok(_) | Err(SqlError::Server { .. }) => return Ok(()),
+            Err(SqlError::Server { .. }) => return Ok(()),
             Err(SqlError::Lost(_)) => {}
         }
         std::thread::sleep(Duration::from_millis(10));

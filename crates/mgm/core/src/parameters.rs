@@ -174,7 +174,7 @@ parameters! {
     /// more.
     NoOfReplicas: count(1, 4), Default::Integer(1), placed(Place::AllDataNodes);
 
-    /// Whether a node that fails stays down; with false it starts again by itself.
+    /// Whether a node that fails stays down. It does so far in any case: false is accepted, with a warning, without effect.
     StopOnError: Kind::Flag, Default::Flag(true), live();
 
     /// Memory for rows and indexes; when it is used up, inserts get a temporary error.

@@ -114,9 +114,9 @@ impl Failure {
             .any(|code| self.number == *code as i32)
     }
 
-    /// Nothing can be reached.
-    pub fn outage(connectstring: &str, detail: &str) -> Self {
-        let text = format!("no data node answers; asked were {connectstring}{detail}");
+    /// Nothing can be reached. The cause stands first: the server cuts long texts.
+    pub fn outage(connectstring: &str, cause: &str) -> Self {
+        let text = format!("{cause} Data nodes: {connectstring}.");
         Failure { is_temporary: true, ..Failure::new(ErrorCode::ClusterFailure as i32, text) }
     }
 
@@ -124,7 +124,11 @@ impl Failure {
     /// may wait for a lock, which the data nodes give up by a setting of theirs.
     pub fn timed_out(connectstring: &str, milliseconds: u64, is_connected: bool) -> Self {
         if !is_connected {
-            return Failure::outage(connectstring, &format!(", no answer within {milliseconds} ms")).doomed();
+            return Failure::outage(
+                connectstring,
+                &format!("No data node answers within {milliseconds} ms."),
+            )
+            .doomed();
         }
         let text = format!(
             "no answer within {milliseconds} ms. If it waits for a lock: vinga_wait_max should be above \

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use vinga::ErrorCode;
 use vinga::blocking::Cluster;
 
 /// How long a statement waits for the first attempt to connect, at most.
@@ -172,7 +173,7 @@ fn connect(node: &Arc<Node>, spin: Duration) {
                     break;
                 }
                 Err(error) => {
-                    let text = error.to_string();
+                    let text = error.message();
                     let mut last = node.last_error.lock().expect(NO_PANIC);
                     if *last != text {
                         node.server.warn(&format!("no connection to {}: {text}", node.connectstring));
@@ -238,8 +239,8 @@ impl Node {
             let last = self.last_error.lock().expect(NO_PANIC);
             // Who was refused is not waited for: the next attempt may take as long as the outage.
             if !last.is_empty() || Instant::now() >= until || self.is_stopping.load(Ordering::Relaxed) {
-                let detail = if last.is_empty() { String::new() } else { format!("; {last}") };
-                return Err(Failure::outage(&self.connectstring, &detail));
+                let cause = if last.is_empty() { "No data node answers." } else { &last };
+                return Err(Failure::outage(&self.connectstring, cause));
             }
             drop(last);
             connected = self.on_connected.wait_timeout(connected, WATCH_PAUSE).expect(NO_PANIC).0;
@@ -357,7 +358,21 @@ impl Node {
 
     /// An error of the client as a failure.
     pub fn failure(&self, error: &vinga::Error) -> Failure {
+        if error.code() == ErrorCode::ClusterFailure
+            && let Some(cause) = self.cause_of_outage()
+        {
+            return Failure::outage(&self.connectstring, &cause.message());
+        }
         Failure::from_error(error, &self.connectstring)
+    }
+
+    /// Why a data node that was connected cannot be connected now.
+    fn cause_of_outage(&self) -> Option<vinga::Error> {
+        let endpoints = self.clusters.iter().filter_map(|cluster| cluster.get()).flat_map(Cluster::endpoints);
+        let mut errors =
+            endpoints.filter(|endpoint| !endpoint.is_connected).filter_map(|endpoint| endpoint.error);
+        // That one was lost says nothing of why none is there.
+        errors.find(|error| error.code() != ErrorCode::ConnectionLost)
     }
 
     /// No answer has come in time over a connection.

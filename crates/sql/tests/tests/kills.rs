@@ -224,7 +224,7 @@ fn a_wait_that_the_sql_node_ends_says_which_settings_are_about_it() {
         waiting.query("INSERT INTO t VALUES (5, 5)");
         let (number, sentence) = waiting.error(statement);
         assert!(number == 1297 && sentence.contains("266") && sentence.contains(settings), "{sentence}");
-        assert!(!sentence.contains("no data node answers"), "{sentence}");
+        assert!(!sentence.contains("No data node answers"), "{sentence}");
         // All of it was rolled back.
         assert_eq!(waiting.lines("SELECT @@in_transaction"), ["0"]);
         assert_eq!(waiting.lines("SELECT * FROM t WHERE id = 5"), [""; 0]);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use vinga_runtime::{console, say};
+use vinga_sqlnode::Reach;
 
 /// What the session is to be.
 pub struct Demo<'a> {
@@ -51,6 +52,11 @@ pub fn run(demo: &Demo<'_>) -> Result<(), String> {
     // Every SQL node sees the tables of Vinga; other engines keep them to the node that made them.
     let (last, asked) =
         if demo.engine.eq_ignore_ascii_case("VINGA") { (last, asked) } else { (first, loader) };
+    if loader.reach() == Reach::Unknown && std::env::var_os(PASSWORD).is_none() {
+        return Err(format!(
+            "root has a password on SQL node {first}: give it in the environment, {PASSWORD}=… vinga demo --sql"
+        ));
+    }
     let packages = super::read_packages()?;
     say!("\nOn SQL node {first}, tables of the engine {}:", demo.engine);
     let mut statements = String::from("DROP DATABASE IF EXISTS debian;\nCREATE DATABASE debian;\n");
@@ -84,6 +90,9 @@ pub fn run(demo: &Demo<'_>) -> Result<(), String> {
     // With the statement, a drawn table and the time it took.
     client.run(&["-vvv", "--execute", &QUESTIONS.join(";\n")])
 }
+
+/// Where MariaDB's client looks for a password, besides its command line, which all processes of the machine can see.
+const PASSWORD: &str = "MYSQL_PWD";
 
 /// Rows of one LOAD DATA.
 const ROWS_MAX: usize = 8_000;

@@ -1,0 +1,60 @@
+//! Signs of life of a SQL node: that its server answers, and that it reaches the data nodes.
+
+use crate::{Connection, Running, SqlError, connection};
+use std::io;
+use std::time::Duration;
+
+/// How long a server may take for a sign of life.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a server may take to ask the data nodes: longer than `vinga_wait_max` lets a statement wait.
+const QUESTION_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Makes a round trip to the data nodes; needs no table.
+const QUESTION: &str = "SELECT 1 FROM information_schema.VINGA_NODES LIMIT 1";
+
+/// Tells of each connection of the pool, `… not connected …` of those that are not.
+const STATUS: &str = "SHOW ENGINE VINGA STATUS";
+
+/// Access denied, with a password or without.
+const ACCESS_DENIED: [u16; 2] = [1045, 1698];
+
+/// Whether a SQL node reaches the data nodes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Statements on Vinga's tables work.
+    Connected,
+    /// They do not: the server's reason.
+    Cut(String),
+    /// The server can't be asked, as `root` has a password.
+    Unknown,
+}
+
+impl Running {
+    /// Asks the server for a sign of life, by its Unix socket.
+    ///
+    /// # Errors
+    /// It gave none within a few seconds.
+    pub fn probe(&self) -> io::Result<()> {
+        connection::await_sign_of_life(&self.socket, PATIENCE)
+    }
+
+    /// Whether the server reaches the data nodes.
+    pub fn reach(&self) -> Reach {
+        let asked = Connection::open_socket(&self.socket).and_then(|mut session| {
+            session.set_patience(QUESTION_PATIENCE)?;
+            let answer = session.query(QUESTION).and_then(|_| session.rows(STATUS));
+            session.quit();
+            answer
+        });
+        match asked {
+            Ok(status) if status.iter().flatten().any(|text| text.contains(": not connected")) => {
+                Reach::Cut("not all of its connections are there".to_owned())
+            }
+            Ok(_) => Reach::Connected,
+            Err(SqlError::Server { number, .. }) if ACCESS_DENIED.contains(&number) => Reach::Unknown,
+            Err(SqlError::Server { text, .. }) => Reach::Cut(text),
+            Err(error @ SqlError::Lost(_)) => Reach::Cut(error.to_string()),
+        }
+    }
+}

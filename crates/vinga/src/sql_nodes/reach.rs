@@ -1,0 +1,73 @@
+//! Waiting until a SQL node reaches the data node: statements that come before that fail.
+
+use super::folder;
+use crate::data_node;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use vinga_runtime::node_folder::NodeFolder;
+use vinga_runtime::say;
+use vinga_sqlnode::Reach;
+
+/// How long a SQL node may take to connect: it tries again and again, in pauses of up to some seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long one may take that is refused: a node id is free again after the time that its last holder has to come back.
+const REFUSED_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Between two looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// The sentence of the refusal for want of a node id, which the server tells.
+const NO_FREE_NODE_ID: &str = "No node id is free";
+
+/// A SQL node is so many clients at least: one for statements, one for news of definitions.
+const CLIENTS_MIN: usize = 2;
+
+/// Waits until a SQL node that runs reaches the data node.
+///
+/// # Errors
+/// A sentence: it does not, and why.
+pub fn wait(cluster: &Path, node: u16) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        let running = vinga_sqlnode::running(&folder(cluster, node));
+        let Some(running) = running.map_err(|error| format!("SQL node {node}: {error}"))? else {
+            let log = NodeFolder::at(folder(cluster, node)).log();
+            return Err(format!("SQL node {node} has stopped; see its log, {}", log.display()));
+        };
+        let waited = begun.elapsed();
+        match running.reach() {
+            Reach::Connected => return Ok(()),
+            Reach::Cut(why) => {
+                let is_refused = why.contains(NO_FREE_NODE_ID);
+                if waited >= if is_refused { REFUSED_PATIENCE } else { PATIENCE } {
+                    let trouble =
+                        if is_refused { "no data node admits it" } else { "it reaches no data node" };
+                    return Err(format!("SQL node {node} runs, but {trouble}: {why}"));
+                }
+            }
+            Reach::Unknown => {
+                wait_for_client(cluster, node, running.pid);
+                return Ok(());
+            }
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+}
+
+/// As [`wait`], for a server that lets nobody in without a password: the data node knows who is connected, too. It does not
+/// know the processes of those that come by TCP.
+fn wait_for_client(cluster: &Path, node: u16, pid: i32) {
+    let begun = Instant::now();
+    while data_node::clients_of(&NodeFolder::new(cluster, 1), pid)
+        .map_or(true, |clients| clients < CLIENTS_MIN)
+    {
+        if begun.elapsed() >= REFUSED_PATIENCE {
+            say!(
+                "SQL node {node}: root has a password, so it was not asked whether it reaches the data node"
+            );
+            return;
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+}
