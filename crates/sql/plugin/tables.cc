@@ -155,6 +155,8 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) try {
   case VINGA_ERROR_VALUE_TOO_LONG:
     my_printf_error(ER_TOO_BIG_FIELDLENGTH, "%s", MYF(0), sentence_of(connection).c_str());
     break;
+  /* With all names and comments. What the server says beyond its own limit, which is some thousand bytes higher. */
+  case VINGA_ERROR_DEFINITION_TOO_LONG: my_printf_error(ER_TOO_MANY_FIELDS, "Table definition is too large", MYF(0)); break;
   case VINGA_ERROR_NOT_SUPPORTED: unsupported(sentence_of(connection).c_str()); break;
   default: raise(thd, error);
   }

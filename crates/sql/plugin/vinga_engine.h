@@ -115,7 +115,8 @@ typedef struct vinga_definition {
 } vinga_definition;
 
 /* Those of Vinga's own error numbers of which the C++ side makes something else. */
-enum vinga_error { VINGA_ERROR_OUT_OF_OPERATIONS = 234, VINGA_ERROR_NOT_SUPPORTED = 20022, VINGA_ERROR_VALUE_TOO_LONG = 20071 };
+enum vinga_error { VINGA_ERROR_OUT_OF_OPERATIONS = 234, VINGA_ERROR_NOT_SUPPORTED = 20022, VINGA_ERROR_VALUE_TOO_LONG = 20071,
+                   VINGA_ERROR_DEFINITION_TOO_LONG = 20072 };
 
 /* How rows are held that are read. */
 enum vinga_lock { VINGA_LOCK_NONE = 0, VINGA_LOCK_SHARED = 1, VINGA_LOCK_EXCLUSIVE = 2 };

@@ -15,6 +15,8 @@ pub enum Limit {
     RowBytes,
     /// Bytes of the values of a column.
     ValueBytes,
+    /// Bytes of what the client has attached.
+    AttachmentBytes,
 }
 
 /// What is wrong with a definition.

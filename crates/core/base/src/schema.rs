@@ -400,11 +400,9 @@ impl TableDefinition {
         }
         self.check_indexes()?;
         if self.attachment.len() > ATTACHMENT_BYTES_MAX {
-            return Err(format!(
-                "an attachment of {} bytes; {ATTACHMENT_BYTES_MAX} are allowed",
-                self.attachment.len()
-            )
-            .into());
+            let bytes = self.attachment.len();
+            let text = format!("an attachment of {bytes} bytes; {ATTACHMENT_BYTES_MAX} are allowed");
+            return Err(DefinitionError::of(Limit::AttachmentBytes, text));
         }
         let row_bytes = self.row_bytes_max();
         if row_bytes > ROW_BYTES_MAX {

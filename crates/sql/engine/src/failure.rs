@@ -54,6 +54,9 @@ pub const TEMPORARY_FILE_FAILED: i32 = 20070;
 /// The values of a column of a new table would be too long; `VINGA_ERROR_VALUE_TOO_LONG`. As the one above.
 pub const VALUE_TOO_LONG: i32 = 20071;
 
+/// The server's definition of a new table, comments included, is too long; `VINGA_ERROR_DEFINITION_TOO_LONG`. As those above.
+pub const DEFINITION_TOO_LONG: i32 = 20072;
+
 /// See the head of this file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
@@ -85,6 +88,7 @@ impl Failure {
             Some(Limit::RowBytes) => ha::ROW_TOO_BIG,
             Some(Limit::KeyBytes) => ha::INDEX_COLUMN_TOO_LONG,
             Some(Limit::ValueBytes) => VALUE_TOO_LONG,
+            Some(Limit::AttachmentBytes) => DEFINITION_TOO_LONG,
             None => ErrorCode::BadTableDefinition as i32,
         };
         Failure::new(number, error.text)

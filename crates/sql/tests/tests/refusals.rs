@@ -127,3 +127,27 @@ fn a_consistent_snapshot_is_warned_of() {
     session.query("START TRANSACTION");
     assert_eq!(warnings(&mut session), [""; 0]);
 }
+
+/// The data nodes keep the server's definition of a table as a whole.
+#[test]
+fn a_definition_that_is_too_long_is_refused_in_the_servers_words() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    let comment = "x".repeat(1000);
+    let columns = |from: u32, to: u32, before: &str| {
+        let columns = (from..to).map(|n| format!("{before} c{n} INT COMMENT '{comment}'"));
+        columns.collect::<Vec<_>>().join(", ")
+    };
+    let create = |count: u32| format!("CREATE TABLE t ({}) ENGINE=VINGA", columns(0, count, ""));
+    // The server itself refuses the longer one.
+    for count in [61, 80] {
+        let (number, sentence) = session.error(&create(count));
+        assert_eq!(number, 1117, "{count} columns: {sentence}");
+        assert!(sentence.ends_with("Table definition is too large"), "{count} columns: {sentence}");
+    }
+    session.query(&create(50));
+    let (number, sentence) = session.error(&format!("ALTER TABLE t {}", columns(50, 61, "ADD")));
+    assert_eq!(number, 1117, "{sentence}");
+    session.query("INSERT INTO t (c0, c49) VALUES (1, 2)");
+    assert_eq!(session.lines("SELECT c0, c49 FROM t"), ["1 2"]);
+}
