@@ -23,7 +23,7 @@ static vinga_table *orders;
 static struct {
     vinga_schema_events *events;
     vinga_schema_event event;
-    int wait, error, changes;
+    int wait, error, begun, changes;
 } watcher;
 
 static void check(const void *handle, int error)
@@ -39,9 +39,10 @@ static void step(void)
 {
     while (watcher.wait == 0) {
         check(watcher.events, watcher.error);
-        if (watcher.event.kind == VINGA_SCHEMA_EVERYTHING)
+        if (watcher.event.kind == VINGA_SCHEMA_EVERYTHING) {
             printf("  told: what was before may have changed in any way\n");
-        else if (watcher.event.kind != VINGA_SCHEMA_NOTHING) {
+            watcher.begun = 1;
+        } else if (watcher.event.kind != VINGA_SCHEMA_NOTHING) {
             printf("  told: %s, version %" PRIu64 "\n", watcher.event.name, watcher.event.version);
             watcher.changes++;
         }
@@ -111,6 +112,9 @@ static void connect_both(const char *address)
     check(watching, error);
     check(watching, vinga_schema_events_new(watching, &watcher.events));
     step();
+    /* What changes before the first news is among what they stand for. */
+    while (!watcher.begun)
+        turn();
 }
 
 static void create(void)
