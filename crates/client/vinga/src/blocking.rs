@@ -3,7 +3,7 @@
 //! A call that waits does its own input and output on its own thread; many threads may share one [`Cluster`].
 
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
-use crate::engine::Engine;
+use crate::engine::{self, Engine};
 use crate::lock::{Found, LockRequest, LockWait};
 use crate::locking_scan::LockedRows;
 use crate::new_table::IntoDefinition;
@@ -52,6 +52,12 @@ impl Cluster {
     /// Runs a future of the async face on this thread, which does its own input and output meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.engine().block_on(future)
+    }
+
+    /// How many answers of data nodes operations have taken on the calling thread, of whichever cluster, whether they had to
+    /// wait for them or found that they had come already. For statistics of round trips: it grows only.
+    pub fn answers_on_this_thread() -> u64 {
+        engine::answers_on_this_thread()
     }
 
     /// The async face of the same cluster.

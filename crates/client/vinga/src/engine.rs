@@ -44,6 +44,7 @@ use vinga_local::Socket;
 use vinga_local::link::ring;
 use vinga_local::time_slices::TimeSlices;
 use vinga_wire::handshake::CONNECTIONS_MAX;
+pub use waiting::answers as answers_on_this_thread;
 use waiting::{Parking, ThreadWaker, Waiters};
 
 /// See the head of this file.
@@ -219,6 +220,7 @@ impl Engine {
     ) -> Poll<T> {
         let mut state = self.lock();
         if let Some(result) = take(&mut state.client) {
+            waiting::note_answer();
             let before = state.waiters.remove(token);
             if state.client.has_output() {
                 self.settle(state, &mut Vec::new());

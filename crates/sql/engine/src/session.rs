@@ -361,7 +361,7 @@ fn wait<F: Future>(node: &Node, waiter: &Waiter, cluster: &Cluster, future: F) -
 }
 
 fn ended<T>(node: &Node, cluster: &Cluster, ended: Ended<T>, longest_ms: u64) -> Result<T> {
-    node.counters.round_trips.fetch_add(ended.has_waited.into(), Ordering::Relaxed);
+    node.counters.round_trips.fetch_add(ended.is_round_trip.into(), Ordering::Relaxed);
     ended.output.map_err(|stop| match stop {
         Stop::Killed => Failure::killed(),
         Stop::TimedOut => node.timed_out(cluster, longest_ms),

@@ -27,8 +27,9 @@ pub enum Stop {
 pub struct Ended<T> {
     /// What was waited for, or why it was given up.
     pub output: Result<T, Stop>,
-    /// Whether it was not there at once: the data nodes were asked for it.
-    pub has_waited: bool,
+    /// Whether it took an answer of the data nodes, or the wait for one. An answer may come while the future is polled for
+    /// the first time, so that it never waits; that is a round trip all the same.
+    pub is_round_trip: bool,
 }
 
 /// How a session waits. Shared with who may end the wait.
@@ -145,8 +146,10 @@ impl Waiter {
     ) -> Ended<F::Output> {
         let future = pin!(future);
         let mut bounded = Bounded { future, waiter: self, longest_ms, heeds_kill, has_waited: false };
+        let answers_before = Cluster::answers_on_this_thread();
         let output = cluster.block_on(&mut bounded);
-        Ended { output, has_waited: bounded.has_waited }
+        let has_answer = Cluster::answers_on_this_thread() != answers_before;
+        Ended { output, is_round_trip: bounded.has_waited || has_answer }
     }
 }
 

@@ -118,6 +118,7 @@ thread_local! {
     /// Kept for the next call on this thread.
     static SPARE: RefCell<Option<Arc<Inner>>> = const { RefCell::new(None) };
     static IS_BLOCKING: Cell<bool> = const { Cell::new(false) };
+    static ANSWERS: Cell<u64> = const { Cell::new(0) };
 }
 
 impl ThreadWaker {
@@ -168,4 +169,14 @@ pub fn blocking<T>(poll: impl FnOnce() -> T) -> T {
 /// Whether the future that is being polled is one of which its thread takes care.
 pub fn is_blocking() -> bool {
     IS_BLOCKING.get()
+}
+
+/// A future that is polled on this thread has taken an answer.
+pub fn note_answer() {
+    ANSWERS.set(ANSWERS.get().wrapping_add(1));
+}
+
+/// How many answers futures have taken on this thread.
+pub fn answers() -> u64 {
+    ANSWERS.get()
 }
