@@ -258,11 +258,7 @@ impl OpenTable {
         let node = Arc::clone(session.node());
         let table = self.table(session)?;
         let counting = session.cluster()?.as_async().scan(table).count();
-        let mut counting = counting.map_err(|error| node.failure(&error))?;
-        let mut rows = 0;
-        while let Some(more) = session.wait(counting.next())?.map_err(|error| node.failure(&error))? {
-            rows += more;
-        }
+        let rows = session.sum_of_counts(counting.map_err(|error| node.failure(&error))?)?;
         self.rows.store(rows, Ordering::Relaxed);
         let mut statistics = self.statistics.lock().expect(NO_PANIC);
         statistics.revision += 1;

@@ -184,7 +184,9 @@ fn is_expected(number: u16) -> bool {
 /// What `SHOW CREATE TABLE` says but for the next generated value, which each SQL node has one of.
 fn without_next_value(lines: Vec<String>) -> Vec<String> {
     let without = |line: String| match line.split_once(" AUTO_INCREMENT=") {
-        Some((before, behind)) => format!("{before}{}", behind.trim_start_matches(|c: char| c.is_ascii_digit())),
+        Some((before, behind)) => {
+            format!("{before}{}", behind.trim_start_matches(|c: char| c.is_ascii_digit()))
+        }
         None => line,
     };
     lines.into_iter().map(without).collect()

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use std::sync::Arc;
 use vinga::{
     Error, ErrorCode, Found, Lock, LockWait, LockedRows, LockingScan, OperationKind, OperationNumber,
-    ReadBatch, Record, RowBatch, Scan, ScanRequest, Table,
+    ReadBatch, Record, RowBatch, RowCount, Scan, ScanRequest, Table,
 };
 
 /// How rows are locked that are read, and how long that is waited for.
@@ -221,7 +221,15 @@ impl Session {
         } else {
             request.count()
         };
-        let mut counting = begun.map_err(|error| self.node.failure(&error))?;
+        let counting = begun.map_err(|error| self.node.failure(&error))?;
+        self.sum_of_counts(counting)
+    }
+
+    /// The sum of what the data nodes have counted.
+    ///
+    /// # Errors
+    /// Why they could not count all rows.
+    pub(crate) fn sum_of_counts(&mut self, mut counting: RowCount) -> Result<u64> {
         let mut rows = 0;
         while let Some(more) = self.wait(counting.next())?.map_err(|error| self.node.failure(&error))? {
             rows += more;
