@@ -15,6 +15,6 @@ vinga=${CARGO_TARGET_DIR:-target}/sim/vinga
 echo "simulating seeds $first to $((first + seeds - 1))"
 # The usual seeds are known to meet all rare branches that 500 seeds meet.
 expect=()
-[ "$first" != 1 ] || [ "$seeds" -lt 500 ] || expect=(--expect-probes)
+[ "$first" != 1 ] || [ "$seeds" -lt 500 ] || expect=(--expect-marks)
 "$vinga" sim --seeds "$first..$((first + seeds))" --jobs "$jobs" "${expect[@]}"
 "$vinga" sim --seeds "$first..$((first + 20))" --twice

@@ -37,11 +37,11 @@ fuzz() {
 
 # The checks of the simulator notice every broken rule, and seeds take every rare branch.
 check_simulator() {
-    cargo build --profile sim --locked --features mutations --bin vinga || return 1
+    cargo build --profile sim --locked --features injected-bugs --bin vinga || return 1
     echo "breaking each rule of the protocols in turn"
-    "$target/sim/vinga" sim --mutations || return 1
+    "$target/sim/vinga" sim --bugs || return 1
     echo "looking for branches that are never taken"
-    "$target/sim/vinga" sim --seeds 1..6001 --jobs "${CARGO_JOBS:-2}" --expect-probes all || return 1
+    "$target/sim/vinga" sim --seeds 1..6001 --jobs "${CARGO_JOBS:-2}" --expect-marks all || return 1
 }
 
 # Servers and the data node come and go under load, for so long that what is not given back shows.

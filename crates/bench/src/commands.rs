@@ -33,7 +33,7 @@ use vinga_runtime::{console, say};
 /// Address space of this process: histograms, batches, what the spike needs.
 const MEMORY_BYTES_MAX: u64 = 8 << 30;
 /// How long anything here may take.
-const LIFE_MAX: Duration = Duration::from_secs(3600);
+const RUN_MAX: Duration = Duration::from_secs(3600);
 
 /// The subcommands.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -158,7 +158,7 @@ impl BenchCommand {
 /// A sentence.
 pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
     let connect: &dyn Fn(&str) -> Result<VingaTarget> = &VingaTarget::connect;
-    bound_this_process(MEMORY_BYTES_MAX, Some(LIFE_MAX))?;
+    bound_this_process(MEMORY_BYTES_MAX, Some(RUN_MAX))?;
     match command {
         BenchCommand::Flexasynch(With { options, place }) => {
             let rows = options.rows * (u64::from(options.value_bytes) + 100);

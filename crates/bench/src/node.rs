@@ -18,7 +18,7 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 /// Address space besides `DataMemory`: pools, buffers, stacks, the program.
 const OTHER_MEMORY_BYTES: u64 = 4 << 30;
 /// How long a node that is measured may live.
-const LIFE_MAX: Duration = Duration::from_secs(1800);
+const RUN_MAX: Duration = Duration::from_secs(1800);
 
 /// How to start a node.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl NodeProgram {
             path: self.program.clone(),
             arguments,
             memory_bytes_max: data_memory + OTHER_MEMORY_BYTES,
-            life_max: LIFE_MAX,
+            run_max: RUN_MAX,
         }
     }
 }

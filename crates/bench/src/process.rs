@@ -37,7 +37,7 @@ pub struct Program {
     /// The greatest size of its address space.
     pub memory_bytes_max: u64,
     /// How long it may live.
-    pub life_max: Duration,
+    pub run_max: Duration,
 }
 
 /// Where a program's output goes.
@@ -71,18 +71,18 @@ fn running() -> MutexGuard<'static, Vec<Running>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bounds this process as those that it starts: its address space, and its life if that is said.
+/// Bounds this process as those that it starts: its address space, and how long it runs if that is said.
 ///
 /// # Errors
 /// The system refuses the limit.
-pub fn bound_this_process(memory_bytes_max: u64, life_max: Option<Duration>) -> Result<()> {
+pub fn bound_this_process(memory_bytes_max: u64, run_max: Option<Duration>) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::As).maximum;
     let bytes = maximum.map_or(memory_bytes_max, |maximum| maximum.min(memory_bytes_max));
     setrlimit(Resource::As, Rlimit { current: Some(bytes), maximum })
         .context(|| "cannot limit the memory of this process".into())?;
-    if let Some(life_max) = life_max {
-        DEADLINE.get_or_init(|| Instant::now() + life_max);
+    if let Some(run_max) = run_max {
+        DEADLINE.get_or_init(|| Instant::now() + run_max);
     }
     watch();
     Ok(())
@@ -149,7 +149,7 @@ impl Program {
         let child =
             command.spawn().context(|| format!("cannot start {} ({})", self.name, self.path.display()))?;
         let pid = Pid::from_child(&child);
-        running.push(Running { pid, name: self.name, deadline: Instant::now() + self.life_max });
+        running.push(Running { pid, name: self.name, deadline: Instant::now() + self.run_max });
         Ok(Process { child, name: self.name, pid })
     }
 
@@ -256,7 +256,7 @@ mod tests {
             path: path.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
             memory_bytes_max: 1 << 30,
-            life_max: Duration::from_secs(20),
+            run_max: Duration::from_secs(20),
         }
     }
 
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn one_that_does_not_listen_is_ended_at_its_deadline() {
         let deaf = Program {
-            life_max: Duration::from_millis(300),
+            run_max: Duration::from_millis(300),
             ..program("sh", &["-c", "trap '' TERM; while :; do sleep 0.01; done"])
         };
         let mut process = deaf.start(Output::Memory).unwrap();

@@ -30,8 +30,8 @@ const SERVER: &str = "redis-server";
 const SERVER_ALIAS: &str = "redis-check-rdb";
 const BENCHMARK: &str = "redis-benchmark";
 const START_PATIENCE: Duration = Duration::from_secs(20);
-const LIFE_MAX: Duration = Duration::from_secs(1800);
-const BENCHMARK_LIFE_MAX: Duration = Duration::from_secs(300);
+const RUN_MAX: Duration = Duration::from_secs(1800);
+const BENCHMARK_RUN_MAX: Duration = Duration::from_secs(300);
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
 /// What is run: options are those of `redis-benchmark`.
@@ -159,7 +159,7 @@ impl Redis {
         arguments.push("--dir".into());
         arguments.push(folder.into());
         let memory_bytes_max = MEMORY_BYTES_MAX;
-        let program = Program { name: SERVER, path, arguments, memory_bytes_max, life_max: LIFE_MAX };
+        let program = Program { name: SERVER, path, arguments, memory_bytes_max, run_max: RUN_MAX };
         let mut redis =
             Redis { process: program.start(Output::File(log))?, port, options: options.clone(), visits: 0 };
         let mut connection = redis.connect()?;
@@ -245,7 +245,7 @@ impl Redis {
             path: BENCHMARK.into(),
             arguments: line.split(' ').map(OsString::from).collect(),
             memory_bytes_max: MEMORY_BYTES_MAX,
-            life_max: BENCHMARK_LIFE_MAX,
+            run_max: BENCHMARK_RUN_MAX,
         };
         let text = program.run()?;
         csv::parse(&text)

@@ -119,7 +119,7 @@ impl SqlServer {
                 statement.into(),
             ],
             memory_bytes_max: CLIENT_MEMORY_BYTES_MAX,
-            life_max: PATIENCE,
+            run_max: PATIENCE,
         };
         program.run().map(|_| ()).map_err(|failure| Failure::new(format!("{statement}: {failure}")))
     }

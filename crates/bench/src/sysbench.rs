@@ -163,7 +163,7 @@ impl Sysbench {
             path: self.program.clone(),
             arguments,
             memory_bytes_max: MEMORY_BYTES_MAX,
-            life_max: time + PATIENCE,
+            run_max: time + PATIENCE,
         };
         program.run().map_err(|failure| Failure::new(format!("{script} {command} on {database}: {failure}")))
     }

@@ -42,7 +42,10 @@ fn main() {
         }
     }
     let host = bench.executor.host();
-    println!("one-shots: {}", host.data_managers().iter().map(|d| d.statistics().one_shots).sum::<u64>());
+    println!(
+        "one-phase commits: {}",
+        host.data_managers().iter().map(|d| d.statistics().one_phase_commits).sum::<u64>()
+    );
     println!(
         "committed {} rolled back {}",
         host.coordinators()[0].statistics().committed,

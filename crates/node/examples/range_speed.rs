@@ -36,15 +36,15 @@ fn index() -> IndexDefinition {
 
 /// What is asked for.
 #[derive(Clone, Copy)]
-struct Wish<'a> {
+struct Query<'a> {
     rows: u64,
     flags: u16,
     filter: &'a [u8],
 }
 
 /// Requests for the rows from a key on, one for each partition.
-fn scan(bench: &Bench, number: u64, first: u64, wish: Wish<'_>, out: &mut Vec<u8>) {
-    let Wish { rows, flags, filter } = wish;
+fn scan(bench: &Bench, number: u64, first: u64, query: Query<'_>, out: &mut Vec<u8>) {
+    let Query { rows, flags, filter } = query;
     for partition in 0..8 {
         let instance = bench.map.place(PartitionId(partition)).instance;
         let to = Address::new(NODE, BlockNumber::DataManager, instance);
@@ -75,12 +75,12 @@ fn scan(bench: &Bench, number: u64, first: u64, wish: Wish<'_>, out: &mut Vec<u8
     }
 }
 
-fn scans(bench: &mut Bench, name: &str, (count, together): (u64, u64), wish: Wish<'_>) {
+fn scans(bench: &mut Bench, name: &str, (count, together): (u64, u64), query: Query<'_>) {
     let mut random = fastrand::Rng::with_seed(7);
     let mut requests = vec![];
     for _ in 0..count / together {
         let mut out = vec![];
-        (0..together).for_each(|n| scan(bench, n, random.u64(..ROWS - wish.rows), wish, &mut out));
+        (0..together).for_each(|n| scan(bench, n, random.u64(..ROWS - query.rows), query, &mut out));
         requests.push(out);
     }
     let begun = processor_time();
@@ -92,9 +92,9 @@ fn scans(bench: &mut Bench, name: &str, (count, together): (u64, u64), wish: Wis
     let nanos = spent.as_nanos() as f64 / count as f64;
     println!(
         "scan of {} rows, {name}, {together} in a turn: {:.2} us, {:.1} ns a row, {} bytes answered",
-        wish.rows,
+        query.rows,
         nanos / 1e3,
-        nanos / wish.rows as f64,
+        nanos / query.rows as f64,
         answered as u64 / count
     );
 }
@@ -167,12 +167,12 @@ fn main() {
     // Which no row fulfils.
     let filter = filter();
     for together in [1, 16] {
-        let all = Wish { rows: RANGE, flags: 0, filter: &[] };
+        let all = Query { rows: RANGE, flags: 0, filter: &[] };
         scans(&mut bench, "all sent", (SCANS, together), all);
-        scans(&mut bench, "sent with keys", (SCANS, together), Wish { flags: RANGE_KEYS, ..all });
-        let filtered = Wish { flags: RANGE_KEYS, filter: &filter, ..all };
+        scans(&mut bench, "sent with keys", (SCANS, together), Query { flags: RANGE_KEYS, ..all });
+        let filtered = Query { flags: RANGE_KEYS, filter: &filter, ..all };
         scans(&mut bench, "filtered", (SCANS, together), filtered);
-        scans(&mut bench, "filtered", (LONG.1, together), Wish { rows: LONG.0, ..filtered });
+        scans(&mut bench, "filtered", (LONG.1, together), Query { rows: LONG.0, ..filtered });
     }
     changes(&mut bench, "update beside an index", OperationKind::Update, &keys);
     changes(&mut bench, "delete with an index", OperationKind::Delete, &keys);

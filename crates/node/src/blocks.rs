@@ -39,7 +39,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// The blocks of the thread with this index. `pages` gives each data manager instance its door to the pages.
+    /// The blocks of the thread with this index. `pages` gives each data manager instance its handle on the pages.
     /// `facts` tells what the thread's driver measures.
     pub fn new(
         settings: &NodeSettings,

@@ -325,7 +325,7 @@ impl Source<'_> {
             row(&block, "rows", data_manager.memory().rows);
             row(&block, "key reads", counters.key_reads);
             row(&block, "operations", counters.operations);
-            row(&block, "operations in one step", counters.one_shots);
+            row(&block, "operations in one step", counters.one_phase_commits);
             row(&block, "rows scanned", counters.scanned_rows);
             row(&block, "lock waits", counters.lock_waits);
             row(&block, "lock time-outs", counters.lock_timeouts);
@@ -334,7 +334,7 @@ impl Source<'_> {
         }
         for (block, coordinator) in self.coordinators() {
             let counters = coordinator.statistics();
-            row(&block, "trains", counters.trains);
+            row(&block, "batches", counters.batches);
             row(&block, "operations", counters.operations);
             row(&block, "committed", counters.committed);
             row(&block, "rolled back", counters.rolled_back);

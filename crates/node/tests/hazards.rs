@@ -1,18 +1,18 @@
 //! What goes wrong with simpler commit protocols, and does not here: each test plays a sequence of events signal by
 //! signal, by holding frames back, killing nodes and breaking connections, and checks what a user sees.
 //!
-//! Each story is run by a function that is given a [`Mutation`] to break or not; with the feature `mutations` a second
-//! test breaks the rule that the story is about, and expects the story to fail.
+//! Each scenario is run by a function that is given a [`InjectedBug`] to break or not; with the feature `injected-bugs` a second
+//! test breaks the rule that the scenario is about, and expects the scenario to fail.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
 use support::ranges::Ask;
 use support::{
-    ALL, BY_NUMBER, Cluster, Op, Row, Setup, TC, Told, committed, dm, open, refused, row, strict, tc,
+    ALL, BY_NUMBER, Cluster, Op, Received, Row, Setup, TC, committed, dm, open, refused, row, strict, tc,
 };
 use vinga_base::NodeId;
-use vinga_kernel::{Mutation, Tick};
+use vinga_kernel::{InjectedBug, Tick};
 use vinga_wire::operation::LockWait;
 use vinga_wire::operation::OperationKind::{ReadCommitted, ReadExclusive, ReadShared};
 use vinga_wire::schema::SchemaChange;
@@ -20,13 +20,13 @@ use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber};
 
 /// Three nodes that hold all rows. Rows with their primary at node 2 have the chain 2, 3, 1, all at instance 1.
-fn three(mutation: Option<Mutation>) -> Cluster {
-    Cluster::with(&Setup { nodes: 3, mutation, ..Setup::default() })
+fn three(bug: Option<InjectedBug>) -> Cluster {
+    Cluster::with(&Setup { nodes: 3, bug, ..Setup::default() })
 }
 
 /// The same with a second coordinator on node 2, and backups that answer reads.
-fn three_with_two_coordinators(mutation: Option<Mutation>) -> Cluster {
-    Cluster::with(&Setup { nodes: 3, coordinators: 2, read_backup: true, mutation, ..Setup::default() })
+fn three_with_two_coordinators(bug: Option<InjectedBug>) -> Cluster {
+    Cluster::with(&Setup { nodes: 3, coordinators: 2, read_backup: true, bug, ..Setup::default() })
 }
 
 /// Some keys whose rows have the chain 2, 3, 1.
@@ -35,27 +35,27 @@ fn keys<const N: usize>(c: &Cluster) -> [u64; N] {
     std::array::from_fn(|_| keys.next().expect("there are keys without end"))
 }
 
-/// The story is told twice: with all rules, and with one broken, which it must notice.
+/// The scenario is run twice: with all rules, and with one broken, which it must notice.
 macro_rules! hazards {
-    ($($(#[$doc:meta])* $name:ident breaks $($mutation:ident),+;)*) => {
+    ($($(#[$doc:meta])* $name:ident breaks $($bug:ident),+;)*) => {
         $(
             $(#[$doc])*
             #[test]
             fn $name() {
-                stories::$name(None);
+                scenarios::$name(None);
             }
         )*
 
-        #[cfg(feature = "mutations")]
+        #[cfg(feature = "injected-bugs")]
         mod is_noticed_if_broken {
-            use super::{Mutation, stories};
+            use super::{InjectedBug, scenarios};
 
             $(
                 #[test]
                 fn $name() {
-                    for mutation in [$(Mutation::$mutation),+] {
-                        let told = std::panic::catch_unwind(|| stories::$name(Some(mutation)));
-                        assert!(told.is_err(), "nobody notices {}", mutation.name());
+                    for bug in [$(InjectedBug::$bug),+] {
+                        let told = std::panic::catch_unwind(|| scenarios::$name(Some(bug)));
+                        assert!(told.is_err(), "nobody notices {}", bug.name());
                     }
                 }
             )*
@@ -74,11 +74,11 @@ hazards! {
 
     /// Two transactions of different coordinators change a row one after the other; the backup hears first that the
     /// second one is complete, then that the first one is.
-    completes_may_come_in_any_order breaks ForwardedDoesNotSettle;
+    completes_may_come_in_any_order breaks ForwardedDoesNotResolve;
 
     /// While a backup still shows a deleted row, the primary gives its row id to another key, and its key to another
     /// row id.
-    a_deleted_row_gives_its_place_and_its_key_to_others_before_backups_show_it breaks ForwardedDoesNotSettle;
+    a_deleted_row_gives_its_place_and_its_key_to_others_before_backups_show_it breaks ForwardedDoesNotResolve;
 
     /// An API node sends a commit and loses a connection; it comes back and asks what became of the commit before that
     /// was read: who answers "never committed" now lies, since it is committed a moment later.
@@ -92,8 +92,8 @@ hazards! {
     /// else, and when it has died.
     an_idle_api_node_leaves_neither_outcomes_nor_markers breaks SeenOutcomesKeepMarkers;
 
-    /// A train changes a row and reads it: a read that runs while the change still waits for the lock does not see it.
-    a_read_behind_a_change_in_one_train_sees_it breaks ReadOvertakesOwnWaiter;
+    /// A batch changes a row and reads it: a read that runs while the change still waits for the lock does not see it.
+    a_read_behind_a_change_in_one_batch_sees_it breaks ReadOvertakesOwnWaiter;
 
     /// A transaction deletes a row; a backup that answers reads takes the row out of its index at commit, but keeps
     /// showing it until all have committed: a scan meets it, a read by key does not. Or it shows the deletion before the
@@ -117,25 +117,25 @@ hazards! {
 
     /// Two transactions change a key one after the other while a backup hears of no end; then the one that it has only
     /// prepared is rolled back elsewhere. The index of each replica must follow what it shows.
-    indexes_follow_what_settles breaks ForwardedDoesNotSettle, SettleShowsPrepared;
+    indexes_follow_what_is_resolved breaks ForwardedDoesNotResolve, ResolveShowsPrepared;
 
     /// The order to roll back dies with the middle replica of a chain; the next transaction on the row reaches the last
     /// one first. What is only prepared there was not committed, whatever else a prepare proves.
-    what_was_rolled_back_elsewhere_is_not_shown_by_the_next_prepare breaks SettleShowsPrepared;
+    what_was_rolled_back_elsewhere_is_not_shown_by_the_next_prepare breaks ResolveShowsPrepared;
 
     /// A coordinator that lags behind in epochs commits what follows a deletion: of a deleted row, a place that was used
     /// again and a read that found nothing there is no row left to ask for its epoch.
     what_follows_a_deletion_is_not_of_an_earlier_epoch breaks EpochIgnoresOperations;
 
-    /// An API node fences a table to copy its rows while another one has changed a row and not committed yet: a copy
+    /// An API node sets a write fence on a table to copy its rows while another one has changed a row and not committed yet: a copy
     /// that begins before lacks what was acknowledged.
     who_copies_behind_a_fence_misses_no_commit breaks SwitchDoesNotWait;
 
-    /// Two transactions lock a row each, at different nodes, and want the other's: neither data manager sees a circle.
-    a_circle_over_two_nodes_is_broken_by_its_youngest breaks DeadlockVictimGoesOn;
+    /// Two transactions lock a row each, at different nodes, and want the other's: neither data manager sees a cycle.
+    a_cycle_over_two_nodes_is_broken_by_its_youngest breaks DeadlockVictimGoesOn;
 
-    /// A longer circle, which goes through a shared lock and a queue. Those who wait beside it are left alone.
-    a_circle_through_queues_and_shared_locks_is_broken breaks DeadlockVictimGoesOn;
+    /// A longer cycle, which goes through a shared lock and a queue. Those who wait beside it are left alone.
+    a_cycle_through_queues_and_shared_locks_is_broken breaks DeadlockVictimGoesOn;
 
     /// Who skips a locked row and stands in the queue for it all the same gets its lock some time later, for nobody.
     who_skips_a_locked_row_stands_in_no_queue breaks SkipLeavesQueueEntry;
@@ -144,20 +144,20 @@ hazards! {
     a_read_that_does_not_wait_has_a_lock_or_an_error breaks NoWaitReadCountsAsLock;
 }
 
-/// The stories themselves. Each ends with nothing left of any transaction.
-mod stories {
+/// The scenarios themselves. Each ends with nothing left of any transaction.
+mod scenarios {
     use super::*;
 
-    pub fn a_roll_back_does_not_overtake_the_insert_that_it_undoes(mutation: Option<Mutation>) {
-        let mut c = three(mutation);
+    pub fn a_roll_back_does_not_overtake_the_insert_that_it_undoes(bug: Option<InjectedBug>) {
+        let mut c = three(bug);
         let [key, missing] = keys(&c);
         c.hold(dm(2, 1), dm(3, 1));
         let id = c.begin();
         // The insert is on its way from the primary to the next replica when the other operation fails.
-        c.train(id, FLAG_START, 1, &strict(&[Op::Insert(row(key, 1)), Op::Delete(missing)]));
+        c.batch(id, FLAG_START, 1, &strict(&[Op::Insert(row(key, 1)), Op::Delete(missing)]));
         assert!(c.held(dm(2, 1), dm(3, 1)) > 0);
         c.release(dm(2, 1), dm(3, 1));
-        assert_eq!(c.told(), [refused(1, ErrorCode::NoSuchRow, 2)]);
+        assert_eq!(c.received(), [refused(1, ErrorCode::NoSuchRow, 2)]);
         c.kill(2);
         // The next primary has nothing of it: the key is free.
         assert_eq!(c.at_once(&[Op::Insert(row(key, 2))]), [committed(1)]);
@@ -165,8 +165,8 @@ mod stories {
         ends_well(c);
     }
 
-    pub fn a_new_primary_shows_what_was_acknowledged(mutation: Option<Mutation>) {
-        let mut c = three(mutation);
+    pub fn a_new_primary_shows_what_was_acknowledged(bug: Option<InjectedBug>) {
+        let mut c = three(bug);
         let [key, gone] = keys(&c);
         c.at_once(&[Op::Insert(row(key, 1)), Op::Insert(row(gone, 1))]);
         // From the coordinator node 3 only hears when something is complete.
@@ -183,8 +183,8 @@ mod stories {
         ends_well(c);
     }
 
-    pub fn completes_may_come_in_any_order(mutation: Option<Mutation>) {
-        let mut c = three_with_two_coordinators(mutation);
+    pub fn completes_may_come_in_any_order(bug: Option<InjectedBug>) {
+        let mut c = three_with_two_coordinators(bug);
         let [key] = keys(&c);
         c.at_once(&[Op::Insert(row(key, 0))]);
         c.hold(TC, dm(3, 1));
@@ -203,9 +203,9 @@ mod stories {
     }
 
     pub fn a_deleted_row_gives_its_place_and_its_key_to_others_before_backups_show_it(
-        mutation: Option<Mutation>,
+        bug: Option<InjectedBug>,
     ) {
-        let mut c = three_with_two_coordinators(mutation);
+        let mut c = three_with_two_coordinators(bug);
         let [first, second, third] = keys(&c);
         c.at_once(&[Op::Insert(row(first, 1)), Op::Insert(row(second, 2))]);
         c.hold(TC, dm(3, 1));
@@ -231,58 +231,58 @@ mod stories {
         ends_well(c);
     }
 
-    pub fn who_comes_back_is_answered_when_all_it_sent_was_read(mutation: Option<Mutation>) {
-        let mut c = three(mutation);
+    pub fn who_comes_back_is_answered_when_all_it_sent_was_read(bug: Option<InjectedBug>) {
+        let mut c = three(bug);
         let [key] = keys(&c);
         for (thread, name) in [(0, 1), (1, 2)] {
             c.greet(thread, name);
-            assert_eq!(c.told(), [Told::Admitted(name)]);
+            assert_eq!(c.received(), [Received::Admitted(name)]);
         }
-        // The train stands unread on the second connection while the first one breaks.
+        // The batch stands unread on the second connection while the first one breaks.
         let id = c.begin();
-        let unread = c.train_bytes(TC, id, ALL, 1, 0, &strict(&[Op::Insert(row(key, 1))]));
+        let unread = c.batch_bytes(TC, id, ALL, 1, 0, &strict(&[Op::Insert(row(key, 1))]));
         c.disconnected(0);
         c.greet(0, 3);
-        let answers = if c.told().contains(&Told::Admitted(3)) { c.ask(id) } else { vec![] };
+        let answers = if c.received().contains(&Received::Admitted(3)) { c.ask(id) } else { vec![] };
         // The other driver reads what has come, then the end of the connection. The commit takes its time.
         c.hold(dm(2, 1), TC);
         c.send_bytes(1, &unread);
         c.disconnected(1);
-        let told_early = c.told();
+        let received_early = c.received();
         c.release(dm(2, 1), TC);
-        let told = c.told();
+        let told = c.received();
         assert_eq!(c.read(&[key], None), [Some(row(key, 1))], "it is committed");
         assert_eq!(answers, [], "it was told something else");
-        assert_eq!(told_early, [], "it may not come back before everything is finished");
-        assert!(told.contains(&Told::Admitted(3)), "{told:?}");
-        assert_eq!(c.ask(id), [Told::Outcome(1)]);
+        assert_eq!(received_early, [], "it may not come back before everything is finished");
+        assert!(told.contains(&Received::Admitted(3)), "{told:?}");
+        assert_eq!(c.ask(id), [Received::Outcome(1)]);
         ends_well(c);
     }
 
-    pub fn a_commit_that_outlives_its_connection_is_known_to_who_comes_back(mutation: Option<Mutation>) {
-        let mut c = three(mutation);
+    pub fn a_commit_that_outlives_its_connection_is_known_to_who_comes_back(bug: Option<InjectedBug>) {
+        let mut c = three(bug);
         let [key] = keys(&c);
         c.greet(0, 1);
         c.hold(dm(2, 1), TC);
         let (decided, undecided) = (c.begin(), c.begin());
-        c.train(undecided, FLAG_START, 1, &strict(&[Op::Insert(row(key + 1000, 1))]));
-        c.train(decided, ALL, 1, &strict(&[Op::Insert(row(key, 1))]));
+        c.batch(undecided, FLAG_START, 1, &strict(&[Op::Insert(row(key + 1000, 1))]));
+        c.batch(decided, ALL, 1, &strict(&[Op::Insert(row(key, 1))]));
         assert_eq!(c.held(dm(2, 1), TC), 1, "the primary has committed, the coordinator does not know it");
-        c.told();
+        c.received();
         c.disconnected(0);
         c.greet(0, 2);
         let told = [refused(1, ErrorCode::ConnectionLost, 0)];
-        assert_eq!(c.told(), told, "not admitted before everything is finished");
+        assert_eq!(c.received(), told, "not admitted before everything is finished");
         c.release(dm(2, 1), TC);
-        assert!(c.told().contains(&Told::Admitted(2)));
-        assert_eq!(c.ask(decided), [Told::Outcome(1)]);
-        assert_eq!(c.ask(undecided), [Told::Outcome(3)]);
+        assert!(c.received().contains(&Received::Admitted(2)));
+        assert_eq!(c.ask(decided), [Received::Outcome(1)]);
+        assert_eq!(c.ask(undecided), [Received::Outcome(3)]);
         assert_eq!(c.read(&[key, key + 1000], None), [Some(row(key, 1)), None]);
         ends_well(c);
     }
 
-    pub fn an_idle_api_node_leaves_neither_outcomes_nor_markers(mutation: Option<Mutation>) {
-        let mut c = three(mutation);
+    pub fn an_idle_api_node_leaves_neither_outcomes_nor_markers(bug: Option<InjectedBug>) {
+        let mut c = three(bug);
         let [key] = keys(&c);
         let left = |c: &Cluster| {
             let outcomes = c.node(1).coordinators()[0].unconfirmed_outcomes();
@@ -298,7 +298,7 @@ mod stories {
         assert_eq!(c.at_once(&[Op::Insert(row(key, 1))]), [committed(1)]);
         assert_eq!(c.at_once(&[Op::Add(key, 1)]), [committed(1)]);
         assert_eq!(left(&c), (2, [2, 2, 2]));
-        // It has no more trains to send, so it only confirms.
+        // It has no more batches to send, so it only confirms.
         c.forget_all_outcomes();
         assert_eq!(left(&c), (0, [0, 0, 0]));
         assert_eq!(c.at_once(&[Op::Add(key, 1)]), [committed(1)]);
@@ -309,27 +309,27 @@ mod stories {
         ends_well(c);
     }
 
-    pub fn a_read_behind_a_change_in_one_train_sees_it(mutation: Option<Mutation>) {
-        let mut c = three(mutation);
+    pub fn a_read_behind_a_change_in_one_batch_sees_it(bug: Option<InjectedBug>) {
+        let mut c = three(bug);
         let [key] = keys(&c);
         c.at_once(&[Op::Insert(row(key, 1))]);
         let (holder, id) = (c.begin(), c.begin());
-        c.train(holder, FLAG_START, 1, &strict(&[Op::Read(ReadShared, key)]));
-        c.told();
+        c.batch(holder, FLAG_START, 1, &strict(&[Op::Read(ReadShared, key)]));
+        c.received();
         let reads = [Op::Read(ReadCommitted, key), Op::Add(key, 10), Op::Read(ReadCommitted, key)];
-        c.train(id, FLAG_START, 1, &strict(&reads));
-        assert_eq!(c.told(), [Told::Row { operation: 1, row: Some(row(key, 1)) }]);
-        c.train(holder, FLAG_COMMIT, 2, &[]);
-        let told = c.told();
-        assert!(told.contains(&Told::Row { operation: 3, row: Some(row(key, 11)) }), "{told:?}");
+        c.batch(id, FLAG_START, 1, &strict(&reads));
+        assert_eq!(c.received(), [Received::Row { operation: 1, row: Some(row(key, 1)) }]);
+        c.batch(holder, FLAG_COMMIT, 2, &[]);
+        let told = c.received();
+        assert!(told.contains(&Received::Row { operation: 3, row: Some(row(key, 11)) }), "{told:?}");
         // Once everything is answered a read may go straight to the owner.
         assert_eq!(c.read(&[key], Some((id, 4))), [Some(row(key, 11))]);
-        c.train(id, FLAG_COMMIT, 4, &[]);
+        c.batch(id, FLAG_COMMIT, 4, &[]);
         ends_well(c);
     }
 
-    pub fn a_backup_finds_a_deleted_row_by_key_and_scan_until_all_have_committed(mutation: Option<Mutation>) {
-        let mut c = three_with_two_coordinators(mutation);
+    pub fn a_backup_finds_a_deleted_row_by_key_and_scan_until_all_have_committed(bug: Option<InjectedBug>) {
+        let mut c = three_with_two_coordinators(bug);
         let [key, kept] = keys(&c);
         c.at_once(&[Op::Insert(row(key, 1)), Op::Insert(row(kept, 2))]);
         let seen = |c: &mut Cluster, node: u8| {
@@ -342,13 +342,13 @@ mod stories {
         c.hold(dm(3, 1), dm(2, 1));
         c.hold(TC, dm(3, 1));
         let id = c.begin();
-        c.train(id, ALL, 1, &strict(&[Op::Delete(key)]));
-        assert_eq!(c.told(), []);
+        c.batch(id, ALL, 1, &strict(&[Op::Delete(key)]));
+        assert_eq!(c.received(), []);
         assert_eq!(c.held(dm(3, 1), dm(2, 1)), 1);
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (Some(row(key, 1)), Some(row(key, 1))));
         // The primary has, the backup has not heard that all have.
         c.release(dm(3, 1), dm(2, 1));
-        assert_eq!(c.told(), [committed(1)]);
+        assert_eq!(c.received(), [committed(1)]);
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (None, Some(row(key, 1))));
         c.release(TC, dm(3, 1));
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (None, None));
@@ -364,12 +364,12 @@ mod stories {
         ends_well(c);
     }
 
-    pub fn a_scan_does_not_meet_the_rows_that_are_inserted_because_of_it(mutation: Option<Mutation>) {
-        let mut c = three(mutation);
+    pub fn a_scan_does_not_meet_the_rows_that_are_inserted_because_of_it(bug: Option<InjectedBug>) {
+        let mut c = three(bug);
         let id = c.begin();
         let own: Vec<Op> = (1..=6).map(|key| Op::Insert(row(key, 1))).collect();
-        c.train(id, FLAG_START, 1, &strict(&own));
-        assert_eq!(c.told(), [open(1)]);
+        c.batch(id, FLAG_START, 1, &strict(&own));
+        assert_eq!(c.received(), [open(1)]);
         let mut number = 6;
         let mut met = 0;
         let scanned = c.scan_with(None, Some((id, 7)), 1, |c, rows| {
@@ -378,21 +378,21 @@ mod stories {
             for _ in rows {
                 number += 1;
                 let key = u64::from(number) * 100;
-                c.train(id, 0, number, &strict(&[Op::Insert(row(key, 2))]));
-                assert_eq!(c.told(), [open(number)]);
+                c.batch(id, 0, number, &strict(&[Op::Insert(row(key, 2))]));
+                assert_eq!(c.received(), [open(number)]);
             }
         });
         let own: Vec<Row> = (1..=6).map(|key| row(key, 1)).collect();
         assert_eq!(scanned, Ok(own));
         // A scan that is opened now sees them all.
         assert_eq!(c.scan(Some((id, number + 1)), 4).map(|rows| rows.len()), Ok(12));
-        c.train(id, FLAG_COMMIT, number + 1, &[]);
-        assert_eq!(c.told(), [committed(number + 1)]);
+        c.batch(id, FLAG_COMMIT, number + 1, &[]);
+        assert_eq!(c.received(), [committed(number + 1)]);
         ends_well(c);
     }
 
-    pub fn a_backup_scans_an_index_by_the_versions_that_it_shows(mutation: Option<Mutation>) {
-        let mut c = three_with_two_coordinators(mutation);
+    pub fn a_backup_scans_an_index_by_the_versions_that_it_shows(bug: Option<InjectedBug>) {
+        let mut c = three_with_two_coordinators(bug);
         let [key, gone] = keys(&c);
         c.at_once(&[Op::Insert(row(key, 1)), Op::Insert(row(gone, 2))]);
         let seen = |c: &mut Cluster, node: u8| {
@@ -408,24 +408,24 @@ mod stories {
         c.hold(dm(3, 1), dm(2, 1));
         c.hold(TC, dm(3, 1));
         let id = c.begin();
-        c.train(id, ALL, 1, &strict(&[Op::Add(key, 100), Op::Delete(gone)]));
+        c.batch(id, ALL, 1, &strict(&[Op::Add(key, 100), Op::Delete(gone)]));
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (old.clone(), old.clone()));
         // The primary has, the backup has not heard that all have.
         c.release(dm(3, 1), dm(2, 1));
-        assert_eq!(c.told(), [committed(1)]);
+        assert_eq!(c.received(), [committed(1)]);
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (new.clone(), old));
         c.release(TC, dm(3, 1));
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (new.clone(), new));
         ends_well(c);
     }
 
-    pub fn a_range_scan_does_not_meet_the_rows_that_it_moves_ahead(mutation: Option<Mutation>) {
-        let mut c = three(mutation);
+    pub fn a_range_scan_does_not_meet_the_rows_that_it_moves_ahead(bug: Option<InjectedBug>) {
+        let mut c = three(bug);
         let keys: [u64; 4] = keys(&c);
         c.at_once(&keys.map(|key| Op::Insert(row(key, key as i64 % 7 + 6))));
         let id = c.begin();
-        c.train(id, FLAG_START, 1, &strict(&[Op::Add(keys[3], 1)]));
-        assert_eq!(c.told(), [open(1)]);
+        c.batch(id, FLAG_START, 1, &strict(&[Op::Add(keys[3], 1)]));
+        assert_eq!(c.received(), [open(1)]);
         let before = |c: &mut Cluster| c.ranges(&Ask { viewer: Some((id, 2)), ..Ask::numbers(6, 1000) });
         let all = before(&mut c).expect("it can be scanned");
         assert_eq!(all.len(), 4);
@@ -437,8 +437,8 @@ mod stories {
                 met += 1;
                 assert!(met <= 20, "the scan meets what it moves ahead");
                 number += 1;
-                c.train(id, 0, number, &strict(&[Op::Add(found.row.0, 10)]));
-                assert_eq!(c.told(), [open(number)]);
+                c.batch(id, 0, number, &strict(&[Op::Add(found.row.0, 10)]));
+                assert_eq!(c.received(), [open(number)]);
             }
         });
         // It has seen its own first change, and nothing of what it did itself.
@@ -449,33 +449,33 @@ mod stories {
         assert_eq!(others.map(|rows| rows.len()), Ok(4));
         let ask = Ask { viewer: Some((id, number + 1)), ..Ask::numbers(16, 1000) };
         assert_eq!(c.ranges(&ask).map(|rows| rows.len()), Ok(4));
-        c.train(id, FLAG_COMMIT, number + 1, &[]);
-        assert_eq!(c.told(), [committed(number + 1)]);
+        c.batch(id, FLAG_COMMIT, number + 1, &[]);
+        assert_eq!(c.received(), [committed(number + 1)]);
         assert_eq!(c.ranges(&Ask::numbers(0, 15)), Ok(vec![]));
         ends_well(c);
     }
 
-    pub fn a_key_that_is_given_back_keeps_its_entry(mutation: Option<Mutation>) {
-        let mut c = three(mutation);
+    pub fn a_key_that_is_given_back_keeps_its_entry(bug: Option<InjectedBug>) {
+        let mut c = three(bug);
         let [key] = keys(&c);
         c.at_once(&[Op::Insert(row(key, 1))]);
         assert_eq!(c.at_once(&[Op::Add(key, 1), Op::Add(key, -1)]), [committed(1)]);
         assert_eq!(c.ranges(&Ask::all(BY_NUMBER)), Ok(vec![row(key, 1)]));
         // The same with the last step undone, and with all.
         let id = c.begin();
-        c.train(id, FLAG_START, 1, &strict(&[Op::Add(key, 1), Op::Add(key, -1)]));
-        c.train_with(id, FLAG_ROLLBACK_TO, 3, 2, &[]);
-        c.told();
+        c.batch(id, FLAG_START, 1, &strict(&[Op::Add(key, 1), Op::Add(key, -1)]));
+        c.batch_with(id, FLAG_ROLLBACK_TO, 3, 2, &[]);
+        c.received();
         assert_eq!(c.ranges(&Ask { viewer: Some((id, 4)), ..Ask::numbers(2, 2) }), Ok(vec![row(key, 2)]));
         assert_eq!(c.ranges(&Ask::numbers(1, 1)), Ok(vec![row(key, 1)]));
-        c.train(id, FLAG_ROLLBACK, 4, &[]);
-        c.told();
+        c.batch(id, FLAG_ROLLBACK, 4, &[]);
+        c.received();
         assert_eq!(c.ranges(&Ask::all(BY_NUMBER)), Ok(vec![row(key, 1)]));
         ends_well(c);
     }
 
-    pub fn indexes_follow_what_settles(mutation: Option<Mutation>) {
-        let mut c = three_with_two_coordinators(mutation);
+    pub fn indexes_follow_what_is_resolved(bug: Option<InjectedBug>) {
+        let mut c = three_with_two_coordinators(bug);
         let [key, missing] = keys(&c);
         let at = |c: &mut Cluster, node: u8| c.ranges(&Ask { node: Some(node), ..Ask::all(BY_NUMBER) });
         c.at_once(&[Op::Insert(row(key, 1))]);
@@ -484,215 +484,218 @@ mod stories {
         assert_eq!(c.at_once_by(tc(2), &[Op::Add(key, 100)]), [committed(1)]);
         assert_eq!(at(&mut c, 3), Ok(vec![row(key, 1)]));
         let id = c.begin();
-        c.train(id, FLAG_START, 1, &strict(&[Op::Add(key, 1000)]));
-        assert_eq!(c.told(), [open(1)]);
+        c.batch(id, FLAG_START, 1, &strict(&[Op::Add(key, 1000)]));
+        assert_eq!(c.received(), [open(1)]);
         assert_eq!(at(&mut c, 3), Ok(vec![row(key, 101)]));
         // It is rolled back at the primary; the order dies with node 3, and the next one is late.
         c.hold(dm(2, 1), dm(3, 1));
-        c.train(id, 0, 2, &strict(&[Op::Delete(missing)]));
+        c.batch(id, 0, 2, &strict(&[Op::Delete(missing)]));
         assert_eq!(c.held(dm(2, 1), dm(3, 1)), 1);
         c.hold(TC, dm(2, 1));
         c.kill(3);
-        assert_eq!(c.told(), []);
+        assert_eq!(c.received(), []);
         // The next prepare undoes here what was only prepared.
         let next = c.begin();
-        c.train_at(tc(2), next, FLAG_START, 1, 0, &strict(&[Op::Add(key, 10)]));
-        assert_eq!(c.told(), [open(1)]);
+        c.batch_at(tc(2), next, FLAG_START, 1, 0, &strict(&[Op::Add(key, 10)]));
+        assert_eq!(c.received(), [open(1)]);
         assert_eq!((at(&mut c, 2), at(&mut c, 1)), (Ok(vec![row(key, 101)]), Ok(vec![row(key, 101)])));
-        c.train_at(tc(2), next, FLAG_COMMIT, 2, 0, &[]);
-        assert_eq!(c.told(), [committed(2)]);
+        c.batch_at(tc(2), next, FLAG_COMMIT, 2, 0, &[]);
+        assert_eq!(c.received(), [committed(2)]);
         c.release(TC, dm(2, 1));
-        assert_eq!(c.told(), [refused(2, ErrorCode::NoSuchRow, 2)]);
+        assert_eq!(c.received(), [refused(2, ErrorCode::NoSuchRow, 2)]);
         assert_eq!((at(&mut c, 2), at(&mut c, 1)), (Ok(vec![row(key, 111)]), Ok(vec![row(key, 111)])));
         ends_well(c);
     }
 
-    pub fn what_was_rolled_back_elsewhere_is_not_shown_by_the_next_prepare(mutation: Option<Mutation>) {
-        let mut c = three_with_two_coordinators(mutation);
+    pub fn what_was_rolled_back_elsewhere_is_not_shown_by_the_next_prepare(bug: Option<InjectedBug>) {
+        let mut c = three_with_two_coordinators(bug);
         let [key, missing] = keys(&c);
         c.at_once(&[Op::Insert(row(key, 1))]);
         let id = c.begin();
-        c.train(id, FLAG_START, 1, &strict(&[Op::Add(key, 100)]));
-        assert_eq!(c.told(), [open(1)]);
+        c.batch(id, FLAG_START, 1, &strict(&[Op::Add(key, 100)]));
+        assert_eq!(c.received(), [open(1)]);
         // It is rolled back at the primary; the order dies with node 3, and the next one is late.
         c.hold(dm(2, 1), dm(3, 1));
-        c.train(id, 0, 2, &strict(&[Op::Delete(missing)]));
+        c.batch(id, 0, 2, &strict(&[Op::Delete(missing)]));
         assert_eq!(c.held(dm(2, 1), dm(3, 1)), 1);
         c.hold(TC, dm(2, 1));
         c.kill(3);
         assert_eq!(c.held(TC, dm(2, 1)), 1, "it is rolled back again, without node 3");
-        assert_eq!(c.told(), []);
+        assert_eq!(c.received(), []);
         // Another coordinator's transaction on the same row comes to the last replica first.
         c.hold(tc(2), dm(1, 1));
         c.hold(dm(1, 1), tc(2));
         let next = c.begin();
-        c.train_at(tc(2), next, FLAG_START, 1, 0, &strict(&[Op::Add(key, 10)]));
+        c.batch_at(tc(2), next, FLAG_START, 1, 0, &strict(&[Op::Add(key, 10)]));
         assert_eq!(c.held(dm(1, 1), tc(2)), 1, "it is prepared there");
         assert_eq!((c.read_at(2, key), c.read_at(1, key)), (Some(row(key, 1)), Some(row(key, 1))));
         c.release(dm(1, 1), tc(2));
-        assert_eq!(c.told(), [open(1)]);
-        c.train_at(tc(2), next, FLAG_COMMIT, 2, 0, &[]);
+        assert_eq!(c.received(), [open(1)]);
+        c.batch_at(tc(2), next, FLAG_COMMIT, 2, 0, &[]);
         c.release(tc(2), dm(1, 1));
-        assert_eq!(c.told(), [committed(2)]);
+        assert_eq!(c.received(), [committed(2)]);
         c.release(TC, dm(2, 1));
-        assert_eq!(c.told(), [refused(2, ErrorCode::NoSuchRow, 2)]);
+        assert_eq!(c.received(), [refused(2, ErrorCode::NoSuchRow, 2)]);
         assert_eq!((c.read_at(2, key), c.read_at(1, key)), (Some(row(key, 11)), Some(row(key, 11))));
         ends_well(c);
     }
 
-    pub fn a_circle_over_two_nodes_is_broken_by_its_youngest(mutation: Option<Mutation>) {
-        let mut c = three_with_two_coordinators(mutation);
+    pub fn a_cycle_over_two_nodes_is_broken_by_its_youngest(bug: Option<InjectedBug>) {
+        let mut c = three_with_two_coordinators(bug);
         let [a, b] = [1, 2].map(|node| c.keys_at(node).next().expect("there are keys without end"));
         c.at_once(&[Op::Insert(row(a, 0)), Op::Insert(row(b, 0))]);
         let (older, younger) = (c.begin(), c.begin());
-        c.train(older, FLAG_START, 1, &strict(&[Op::Add(a, 1)]));
-        c.train_at(tc(2), younger, FLAG_START, 1, 0, &strict(&[Op::Add(b, 10)]));
-        assert_eq!(c.told(), [open(1), open(1)]);
-        c.train(older, FLAG_COMMIT, 2, &strict(&[Op::Add(b, 1)]));
-        c.train_at(tc(2), younger, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(a, 10)]));
-        assert_eq!(c.told(), [], "both wait");
+        c.batch(older, FLAG_START, 1, &strict(&[Op::Add(a, 1)]));
+        c.batch_at(tc(2), younger, FLAG_START, 1, 0, &strict(&[Op::Add(b, 10)]));
+        assert_eq!(c.received(), [open(1), open(1)]);
+        c.batch(older, FLAG_COMMIT, 2, &strict(&[Op::Add(b, 1)]));
+        c.batch_at(tc(2), younger, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(a, 10)]));
+        assert_eq!(c.received(), [], "both wait");
         // Long before the time-out of 1200 ms.
         c.advance(Tick::from_millis(100));
-        assert_eq!(c.told(), [refused(2, ErrorCode::Deadlock, 2), committed(2)]);
+        assert_eq!(c.received(), [refused(2, ErrorCode::Deadlock, 2), committed(2)]);
         assert_eq!(c.read(&[a, b], None), [Some(row(a, 1)), Some(row(b, 1))]);
         ends_well(c);
     }
 
-    pub fn a_circle_through_queues_and_shared_locks_is_broken(mutation: Option<Mutation>) {
-        let mut c = three_with_two_coordinators(mutation);
+    pub fn a_cycle_through_queues_and_shared_locks_is_broken(bug: Option<InjectedBug>) {
+        let mut c = three_with_two_coordinators(bug);
         let keys_of_one: Vec<u64> = c.keys_at(1).take(2).collect();
         let ([y, _], [x, z]) = (keys::<2>(&c), [keys_of_one[0], keys_of_one[1]]);
         c.at_once(&[Op::Insert(row(x, 0)), Op::Insert(row(y, 0)), Op::Insert(row(z, 0))]);
         let [first, second, third, outsider, reader] = std::array::from_fn(|_| c.begin());
         // x is shared by the first and the reader, y is the second's, z the third's.
-        c.train(first, FLAG_START, 1, &strict(&[Op::Read(ReadShared, x)]));
-        c.train(reader, FLAG_START, 1, &strict(&[Op::Read(ReadShared, x)]));
-        c.train_at(tc(2), second, FLAG_START, 1, 0, &strict(&[Op::Add(y, 1)]));
-        c.train(third, FLAG_START, 1, &strict(&[Op::Add(z, 1)]));
-        c.told();
+        c.batch(first, FLAG_START, 1, &strict(&[Op::Read(ReadShared, x)]));
+        c.batch(reader, FLAG_START, 1, &strict(&[Op::Read(ReadShared, x)]));
+        c.batch_at(tc(2), second, FLAG_START, 1, 0, &strict(&[Op::Add(y, 1)]));
+        c.batch(third, FLAG_START, 1, &strict(&[Op::Add(z, 1)]));
+        c.received();
         // The first waits for y behind the outsider, the second for z, the third for x: the outsider waits, but holds
         // nothing that anybody wants.
-        c.train_at(tc(2), outsider, ALL, 1, 0, &strict(&[Op::Add(y, 100)]));
-        c.train(first, FLAG_COMMIT, 2, &strict(&[Op::Add(y, 10)]));
-        c.train_at(tc(2), second, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(z, 10)]));
+        c.batch_at(tc(2), outsider, ALL, 1, 0, &strict(&[Op::Add(y, 100)]));
+        c.batch(first, FLAG_COMMIT, 2, &strict(&[Op::Add(y, 10)]));
+        c.batch_at(tc(2), second, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(z, 10)]));
         c.advance(Tick::from_millis(100));
-        assert_eq!(c.told(), [], "there is no circle yet");
-        c.train(third, FLAG_COMMIT, 2, &strict(&[Op::Add(x, 10)]));
+        assert_eq!(c.received(), [], "there is no cycle yet");
+        c.batch(third, FLAG_COMMIT, 2, &strict(&[Op::Add(x, 10)]));
         c.advance(Tick::from_millis(100));
         // The third goes; then the second, the outsider and the first can end one after the other.
-        let told = c.told();
+        let told = c.received();
         assert_eq!(told[0], refused(2, ErrorCode::Deadlock, 2), "{told:?}");
         assert_eq!(told.len(), 4, "{told:?}");
         assert_eq!(c.read(&[x, y, z], None), [Some(row(x, 0)), Some(row(y, 111)), Some(row(z, 10))]);
-        c.train(reader, FLAG_COMMIT, 2, &[]);
-        c.told();
+        c.batch(reader, FLAG_COMMIT, 2, &[]);
+        c.received();
         ends_well(c);
     }
 
-    pub fn who_skips_a_locked_row_stands_in_no_queue(mutation: Option<Mutation>) {
-        let mut c = three(mutation);
+    pub fn who_skips_a_locked_row_stands_in_no_queue(bug: Option<InjectedBug>) {
+        let mut c = three(bug);
         let [key, other] = keys(&c);
         c.at_once(&[Op::Insert(row(key, 1)), Op::Insert(row(other, 1))]);
         let (holder, passer) = (c.begin(), c.begin());
-        c.train(holder, FLAG_START, 1, &strict(&[Op::Add(key, 1)]));
-        assert_eq!(c.told(), [open(1)]);
+        c.batch(holder, FLAG_START, 1, &strict(&[Op::Add(key, 1)]));
+        assert_eq!(c.received(), [open(1)]);
         // Errors of a transaction that skips are those of the single operations, though it is strict.
         c.wait = LockWait::SkipLocked;
-        c.train(
+        c.batch(
             passer,
             FLAG_START,
             1,
             &strict(&[Op::Read(ReadExclusive, key), Op::Read(ReadExclusive, other)]),
         );
         let locked = |number| (number, ErrorCode::RowLocked);
-        let found = Told::Row { operation: 2, row: Some(row(other, 1)) };
-        assert_eq!(c.told(), [found, Told::Confirm { request: 1, outcome: 0, errors: vec![locked(1)] }]);
-        c.train(passer, 0, 3, &strict(&[Op::Add(key, 10), Op::Delete(key), Op::Insert(row(key, 5))]));
+        let found = Received::Row { operation: 2, row: Some(row(other, 1)) };
+        assert_eq!(
+            c.received(),
+            [found, Received::Confirm { request: 1, outcome: 0, errors: vec![locked(1)] }]
+        );
+        c.batch(passer, 0, 3, &strict(&[Op::Add(key, 10), Op::Delete(key), Op::Insert(row(key, 5))]));
         let errors = vec![locked(3), locked(4), locked(5)];
-        assert_eq!(c.told(), [Told::Confirm { request: 3, outcome: 0, errors }]);
+        assert_eq!(c.received(), [Received::Confirm { request: 3, outcome: 0, errors }]);
         c.wait = LockWait::Default;
-        c.train(holder, FLAG_COMMIT, 2, &[]);
-        assert_eq!(c.told(), [committed(2)]);
+        c.batch(holder, FLAG_COMMIT, 2, &[]);
+        assert_eq!(c.received(), [committed(2)]);
         // The row is nobody's, while the one who has passed by goes on.
         assert_eq!(c.at_once(&[Op::Add(key, 100)]), [committed(1)]);
-        c.train(passer, FLAG_COMMIT, 6, &strict(&[Op::Add(other, 1)]));
-        assert_eq!(c.told(), [committed(6)]);
+        c.batch(passer, FLAG_COMMIT, 6, &strict(&[Op::Add(other, 1)]));
+        assert_eq!(c.received(), [committed(6)]);
         assert_eq!(c.read(&[key, other], None), [Some(row(key, 102)), Some(row(other, 2))]);
         ends_well(c);
     }
 
-    pub fn a_read_that_does_not_wait_has_a_lock_or_an_error(mutation: Option<Mutation>) {
-        let mut c = three(mutation);
+    pub fn a_read_that_does_not_wait_has_a_lock_or_an_error(bug: Option<InjectedBug>) {
+        let mut c = three(bug);
         let [key, free] = keys(&c);
         c.at_once(&[Op::Insert(row(key, 1)), Op::Insert(row(free, 1))]);
         let holder = c.begin();
-        c.train(holder, FLAG_START, 1, &strict(&[Op::Add(key, 1)]));
-        assert_eq!(c.told(), [open(1)]);
+        c.batch(holder, FLAG_START, 1, &strict(&[Op::Add(key, 1)]));
+        assert_eq!(c.received(), [open(1)]);
         // By itself it is a transaction that has failed.
         c.wait = LockWait::NoWait;
         assert_eq!(c.at_once(&[Op::Read(ReadShared, key)]), [refused(1, ErrorCode::RowLocked, 1)]);
         // As a lenient one it fails alone; and it has the lock of what nobody has.
         let id = c.begin();
         let reads = [(Op::Read(ReadExclusive, key), true), (Op::Read(ReadExclusive, free), true)];
-        c.train(id, FLAG_START, 1, &reads);
+        c.batch(id, FLAG_START, 1, &reads);
         let errors = vec![(1, ErrorCode::RowLocked)];
-        let found = Told::Row { operation: 2, row: Some(row(free, 1)) };
-        assert_eq!(c.told(), [found, Told::Confirm { request: 1, outcome: 0, errors }]);
+        let found = Received::Row { operation: 2, row: Some(row(free, 1)) };
+        assert_eq!(c.received(), [found, Received::Confirm { request: 1, outcome: 0, errors }]);
         assert_eq!(c.at_once(&[Op::Add(free, 1)]), [refused(1, ErrorCode::RowLocked, 1)]);
-        // What it holds itself is not in its way, nor is what an operation of the same train has got before.
-        c.train(
+        // What it holds itself is not in its way, nor is what an operation of the same batch has got before.
+        c.batch(
             id,
             0,
             3,
             &strict(&[Op::Read(ReadShared, free), Op::Add(free, 5), Op::Read(ReadExclusive, free)]),
         );
-        let found = |operation, n| Told::Row { operation, row: Some(row(free, n)) };
-        assert_eq!(c.told(), [found(3, 1), found(5, 6), open(3)]);
-        c.train(holder, FLAG_COMMIT, 2, &[]);
-        c.train(id, FLAG_COMMIT, 6, &strict(&[Op::Add(key, 10)]));
-        assert_eq!(c.told(), [committed(2), committed(6)]);
+        let found = |operation, n| Received::Row { operation, row: Some(row(free, n)) };
+        assert_eq!(c.received(), [found(3, 1), found(5, 6), open(3)]);
+        c.batch(holder, FLAG_COMMIT, 2, &[]);
+        c.batch(id, FLAG_COMMIT, 6, &strict(&[Op::Add(key, 10)]));
+        assert_eq!(c.received(), [committed(2), committed(6)]);
         assert_eq!(c.read(&[key, free], None), [Some(row(key, 12)), Some(row(free, 6))]);
         ends_well(c);
     }
 
-    pub fn what_follows_a_deletion_is_not_of_an_earlier_epoch(mutation: Option<Mutation>) {
-        let mut c = three_with_two_coordinators(mutation);
+    pub fn what_follows_a_deletion_is_not_of_an_earlier_epoch(bug: Option<InjectedBug>) {
+        let mut c = three_with_two_coordinators(bug);
         let [deleted, read, place, other] = keys(&c);
         c.at_once(&[deleted, read, place].map(|key| Op::Insert(row(key, 1))));
         // The coordinator of node 2 does not hear of new epochs.
         c.hold(Address::new(NodeId(1), BlockNumber::Distribution, 0), tc(2));
         c.advance(Tick::from_millis(1000));
         assert_eq!(c.at_once(&[deleted, read, place].map(Op::Delete)), [committed(1)]);
-        let epoch = c.epoch_told();
+        let epoch = c.epoch_received();
         assert_eq!(epoch, 110);
         // The same key again, the place of another row, and a read that finds nothing.
         assert_eq!(c.at_once_by(tc(2), &[Op::Insert(row(deleted, 2))]), [committed(1)]);
-        assert!(c.epoch_told() >= epoch, "the key in epoch {} before its deletion", c.epoch_told());
+        assert!(c.epoch_received() >= epoch, "the key in epoch {} before its deletion", c.epoch_received());
         assert_eq!(c.at_once_by(tc(2), &[Op::Insert(row(other, 2))]), [committed(1)]);
-        assert!(c.epoch_told() >= epoch, "the place in epoch {} before it was free", c.epoch_told());
+        assert!(c.epoch_received() >= epoch, "the place in epoch {} before it was free", c.epoch_received());
         let id = c.begin();
         let found_nothing = (Op::Read(ReadShared, read), true);
-        c.train_at(tc(2), id, ALL, 1, 0, &[found_nothing]);
-        assert_eq!(c.told(), [Told::Row { operation: 1, row: None }, committed(1)]);
-        assert!(c.epoch_told() >= epoch, "what was not there in epoch {}", c.epoch_told());
+        c.batch_at(tc(2), id, ALL, 1, 0, &[found_nothing]);
+        assert_eq!(c.received(), [Received::Row { operation: 1, row: None }, committed(1)]);
+        assert!(c.epoch_received() >= epoch, "what was not there in epoch {}", c.epoch_received());
         ends_well(c);
     }
 
-    pub fn who_copies_behind_a_fence_misses_no_commit(mutation: Option<Mutation>) {
-        const CHANGED: Told = Told::Other(SignalNumber::SchemaChangeConfirm);
-        let mut c = three(mutation);
+    pub fn who_copies_behind_a_fence_misses_no_commit(bug: Option<InjectedBug>) {
+        const CHANGED: Received = Received::Other(SignalNumber::SchemaChangeConfirm);
+        let mut c = three(bug);
         let [key, other] = keys(&c);
         c.at_once(&[Op::Insert(row(key, 1))]);
         let id = c.begin();
-        c.train(id, FLAG_START, 1, &strict(&[Op::Add(key, 1)]));
-        assert_eq!(c.told(), [open(1)]);
+        c.batch(id, FLAG_START, 1, &strict(&[Op::Add(key, 1)]));
+        assert_eq!(c.received(), [open(1)]);
         c.change_schema(SchemaChange::FenceTable { name: "test.t".into(), pinned: None });
-        let mut copied = c.told().contains(&CHANGED).then(|| c.read(&[key], None));
+        let mut copied = c.received().contains(&CHANGED).then(|| c.read(&[key], None));
         // Nobody else begins to change anything, but what is under way comes to its end.
         assert_eq!(c.at_once(&[Op::Insert(row(other, 1))]), [refused(1, ErrorCode::SchemaBusy, 1)]);
-        c.train(id, FLAG_COMMIT, 2, &[]);
+        c.batch(id, FLAG_COMMIT, 2, &[]);
         c.advance(Tick::from_millis(100));
-        let told = c.told();
+        let told = c.received();
         assert!(told.contains(&committed(2)), "{told:?}");
         if told.contains(&CHANGED) {
             copied = Some(c.read(&[key], None));

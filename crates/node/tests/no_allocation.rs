@@ -83,7 +83,7 @@ fn lookups_allocate_nothing() {
     for key in 0..200 {
         let id = c.begin();
         let row = Row(key, key as i64, Some(format!("text of row {key}")));
-        c.train(id, 3, 1, &[(Op::Insert(row), false)]);
+        c.batch(id, 3, 1, &[(Op::Insert(row), false)]);
     }
     let seen = c.outcomes();
     assert_eq!(seen, 200);

@@ -4,7 +4,9 @@
 mod support;
 
 use support::ranges::{Ask, Found, key_of};
-use support::{ALL, BY_NUMBER, BY_TEXT, Cluster, Op, Row, Setup, TC, Told, committed, dm, open, row, strict};
+use support::{
+    ALL, BY_NUMBER, BY_TEXT, Cluster, Op, Received, Row, Setup, TC, committed, dm, open, row, strict,
+};
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::schema::{IndexDefinition, IndexKind};
 use vinga_base::{ColumnId, NodeId, PartitionId, TransactionId};
@@ -153,14 +155,14 @@ fn play(seed: u64) {
                         let id = c.begin();
                         let commits = random.bool();
                         let flags = if commits { ALL } else { FLAG_START };
-                        c.train(id, flags, 1, &ops);
+                        c.batch(id, flags, 1, &ops);
                         if !commits {
                             transactions.push(Open { id, slot, next: 1 + ops.len() as u32 });
                         }
                     }
                     Some(at) => {
                         let open = &mut transactions[at];
-                        c.train(open.id, 0, open.next, &ops);
+                        c.batch(open.id, 0, open.next, &ops);
                         open.next += ops.len() as u32;
                     }
                 }
@@ -169,13 +171,13 @@ fn play(seed: u64) {
                 let at = random.usize(..transactions.len());
                 let open = transactions.swap_remove(at);
                 let flags = if random.u8(..3) > 0 { FLAG_COMMIT } else { FLAG_ROLLBACK };
-                c.train(open.id, flags, open.next, &[]);
+                c.batch(open.id, flags, open.next, &[]);
             }
             12 | 13 if !transactions.is_empty() => {
                 let at = random.usize(..transactions.len());
                 let open = &mut transactions[at];
                 let from = random.u32(1..=open.next);
-                c.train_with(open.id, FLAG_ROLLBACK_TO, open.next, from, &[]);
+                c.batch_with(open.id, FLAG_ROLLBACK_TO, open.next, from, &[]);
                 open.next += 1;
             }
             14 if nodes > 1 => c.hold(TC, dm(random.u8(2..=nodes), random.u16(..2))),
@@ -190,7 +192,7 @@ fn play(seed: u64) {
                 c.kill(nodes[nodes.len() - 1]);
                 // Transactions that were open may be gone.
                 for open in transactions.drain(..) {
-                    c.train(open.id, FLAG_ROLLBACK, open.next, &[]);
+                    c.batch(open.id, FLAG_ROLLBACK, open.next, &[]);
                 }
             }
             _ => {
@@ -204,7 +206,7 @@ fn play(seed: u64) {
                 }
                 let partitions = c.partitions();
                 let partition = partitions[random.usize(..partitions.len())];
-                c.told();
+                c.received();
                 let found = compare(&mut c, partition, &ask, &what);
                 if ask.limit == 0 && !found.is_empty() {
                     // A scan that begins behind one of the rows finds the rest.
@@ -214,16 +216,16 @@ fn play(seed: u64) {
                 }
             }
         }
-        c.told();
+        c.received();
         check_indexes(&c, &what);
     }
     for open in transactions {
-        c.train(open.id, FLAG_COMMIT, open.next, &[]);
+        c.batch(open.id, FLAG_COMMIT, open.next, &[]);
     }
     for node in c.live_nodes() {
         (0..2).for_each(|instance| c.release(TC, dm(node, instance)));
     }
-    // What waits for a lock still, or was refused because an earlier train was not answered, ends with its API node.
+    // What waits for a lock still, or was refused because an earlier batch was not answered, ends with its API node.
     c.api_is_gone();
     for node in c.live_nodes() {
         for data_manager in c.node(node).data_managers() {
@@ -291,7 +293,7 @@ fn a_full_memory_refuses_changes_and_leaves_indexes_whole() {
             let told = c.at_once(&[Op::Insert(Row(key, (key * 7919 % 10_007) as i64, Some(long.clone())))]);
             if told != [committed(1)] {
                 assert!(
-                    matches!(told[..], [Told::Refuse { code: ErrorCode::DataMemoryFull, .. }]),
+                    matches!(told[..], [Received::Refuse { code: ErrorCode::DataMemoryFull, .. }]),
                     "{told:?}"
                 );
                 refused += 1;
@@ -331,10 +333,10 @@ fn a_promoted_backup_scans_by_the_new_keys() {
     c.hold(TC, dm(3, 1));
     assert_eq!(c.at_once(&[Op::Add(keys[0], 9), Op::Delete(keys[1])]), [committed(1)]);
     let id = c.begin();
-    c.train(id, FLAG_START, 1, &strict(&[Op::Add(keys[0], 90)]));
-    assert_eq!(c.told(), [open(1)]);
+    c.batch(id, FLAG_START, 1, &strict(&[Op::Add(keys[0], 90)]));
+    assert_eq!(c.received(), [open(1)]);
     c.kill(2);
-    c.told();
+    c.received();
     assert_eq!(c.ranges(&Ask::numbers(0, 200)), Ok(vec![row(keys[0], 10)]));
     check_indexes(&c, "promoted");
     assert_eq!(c.owner_of(keys[0]).node(), NodeId(3));

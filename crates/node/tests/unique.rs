@@ -1,12 +1,12 @@
-//! Unique indexes within transactions, as stories.
+//! Unique indexes within transactions, as scenarios.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
 use std::path::Path;
 use support::unique::{ON_NUMBER, ON_TEXT};
-use support::{ALL, Cluster, Op, Row, Setup, TC, Told, committed, dm, open, refused, row, strict};
-use vinga_kernel::{Mutation, Tick};
+use support::{ALL, Cluster, Op, Received, Row, Setup, TC, committed, dm, open, refused, row, strict};
+use vinga_kernel::{InjectedBug, Tick};
 use vinga_wire::ErrorCode::{self, DuplicateKey};
 use vinga_wire::SignalNumber;
 use vinga_wire::operation::OperationKind::{ReadCommitted, ReadExclusive, ReadShared};
@@ -16,8 +16,8 @@ fn cluster(nodes: u8) -> Cluster {
     broken(nodes, None)
 }
 
-fn broken(nodes: u8, mutation: Option<Mutation>) -> Cluster {
-    Cluster::with(&Setup { nodes, unique: true, mutation, ..Setup::default() })
+fn broken(nodes: u8, bug: Option<InjectedBug>) -> Cluster {
+    Cluster::with(&Setup { nodes, unique: true, bug, ..Setup::default() })
 }
 
 /// A row without a text.
@@ -40,8 +40,8 @@ fn alone(ops: &[Op]) -> Vec<(Op, bool)> {
     ops.iter().map(|op| (op.clone(), true)).collect()
 }
 
-fn confirmed(request: u32, outcome: u8, errors: &[(u32, ErrorCode)]) -> Told {
-    Told::Confirm { request, outcome, errors: errors.to_vec() }
+fn confirmed(request: u32, outcome: u8, errors: &[(u32, ErrorCode)]) -> Received {
+    Received::Confirm { request, outcome, errors: errors.to_vec() }
 }
 
 /// Some keys whose rows have their primary at a node.
@@ -56,15 +56,15 @@ fn numbers<const N: usize>(c: &Cluster, node: u8) -> [i64; N] {
     std::array::from_fn(|_| numbers.next().expect("there are numbers without end"))
 }
 
-fn check_golden(name: &str, story: &str) {
+fn check_golden(name: &str, scenario: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, story).expect("the file can be written");
+        std::fs::write(&path, scenario).expect("the file can be written");
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        expected == story,
-        "the story differs from {}; if that is right, run the test with BLESS=1\n{story}",
+        expected == scenario,
+        "the scenario differs from {}; if that is right, run the test with BLESS=1\n{scenario}",
         path.display()
     );
 }
@@ -77,7 +77,7 @@ fn an_insert_an_update_and_a_delete_take_the_index_along() {
     assert_eq!(c.at_once(&[Op::Set(1, 11)]), [committed(1)]);
     assert_eq!(c.at_once(&[Op::Delete(1)]), [committed(1)]);
     at_rest(&mut c, 0);
-    check_golden("unique-index.txt", &c.story());
+    check_golden("unique-index.txt", &c.scenario());
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn there_and_back_within_a_transaction() {
     for nodes in 1..=3 {
         let mut c = cluster(nodes);
         c.at_once(&[Op::Insert(bare(1, 10))]);
-        // In one train.
+        // In one batch.
         assert_eq!(c.at_once(&[Op::Set(1, 11), Op::Set(1, 12), Op::Set(1, 10)]), [committed(1)]);
         assert_eq!(
             c.at_once(&[Op::Delete(1), Op::Insert(bare(1, 10)), Op::Set(1, 11), Op::Set(1, 10)]),
@@ -139,11 +139,11 @@ fn there_and_back_within_a_transaction() {
         );
         // In several.
         let id = c.begin();
-        c.train(id, FLAG_START, 1, &strict(&[Op::Set(1, 11)]));
-        c.train(id, 0, 2, &strict(&[Op::Set(1, 10)]));
-        c.train(id, 0, 3, &strict(&[Op::Insert(bare(2, 11))]));
-        c.train(id, FLAG_COMMIT, 4, &[]);
-        assert_eq!(c.told(), [open(1), open(2), open(3), committed(4)]);
+        c.batch(id, FLAG_START, 1, &strict(&[Op::Set(1, 11)]));
+        c.batch(id, 0, 2, &strict(&[Op::Set(1, 10)]));
+        c.batch(id, 0, 3, &strict(&[Op::Insert(bare(2, 11))]));
+        c.batch(id, FLAG_COMMIT, 4, &[]);
+        assert_eq!(c.received(), [open(1), open(2), open(3), committed(4)]);
         at_rest(&mut c, 2);
     }
 }
@@ -169,7 +169,7 @@ fn rows_exchange_their_values() {
         assert_eq!(c.at_once(&up), [committed(1)]);
         let up: Vec<Op> = (1..=20).map(|key| Op::Add(key, 1)).collect();
         let told = c.at_once(&up);
-        assert!(matches!(told[..], [Told::Refuse { code: DuplicateKey, .. }]), "{told:?}");
+        assert!(matches!(told[..], [Received::Refuse { code: DuplicateKey, .. }]), "{told:?}");
         at_rest(&mut c, 20);
     }
 }
@@ -178,22 +178,23 @@ fn rows_exchange_their_values() {
 fn who_touches_no_unique_column_touches_no_index() {
     let mut c = cluster(1);
     c.at_once(&[Op::Insert(bare(1, 10))]);
-    let one_shots =
-        |c: &Cluster| -> u64 { c.node(1).data_managers().iter().map(|d| d.statistics().one_shots).sum() };
+    let one_phase_commits = |c: &Cluster| -> u64 {
+        c.node(1).data_managers().iter().map(|d| d.statistics().one_phase_commits).sum()
+    };
     let operations =
         |c: &Cluster| -> u64 { c.node(1).data_managers().iter().map(|d| d.statistics().operations).sum() };
-    let (shots, before) = (one_shots(&c), operations(&c));
+    let (in_one_phase, before) = (one_phase_commits(&c), operations(&c));
     for op in [Op::Set(1, 10), Op::Add(1, 0), Op::SetNull(1), Op::Write(bare(1, 10))] {
         assert_eq!(c.at_once(&[op]), [committed(1)]);
     }
     assert_eq!(
-        (one_shots(&c) - shots, operations(&c) - before),
+        (one_phase_commits(&c) - in_one_phase, operations(&c) - before),
         (4, 0),
         "prepared and committed in one step"
     );
     // What has to be followed is prepared first, and so is what follows: a delete and an insert.
     assert_eq!(c.at_once(&[Op::Set(1, 11)]), [committed(1)]);
-    assert_eq!((one_shots(&c) - shots, operations(&c) - before), (4, 3));
+    assert_eq!((one_phase_commits(&c) - in_one_phase, operations(&c) - before), (4, 3));
     at_rest(&mut c, 1);
 }
 
@@ -214,10 +215,10 @@ fn what_fails_alone_is_undone_alone() {
             Op::Insert(text(6, 20, "sixty")),
             Op::Insert(text(7, 50, "seventy")),
         ]);
-        c.train(id, FLAG_START, 1, &ops);
+        c.batch(id, FLAG_START, 1, &ops);
         let errors = [(2, DuplicateKey), (3, DuplicateKey), (4, DuplicateKey), (5, DuplicateKey)];
-        let told = c.told();
-        let [Told::Confirm { request: 1, outcome: 0, errors: found }] = &told[..] else {
+        let told = c.received();
+        let [Received::Confirm { request: 1, outcome: 0, errors: found }] = &told[..] else {
             panic!("{told:?}");
         };
         let mut found = found.clone();
@@ -227,8 +228,8 @@ fn what_fails_alone_is_undone_alone() {
         blamed.sort_unstable();
         assert_eq!(blamed, [0, ON_NUMBER, ON_NUMBER, ON_TEXT, ON_TEXT]);
         assert_eq!(c.read(&[2, 4], Some((id, 9))), [Some(text(2, 20, "twenty")), None]);
-        c.train(id, FLAG_COMMIT, 7, &strict(&[Op::Set(3, 31)]));
-        assert_eq!(c.told(), [committed(7)]);
+        c.batch(id, FLAG_COMMIT, 7, &strict(&[Op::Set(3, 31)]));
+        assert_eq!(c.received(), [committed(7)]);
         at_rest(&mut c, 8);
     }
 }
@@ -252,20 +253,20 @@ fn operations_behind_one_that_fails_alone_see_that_it_was_undone() {
             Op::Find(ReadCommitted, 30),
             Op::Find(ReadCommitted, 20),
         ]);
-        c.train(id, FLAG_START | FLAG_COMMIT, 1, &ops);
+        c.batch(id, FLAG_START | FLAG_COMMIT, 1, &ops);
         let errors = [(1, DuplicateKey), (2, ErrorCode::NoSuchRow), (3, DuplicateKey), (7, DuplicateKey)];
-        let mut told = c.told();
+        let mut told = c.received();
         told.sort_by_key(|told| match told {
-            Told::Row { operation, .. } => *operation,
+            Received::Row { operation, .. } => *operation,
             _ => u32::MAX,
         });
         // Answers of stages come one behind the other.
         assert_eq!(
             told,
             [
-                Told::Row { operation: 4, row: Some(bare(2, 20)) },
-                Told::Row { operation: 9, row: Some(Row(0, 0, None)) },
-                Told::Row { operation: 10, row: None },
+                Received::Row { operation: 4, row: Some(bare(2, 20)) },
+                Received::Row { operation: 9, row: Some(Row(0, 0, None)) },
+                Received::Row { operation: 10, row: None },
                 confirmed(1, 1, &errors),
             ],
             "{nodes} nodes"
@@ -277,7 +278,7 @@ fn operations_behind_one_that_fails_alone_see_that_it_was_undone() {
 
 #[test]
 fn a_partial_rollback_takes_the_index_along() {
-    stories::a_partial_rollback_takes_the_index_along(None);
+    scenarios::a_partial_rollback_takes_the_index_along(None);
 }
 
 #[test]
@@ -288,22 +289,22 @@ fn a_place_in_the_index_is_locked_like_a_row() {
         for (end, expected) in [(FLAG_COMMIT, refused(1, DuplicateKey, 1)), (FLAG_ROLLBACK, committed(1))] {
             // One brings a number, the next one waits to see whether it stays.
             let (first, second) = (c.begin(), c.begin());
-            c.train(first, FLAG_START, 1, &strict(&[Op::Insert(bare(2, 20))]));
-            c.train(second, ALL, 1, &strict(&[Op::Insert(bare(3, 20))]));
-            assert_eq!(c.told(), [open(1)]);
-            c.train(first, end, 2, &[]);
-            assert!(c.told().contains(&expected));
+            c.batch(first, FLAG_START, 1, &strict(&[Op::Insert(bare(2, 20))]));
+            c.batch(second, ALL, 1, &strict(&[Op::Insert(bare(3, 20))]));
+            assert_eq!(c.received(), [open(1)]);
+            c.batch(first, end, 2, &[]);
+            assert!(c.received().contains(&expected));
             c.at_once(&[Op::Delete(2)]);
             c.at_once(&[Op::Delete(3)]);
         }
         for (end, expected) in [(FLAG_COMMIT, committed(1)), (FLAG_ROLLBACK, refused(1, DuplicateKey, 1))] {
             // One takes it away, the next one waits for the place.
             let (first, second) = (c.begin(), c.begin());
-            c.train(first, FLAG_START, 1, &strict(&[Op::Delete(1)]));
-            c.train(second, ALL, 1, &strict(&[Op::Insert(bare(4, 10))]));
-            assert_eq!(c.told(), [open(1)]);
-            c.train(first, end, 2, &[]);
-            assert!(c.told().contains(&expected));
+            c.batch(first, FLAG_START, 1, &strict(&[Op::Delete(1)]));
+            c.batch(second, ALL, 1, &strict(&[Op::Insert(bare(4, 10))]));
+            assert_eq!(c.received(), [open(1)]);
+            c.batch(first, end, 2, &[]);
+            assert!(c.received().contains(&expected));
             c.at_once(&[Op::Delete(4)]);
             c.at_once(&[Op::Write(bare(1, 10))]);
         }
@@ -317,32 +318,32 @@ fn a_reader_by_index_lets_go_of_it_before_it_locks_the_row() {
     let mut c = cluster(2);
     c.at_once(&[Op::Insert(bare(1, 10))]);
     let (reader, writer) = (c.begin(), c.begin());
-    c.train(reader, FLAG_START, 1, &strict(&[Op::Find(ReadShared, 10)]));
-    c.train(writer, ALL, 1, &strict(&[Op::Set(1, 11)]));
+    c.batch(reader, FLAG_START, 1, &strict(&[Op::Find(ReadShared, 10)]));
+    c.batch(writer, ALL, 1, &strict(&[Op::Set(1, 11)]));
     assert_eq!(
-        c.told(),
-        [Told::Row { operation: 1, row: Some(Row(0, 0, None)) }, open(1)],
+        c.received(),
+        [Received::Row { operation: 1, row: Some(Row(0, 0, None)) }, open(1)],
         "the writer waits"
     );
-    c.train(reader, 0, 2, &strict(&[Op::Release(10, 1)]));
-    assert_eq!(c.told(), [open(2), committed(1)]);
-    c.train(reader, FLAG_COMMIT, 3, &strict(&[Op::Read(ReadExclusive, 1)]));
-    assert_eq!(c.told(), [Told::Row { operation: 3, row: Some(bare(1, 11)) }, committed(3)]);
+    c.batch(reader, 0, 2, &strict(&[Op::Release(10, 1)]));
+    assert_eq!(c.received(), [open(2), committed(1)]);
+    c.batch(reader, FLAG_COMMIT, 3, &strict(&[Op::Read(ReadExclusive, 1)]));
+    assert_eq!(c.received(), [Received::Row { operation: 3, row: Some(bare(1, 11)) }, committed(3)]);
     // One that does not let go makes the writer wait until its time is over, and the base row comes back too.
     let (reader, writer) = (c.begin(), c.begin());
-    c.train(reader, FLAG_START, 1, &strict(&[Op::Find(ReadShared, 11)]));
-    c.train(writer, ALL, 1, &strict(&[Op::Set(1, 12)]));
-    c.told();
+    c.batch(reader, FLAG_START, 1, &strict(&[Op::Find(ReadShared, 11)]));
+    c.batch(writer, ALL, 1, &strict(&[Op::Set(1, 12)]));
+    c.received();
     c.advance(Tick::from_millis(1300));
-    assert_eq!(c.told(), [refused(1, ErrorCode::LockTimeout, 1)]);
+    assert_eq!(c.received(), [refused(1, ErrorCode::LockTimeout, 1)]);
     assert_eq!(c.blamed(), [ON_NUMBER]);
     // Alone it loses only that operation.
     let writer = c.begin();
-    c.train(writer, ALL, 1, &alone(&[Op::Set(1, 12), Op::Insert(bare(2, 20))]));
+    c.batch(writer, ALL, 1, &alone(&[Op::Set(1, 12), Op::Insert(bare(2, 20))]));
     c.advance(Tick::from_millis(1300));
-    assert_eq!(c.told(), [confirmed(1, 1, &[(1, ErrorCode::LockTimeout)])]);
-    c.train(reader, FLAG_ROLLBACK, 2, &[]);
-    c.told();
+    assert_eq!(c.received(), [confirmed(1, 1, &[(1, ErrorCode::LockTimeout)])]);
+    c.batch(reader, FLAG_ROLLBACK, 2, &[]);
+    c.received();
     assert_eq!(c.read(&[1, 2], None), [Some(bare(1, 11)), Some(bare(2, 20))]);
     at_rest(&mut c, 2);
 }
@@ -354,12 +355,12 @@ fn the_second_waits_for_the_first_one_that_fails_alone() {
         let mut c = cluster(nodes);
         c.at_once(&[Op::Insert(bare(1, 10)), Op::Insert(bare(2, 20))]);
         let (holder, id) = (c.begin(), c.begin());
-        c.train(holder, FLAG_START, 1, &strict(&[Op::Read(ReadShared, 1)]));
-        c.told();
-        c.train(id, ALL, 1, &alone(&[Op::Write(bare(1, 20)), Op::Write(bare(2, 30))]));
-        assert_eq!(c.told(), []);
-        c.train(holder, FLAG_COMMIT, 2, &[]);
-        assert_eq!(c.told(), [committed(2), confirmed(1, 1, &[(1, DuplicateKey)])]);
+        c.batch(holder, FLAG_START, 1, &strict(&[Op::Read(ReadShared, 1)]));
+        c.received();
+        c.batch(id, ALL, 1, &alone(&[Op::Write(bare(1, 20)), Op::Write(bare(2, 30))]));
+        assert_eq!(c.received(), []);
+        c.batch(holder, FLAG_COMMIT, 2, &[]);
+        assert_eq!(c.received(), [committed(2), confirmed(1, 1, &[(1, DuplicateKey)])]);
         assert_eq!(c.read(&[1, 2], None), [Some(bare(1, 10)), Some(bare(2, 30))]);
         at_rest(&mut c, 2);
     }
@@ -371,15 +372,18 @@ fn a_deadlock_in_the_index_ends() {
     let mut c = cluster(2);
     c.at_once(&[Op::Insert(bare(1, 10)), Op::Insert(bare(2, 20))]);
     let (one, other) = (c.begin(), c.begin());
-    c.train(one, FLAG_START, 1, &strict(&[Op::Set(1, 11)]));
-    c.train(other, FLAG_START, 1, &strict(&[Op::Set(2, 21)]));
-    assert_eq!(c.told(), [open(1), open(1)]);
-    c.train(one, FLAG_COMMIT, 2, &strict(&[Op::Insert(bare(3, 20))]));
-    c.train(other, FLAG_COMMIT, 2, &strict(&[Op::Insert(bare(4, 10))]));
+    c.batch(one, FLAG_START, 1, &strict(&[Op::Set(1, 11)]));
+    c.batch(other, FLAG_START, 1, &strict(&[Op::Set(2, 21)]));
+    assert_eq!(c.received(), [open(1), open(1)]);
+    c.batch(one, FLAG_COMMIT, 2, &strict(&[Op::Insert(bare(3, 20))]));
+    c.batch(other, FLAG_COMMIT, 2, &strict(&[Op::Insert(bare(4, 10))]));
     c.advance(Tick::from_millis(1300));
-    let told = c.told();
-    let is_victim = |told: &Told| {
-        matches!(told, Told::Refuse { code: ErrorCode::LockTimeout | ErrorCode::Deadlock, operation: 2, .. })
+    let told = c.received();
+    let is_victim = |told: &Received| {
+        matches!(
+            told,
+            Received::Refuse { code: ErrorCode::LockTimeout | ErrorCode::Deadlock, operation: 2, .. }
+        )
     };
     assert!(told.iter().any(is_victim), "{told:?}");
     c.forget_all_outcomes();
@@ -392,19 +396,19 @@ fn hidden_rows_are_not_for_users_to_change() {
     let mut c = cluster(1);
     c.at_once(&[Op::Insert(bare(1, 10))]);
     let id = c.begin();
-    let mut bytes = c.train_bytes(TC, id, ALL, 1, 0, &strict(&[Op::Find(ReadShared, 10)]));
+    let mut bytes = c.batch_bytes(TC, id, ALL, 1, 0, &strict(&[Op::Find(ReadShared, 10)]));
     let head = bytes.len() - 8 - size_of::<vinga_wire::operation::OperationHead>();
     let kind = head + std::mem::offset_of!(vinga_wire::operation::OperationHead, kind);
     bytes[kind] = vinga_wire::operation::OperationKind::Delete as u8;
     c.send_bytes(1, &bytes);
-    assert_eq!(c.told(), [refused(1, ErrorCode::HiddenTable, 1)]);
+    assert_eq!(c.received(), [refused(1, ErrorCode::HiddenTable, 1)]);
     // Nor does a user name sub-operations.
     let id = c.begin();
-    let mut bytes = c.train_bytes(TC, id, ALL, 1, 0, &strict(&[Op::Find(ReadShared, 10)]));
+    let mut bytes = c.batch_bytes(TC, id, ALL, 1, 0, &strict(&[Op::Find(ReadShared, 10)]));
     let sub = head + std::mem::offset_of!(vinga_wire::operation::OperationHead, sub);
     bytes[sub] = 1;
     c.send_bytes(1, &bytes);
-    assert_eq!(c.told(), [refused(1, ErrorCode::MalformedSignal, 1)]);
+    assert_eq!(c.received(), [refused(1, ErrorCode::MalformedSignal, 1)]);
     at_rest(&mut c, 1);
 }
 
@@ -419,14 +423,14 @@ fn a_node_dies_between_the_row_and_its_place_in_the_index() {
         let owner = c.owner_of_number(n);
         c.hold(TC, owner);
         let id = c.begin();
-        c.train(id, ALL, 1, &strict(&[Op::Insert(bare(key, n)), Op::Set(other, 1_000_001)]));
+        c.batch(id, ALL, 1, &strict(&[Op::Insert(bare(key, n)), Op::Set(other, 1_000_001)]));
         assert!(c.held(TC, owner) > 0, "the sub-operation is on its way");
-        assert_eq!(c.told(), []);
+        assert_eq!(c.received(), []);
         c.kill(victim);
         if victim != owner.node().0 {
             c.release(TC, owner);
         }
-        assert_eq!(c.told(), [refused(1, ErrorCode::NodeFailure, 0)]);
+        assert_eq!(c.received(), [refused(1, ErrorCode::NodeFailure, 0)]);
         assert_eq!(c.at_once(&[Op::Insert(bare(key, n)), Op::Set(other, 1_000_001)]), [committed(1)]);
         at_rest(&mut c, 2);
     }
@@ -441,18 +445,18 @@ fn a_node_dies_while_the_index_is_committed_or_rolled_back() {
         let [key] = keys(&c, 1);
         let [n] = numbers(&c, 2);
         let id = c.begin();
-        c.train(id, FLAG_START, 1, &strict(&[Op::Insert(bare(key, n))]));
-        assert_eq!(c.told(), [open(1)]);
+        c.batch(id, FLAG_START, 1, &strict(&[Op::Insert(bare(key, n))]));
+        assert_eq!(c.received(), [open(1)]);
         // Commits begin at the end of the chain 2, 3, 1 and come to node 2 last; roll-backs begin there.
         let from = if is_commit { dm(3, c.owner_of_number(n).instance()) } else { TC };
         let owner = c.owner_of_number(n);
         c.hold(from, owner);
-        c.train(id, if is_commit { FLAG_COMMIT } else { FLAG_ROLLBACK }, 2, &[]);
+        c.batch(id, if is_commit { FLAG_COMMIT } else { FLAG_ROLLBACK }, 2, &[]);
         assert_eq!(c.held(from, owner), 1);
-        assert_eq!(c.told(), []);
+        assert_eq!(c.received(), []);
         c.kill(2);
         let expected = if is_commit { committed(2) } else { confirmed(2, 2, &[]) };
-        assert_eq!(c.told(), [expected]);
+        assert_eq!(c.received(), [expected]);
         at_rest(&mut c, usize::from(is_commit));
     }
 }
@@ -465,11 +469,11 @@ fn an_api_node_dies_between_the_row_and_its_place_in_the_index() {
     let [n] = numbers(&c, 2);
     c.hold(TC, c.owner_of_number(n));
     let id = c.begin();
-    c.train(id, FLAG_START, 1, &strict(&[Op::Insert(bare(key, n))]));
+    c.batch(id, FLAG_START, 1, &strict(&[Op::Insert(bare(key, n))]));
     c.tell_of_api(SignalNumber::ApiConnectionClosedOrder);
     c.release(TC, c.owner_of_number(n));
     c.tell_of_api(SignalNumber::ApiFailedOrder);
-    c.told();
+    c.received();
     assert!(c.is_at_rest());
     assert_eq!(c.check_unique(), 0);
 }
@@ -481,13 +485,13 @@ fn too_little_room_for_the_index() {
         let mut c = cluster(nodes);
         let rows: Vec<Op> = (1..=70).map(|key| Op::Insert(bare(key, key as i64))).collect();
         let told = c.at_once(&rows);
-        assert!(matches!(told[..], [Told::Refuse { code: ErrorCode::OutOfOperations, .. }]), "{told:?}");
+        assert!(matches!(told[..], [Received::Refuse { code: ErrorCode::OutOfOperations, .. }]), "{told:?}");
         at_rest(&mut c, 0);
         if nodes == 1 {
             let id = c.begin();
-            c.train(id, ALL, 1, &alone(&rows));
-            let told = c.told();
-            let [Told::Confirm { outcome: 1, errors, .. }] = &told[..] else { panic!("{told:?}") };
+            c.batch(id, ALL, 1, &alone(&rows));
+            let told = c.received();
+            let [Received::Confirm { outcome: 1, errors, .. }] = &told[..] else { panic!("{told:?}") };
             assert!(errors.iter().all(|(_, code)| *code == ErrorCode::OutOfOperations), "{errors:?}");
             assert!((1..70).contains(&errors.len()), "{errors:?}");
             at_rest(&mut c, 70 - errors.len());
@@ -495,22 +499,22 @@ fn too_little_room_for_the_index() {
     }
 }
 
-/// Stories that are told with a rule broken, too.
-mod stories {
+/// Scenarios that are run with a rule broken, too.
+mod scenarios {
     use super::*;
 
-    pub fn a_partial_rollback_takes_the_index_along(mutation: Option<Mutation>) {
+    pub fn a_partial_rollback_takes_the_index_along(bug: Option<InjectedBug>) {
         for nodes in 1..=3 {
-            let mut c = broken(nodes, mutation);
+            let mut c = broken(nodes, bug);
             c.at_once(&[Op::Insert(bare(1, 10)), Op::Insert(bare(2, 20))]);
             let id = c.begin();
-            c.train(id, FLAG_START, 1, &strict(&[Op::Set(1, 11)]));
-            c.train(id, 0, 2, &strict(&[Op::Set(1, 12), Op::Set(2, 10), Op::Insert(bare(3, 20))]));
-            assert_eq!(c.told(), [open(1), open(2)]);
-            c.train_with(id, FLAG_ROLLBACK_TO, 5, 2, &strict(&[Op::Insert(bare(4, 10))]));
-            assert_eq!(c.told(), [open(5)]);
-            c.train(id, FLAG_COMMIT, 6, &strict(&[Op::Insert(bare(5, 12))]));
-            assert_eq!(c.told(), [committed(6)]);
+            c.batch(id, FLAG_START, 1, &strict(&[Op::Set(1, 11)]));
+            c.batch(id, 0, 2, &strict(&[Op::Set(1, 12), Op::Set(2, 10), Op::Insert(bare(3, 20))]));
+            assert_eq!(c.received(), [open(1), open(2)]);
+            c.batch_with(id, FLAG_ROLLBACK_TO, 5, 2, &strict(&[Op::Insert(bare(4, 10))]));
+            assert_eq!(c.received(), [open(5)]);
+            c.batch(id, FLAG_COMMIT, 6, &strict(&[Op::Insert(bare(5, 12))]));
+            assert_eq!(c.received(), [committed(6)]);
             assert_eq!(
                 c.read(&[1, 2, 3, 4, 5], None),
                 [Some(bare(1, 11)), Some(bare(2, 20)), None, Some(bare(4, 10)), Some(bare(5, 12))]
@@ -520,15 +524,15 @@ mod stories {
     }
 
     /// A second row with a unique value is not let in.
-    pub fn a_duplicate_is_refused(mutation: Option<Mutation>) {
-        let mut c = broken(2, mutation);
+    pub fn a_duplicate_is_refused(bug: Option<InjectedBug>) {
+        let mut c = broken(2, bug);
         assert_eq!(c.at_once(&[Op::Insert(bare(1, 10))]), [committed(1)]);
         assert_eq!(c.at_once(&[Op::Insert(bare(2, 10))]), [refused(1, DuplicateKey, 1)]);
     }
 
     /// A value that a row gives up is free.
-    pub fn what_a_row_gives_up_is_free(mutation: Option<Mutation>) {
-        let mut c = broken(2, mutation);
+    pub fn what_a_row_gives_up_is_free(bug: Option<InjectedBug>) {
+        let mut c = broken(2, bug);
         assert_eq!(c.at_once(&[Op::Insert(bare(1, 10))]), [committed(1)]);
         assert_eq!(c.at_once(&[Op::Set(1, 11)]), [committed(1)]);
         assert_eq!(c.at_once(&[Op::Insert(bare(2, 10))]), [committed(1)]);
@@ -536,45 +540,45 @@ mod stories {
     }
 
     /// A commit waits for the index.
-    pub fn nothing_is_committed_before_the_index_is_prepared(mutation: Option<Mutation>) {
-        let mut c = broken(2, mutation);
+    pub fn nothing_is_committed_before_the_index_is_prepared(bug: Option<InjectedBug>) {
+        let mut c = broken(2, bug);
         let [key] = keys(&c, 1);
         let [n] = numbers(&c, 2);
         c.hold(TC, c.owner_of_number(n));
         let id = c.begin();
-        c.train(id, ALL, 1, &strict(&[Op::Insert(bare(key, n))]));
+        c.batch(id, ALL, 1, &strict(&[Op::Insert(bare(key, n))]));
         assert_eq!(c.held(TC, c.owner_of_number(n)), 1);
-        assert_eq!(c.told(), []);
+        assert_eq!(c.received(), []);
         assert_eq!(c.read(&[key], None), [None]);
         c.release(TC, c.owner_of_number(n));
-        assert_eq!(c.told(), [committed(1)]);
+        assert_eq!(c.received(), [committed(1)]);
         at_rest(&mut c, 1);
     }
 }
 
 #[test]
 fn nothing_is_committed_before_the_index_is_prepared() {
-    stories::nothing_is_committed_before_the_index_is_prepared(None);
+    scenarios::nothing_is_committed_before_the_index_is_prepared(None);
 }
 
 #[test]
 fn what_a_row_gives_up_is_free() {
-    stories::what_a_row_gives_up_is_free(None);
-    stories::a_duplicate_is_refused(None);
+    scenarios::what_a_row_gives_up_is_free(None);
+    scenarios::a_duplicate_is_refused(None);
 }
 
-#[cfg(feature = "mutations")]
+#[cfg(feature = "injected-bugs")]
 #[test]
 fn broken_rules_are_noticed() {
-    type Story = fn(Option<Mutation>);
-    let stories: [(Mutation, Story); 4] = [
-        (Mutation::PartialRollbackForgetsSubs, stories::a_partial_rollback_takes_the_index_along),
-        (Mutation::SubErrorIgnored, stories::a_duplicate_is_refused),
-        (Mutation::HiddenDeleteForgotten, stories::what_a_row_gives_up_is_free),
-        (Mutation::CommitBeforeSubs, stories::nothing_is_committed_before_the_index_is_prepared),
+    type Scenario = fn(Option<InjectedBug>);
+    let scenarios: [(InjectedBug, Scenario); 4] = [
+        (InjectedBug::PartialRollbackForgetsSubs, scenarios::a_partial_rollback_takes_the_index_along),
+        (InjectedBug::SubErrorIgnored, scenarios::a_duplicate_is_refused),
+        (InjectedBug::HiddenDeleteForgotten, scenarios::what_a_row_gives_up_is_free),
+        (InjectedBug::CommitBeforeSubs, scenarios::nothing_is_committed_before_the_index_is_prepared),
     ];
-    for (mutation, story) in stories {
-        let told = std::panic::catch_unwind(|| story(Some(mutation)));
-        assert!(told.is_err(), "nobody notices {}", mutation.name());
+    for (bug, scenario) in scenarios {
+        let told = std::panic::catch_unwind(|| scenario(Some(bug)));
+        assert!(told.is_err(), "nobody notices {}", bug.name());
     }
 }

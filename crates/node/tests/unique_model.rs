@@ -1,4 +1,4 @@
-//! Random transactions on a table with unique indexes, against a model: savepoints, operations that fail alone, trains in
+//! Random transactions on a table with unique indexes, against a model: savepoints, operations that fail alone, batches in
 //! any shape, one to three nodes. Each operation must find what all before it have left, whatever the order in which data
 //! managers answer.
 
@@ -8,7 +8,7 @@ mod support;
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use support::unique::{ON_NUMBER, ON_TEXT};
-use support::{Cluster, Op, Row, Setup, Told};
+use support::{Cluster, Op, Received, Row, Setup};
 use vinga_wire::ErrorCode::{self, DuplicateKey, NoSuchRow, NumericOverflow};
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
 
@@ -70,24 +70,24 @@ fn operation(random: &mut Rng) -> Op {
     }
 }
 
-/// Runs one transaction of random trains; the rows are what the model says afterwards.
+/// Runs one transaction of random batches; the rows are what the model says afterwards.
 fn transaction(c: &mut Cluster, random: &mut Rng, committed: &mut Rows) {
     let id = c.begin();
     let mut rows = committed.clone();
     // Before each operation: its number, and the rows.
     let mut savepoints: Vec<(u32, Rows)> = vec![];
     let mut next = 1;
-    let trains = random.u32(1..=3);
-    for train in 1..=trains {
-        let mut flags = if train == 1 { FLAG_START } else { 0 };
+    let batches = random.u32(1..=3);
+    for batch in 1..=batches {
+        let mut flags = if batch == 1 { FLAG_START } else { 0 };
         let mut from = 0;
-        if train > 1 && random.u8(..3) == 0 && !savepoints.is_empty() {
+        if batch > 1 && random.u8(..3) == 0 && !savepoints.is_empty() {
             let at = random.usize(..savepoints.len());
             (from, rows) = savepoints[at].clone();
             savepoints.truncate(at);
             flags |= FLAG_ROLLBACK_TO;
         }
-        let is_last = train == trains;
+        let is_last = batch == batches;
         flags |= if is_last { FLAG_COMMIT } else { 0 };
         let ops: Vec<(Op, bool)> =
             (0..random.usize(..7)).map(|_| (operation(random), random.u8(..5) > 0)).collect();
@@ -101,18 +101,18 @@ fn transaction(c: &mut Cluster, random: &mut Rng, committed: &mut Rows) {
             }
         }
         let tag = next;
-        c.train_with(id, flags, tag, from, &ops);
+        c.batch_with(id, flags, tag, from, &ops);
         next += ops.len() as u32;
-        let told = c.told();
+        let told = c.received();
         match &told[..] {
-            [Told::Refuse { code, operation, .. }] if fatal => {
+            [Received::Refuse { code, operation, .. }] if fatal => {
                 // Any of those that are not to fail may be the first.
                 let (_, is_local) = &ops[(*operation - tag) as usize];
                 assert!(!is_local, "{told:?} of {ops:?}");
                 assert!(matches!(code, DuplicateKey | NoSuchRow), "{told:?} of {ops:?}");
                 return;
             }
-            [Told::Confirm { outcome, errors: found, .. }] if !fatal => {
+            [Received::Confirm { outcome, errors: found, .. }] if !fatal => {
                 assert_eq!(*outcome, u8::from(is_last));
                 let mut found: Vec<(u32, ErrorCode, u16)> = found
                     .iter()
@@ -153,7 +153,7 @@ fn transactions_do_what_a_model_says() {
     }
 }
 
-/// Several transactions at once, data nodes that die between two trains: whatever the answers are, at rest the indexes
+/// Several transactions at once, data nodes that die between two batches: whatever the answers are, at rest the indexes
 /// are what the rows say.
 #[test]
 fn indexes_follow_whatever_happens() {
@@ -177,20 +177,21 @@ fn indexes_follow_whatever_happens() {
                 (0..random.usize(1..5)).map(|_| (operation(&mut random), random.bool())).collect();
             let end = random.u8(..4);
             if end == 0 && first > 1 {
-                c.train(id, FLAG_ROLLBACK, first, &[]);
+                c.batch(id, FLAG_ROLLBACK, first, &[]);
                 open.remove(at);
             } else {
                 flags |= if end == 1 { FLAG_COMMIT } else { 0 };
                 let back = random.u8(..4) == 0 && first > 1;
                 flags |= if back { FLAG_ROLLBACK_TO } else { 0 };
                 let from = if back { random.u32(1..first) } else { 0 };
-                c.train_with(id, flags, first, from, &ops);
+                c.batch_with(id, flags, first, from, &ops);
                 open[at].1 += ops.len() as u32;
             }
             // Who waits is answered in time, or by the time-out.
             c.advance(vinga_kernel::Tick::from_millis(random.u64(..400)));
-            for told in c.told() {
-                let (Told::Confirm { request, outcome: 1.., .. } | Told::Refuse { request, .. }) = told
+            for told in c.received() {
+                let (Received::Confirm { request, outcome: 1.., .. } | Received::Refuse { request, .. }) =
+                    told
                 else {
                     continue;
                 };
@@ -199,7 +200,7 @@ fn indexes_follow_whatever_happens() {
             }
         }
         c.advance(vinga_kernel::Tick::from_millis(8000));
-        c.told();
+        c.received();
         c.forget_all_outcomes();
         assert!(c.is_at_rest(), "seed {seed}");
         c.check_unique();

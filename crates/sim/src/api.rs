@@ -1,7 +1,7 @@
 //! An API node: a client, and the sessions that use it.
 //!
-//! It begins each life by learning the tables, then its sessions run. It may stall (what comes meanwhile waits), read
-//! slowly, die, or leave with a goodbye (everything that its sessions had under way is then known to nobody) and come back in a new life with
+//! It begins each time by learning the tables, then its sessions run. It may stall (what comes meanwhile waits), read
+//! slowly, die, or leave with a disconnect notice (everything that its sessions had under way is then known to nobody) and come back in a new incarnation with
 //! new sessions.
 
 mod client;
@@ -23,7 +23,7 @@ pub use client::LinkKey;
 pub struct ApiNode {
     pub(crate) client: Client,
     /// Number of its lives so far.
-    pub life: u32,
+    pub start: u32,
     /// Whether it is alive.
     pub is_alive: bool,
     sessions: Vec<Slot>,
@@ -72,7 +72,7 @@ impl Session for Bootstrap {
 /// Whether a step begins something, so that a session may as well end before it.
 fn begins_something(step: &Step) -> bool {
     match step {
-        Step::Train(train) => train.begin,
+        Step::Execute(batch) => batch.begin,
         Step::Read(read) => read.own_before.is_none(),
         Step::ScanOpen(scan) => scan.own_before.is_none(),
         Step::Change(_, change) => *change != TableChange::LiftFence,
@@ -88,14 +88,14 @@ fn begins_something(step: &Step) -> bool {
 const SLOW_PAUSE: Time = 700;
 
 impl World {
-    /// The API nodes, before their first life: the first one loads the tables, then all begin to work.
+    /// The API nodes, before their first start: the first one loads the tables, then all begin to work.
     pub(crate) fn make_apis(&mut self) {
         for api in 0..self.profile.apis {
             let node = NodeId(API_FIRST + api as u8);
             let heartbeat = self.profile.heartbeat_interval / 2;
             let mut node = ApiNode {
                 client: Client::new(node, PRESIDENT, Incarnation(1), heartbeat),
-                life: 1,
+                start: 1,
                 is_alive: true,
                 sessions: Vec::new(),
                 links: BTreeMap::new(),
@@ -119,7 +119,7 @@ impl World {
         self.wake_api(0, 0);
     }
 
-    /// Gives an API node the sessions of a new life and lets it begin.
+    /// Gives an API node the sessions of a new incarnation and lets it begin.
     pub(crate) fn begin_work(&mut self, api: usize) {
         self.apis[api].sessions.clear();
         self.apis[api].client.forget_sessions();
@@ -192,7 +192,7 @@ impl World {
     pub(crate) fn on_api_arrival(&mut self, api: usize, connection: usize, pipe: PipeId, payload: Payload) {
         let now = self.now();
         let node = &mut self.apis[api];
-        if !node.is_alive || node.life != self.connections[connection].life {
+        if !node.is_alive || node.start != self.connections[connection].start {
             return;
         }
         if now < node.stalled_until || now < node.slow_until || !node.backlog.is_empty() {
@@ -227,19 +227,19 @@ impl World {
                 self.break_pipe(self.connections[connection].up);
                 self.with_client(api, |client, cx| client.on_closed(cx, link));
             }
-            Payload::Fence(_) => unreachable!("fences are for data nodes"),
+            Payload::FailureMarker(_) => unreachable!("failure markers are for data nodes"),
         }
     }
 
     pub(crate) fn on_connection_opened(&mut self, connection: usize) {
-        let (api, life) = (self.connections[connection].api, self.connections[connection].life);
+        let (api, start) = (self.connections[connection].api, self.connections[connection].start);
         let link = self.connections[connection].link;
-        if !self.apis[api].is_alive || self.apis[api].life != life {
+        if !self.apis[api].is_alive || self.apis[api].start != start {
             self.break_pipe(self.connections[connection].up);
             return;
         }
         if !self.is_alive(link.node) {
-            self.on_connection_not_opened(api, life, link);
+            self.on_connection_not_opened(api, start, link);
             return;
         }
         if self.apis[api].client.wants(link) {
@@ -251,8 +251,8 @@ impl World {
         self.pump(api);
     }
 
-    pub(crate) fn on_connection_not_opened(&mut self, api: usize, life: u32, link: LinkKey) {
-        if self.apis[api].is_alive && self.apis[api].life == life {
+    pub(crate) fn on_connection_not_opened(&mut self, api: usize, start: u32, link: LinkKey) {
+        if self.apis[api].is_alive && self.apis[api].start == start {
             self.with_client(api, |client, cx| client.on_closed(cx, link));
             self.pump(api);
         }
@@ -270,7 +270,7 @@ impl World {
             history: &mut self.history,
             violations: &mut self.violations,
             names: &mut self.names,
-            mutation: self.mutation,
+            bug: self.bug,
             changes: &mut self.changes,
         };
         call(&mut self.apis[api].client, &mut cx)
@@ -360,24 +360,24 @@ impl World {
     pub(crate) fn kill_api(&mut self, api: usize) {
         self.note(|| format!("API node {api} dies"));
         self.with_client(api, Client::die);
-        for connection in self.end_life(api) {
+        for connection in self.end_start(api) {
             self.break_pipe(self.connections[connection].up);
         }
     }
 
-    /// An API node ends in good order: it says goodbye and closes its connections, whatever its sessions had under way.
+    /// An API node ends in good order: it disconnects and closes its connections, whatever its sessions had under way.
     pub(crate) fn leave_api(&mut self, api: usize) {
-        self.note(|| format!("API node {api} says goodbye"));
+        self.note(|| format!("API node {api} disconnects"));
         self.with_client(api, Client::die);
-        self.apis[api].client.say_goodbye();
+        self.apis[api].client.send_disconnect();
         self.flush(api);
-        for connection in self.end_life(api) {
+        for connection in self.end_start(api) {
             self.put(self.connections[connection].up, self.now(), Payload::End);
         }
     }
 
-    /// A life of an API node is over; returns the connections that it had.
-    fn end_life(&mut self, api: usize) -> Vec<usize> {
+    /// An API node has ended; returns the connections that it had.
+    fn end_start(&mut self, api: usize) -> Vec<usize> {
         let node = &mut self.apis[api];
         node.is_alive = false;
         node.backlog.clear();
@@ -386,19 +386,19 @@ impl World {
     }
 
     pub(crate) fn on_revive(&mut self, api: usize) {
-        self.note(|| format!("API node {api} begins a new life"));
+        self.note(|| format!("API node {api} begins a new incarnation"));
         let node = &mut self.apis[api];
         node.client = node.client.successor();
-        node.life += 1;
+        node.start += 1;
         node.is_alive = true;
         node.wake_at = None;
         self.begin_work(api);
     }
 
-    /// The sessions of an API node give up the trains that they have under way.
-    pub(crate) fn give_up_trains(&mut self, api: usize) {
-        self.note(|| format!("API node {api} gives up its trains"));
-        self.apis[api].client.give_up_trains();
+    /// The sessions of an API node give up the batches that they have under way.
+    pub(crate) fn give_up_batches(&mut self, api: usize) {
+        self.note(|| format!("API node {api} gives up its batches"));
+        self.apis[api].client.give_up_batches();
         self.pump(api);
     }
 

@@ -50,7 +50,7 @@ impl World {
                     continue;
                 }
                 // While some replicas have heard of a failure and others have not, who is primary is not agreed.
-                if thread.failures_heard as usize != self.failures.len() {
+                if thread.failures_received as usize != self.failures.len() {
                     return Ok(());
                 }
                 if data_manager.is_primary_of(partition) {

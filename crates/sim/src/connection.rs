@@ -23,7 +23,7 @@ pub struct Connection {
     /// The API node's place in the world, and which of its lives.
     pub api: usize,
     /// The same.
-    pub life: u32,
+    pub start: u32,
     /// Which of its connections.
     pub link: LinkKey,
     /// The thread that serves it.
@@ -64,9 +64,9 @@ impl World {
     pub(crate) fn open_connection(&mut self, api: usize, link: LinkKey) {
         let delay = self.profile.client_delay.draw(&mut self.random);
         let at = self.now() + delay;
-        let life = self.apis[api].life;
+        let start = self.apis[api].start;
         if !self.is_alive(link.node) {
-            self.agenda.enter(at, Event::NotOpened { api, life, link });
+            self.agenda.enter(at, Event::NotOpened { api, start, link });
             return;
         }
         let serving = self.thread_of(link.node, link.index % self.profile.socket_threads);
@@ -76,7 +76,7 @@ impl World {
         let down = self.make_pipe(delay, room, End::Api(api, connection));
         self.connections.push(Connection {
             api,
-            life,
+            start,
             link,
             thread: serving,
             up,
@@ -276,7 +276,7 @@ impl World {
             }
             _ if sender.block() != Some(BlockNumber::Membership) => {
                 let order = CloseConnectionOrder { ..order };
-                self.tell_membership(id, SignalNumber::CloseConnectionOrder, |frame| {
+                self.notify_membership(id, SignalNumber::CloseConnectionOrder, |frame| {
                     frame.put(&order);
                 });
             }
@@ -317,18 +317,18 @@ impl World {
         }
         self.pipes[pipe.0].shatter(&mut self.random);
         let delay = self.profile.client_delay.draw(&mut self.random);
-        let at = self.pipes[pipe.0].settled_at(self.now()) + delay;
+        let at = self.pipes[pipe.0].drained_at(self.now()) + delay;
         self.agenda.enter(at, Event::Deliver(pipe, Payload::End));
     }
 
     fn report_disconnected(&mut self, id: ThreadId, api: u8, incarnation: u32) {
         let body = ApiNodeBody::new(NodeId(api), Incarnation(incarnation));
-        self.tell_membership(id, SignalNumber::ApiDisconnectedReport, |frame| {
+        self.notify_membership(id, SignalNumber::ApiDisconnectedReport, |frame| {
             frame.put(&body);
         });
     }
 
-    fn tell_membership(
+    fn notify_membership(
         &mut self,
         id: ThreadId,
         signal: SignalNumber,

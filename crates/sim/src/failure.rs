@@ -1,9 +1,9 @@
 //! Data nodes that die, and how the others hear of it.
 //!
 //! There is no membership of data nodes yet: the world itself delivers `NodeFailedOrder`. A thread of a survivor is
-//! told only when everything of the dead node that could still reach it has reached it or is lost. To that end a *fence*
+//! told only when everything of the dead node that could still reach it has reached it or is lost. To that end a *failure marker*
 //! follows the last bytes of each connection from the dead node; the thread that serves the connection passes it on to
-//! all threads of its node through its rings, behind what it had to pass on. When a thread has the fences of all
+//! all threads of its node through its rings, behind what it had to pass on. When a thread has the markers of all
 //! connections, it is told, a little later; threads hear of it at different times, of several failures in one order.
 
 use crate::agenda::Time;
@@ -20,8 +20,8 @@ pub struct Failure {
     node: u8,
     /// When it died.
     pub(crate) at: Time,
-    /// Fences that have come to each thread.
-    fences: BTreeMap<ThreadId, u16>,
+    /// Markers that have come to each thread.
+    markers: BTreeMap<ThreadId, u16>,
     /// A thread that is told so much later than all others, which are told at once.
     pub(crate) late: Option<(ThreadId, Time)>,
 }
@@ -49,7 +49,7 @@ impl World {
             }
         }
         let at = self.now();
-        self.failures.push(Failure { node, at, fences: BTreeMap::new(), late: None });
+        self.failures.push(Failure { node, at, markers: BTreeMap::new(), late: None });
         let failure = self.failures.len() as u32 - 1;
         let slow = if self.random.bool() { 30_000 } else { 1_000 };
         let detected = self.now() + self.random.u64(200..slow);
@@ -66,27 +66,27 @@ impl World {
             .map(|(_, &pipe)| pipe)
             .collect();
         for pipe in links {
-            let at = self.pipes[pipe.0].settled_at(self.now());
-            self.agenda.enter(at, Event::Deliver(pipe, Payload::Fence(failure)));
+            let at = self.pipes[pipe.0].drained_at(self.now());
+            self.agenda.enter(at, Event::Deliver(pipe, Payload::FailureMarker(failure)));
         }
     }
 
-    /// A thread has met a fence. If it came on a connection it goes on to all threads of the node, this one included.
-    pub(crate) fn forward_fence(&mut self, id: ThreadId, fence: Fence, at: Time) {
-        if fence.is_from_link {
+    /// A thread has met a failure marker. If it came on a connection it goes on to all threads of the node, this one included.
+    pub(crate) fn forward_failure_marker(&mut self, id: ThreadId, marker: FailureMarker, at: Time) {
+        if marker.is_from_link {
             let node = self.threads[id.0].node;
             for index in 0..self.profile.threads {
                 let other = self.thread_of(node, index);
                 if other != id {
-                    self.put(self.rings[&(id, other)], at, Payload::Fence(fence.failure));
+                    self.put(self.rings[&(id, other)], at, Payload::FailureMarker(marker.failure));
                 }
             }
         }
-        let failure = &mut self.failures[fence.failure as usize];
+        let failure = &mut self.failures[marker.failure as usize];
         let late = failure.late;
-        let fences = failure.fences.entry(id).or_default();
-        *fences += 1;
-        if *fences == self.profile.connections {
+        let markers = failure.markers.entry(id).or_default();
+        *markers += 1;
+        if *markers == self.profile.connections {
             let delay = match late {
                 Some((thread, span)) => {
                     if thread == id {
@@ -103,21 +103,21 @@ impl World {
                     }
                 }
             };
-            self.agenda.enter(at + delay, Event::TellFailure(id, fence.failure));
+            self.agenda.enter(at + delay, Event::ReportFailure(id, marker.failure));
         }
     }
 
-    pub(crate) fn on_tell_failure(&mut self, id: ThreadId, failure: u32) {
+    pub(crate) fn on_report_failure(&mut self, id: ThreadId, failure: u32) {
         if !self.threads[id.0].is_alive {
             return;
         }
         // Failures are heard of in their order.
-        if self.threads[id.0].failures_heard < failure {
+        if self.threads[id.0].failures_received < failure {
             let later = self.now() + 100;
-            self.agenda.enter(later, Event::TellFailure(id, failure));
+            self.agenda.enter(later, Event::ReportFailure(id, failure));
             return;
         }
-        self.threads[id.0].failures_heard += 1;
+        self.threads[id.0].failures_received += 1;
         let node = self.failures[failure as usize].node;
         let order =
             NodeFailedOrder { node, unused: [0; 3], incarnation: U32::new(1), view: U32::new(failure + 2) };
@@ -134,9 +134,9 @@ impl World {
     }
 }
 
-/// A fence that a thread has met.
+/// A failure marker that a thread has met.
 #[derive(Clone, Copy, Debug)]
-pub struct Fence {
+pub struct FailureMarker {
     /// Of which failure.
     pub failure: u32,
     /// Whether it came on a connection from the dead node, not through a ring.

@@ -21,13 +21,13 @@ pub struct Nemesis {
     /// A data node dies at a certain moment of a protocol.
     crash_point: Option<CrashPoint>,
     /// An API node goes while a schema change is carried out for it.
-    asker_death: Option<AskerDeath>,
+    requester_death: Option<RequesterDeath>,
 }
 
 /// The API node that has asked for a schema change dies, or loses connections, when so many rounds have begun. The
 /// dictionary hears of it later, in that round or in one of the next.
 #[derive(Clone, Copy, Debug)]
-struct AskerDeath {
+struct RequesterDeath {
     rounds: u32,
     /// So many changes still get through.
     passing: u32,
@@ -100,7 +100,7 @@ impl Nemesis {
     /// For a seed.
     pub fn new(seed: u64) -> Self {
         let random = Rng::with_seed(seed ^ 0x6e65_6d65);
-        Nemesis { random, until: 0, api_deaths_left: 6, crash_point: None, asker_death: None }
+        Nemesis { random, until: 0, api_deaths_left: 6, crash_point: None, requester_death: None }
     }
 }
 
@@ -122,25 +122,25 @@ impl World {
         self.nemesis.until = self.now() + self.profile.fault_time;
         self.plan_strike();
         self.plan_crash();
-        self.plan_asker_death();
+        self.plan_requester_death();
     }
 
-    fn plan_asker_death(&mut self) {
+    fn plan_requester_death(&mut self) {
         let is = |fault| self.profile.faults.contains(&fault);
         let may_go = is(Fault::KillApi) && self.nemesis.api_deaths_left > 0 || is(Fault::Disconnect);
         let random = &mut self.nemesis.random;
-        self.nemesis.asker_death =
-            may_go.then(|| AskerDeath { rounds: random.u32(1..=9), passing: random.u32(..3), passed: 0 });
+        self.nemesis.requester_death =
+            may_go.then(|| RequesterDeath { rounds: random.u32(1..=9), passing: random.u32(..3), passed: 0 });
     }
 
     /// A thread has run: if the dictionary is there, the API node that waits for a schema change may die now.
-    pub(crate) fn meet_asker_death(&mut self, thread: ThreadId) {
-        let Some(death) = &mut self.nemesis.asker_death else { return };
+    pub(crate) fn meet_requester_death(&mut self, thread: ThreadId) {
+        let Some(death) = &mut self.nemesis.requester_death else { return };
         if self.stage != Stage::Running {
             return;
         }
         let dictionary = self.threads[thread.0].executor.host().dictionary();
-        let Some((asker, change, rounds)) = dictionary.and_then(Dictionary::progress) else { return };
+        let Some((requester, change, rounds)) = dictionary.and_then(Dictionary::progress) else { return };
         if rounds < death.rounds || change == death.passed {
             return;
         }
@@ -149,8 +149,8 @@ impl World {
             death.passed = change;
             return;
         }
-        let api = usize::from(asker.0 - API_FIRST);
-        self.nemesis.asker_death = None;
+        let api = usize::from(requester.0 - API_FIRST);
+        self.nemesis.requester_death = None;
         let may_die = self.profile.faults.contains(&Fault::KillApi)
             && self.apis[api].is_alive
             && self.nemesis.api_deaths_left > 0;
@@ -159,10 +159,10 @@ impl World {
         } else {
             self.disconnect_api(api);
         }
-        self.plan_asker_death();
+        self.plan_requester_death();
     }
 
-    /// An API node dies, or leaves, and comes back in a new life.
+    /// An API node dies, or leaves, and comes back in a new incarnation.
     fn strike_api(&mut self, api: usize) {
         self.nemesis.api_deaths_left -= 1;
         let pause = if self.nemesis.random.bool() {
@@ -229,7 +229,7 @@ impl World {
         }
         self.plan_strike();
         if self.profile.faults.contains(&Fault::GiveUp) {
-            self.strike_trains();
+            self.strike_batches();
         }
         let kind = STRIKES[self.nemesis.random.usize(..STRIKES.len())];
         let api = self.nemesis.random.usize(..self.apis.len());
@@ -275,10 +275,10 @@ impl World {
     }
 
     /// Everybody gives up what is under way.
-    fn strike_trains(&mut self) {
+    fn strike_batches(&mut self) {
         for api in 0..self.apis.len() {
             if self.apis[api].is_alive && self.apis[api].stalled_until <= self.now() {
-                self.give_up_trains(api);
+                self.give_up_batches(api);
             }
         }
     }

@@ -20,7 +20,7 @@ pub enum Payload {
     /// Bytes of frames; a frame may be spread over several payloads.
     Bytes(Vec<u8>),
     /// Everything that was put in before a failure has come out: the number of the failure.
-    Fence(u32),
+    FailureMarker(u32),
     /// The connection is closed; nothing follows.
     End,
 }
@@ -144,8 +144,8 @@ impl Pipe {
         }
     }
 
-    /// When the last of the pieces under way arrives: an end or a fence can be delivered then.
-    pub fn settled_at(&self, now: Time) -> Time {
+    /// When the last of the pieces under way arrives: an end or a failure marker can be delivered then.
+    pub fn drained_at(&self, now: Time) -> Time {
         self.last_arrival.max(now)
     }
 }

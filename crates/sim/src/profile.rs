@@ -49,7 +49,7 @@ pub enum Fault {
     SlowClients,
     /// Connections of an API node break.
     Disconnect,
-    /// An API node dies and comes back in a new life.
+    /// An API node dies and comes back in a new incarnation.
     KillApi,
     /// An API node does not run for a while.
     StallApi,
@@ -65,7 +65,7 @@ pub enum Fault {
     SplitFrames,
     /// Some threads own no sockets: frames of API nodes hop.
     FewSockets,
-    /// Sessions of an API node give up the trains that they have under way.
+    /// Sessions of an API node give up the batches that they have under way.
     GiveUp,
 }
 

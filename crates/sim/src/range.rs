@@ -24,7 +24,7 @@ pub struct Tally {
     /// Transactions: begun, and committed for certain.
     pub transactions: (usize, usize),
     /// In how many runs each rare branch was met.
-    pub probes: BTreeMap<&'static str, u64>,
+    pub marks: BTreeMap<&'static str, u64>,
     /// The runs that failed.
     pub failures: Vec<Report>,
 }
@@ -38,8 +38,8 @@ impl Tally {
         self.hash = self.hash.wrapping_add(report.hash);
         self.transactions.0 += report.transactions.0;
         self.transactions.1 += report.transactions.1;
-        for &probe in &report.probes {
-            *self.probes.entry(probe).or_default() += 1;
+        for &mark in &report.marks {
+            *self.marks.entry(mark).or_default() += 1;
         }
         if report.violation.is_some() {
             self.failures.push(report);
@@ -60,8 +60,8 @@ impl fmt::Display for Tally {
             self.transactions.1
         )?;
         writeln!(f, "rare branches and the number of seeds that met them:")?;
-        for (probe, seeds) in &self.probes {
-            writeln!(f, "  {seeds:>7}  {probe}")?;
+        for (mark, seeds) in &self.marks {
+            writeln!(f, "  {seeds:>7}  {mark}")?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What must hold when everything has come to its end.
 //!
 //! Nothing of any transaction or scan is left; the replicas of each partition hold the same bytes under the same row
-//! ids with the same epochs; everybody has the same definitions, and no schema lock or fence is left; each hash index
+//! ids with the same epochs; everybody has the same definitions, and no schema lock or write fence is left; each hash index
 //! leads to exactly the rows that there are; unique indexes hold exactly what follows from the rows of their tables; and
 //! when all tables are dropped, all pages are free.
 
@@ -45,11 +45,11 @@ impl World {
         let live = || self.threads.iter().filter(|thread| thread.is_alive);
         self.clients_are_idle()
             && !self.dictionary().is_changing()
-            && live().all(|thread| thread.failures_heard as usize == self.failures.len())
+            && live().all(|thread| thread.failures_received as usize == self.failures.len())
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
             && live().all(|thread| {
                 let mut coordinators = thread.executor.host().coordinators().iter();
-                // Nobody waits until a fence is lifted.
+                // Nobody waits until a write fence is lifted.
                 coordinators.all(|c| c.unconfirmed_outcomes() == 0 && c.tables().all(|(_, f)| f.is_none()))
             })
     }
@@ -175,7 +175,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether everybody has the tables that the dictionary has, in the same versions, and no lock or fence is left.
+    /// Whether everybody has the tables that the dictionary has, in the same versions, and no lock or write fence is left.
     ///
     /// # Errors
     /// The first difference.

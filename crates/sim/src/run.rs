@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
-use vinga_kernel::Mutation;
+use vinga_kernel::InjectedBug;
 use vinga_workloads::check::{self, Summary};
 
 /// How a seed is run.
@@ -19,8 +19,8 @@ use vinga_workloads::check::{self, Summary};
 pub struct Options {
     /// Kinds of fault that are left out.
     pub without: BTreeSet<Fault>,
-    /// A rule that is broken on purpose; only in builds with the feature `mutations`.
-    pub mutation: Option<Mutation>,
+    /// A rule that is broken on purpose; only in builds with the feature `injected-bugs`.
+    pub bug: Option<InjectedBug>,
     /// Called with a line for everything that happens.
     pub trace: Option<fn(&str)>,
 }
@@ -49,7 +49,7 @@ pub struct Report {
     /// What was checked.
     pub summary: Summary,
     /// Rare branches that were met.
-    pub probes: BTreeSet<&'static str>,
+    pub marks: BTreeSet<&'static str>,
     /// The last signals and notes before a violation.
     pub last: Vec<String>,
 }
@@ -63,7 +63,7 @@ const ENDING_MAX: Time = 60_000_000;
 pub fn run_seed(seed: u64, options: &Options) -> Report {
     let profile = Profile::of(seed, &options.without);
     catch_quietly();
-    let mut world = World::new(seed, profile.clone(), options.mutation, options.trace);
+    let mut world = World::new(seed, profile.clone(), options.bug, options.trace);
     IS_RUNNING.set(true);
     let result = panic::catch_unwind(AssertUnwindSafe(|| world.run()));
     IS_RUNNING.set(false);
@@ -86,7 +86,7 @@ pub fn run_seed(seed: u64, options: &Options) -> Report {
         signals: world.signals(),
         transactions: world.count_transactions(),
         summary,
-        probes: world.probes(),
+        marks: world.marks(),
         last,
     }
 }
@@ -188,8 +188,8 @@ impl World {
         self.threads.iter().map(|thread| thread.executor.handled()).sum()
     }
 
-    fn probes(&self) -> BTreeSet<&'static str> {
-        self.threads.iter().flat_map(|thread| thread.executor.probes()).collect()
+    fn marks(&self) -> BTreeSet<&'static str> {
+        self.threads.iter().flat_map(|thread| thread.executor.marks()).collect()
     }
 
     fn count_transactions(&self) -> (usize, usize) {

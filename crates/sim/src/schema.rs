@@ -19,7 +19,7 @@ pub const TICK_LAG_MAX: Time = 1_000_000;
 pub struct Changes {
     /// Versions below these are void from these times on.
     voided: BTreeMap<TableRef, Vec<(Time, u64)>>,
-    /// Versions whose askers were told of them: when they asked, and when they were told.
+    /// Versions whose requesters were told of them: when they asked, and when they were told.
     told: BTreeMap<u64, (Time, Time)>,
 }
 
@@ -44,7 +44,7 @@ impl Changes {
         }
     }
 
-    /// When the asker of a change was told, and how long it had waited.
+    /// When the requester of a change was told, and how long it had waited.
     pub fn told(&self, version: u64) -> Option<(Time, Time)> {
         self.told.get(&version).map(|&(asked, told)| (told, told - asked))
     }

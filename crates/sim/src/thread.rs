@@ -2,7 +2,7 @@
 
 use crate::agenda::Time;
 use crate::connection::Side;
-use crate::failure::Fence;
+use crate::failure::FailureMarker;
 use crate::pipe::{Payload, PipeId};
 use crate::profile::Profile;
 use crate::world::{End, Event, World};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use vinga_base::page_pool::PagePool;
 use vinga_base::{NodeId, hash::KeyHash};
 use vinga_kernel::executor::Origin;
-use vinga_kernel::{Executor, LaneId, LogLevel, Mutation, Outbox, Tick};
+use vinga_kernel::{Executor, InjectedBug, LaneId, LogLevel, Outbox, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, routes};
 use vinga_wire::frame::Frames;
 use vinga_wire::{Address, BlockNumber, Frame};
@@ -58,7 +58,7 @@ pub struct Thread {
     /// Until when it does not run.
     pub stalled_until: Time,
     /// Failures of data nodes that it was told of.
-    pub failures_heard: u32,
+    pub failures_received: u32,
     /// Lanes to other data nodes.
     node_lanes: BTreeMap<u8, LaneId>,
     /// Lanes to API nodes.
@@ -72,7 +72,7 @@ impl Thread {
         settings: &NodeSettings,
         index: u16,
         seed: u64,
-        mutation: Option<Mutation>,
+        bug: Option<InjectedBug>,
     ) -> Self {
         let mut outbox = Outbox::new(routes(settings, index), profile.threads, profile.congestion_mark);
         let mut node_lanes = BTreeMap::new();
@@ -86,8 +86,8 @@ impl Thread {
         let pages = profile.pools.pages;
         let blocks = Blocks::new(settings, index, |_| PagePool::standalone(pages), Box::new(NoFacts));
         let mut executor = Executor::new(settings.node, blocks, outbox, seed, Tick(0));
-        executor.collect_probes();
-        executor.set_mutation(mutation);
+        executor.collect_marks();
+        executor.inject_bug(bug);
         Thread {
             node: settings.node.0,
             index,
@@ -98,7 +98,7 @@ impl Thread {
             turn_at: None,
             busy_until: 0,
             stalled_until: 0,
-            failures_heard: 0,
+            failures_received: 0,
             node_lanes,
             api_lanes: BTreeMap::new(),
         }
@@ -178,18 +178,18 @@ impl World {
         let is_patient = self.random.u32(0..3) == 0;
         thread.executor.set_patient(is_patient);
         let has_long_work_wait = self.random.u32(0..6) == 0;
-        let fences = self.feed_all(id);
+        let markers = self.feed_all(id);
         self.threads[id.0].executor.run_timers();
         let more = has_long_work_wait || self.threads[id.0].executor.run_slices();
         let more = self.drain_some(id) || more;
         let busy = self.random.u64(1..=self.profile.turn);
         self.threads[id.0].busy_until = now + busy;
         let handled = (self.threads[id.0].executor.handled() - handled_before) as usize;
-        self.tell_trace(id, handled);
+        self.trace_handled(id, handled);
         self.see_handled(id, handled);
         self.drain(id, now + busy);
-        for fence in fences {
-            self.forward_fence(id, fence, now + busy);
+        for marker in markers {
+            self.forward_failure_marker(id, marker, now + busy);
         }
         let thread = &mut self.threads[id.0];
         let waits =
@@ -198,11 +198,11 @@ impl World {
         if let Some(next) = next {
             self.wake_thread(id, next);
         }
-        self.meet_asker_death(id);
+        self.meet_requester_death(id);
     }
 
-    /// Gives a thread what has come for it, source after source in any order; returns the fences that were met.
-    fn feed_all(&mut self, id: ThreadId) -> Vec<Fence> {
+    /// Gives a thread what has come for it, source after source in any order; returns the markers that were met.
+    fn feed_all(&mut self, id: ThreadId) -> Vec<FailureMarker> {
         let mut sources: Vec<Option<PipeId>> = self.threads[id.0]
             .inboxes
             .iter()
@@ -211,7 +211,7 @@ impl World {
             .collect();
         sources.push(None);
         self.random.shuffle(&mut sources);
-        let mut fences = Vec::new();
+        let mut markers = Vec::new();
         for source in sources {
             let Some(pipe) = source else {
                 while let Some(frame) = self.threads[id.0].orders.pop_front() {
@@ -223,7 +223,7 @@ impl World {
                 let inbox = self.threads[id.0].inboxes.get_mut(&pipe);
                 match inbox.and_then(|inbox| inbox.payloads.pop_front()) {
                     Some(Payload::Bytes(bytes)) => self.feed_piece(id, pipe, bytes),
-                    Some(Payload::Fence(failure)) => {
+                    Some(Payload::FailureMarker(failure)) => {
                         self.threads[id.0]
                             .inboxes
                             .get_mut(&pipe)
@@ -231,14 +231,14 @@ impl World {
                             .partial
                             .clear();
                         let is_from_link = matches!(self.ends[pipe.0], End::Thread(_, Source::Link(_)));
-                        fences.push(Fence { failure, is_from_link });
+                        markers.push(FailureMarker { failure, is_from_link });
                     }
                     Some(Payload::End) => self.on_connection_end(id, pipe),
                     None => break,
                 }
             }
         }
-        fences
+        markers
     }
 
     fn feed_piece(&mut self, id: ThreadId, pipe: PipeId, bytes: Vec<u8>) {
@@ -392,7 +392,7 @@ impl World {
     }
 
     /// Prints the signals that a thread has handled in its turn.
-    fn tell_trace(&mut self, id: ThreadId, count: usize) {
+    fn trace_handled(&mut self, id: ThreadId, count: usize) {
         let Some(trace) = self.trace else { return };
         let thread = &self.threads[id.0];
         for entry in thread.executor.trace().last(count) {

@@ -18,8 +18,8 @@ use crate::topology;
 use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
 use vinga_base::hash::KeyHash;
-use vinga_kernel::Mutation;
-use vinga_kernel::mutation::is_on;
+use vinga_kernel::InjectedBug;
+use vinga_kernel::injected_bug::is_on;
 use vinga_workloads::bank::{self, Bank};
 use vinga_workloads::counter::{self, Counter};
 use vinga_workloads::history::History;
@@ -55,14 +55,14 @@ pub enum Event {
         /// The API node, and which of its lives.
         api: usize,
         /// The same.
-        life: u32,
+        start: u32,
         /// The connection that it wanted.
         link: crate::api::LinkKey,
     },
     /// The president's membership wants these connections of another node closed.
     CloseRemote(Vec<usize>),
     /// A survivor's thread hears of a failure.
-    TellFailure(ThreadId, u32),
+    ReportFailure(ThreadId, u32),
     /// A failure is noticed.
     NoticeFailure(u32),
     /// The nemesis strikes.
@@ -138,7 +138,7 @@ pub struct World {
     pub hash: u64,
     pub(crate) trace: Option<fn(&str)>,
     /// A rule that is broken on purpose.
-    pub(crate) mutation: Option<Mutation>,
+    pub(crate) bug: Option<InjectedBug>,
     /// Lines of the log and of the world, the last ones.
     pub(crate) log: VecDeque<String>,
 }
@@ -148,7 +148,7 @@ const LOG_MAX: usize = 60;
 
 impl World {
     /// A world at time 0: data nodes have started, nobody is connected.
-    pub fn new(seed: u64, profile: Profile, mutation: Option<Mutation>, trace: Option<fn(&str)>) -> Self {
+    pub fn new(seed: u64, profile: Profile, bug: Option<InjectedBug>, trace: Option<fn(&str)>) -> Self {
         let mut world = World {
             agenda: Agenda::new(),
             random: Rng::with_seed(seed),
@@ -174,7 +174,7 @@ impl World {
             steps: 0,
             hash: seed,
             trace,
-            mutation,
+            bug,
             log: VecDeque::new(),
             profile,
         };
@@ -191,7 +191,7 @@ impl World {
             let settings = topology::settings(&self.profile, node);
             for index in 0..self.profile.threads {
                 let seed = self.random.u64(..);
-                let thread = Thread::new(&self.profile, &settings, index, seed, self.mutation);
+                let thread = Thread::new(&self.profile, &settings, index, seed, self.bug);
                 self.threads.push(thread);
             }
         }
@@ -257,13 +257,13 @@ impl World {
                     steps: transactions,
                     pause,
                     left_for: self.profile.inactive_timeout * 2,
-                    rechecks: !is_on(self.mutation, Mutation::RecheckLeftOut),
+                    rechecks: !is_on(self.bug, InjectedBug::RecheckLeftOut),
                 })),
                 Load::UniqueReading => Box::new(UniqueReading::new(unique_reading::Settings {
                     kept: (keys / 4).clamp(2, 8),
                     steps: transactions,
                     pause,
-                    rechecks: !is_on(self.mutation, Mutation::UniqueRecheckLeftOut),
+                    rechecks: !is_on(self.bug, InjectedBug::UniqueRecheckLeftOut),
                 })),
                 Load::Picking => Box::new(Picking::new(picking::Settings {
                     keys: keys.clamp(3, 12),
@@ -339,9 +339,9 @@ impl World {
             Event::Deliver(pipe, payload) => self.on_arrival(pipe, payload),
             Event::Wake(api) => self.on_wake(api),
             Event::Opened { connection } => self.on_connection_opened(connection),
-            Event::NotOpened { api, life, link } => self.on_connection_not_opened(api, life, link),
+            Event::NotOpened { api, start, link } => self.on_connection_not_opened(api, start, link),
             Event::CloseRemote(connections) => self.on_close_remote(connections),
-            Event::TellFailure(thread, failure) => self.on_tell_failure(thread, failure),
+            Event::ReportFailure(thread, failure) => self.on_report_failure(thread, failure),
             Event::NoticeFailure(failure) => self.on_notice_failure(failure),
             Event::Strike => self.on_strike(),
             Event::Heal(pipes) => self.on_heal(&pipes),

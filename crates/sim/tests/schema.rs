@@ -10,16 +10,16 @@ fn tables_change_under_load() {
     }
 }
 
-#[cfg(feature = "mutations")]
+#[cfg(feature = "injected-bugs")]
 #[test]
 fn broken_rules_of_schema_changes_are_noticed() {
-    use vinga_sim::mutations::{Mutation, SEEDS_MAX, hunt};
+    use vinga_sim::injected_bugs::{InjectedBug, SEEDS_MAX, hunt};
     let rules = [
-        Mutation::CompleteKeepsOldVersion,
-        Mutation::EventNotAwaited,
-        Mutation::FenceOutlivesOwner,
-        Mutation::LockOutlivesOwner,
-        Mutation::UndoForgetsPrepared,
+        InjectedBug::CompleteKeepsOldVersion,
+        InjectedBug::EventNotAwaited,
+        InjectedBug::FenceOutlivesOwner,
+        InjectedBug::LockOutlivesOwner,
+        InjectedBug::UndoForgetsPrepared,
     ];
     let verdicts = rules.map(|rule| hunt(rule, 1, SEEDS_MAX));
     for verdict in &verdicts {

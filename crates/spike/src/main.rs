@@ -13,8 +13,8 @@ Measures the building blocks of a data node on this machine and prints a table.
 
 fn main() -> ExitCode {
     match parse(std::env::args().skip(1)) {
-        Ok(Some(wish)) => {
-            answer(&wish);
+        Ok(Some(options)) => {
+            answer(&options);
             ExitCode::SUCCESS
         }
         Ok(None) => {
@@ -29,30 +29,30 @@ fn main() -> ExitCode {
 }
 
 /// What the command line asks for.
-struct Wish {
+struct Options {
     scale: Scale,
     questions: Vec<&'static Question>,
 }
 
 /// Nothing when the line asks for help; a sentence when it is wrong.
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Wish>, String> {
-    let mut wish = Wish { scale: Scale::Full, questions: Vec::new() };
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
+    let mut options = Options { scale: Scale::Full, questions: Vec::new() };
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--quick" => wish.scale = Scale::Quick,
+            "--quick" => options.scale = Scale::Quick,
             "--only" => {
                 let name = words.next().ok_or("--only needs the name of a question")?;
                 let question = QUESTIONS.iter().find(|question| question.name == name);
-                wish.questions.push(question.ok_or_else(|| format!("there is no question '{name}'"))?);
+                options.questions.push(question.ok_or_else(|| format!("there is no question '{name}'"))?);
             }
             "--help" | "-h" => return Ok(None),
             _ => return Err(format!("'{word}' is not understood")),
         }
     }
-    if wish.questions.is_empty() {
-        wish.questions = QUESTIONS.iter().collect();
+    if options.questions.is_empty() {
+        options.questions = QUESTIONS.iter().collect();
     }
-    Ok(Some(wish))
+    Ok(Some(options))
 }
 
 fn usage() -> String {
@@ -61,12 +61,12 @@ fn usage() -> String {
     format!("{USAGE}\n{}", names.join("\n"))
 }
 
-fn answer(wish: &Wish) {
+fn answer(options: &Options) {
     println!("{}", machine());
-    for question in &wish.questions {
+    for question in &options.questions {
         println!("\n{}", question.text);
         let start = Instant::now();
-        let figures = (question.run)(wish.scale);
+        let figures = (question.run)(options.scale);
         print_table(&figures);
         println!("  ({:.1} s)", start.elapsed().as_secs_f64());
     }

@@ -111,9 +111,9 @@ void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
                                   ulonglong *count) try {
   /* Of a copy it is no better than the statistics, and nobody else takes values. */
   if (rows_to_come == 0) rows_to_come= ha_thd()->transaction->on ? std::max(wanted, 1ULL) : 1;
-  vinga_wish wish= {rows_to_come, increment, offset, table->next_number_field->get_max_int_value()};
+  vinga_value_request request= {rows_to_come, increment, offset, table->next_number_field->get_max_int_value()};
   uint64_t from= 0, got= 0;
-  if ((reserve_error= failed(engine->reserve_values(session, share->table, &wish, &from, &got)))) {
+  if ((reserve_error= failed(engine->reserve_values(session, share->table, &request, &from, &got)))) {
     *first= ULONGLONG_MAX;
     return;
   }

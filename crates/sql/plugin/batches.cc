@@ -69,7 +69,7 @@ int ha_vinga::multi_range_read_init(RANGE_SEQ_IF *seq, void *context, uint count
   uint32_t enough= enough_rows();
   keys_at_once= enough ? std::min(enough, BATCH_MAX) : BATCH_MAX;
   ranges_are_keys= (mode & MODE_KEYS) != 0;
-  ranges_wish= (mode & HA_MRR_SORTED) ? VINGA_RANGE_IN_ORDER : 0;
+  range_options= (mode & HA_MRR_SORTED) ? VINGA_RANGE_IN_ORDER : 0;
   ranges_are_over= ranges_are_open= false;
   return 0;
 } OR_ERROR
@@ -140,7 +140,7 @@ int ha_vinga::open_ranges() {
   if (scanned) set_condition(&*scanned);
   use_columns();
   ranges_are_open= true;
-  return engine->batch_scan(cursor, session, active_index, ranges_wish, lock, enough_rows());
+  return engine->batch_scan(cursor, session, active_index, range_options, lock, enough_rows());
 }
 
 int ha_vinga::next_of_ranges(range_id_t *range) {

@@ -21,9 +21,9 @@ void forget_table_of(THD *thd, const char *db, const char *table) {
 
 /* Makes a thread that is not the server's known to it. At its end the server waits for five seconds for threads that it
    still knows. */
-struct Guest_thread {
-  Guest_thread() { my_thread_init(); }
-  ~Guest_thread() { my_thread_end(); }
+struct Attached_thread {
+  Attached_thread() { my_thread_init(); }
+  ~Attached_thread() { my_thread_end(); }
 };
 
 /* Runs something with a connection of its own, which the server wants for whatever touches its caches. */
@@ -102,7 +102,7 @@ private:
 void drop_triggers(const char *text, size_t length) try {
   Told_name name(text, length);
   if (::access((name.path + TRG_EXT).c_str(), F_OK) != 0) return;
-  Guest_thread guest;
+  Attached_thread attached;
   in_background([&](THD *thd) {
     if (is_of_others(thd, name)) return;
     /* The triggers are parsed, for which the server looks how much of its stack the thread has used. */
@@ -115,7 +115,7 @@ void drop_triggers(const char *text, size_t length) try {
 } OR_NOTHING
 
 bool with_database_locked(const std::string &database, const std::function<void()> &work) {
-  Guest_thread guest;
+  Attached_thread attached;
   bool is_locked= false;
   in_background([&](THD *thd) {
     Exclusive_name exclusive(thd, MDL_key::SCHEMA, database.c_str(), "");
@@ -129,7 +129,7 @@ bool with_database_locked(const std::string &database, const std::function<void(
 void forget_table(const char *text, size_t length) try {
   Told_name name(text, length);
   if (name.path.empty()) return;
-  Guest_thread guest;
+  Attached_thread attached;
   in_background([&](THD *thd) {
     if (is_of_others(thd, name)) return;
     forget_file(name.path.c_str());

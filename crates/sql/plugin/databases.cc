@@ -245,7 +245,7 @@ void remove_left_definitions() {
 }
 
 /* Gives the databases that are here, or have other options, since it was called last; the first time all are taken as seen.
-   Or all of them: data nodes of a new life know none. */
+   Or all of them: data nodes of a new incarnation know none. */
 void new_databases(uint8_t all, vinga_row_taker take, void *context) try {
   static bool has_looked= false;
   std::lock_guard<Instrumented_mutex> lock(databases_mutex);

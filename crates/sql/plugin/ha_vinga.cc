@@ -77,9 +77,9 @@ static bool is_being_made(const TABLE_SHARE *share) { return is_prefix(share->ta
 
 /* Whether a statement makes a table one of another engine: it renames the file of the old one, and nothing else of it. */
 static bool leaves_engine(THD *thd) {
-  const HA_CREATE_INFO &wish= thd->lex->create_info;
-  return thd_sql_command(thd) == SQLCOM_ALTER_TABLE && (wish.used_fields & HA_CREATE_USED_ENGINE) &&
-         wish.db_type != vinga_hton;
+  const HA_CREATE_INFO &create_info= thd->lex->create_info;
+  return thd_sql_command(thd) == SQLCOM_ALTER_TABLE && (create_info.used_fields & HA_CREATE_USED_ENGINE) &&
+         create_info.db_type != vinga_hton;
 }
 
 /* Whether a statement of a longer transaction changes tables of another engine, too. That engine ends its part of the
@@ -94,7 +94,7 @@ bool changes_others(THD *thd) {
 
 /* Whether a change has to be made before the statement goes on, because somebody else would hear of its error: another
    engine, or the handler of a trigger or a function that uses tables; or because a handler has to hear of it. */
-static bool is_overheard(THD *thd) {
+static bool needs_immediate_write(THD *thd) {
   return changes_others(thd) || thd->in_sub_stmt || thd->lex->first_not_own_table();
 }
 
@@ -158,7 +158,7 @@ int ha_vinga::begin_use(THD *thd, Connection *connection, bool is_write) {
   session= connection->session;
   lock= lock_of(thd, is_write, lock_type);
   set_wait(thd);
-  if (is_write && unlikely(sends_at_once= is_overheard(thd))) engine->send_at_once(session);
+  if (is_write && unlikely(sends_at_once= needs_immediate_write(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   if (unlikely(copies(thd, lock_type)))
     if (int error= fence(thd)) return error;
@@ -182,7 +182,7 @@ int ha_vinga::start_stmt(THD *thd, thr_lock_type type) try {
   lock_type= type;
   lock= lock_of(thd, type >= TL_FIRST_WRITE, type);
   set_wait(thd);
-  if (type >= TL_FIRST_WRITE && unlikely(sends_at_once= is_overheard(thd))) engine->send_at_once(session);
+  if (type >= TL_FIRST_WRITE && unlikely(sends_at_once= needs_immediate_write(thd))) engine->send_at_once(session);
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   return copies(thd, type) ? fence(thd) : 0;
 } OR_ERROR
@@ -357,7 +357,7 @@ static uint whole_length(const KEY &key, const key_range *end) {
   return length;
 }
 
-int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
+int ha_vinga::range(const key_range *low, const key_range *high, uint8_t options) {
   scan_is_due= false;
   const KEY &key= table->key_info[active_index];
   is_point= false;
@@ -370,7 +370,7 @@ int ha_vinga::range(const key_range *low, const key_range *high, uint8_t wish) {
   use_columns();
   return failed(engine->range_begin(cursor, session, active_index,
     low ? low->key : nullptr, whole_length(key, low), low && low->flag == HA_READ_AFTER_KEY,
-    high ? high->key : nullptr, whole_length(key, high), high && high->flag == HA_READ_BEFORE_KEY, wish, lock,
+    high ? high->key : nullptr, whole_length(key, high), high && high->flag == HA_READ_BEFORE_KEY, options, lock,
     enough_rows()));
 }
 

@@ -103,7 +103,7 @@ class ha_vinga final : public handler {
   std::vector<range_id_t> range_ids;
   uint range_at= 0;
   uint keys_at_once= 0;
-  uint8_t ranges_wish= 0;
+  uint8_t range_options= 0;
   bool ranges_are_batched= false, ranges_are_keys= false, ranges_are_open= false, ranges_are_over= false;
   bool takes_ranges_only= false;     // they are asked for to be counted, see counts.cc
   uint counted_index= MAX_KEY;       // in whose ranges rows are counted; MAX_KEY for all rows
@@ -160,7 +160,7 @@ class ha_vinga final : public handler {
   bool is_whole_key(uint index, uint length) const;
   bool is_one_row(uint index, const uchar *key, uint length) const;
   bool is_hash(uint index) const { return is_hash_key(table_share->key_info[index]); }
-  int range(const key_range *low, const key_range *high, uint8_t wish);
+  int range(const key_range *low, const key_range *high, uint8_t options);
   bool known_range(const uchar *high, const key_range **low, const key_range **whole_high);
   class JOIN *counting_query() const;
   bool may_count_for(const class JOIN *join) const;

@@ -95,7 +95,7 @@ static void log_line(int level, const char *text, size_t length) try {
   else sql_print_error("VINGA: %s", line.c_str());
 } OR_NOTHING
 
-void log_thrown(const char *what) noexcept { sql_print_error("VINGA: a mistake of the storage engine: %s", what); }
+void log_thrown(const char *what) noexcept { sql_print_error("VINGA: an error of the storage engine: %s", what); }
 
 static ha_create_table_option table_options[]= {
   HA_TOPTION_BOOL("NOLOGGING", no_logging, 0),

@@ -173,11 +173,11 @@ enum vinga_write {
 };
 
 /* Values of an auto-increment column that are wanted. */
-typedef struct vinga_wish {
+typedef struct vinga_value_request {
   uint64_t count;
   uint64_t step, offset;   /* auto_increment_increment, auto_increment_offset */
   uint64_t max;            /* the column's greatest value */
-} vinga_wish;
+} vinga_value_request;
 
 typedef struct vinga_statistics {
   uint64_t rows, row_bytes, data_bytes;
@@ -302,7 +302,7 @@ typedef struct vinga_engine {
   /* Auto-increment. */
   /* Takes values for rows; fewer than are wanted if these are the last of all, and none, with the value that would be the
      first, if that is greater than the column's greatest. */
-  int (*reserve_values)(vinga_session *session, vinga_table *table, const vinga_wish *wish, uint64_t *first,
+  int (*reserve_values)(vinga_session *session, vinga_table *table, const vinga_value_request *request, uint64_t *first,
                         uint64_t *count);
   /* A row that was there has this value, which was reserved: others of the same range may be taken, too. */
   void (*leave_values)(vinga_table *table, uint64_t value);
@@ -348,10 +348,10 @@ typedef struct vinga_engine {
   /* The same of the ranges of a key that were added to the batch. */
   int (*count_ranges)(vinga_cursor *cursor, vinga_session *session, uint32_t key, uint64_t *rows);
   int (*scan_next)(vinga_cursor *cursor, vinga_session *session, uint8_t *record);
-  /* Begins a range of a key's ordered index, whose rows scan_next gives. `wish` is a sum of VINGA_RANGE numbers. */
+  /* Begins a range of a key's ordered index, whose rows scan_next gives. `options` is a sum of VINGA_RANGE numbers. */
   int (*range_begin)(vinga_cursor *cursor, vinga_session *session, uint32_t key, const uint8_t *low, uint32_t low_bytes,
                      uint32_t low_is_excluded, const uint8_t *high, uint32_t high_bytes, uint32_t high_is_excluded,
-                     uint8_t wish, uint8_t lock, uint32_t enough);
+                     uint8_t options, uint8_t lock, uint32_t enough);
   /* Many keys at once: cleared, added to, run; then row by row. */
   void (*batch_clear)(vinga_cursor *cursor);
   int (*batch_add)(vinga_cursor *cursor, uint32_t key, const uint8_t *value, uint32_t bytes);
@@ -359,7 +359,7 @@ typedef struct vinga_engine {
      and scan_range says which of the ranges, from 0, the last one lies in. VINGA_BATCH_FULL: it was added, no more may be. */
   int (*batch_add_range)(vinga_cursor *cursor, uint32_t key, const uint8_t *low, uint32_t low_bytes,
                          uint32_t low_is_excluded, const uint8_t *high, uint32_t high_bytes, uint32_t high_is_excluded);
-  int (*batch_scan)(vinga_cursor *cursor, vinga_session *session, uint32_t key, uint8_t wish, uint8_t lock,
+  int (*batch_scan)(vinga_cursor *cursor, vinga_session *session, uint32_t key, uint8_t options, uint8_t lock,
                     uint32_t enough);
   uint32_t (*scan_range)(const vinga_cursor *cursor);
   int (*batch_run)(vinga_cursor *cursor, vinga_session *session, uint8_t lock);

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_are_named() {
         let error = |text: &str| parse("d.t", text).unwrap_err();
         assert_eq!(error("id bigint"), "no primary key; add: primary key (column, …)");
         assert!(

@@ -93,7 +93,7 @@ fn cannot_read(file: &Path, error: &std::io::Error) -> String {
 /// Reads the configuration as it would hold.
 ///
 /// # Errors
-/// All mistakes, a line each.
+/// All errors, a line each.
 pub fn configuration(options: &DataOptions) -> Result<Configuration, String> {
     let file = match &options.config {
         None => None,
@@ -107,7 +107,7 @@ pub fn configuration(options: &DataOptions) -> Result<Configuration, String> {
     let flags: Vec<(&str, &str)> = options.parameters.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
     Configuration::new(file.as_ref(), &flags, &this_machine()).map_err(|errors| match errors.iter().count() {
         1 => errors.to_string(),
-        count => format!("{count} mistakes in the configuration:\n{errors}"),
+        count => format!("{count} errors in the configuration:\n{errors}"),
     })
 }
 

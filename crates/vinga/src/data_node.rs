@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 use vinga::{ErrorCode, InfoRows, InfoTable, InfoValue};
-use vinga_config::mistake::Origin;
+use vinga_config::config_error::Origin;
 use vinga_config::parameters::Parameter;
 use vinga_runtime::node_folder::{self, LastStart, NodeFolder};
 
@@ -63,7 +63,7 @@ pub struct EarlierRun {
 /// A sentence, with the end of the node's log if it died; one runs already, on another port than was asked for; one runs,
 /// but does not answer.
 pub fn start(wanted: &Wanted) -> Result<Found, String> {
-    // So that mistakes are told here, all of them, and not by the log of a node that has stopped.
+    // So that errors are reported here, all of them, and not by the log of a node that has stopped.
     let options = DataOptions { config: wanted.config.clone(), parameters: parameters(wanted, wanted.port) };
     let configuration = data::configuration(&options)?;
     let folder = NodeFolder::new(&wanted.cluster, 1);
@@ -195,7 +195,7 @@ pub enum Sign {
     Refuses(String),
 }
 
-/// Asks a data node for a sign of life.
+/// Asks a data node whether it is alive.
 ///
 /// # Errors
 /// Why there was none.

@@ -5,60 +5,60 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use vinga_bench::progress::Progress;
-use vinga_kernel::Mutation;
+use vinga_kernel::InjectedBug;
 use vinga_runtime::{complain, console, say};
-use vinga_sim::mutations::{self, Verdict};
+use vinga_sim::injected_bugs::{self, Verdict};
 use vinga_sim::range::{Plan, Tally, run_seeds};
 use vinga_sim::run::Report;
-use vinga_sim::{Options, probes};
+use vinga_sim::{Options, coverage_marks};
 
 /// `vinga sim …`.
 #[derive(Args)]
-#[command(group = ArgGroup::new("which").args(["seed", "seeds", "forever", "mutations"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("which").args(["seed", "seeds", "forever", "bugs"]).required(true).multiple(true))]
 pub struct SimArguments {
     /// Run one seed
-    #[arg(long, value_parser = clap::value_parser!(u64).range(..u64::MAX), conflicts_with_all = ["seeds", "forever", "mutations"])]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..u64::MAX), conflicts_with_all = ["seeds", "forever", "bugs"])]
     seed: Option<u64>,
     /// Run the seeds from A up to B, without B itself
-    #[arg(long, value_name = "A..B", value_parser = seed_range, conflicts_with_all = ["forever", "mutations"])]
+    #[arg(long, value_name = "A..B", value_parser = seed_range, conflicts_with_all = ["forever", "bugs"])]
     seeds: Option<Range<u64>>,
     /// Run fresh seeds until told to stop
-    #[arg(long, conflicts_with = "mutations")]
+    #[arg(long, conflicts_with = "bugs")]
     forever: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
     /// Print every event
-    #[arg(long, requires = "seed", conflicts_with = "mutations")]
+    #[arg(long, requires = "seed", conflicts_with = "bugs")]
     trace: bool,
     /// Run each seed two times: the histories must be the same
-    #[arg(long, conflicts_with = "mutations")]
+    #[arg(long, conflicts_with = "bugs")]
     twice: bool,
     /// Run so many seeds at the same time
-    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, conflicts_with = "mutations")]
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, conflicts_with = "bugs")]
     jobs: NonZeroUsize,
     /// Fail if a rare branch was not met that 500 seeds meet; with 'all', also those that thousands of seeds meet
     #[arg(
         long,
         requires = "seeds",
-        conflicts_with = "mutations",
+        conflicts_with = "bugs",
         value_name = "WHICH",
         num_args = 0..=1,
         default_missing_value = "usual"
     )]
-    expect_probes: Option<Expected>,
-    /// Break a rule of the protocols on purpose (only in builds with the feature 'mutations'): the run must fail
-    #[arg(long, value_name = "NAME", value_parser = mutation)]
-    mutation: Option<Mutation>,
+    expect_marks: Option<Expected>,
+    /// Break a rule of the protocols on purpose (only in builds with the feature `injected-bugs`): the run must fail
+    #[arg(long, value_name = "NAME", value_parser = bug)]
+    bug: Option<InjectedBug>,
     /// Break each rule of the protocols in turn and count the seeds until that is noticed (only in builds with the
-    /// feature 'mutations'); fails if one is not noticed
-    #[arg(long, conflicts_with = "mutation")]
-    mutations: bool,
-    /// With --mutations: give up after so many seeds; rules that take thousands are hunted then, too
-    #[arg(long, value_name = "N", requires = "mutations", conflicts_with_all = ["seed", "seeds", "forever"])]
+    /// feature `injected-bugs`); fails if one is not noticed
+    #[arg(long, conflicts_with = "bug")]
+    bugs: bool,
+    /// With --bugs: give up after so many seeds; rules that take thousands are hunted then, too
+    #[arg(long, value_name = "N", requires = "bugs", conflicts_with_all = ["seed", "seeds", "forever"])]
     seeds_max: Option<NonZeroU64>,
-    /// With --mutations: begin with this seed
-    #[arg(long, value_name = "SEED", requires = "mutations", default_value_t = 1, conflicts_with_all = ["seed", "seeds", "forever"])]
+    /// With --bugs: begin with this seed
+    #[arg(long, value_name = "SEED", requires = "bugs", default_value_t = 1, conflicts_with_all = ["seed", "seeds", "forever"])]
     first: u64,
 }
 
@@ -76,32 +76,32 @@ fn seed_range(text: &str) -> Result<Range<u64>, String> {
     if range.is_empty() { Err(format!("{text} holds no seed")) } else { Ok(range) }
 }
 
-fn mutation(name: &str) -> Result<Mutation, String> {
-    Mutation::from_name(name).ok_or_else(|| {
-        let names: Vec<&str> = Mutation::ALL.iter().map(|m| m.name()).collect();
-        format!("there is no mutation '{name}'; there are: {}", names.join(", "))
+fn bug(name: &str) -> Result<InjectedBug, String> {
+    InjectedBug::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = InjectedBug::ALL.iter().map(|m| m.name()).collect();
+        format!("there is no bug '{name}'; there are: {}", names.join(", "))
     })
 }
 
 /// Runs what is asked for.
 ///
 /// # Errors
-/// The first violation, with its seed and how to repeat it; expected probes that were not met; mutations that were not
+/// The first violation, with its seed and how to repeat it; expected coverage marks that were not met; bugs that were not
 /// noticed.
 pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
-    if (arguments.mutation.is_some() || arguments.mutations) && !mutations::IS_BUILT_IN {
-        return Err("this build has no mutations; build with: \
-             cargo build --profile sim --features mutations --bin vinga"
+    if (arguments.bug.is_some() || arguments.bugs) && !injected_bugs::IS_BUILT_IN {
+        return Err("this build has no injected bugs; build with: \
+             cargo build --profile sim --features injected-bugs --bin vinga"
             .to_owned());
     }
     if json && arguments.trace {
         return Err("--json and --trace exclude each other: a trace is text".to_owned());
     }
-    if arguments.mutations {
+    if arguments.bugs {
         return hunt(arguments.first, arguments.seeds_max.map(NonZeroU64::get), json);
     }
     let trace: Option<fn(&str)> = arguments.trace.then_some(|line: &str| say!("{line}"));
-    let options = Options { mutation: arguments.mutation, trace, ..Options::default() };
+    let options = Options { bug: arguments.bug, trace, ..Options::default() };
     let range = match (arguments.seed, &arguments.seeds) {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(range)) => range.clone(),
@@ -141,7 +141,7 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
         console::print(format_args!("{tally}"));
         say!("no violation in {seconds:.1} s, history {:016x}", tally.hash);
     }
-    arguments.expect_probes.map_or(Ok(()), |expected| check_probes(&tally, expected, json))
+    arguments.expect_marks.map_or(Ok(()), |expected| check_marks(&tally, expected, json))
 }
 
 /// How far a range of seeds is: on standard error, one line that changes on a terminal, elsewhere a line from time to time.
@@ -206,14 +206,15 @@ fn as_json(tally: &Tally, seconds: f64) -> serde_json::Value {
         "transactions": tally.transactions.0,
         "committed": tally.transactions.1,
         "history": format!("{:016x}", tally.hash),
-        "probes": tally.probes,
+        "marks": tally.marks,
         "failures": tally.failures.iter().map(failure).collect::<Vec<_>>(),
     })
 }
 
-fn check_probes(tally: &Tally, expected: Expected, json: bool) -> Result<(), String> {
+fn check_marks(tally: &Tally, expected: Expected, json: bool) -> Result<(), String> {
     let with_rare = expected == Expected::All;
-    let missing: Vec<&str> = probes::missing(with_rare, |probe| tally.probes.contains_key(probe)).collect();
+    let missing: Vec<&str> =
+        coverage_marks::missing(with_rare, |mark| tally.marks.contains_key(mark)).collect();
     if missing.is_empty() {
         if !json {
             say!("all rare branches that are expected were met");
@@ -225,7 +226,7 @@ fn check_probes(tally: &Tally, expected: Expected, json: bool) -> Result<(), Str
 
 /// Breaks one rule after the other.
 fn hunt(first: u64, seeds_max: Option<u64>, json: bool) -> Result<(), String> {
-    let verdicts = mutations::hunt_all(first, seeds_max, |verdict| {
+    let verdicts = injected_bugs::hunt_all(first, seeds_max, |verdict| {
         if !json {
             say!("{verdict}");
         }
@@ -234,7 +235,7 @@ fn hunt(first: u64, seeds_max: Option<u64>, json: bool) -> Result<(), String> {
         let verdict = |verdict: &Verdict| {
             let noticed = verdict.noticed.as_ref();
             serde_json::json!({
-                "mutation": verdict.mutation.name(),
+                "bug": verdict.bug.name(),
                 "noticed": noticed.is_some(),
                 "seeds": noticed.map(|(seeds, _)| seeds),
                 "what": noticed.map(|(_, what)| what),
@@ -243,7 +244,7 @@ fn hunt(first: u64, seeds_max: Option<u64>, json: bool) -> Result<(), String> {
         say!("{}", verdicts.iter().map(verdict).collect::<serde_json::Value>());
     }
     let missed: Vec<&str> =
-        verdicts.iter().filter(|v| v.noticed.is_none()).map(|v: &Verdict| v.mutation.name()).collect();
+        verdicts.iter().filter(|v| v.noticed.is_none()).map(|v: &Verdict| v.bug.name()).collect();
     if missed.is_empty() {
         if !json {
             say!("all {} broken rules were noticed", verdicts.len());
@@ -273,16 +274,16 @@ mod tests {
     #[test]
     fn what_makes_no_sense_together_is_refused() {
         let reads = |line: &str| Line::try_parse_from(format!("sim {line}").split(' ')).is_ok();
-        assert!(reads("--mutations --first 7 --seeds-max 20") && reads("--seed 3 --trace"));
+        assert!(reads("--bugs --first 7 --seeds-max 20") && reads("--seed 3 --trace"));
         for line in
-            ["--trace", "--jobs 2", "--twice", "--forever", "--expect-probes", "--seed 3", "--seeds 3..5"]
+            ["--trace", "--jobs 2", "--twice", "--forever", "--expect-marks", "--seed 3", "--seeds 3..5"]
         {
-            assert!(!reads(&format!("--mutations {line}")), "--mutations {line}");
+            assert!(!reads(&format!("--bugs {line}")), "--bugs {line}");
         }
         for line in [
             "--seed 18446744073709551615",
             "--seeds 1..3 --jobs 0",
-            "--mutations --seeds-max 0",
+            "--bugs --seeds-max 0",
             "--seed 1 --first 2",
         ] {
             assert!(!reads(line), "{line}");
@@ -300,6 +301,6 @@ mod tests {
     fn ranges_are_read() {
         assert_eq!(seed_range("3..5"), Ok(3..5));
         assert!(seed_range("5..5").is_err() && seed_range("5").is_err() && seed_range("a..b").is_err());
-        assert!(mutation("nonsense").unwrap_err().contains("answer-before-primary"));
+        assert!(bug("nonsense").unwrap_err().contains("answer-before-primary"));
     }
 }

@@ -21,7 +21,7 @@ struct Node {
 enum State {
     /// It answers.
     Running { pid: i32 },
-    /// Its process is there, but gives no sign of life.
+    /// Its process is there, but does not answer.
     Silent { pid: i32, why: String },
     /// It answers, but admits no clients.
     Refusing { pid: i32, why: String },
@@ -107,14 +107,14 @@ fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
     Ok(nodes)
 }
 
-/// Looks at a node, which is asked for a sign of life if there is a process; `Some` is why it refuses clients.
+/// Looks at a node, which is asked whether it is alive if there is a process; `Some` is why it refuses clients.
 fn look(
     name: String,
     folder: &NodeFolder,
-    sign_of_life: impl FnOnce() -> Result<Option<String>, String>,
+    answer: impl FnOnce() -> Result<Option<String>, String>,
 ) -> io::Result<Node> {
     let state = match folder.running()? {
-        Some(pid) => match sign_of_life() {
+        Some(pid) => match answer() {
             Ok(None) => State::Running { pid },
             Ok(Some(why)) => State::Refusing { pid, why },
             Err(why) => State::Silent { pid, why },

@@ -167,19 +167,19 @@ fn admitted_clients_that_break_rules_are_closed() {
     closed("somebody else's transaction", &|raw| {
         let id = TransactionId::new(NodeId(200), Incarnation(7), 1);
         raw.send(SignalNumber::TransactionRequest, BlockNumber::Coordinator, |w| {
-            w.put(&train(id, 0, 0));
+            w.put(&batch(id, 0, 0));
         });
     });
     closed("an absurd epoch", &|raw| {
         let id = TransactionId::new(raw.own.node(), Incarnation(7), 1);
         raw.send(SignalNumber::TransactionRequest, BlockNumber::Coordinator, |w| {
-            w.put(&train(id, 1 << 47, 0));
+            w.put(&batch(id, 1 << 47, 0));
         });
     });
-    closed("a train that says it is longer than it is", &|raw| {
+    closed("a batch that says it is longer than it is", &|raw| {
         let id = TransactionId::new(raw.own.node(), Incarnation(7), 1);
         raw.send(SignalNumber::TransactionRequest, BlockNumber::Coordinator, |w| {
-            w.put(&train(id, 0, 9));
+            w.put(&batch(id, 0, 9));
         });
     });
     bystander.end();
@@ -190,7 +190,7 @@ fn admitted_clients_that_break_rules_are_closed() {
     }
 }
 
-fn train(id: TransactionId, epoch_seen: u64, count: u16) -> TransactionHead {
+fn batch(id: TransactionId, epoch_seen: u64, count: u16) -> TransactionHead {
     TransactionHead {
         transaction: U64::new(id.0),
         epoch_seen: U64::new(epoch_seen),
@@ -355,7 +355,7 @@ fn full_memory_refuses_and_recovers() {
 }
 
 #[test]
-fn configuration_mistakes_are_named() {
+fn configuration_errors_are_named() {
     let show = |parameters: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_vinga"));
         command.args(["data", "--show"]);

@@ -106,8 +106,8 @@ fn everything_ends_with_a_summary() {
 }
 
 #[test]
-fn mistakes_are_sentences() {
-    let folder = Folder::new("mistakes");
+fn errors_are_sentences() {
+    let folder = Folder::new("errors");
     let said = |arguments: &str| {
         let output = folder.bench(arguments);
         assert!(!output.status.success());

@@ -76,7 +76,7 @@ fn status_tells_what_runs() {
     let (_, table) = folder.run("status", &[]);
     assert!(table.starts_with("node ") && table.contains("data node 1  running"), "{table}");
 
-    // One that hangs has a process, but gives no sign of life.
+    // One that hangs has a process, but does not answer.
     rustix::process::kill_process(folder.pid(), rustix::process::Signal::STOP).expect("it runs");
     let (code, nodes) = status(&folder);
     rustix::process::kill_process(folder.pid(), rustix::process::Signal::CONT).expect("it is there");

@@ -86,7 +86,7 @@ fn own_tables_are_dropped_by_force_only() {
 
 #[test]
 fn clients_that_leave_leave_no_warning() {
-    // Two threads own connections: one of them hears of the goodbye first, the other closes on its word.
+    // Two threads own connections: one of them receives the notice first, the other closes on its word.
     let node = Node::start(&["ThreadConfig=ldm={count=2},tc,recv={count=2},send,main"]);
     for _ in 0..10 {
         let (ok, text) = admin(&node.address, &["nodes"]);

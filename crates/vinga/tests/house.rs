@@ -242,35 +242,38 @@ fn every_dependency_has_its_reason() {
     }
 }
 
-/// The names of the probes in a source: `probe("…")`.
-fn probes_in(text: &str) -> impl Iterator<Item = &str> {
-    text.split("probe(\"").skip(1).filter_map(|rest| rest.split_once('"')).map(|(name, _)| name)
+/// The names of the coverage marks in a source: `mark("…")`.
+fn marks_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split("mark(\"").skip(1).filter_map(|rest| rest.split_once('"')).map(|(name, _)| name)
 }
 
 #[test]
-fn every_probe_is_expected_or_explained() {
+fn every_coverage_mark_is_expected_or_explained() {
     let mut reported = BTreeSet::new();
     for member in members().values().filter(|member| member.place.starts_with("blocks/")) {
         let mut files = Vec::new();
         sources(&root().join("crates").join(&member.place).join("src"), &mut files);
         for file in files {
             let text = fs::read_to_string(&file).expect("a source can be read");
-            reported.extend(probes_in(&text).map(str::to_owned));
+            reported.extend(marks_in(&text).map(str::to_owned));
         }
     }
-    let explained = vinga_sim::probes::NOT_EXPECTED.iter().map(|(probe, _)| probe);
-    let met = vinga_sim::probes::EXPECTED.iter().chain(vinga_sim::probes::RARE);
+    let explained = vinga_sim::coverage_marks::NOT_EXPECTED.iter().map(|(mark, _)| mark);
+    let met = vinga_sim::coverage_marks::EXPECTED.iter().chain(vinga_sim::coverage_marks::RARE);
     let listed: Vec<&str> = met.chain(explained).copied().collect();
-    let known: BTreeSet<String> = listed.iter().map(|&probe| probe.to_owned()).collect();
-    assert_eq!(known.len(), listed.len(), "a probe stands in crates/sim/src/probes.rs twice");
-    assert_eq!(reported, known, "what blocks report (left) and crates/sim/src/probes.rs (right) differ");
+    let known: BTreeSet<String> = listed.iter().map(|&mark| mark.to_owned()).collect();
+    assert_eq!(known.len(), listed.len(), "a coverage mark stands in crates/sim/src/coverage_marks.rs twice");
+    assert_eq!(
+        reported, known,
+        "what blocks report (left) and crates/sim/src/coverage_marks.rs (right) differ"
+    );
 }
 
 #[test]
-fn the_document_of_the_simulator_names_every_mutation() {
+fn the_document_of_the_simulator_names_every_injected_bug() {
     let text = fs::read_to_string(root().join("docs/simulation.md")).expect("the document is there");
-    for mutation in vinga_kernel::Mutation::ALL {
-        let name = mutation.name();
+    for bug in vinga_kernel::InjectedBug::ALL {
+        let name = bug.name();
         assert!(text.contains(&format!("| `{name}` |")), "docs/simulation.md does not tell of {name}");
     }
 }
@@ -284,7 +287,7 @@ fn the_hazards_of_the_commit_protocol_have_their_tests() {
         .filter_map(|line| line.trim().strip_prefix("pub fn ")?.split_once('('))
         .map(|(name, _)| name)
         .collect();
-    assert!(told.len() > 10, "the stories are found");
+    assert!(told.len() > 10, "the scenarios are found");
     for name in told {
         assert!(text.contains(&format!("`{name}`")), "docs/protocols/commit.md does not tell of {name}");
     }

@@ -87,7 +87,7 @@ fn everything_works_by_shared_memory() {
     });
     drop(scan);
     drop((table, cluster));
-    wait_for_log(&node, "says goodbye");
+    wait_for_log(&node, "disconnects");
 }
 
 #[test]

@@ -144,17 +144,14 @@ fn tables_are_sorted_and_measured() {
 }
 
 #[test]
-fn all_mistakes_of_a_configuration_are_told_at_once() {
-    let file = std::env::temp_dir().join(format!("vinga-mistakes-{}.ini", std::process::id()));
+fn all_errors_of_a_configuration_are_reported_together() {
+    let file = std::env::temp_dir().join(format!("vinga-errors-{}.ini", std::process::id()));
     let text = "[data]\nDataMemroy=1G\nServerPort=x\n[foo]\nbar=1\n[data default]\nLogLevel=loud\n";
     std::fs::write(&file, text).expect("a file can be written");
     let config = file.to_str().expect("a plain path");
     for command in [&["data", "--show"][..], &["up", "--folder", "/nowhere/vinga"]] {
         let (ok, text) = run(&[command, &["--config", config, "--set", "colour=blue"]].concat());
-        assert!(
-            !ok && text.lines().count() == 6 && text.contains("5 mistakes in the configuration"),
-            "{text}"
-        );
+        assert!(!ok && text.lines().count() == 6 && text.contains("5 errors in the configuration"), "{text}");
         for piece in [
             "line 2",
             "DataMemory?",

@@ -224,7 +224,7 @@ fn up_waits_until_sql_nodes_that_run_reach_the_data_node() {
     let (ok, said) = cluster.vinga(&["demo", "--sql"]);
     assert!(!ok && said.contains("root has a password") && said.contains("MYSQL_PWD"), "{said}");
 
-    // Signs of life leave no warnings in the log.
+    // Liveness checks leave no warnings in the log.
     let log = || std::fs::read_to_string(cluster.folder.join("sql-1/vinga.log")).expect("it is there");
     let before = log().lines().count();
     let (ok, said) = cluster.vinga(&["status"]);

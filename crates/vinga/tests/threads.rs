@@ -335,7 +335,7 @@ fn tables_of_threads_serve() {
     }
 }
 
-/// More threads than a doorbell has bits, and more receivers than a client has connections.
+/// More threads than a wake-up event has bits, and more receivers than a client has connections.
 #[test]
 fn the_largest_table_serves() {
     let kinds = [("ldm", 32), ("tc", 20), ("send", 8), ("recv", 10), ("main", 1), ("rep", 1)];

@@ -171,7 +171,7 @@ fn short_bodies(site: &Site, noise: &mut Noise) -> Result<()> {
     })
 }
 
-fn train(id: TransactionId, epoch_seen: u64, count: u16) -> TransactionHead {
+fn batch(id: TransactionId, epoch_seen: u64, count: u16) -> TransactionHead {
     TransactionHead {
         transaction: U64::new(id.0),
         epoch_seen: U64::new(epoch_seen),
@@ -187,7 +187,7 @@ fn foreign_transactions(site: &Site, noise: &mut Noise) -> Result<()> {
     let id = TransactionId::new(NodeId(200), Incarnation(noise.next() as u32), 1);
     say_and_be_closed(site, |raw, out| {
         raw.frame(out, SignalNumber::TransactionRequest, (BlockNumber::Coordinator, 0), |writer| {
-            writer.put(&train(id, 0, 0));
+            writer.put(&batch(id, 0, 0));
         });
     })
 }
@@ -196,7 +196,7 @@ fn absurd_epochs(site: &Site, _: &mut Noise) -> Result<()> {
     say_and_be_closed(site, |raw, out| {
         let id = TransactionId::new(raw.own.node(), Incarnation(7), 1);
         raw.frame(out, SignalNumber::TransactionRequest, (BlockNumber::Coordinator, 0), |writer| {
-            writer.put(&train(id, 1 << 47, 0));
+            writer.put(&batch(id, 1 << 47, 0));
         });
     })
 }
@@ -288,7 +288,7 @@ fn nonsense_rows(site: &Site, noise: &mut Noise) -> Result<()> {
         let image = noise.bytes(length);
         let id = TransactionId::new(raw.own.node(), Incarnation(7), number);
         raw.frame(&mut bytes, SignalNumber::TransactionRequest, (BlockNumber::Coordinator, 0), |writer| {
-            writer.put(&train(id, 0, 1));
+            writer.put(&batch(id, 0, 1));
             writer.put(&OperationHead {
                 version: U64::new(site.table.core().version().0),
                 hash: U64::ZERO,

@@ -5,7 +5,7 @@ use crate::ending::Cause;
 use crate::transaction::{Place, State};
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::Frame;
 use vinga_wire::commit::{
     ABORT_ONE, AbortBody, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW,
@@ -19,7 +19,7 @@ impl Coordinator {
         let (answers, mut rest) = PreparedOperation::list(rest, head.count.get())?;
         let Some(handle) = self.find_answered(head) else { return Some(()) };
         let transaction = &mut self.transactions[handle];
-        if !cx.is_mutated(Mutation::EpochIgnoresOperations) {
+        if !cx.has_bug(InjectedBug::EpochIgnoresOperations) {
             transaction.epoch = transaction.epoch.max(Epoch(head.epoch.get()));
         }
         let mut holds = false;
@@ -74,7 +74,7 @@ impl Coordinator {
         Some(())
     }
 
-    /// A data manager that was allowed to commit at once has not done so, and will not. Whether the train was given up
+    /// A data manager that was allowed to commit at once has not done so, and will not. Whether the batch was given up
     /// before that was known.
     #[inline]
     fn not_committed_at_once(&mut self, cx: &mut Context<'_>, handle: Handle) -> bool {
@@ -83,7 +83,7 @@ impl Coordinator {
         let was_last = core::mem::take(last);
         let is_given_up = was_last && transaction.special().is_some_and(|special| special.is_given_up);
         if is_given_up {
-            cx.probe("train given up before its data manager has answered");
+            cx.mark("batch given up before its data manager has answered");
         }
         is_given_up
     }
@@ -116,7 +116,7 @@ impl Coordinator {
         };
         *outstanding = outstanding.checked_sub(count).expect("no operation is answered twice");
         if *outstanding == 0 {
-            self.train_is_done(cx, handle);
+            self.batch_is_done(cx, handle);
         }
     }
 

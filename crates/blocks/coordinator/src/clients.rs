@@ -3,13 +3,13 @@
 //! Every commit that an API node is told of is numbered; the outcome is kept in a list until the API node says that it
 //! has seen all up to some number. So an API node that lost a connection can ask, and learns the truth as long as this
 //! coordinator's node lives. Of a transaction that was rolled back nothing is kept: what is not in the list, and not
-//! under way, was not committed. (If that node dies too, the heir answers from the markers at the data managers.)
+//! under way, was not committed. (If that node dies too, the successor answers from the markers at the data managers.)
 
 use crate::Coordinator;
 use crate::transaction::Place;
 use alloc::collections::{BTreeMap, VecDeque};
 use vinga_base::{Epoch, TransactionId};
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::transaction::{Outcome, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U32, U64};
 
@@ -86,7 +86,7 @@ impl Coordinator {
         let Some(client) = self.clients.get_mut(owner) else { return };
         while let Some(ended) = client.pop_seen(seen) {
             if let Some(marker) = ended.marker
-                && !cx.is_mutated(Mutation::SeenOutcomesKeepMarkers)
+                && !cx.has_bug(InjectedBug::SeenOutcomesKeepMarkers)
             {
                 let live = self.routing.alive(marker.chain);
                 self.marker_drops.extend(live.nodes().map(|node| (marker.at(node), ended.id)));
@@ -109,15 +109,15 @@ impl Coordinator {
     pub(crate) fn on_outcome_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (question, _) = frame.head::<OutcomeRequest>()?;
         let id = TransactionId(question.transaction.get());
-        let asker = frame.sender();
-        if id.api() != asker.node() {
+        let requester = frame.sender();
+        if id.api() != requester.node() {
             cx.reject(frame, ErrorCode::NotYourTransaction);
             return Some(());
         }
         let request = question.request.get();
         if let Some(handle) = self.find(id) {
-            cx.probe("outcome asked while the transaction is under way");
-            self.transactions[handle].special_mut().asked = Some((asker, request));
+            cx.mark("outcome asked while the transaction is under way");
+            self.transactions[handle].special_mut().asked = Some((requester, request));
             return Some(());
         }
         let found = self.clients.get_mut(id.owner()).and_then(|client| {
@@ -129,7 +129,7 @@ impl Coordinator {
             Some((Ended { epoch, .. }, number)) => (Outcome::Committed, epoch, number),
             None => (Outcome::NotFound, Epoch(0), 0),
         };
-        send_outcome(cx, asker, request, id, outcome, epoch, number);
+        send_outcome(cx, requester, request, id, outcome, epoch, number);
         Some(())
     }
 
@@ -138,8 +138,8 @@ impl Coordinator {
         let client = self.clients.of(ended.id);
         let number = client.push(ended);
         let is_closing = client.closing.is_some();
-        if cx.is_mutated(Mutation::OutcomeForgottenWhenSent)
-            || is_closing && cx.is_mutated(Mutation::ClosedConnectionForgetsOutcomes)
+        if cx.has_bug(InjectedBug::OutcomeForgottenWhenSent)
+            || is_closing && cx.has_bug(InjectedBug::ClosedConnectionForgetsOutcomes)
         {
             client.outcomes.clear();
         }
@@ -150,14 +150,14 @@ impl Coordinator {
 /// Answers a question about an outcome.
 pub fn send_outcome(
     cx: &mut Context<'_>,
-    asker: Address,
+    requester: Address,
     request: u32,
     id: TransactionId,
     outcome: Outcome,
     epoch: Epoch,
     number: u32,
 ) {
-    cx.frame(SignalNumber::OutcomeConfirm, asker).put(&OutcomeConfirm {
+    cx.frame(SignalNumber::OutcomeConfirm, requester).put(&OutcomeConfirm {
         transaction: U64::new(id.0),
         epoch: U64::new(epoch.0),
         request: U32::new(request),

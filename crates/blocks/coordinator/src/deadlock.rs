@@ -1,7 +1,7 @@
 //! Probes and victims of deadlocks, passed on to the data managers at which a transaction may wait
 //! (`docs/protocols/deadlocks.md`).
 //!
-//! A coordinator does not know which of a train's operations wait for a lock, so it asks the primaries of all chains that
+//! A coordinator does not know which of a batch's operations wait for a lock, so it asks the primaries of all chains that
 //! take part. A transaction passes a probe on once, by whichever way it comes: it keeps the name of the last one.
 
 use crate::Coordinator;
@@ -9,21 +9,21 @@ use crate::transaction::State;
 use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
 use vinga_kernel::Context;
-use vinga_wire::deadlock::{DeadlockBody, LockProbe};
+use vinga_wire::deadlock::{DeadlockBody, DeadlockProbe};
 use vinga_wire::{Frame, FrameWriter, SignalNumber};
 
 impl Coordinator {
-    pub(crate) fn on_lock_probe_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (probe, _) = frame.head::<LockProbe>()?;
+    pub(crate) fn on_deadlock_probe_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (probe, _) = frame.head::<DeadlockProbe>()?;
         let Some(handle) = self.find_preparing(TransactionId(probe.asked.get())) else { return Some(()) };
         let name = Some((TransactionId(probe.initiator.get()), probe.number.get()));
         let passed_on = &mut self.transactions[handle].special_mut().probe;
         if *passed_on == name {
-            cx.probe("lock probe comes by a second way");
+            cx.mark("deadlock probe comes by a second way");
             return Some(());
         }
         *passed_on = name;
-        self.tell_primaries(cx, handle, SignalNumber::LockProbeOrder, |writer| {
+        self.send_to_primaries(cx, handle, SignalNumber::DeadlockProbeOrder, |writer| {
             writer.put(probe);
         });
         Some(())
@@ -32,7 +32,7 @@ impl Coordinator {
     pub(crate) fn on_deadlock_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (order, _) = frame.head::<DeadlockBody>()?;
         if let Some(handle) = self.find_preparing(TransactionId(order.transaction.get())) {
-            self.tell_primaries(cx, handle, SignalNumber::DeadlockOrder, |writer| {
+            self.send_to_primaries(cx, handle, SignalNumber::DeadlockOrder, |writer| {
                 writer.put(order);
             });
         }
@@ -45,7 +45,7 @@ impl Coordinator {
         matches!(self.transactions[handle].state, State::Preparing { .. }).then_some(handle)
     }
 
-    fn tell_primaries(
+    fn send_to_primaries(
         &self,
         cx: &mut Context<'_>,
         handle: Handle,

@@ -1,12 +1,12 @@
 //! Commit and rollback, once decided, and what the API node is told.
 
 use crate::Coordinator;
+use crate::batch::actor;
 use crate::clients::{Ended, send_outcome};
-use crate::train::actor;
 use crate::transaction::{Failure, State, Transaction};
 use vinga_base::Epoch;
 use vinga_base::pool::Handle;
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{AbortBody, CommitBody, WHOLE_TRANSACTION};
 use vinga_wire::transaction::{OperationError, Outcome, TransactionAnswer};
 use vinga_wire::{ErrorCode, SignalNumber, U16, U32, U64};
@@ -38,10 +38,10 @@ impl Cause {
 }
 
 impl Coordinator {
-    /// All operations of a train that were sent have been answered, none fatally.
-    pub(crate) fn train_is_done(&mut self, cx: &mut Context<'_>, handle: Handle) {
+    /// All operations of a batch that were sent have been answered, none fatally.
+    pub(crate) fn batch_is_done(&mut self, cx: &mut Context<'_>, handle: Handle) {
         let State::Preparing { commit, .. } = self.transactions[handle].state else {
-            unreachable!("a train is done only while preparing")
+            unreachable!("a batch is done only while preparing")
         };
         if self.send_next_stage(cx, handle) {
             return;
@@ -61,7 +61,7 @@ impl Coordinator {
         let own_node = self.settings.node;
         let transaction = &mut self.transactions[handle];
         transaction.epoch = transaction.epoch.max(self.epoch);
-        if cx.is_mutated(Mutation::EpochIgnoresOperations) {
+        if cx.has_bug(InjectedBug::EpochIgnoresOperations) {
             transaction.epoch = self.epoch;
         }
         let mut outstanding = 0;
@@ -94,7 +94,7 @@ impl Coordinator {
         transaction.state = State::Committing { outstanding };
         if outstanding == 0 {
             self.finish_committed(cx, handle);
-        } else if cx.is_mutated(Mutation::AnswerBeforePrimary) {
+        } else if cx.has_bug(InjectedBug::AnswerBeforePrimary) {
             let transaction = &self.transactions[handle];
             answer(cx, transaction, Outcome::Committed, 0);
         }
@@ -129,7 +129,7 @@ impl Coordinator {
                 instance: U16::new(participant.place.instance),
                 flags: U16::ZERO,
             };
-            if cx.is_mutated(Mutation::AbortToEveryReplica) {
+            if cx.has_bug(InjectedBug::AbortToEveryReplica) {
                 for node in replicas.nodes() {
                     let alone = AbortBody { alive: vinga_wire::commit::Chain::new(&[node]), ..body };
                     cx.frame(SignalNumber::AbortRequest, participant.place.at(node)).put(&alone);
@@ -188,15 +188,15 @@ impl Coordinator {
             next = self.participants.remove(at).expect("the list holds live participants").next;
         }
         answer(cx, &transaction, outcome, number);
-        if let Some((asker, request)) = transaction.special().and_then(|special| special.asked) {
+        if let Some((requester, request)) = transaction.special().and_then(|special| special.asked) {
             let epoch = if outcome == Outcome::Committed { transaction.epoch } else { Epoch(0) };
-            send_outcome(cx, asker, request, transaction.id, outcome, epoch, number);
+            send_outcome(cx, requester, request, transaction.id, outcome, epoch, number);
         }
         self.client_transaction_ended(cx, transaction.id);
     }
 }
 
-/// The answer to the train under way.
+/// The answer to the batch under way.
 fn answer(cx: &mut Context<'_>, transaction: &Transaction, outcome: Outcome, number: u32) {
     let special = transaction.special();
     let errors = special.map_or(&[][..], |special| &special.errors);

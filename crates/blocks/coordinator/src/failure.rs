@@ -1,13 +1,13 @@
 //! API nodes and data nodes that fail, transactions that are forgotten.
 
+use crate::batch::actor;
 use crate::ending::Cause;
-use crate::train::actor;
 use crate::transaction::{State, Transaction};
 use crate::{CHECK_INTERVAL, Coordinator};
 use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::{Incarnation, NodeId, TransactionId};
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{AbortBody, CommitBody, WHOLE_TRANSACTION};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
@@ -22,7 +22,7 @@ impl Coordinator {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let owner = owner_of(body);
         match self.clients.get_mut(owner) {
-            Some(client) if client.open > 0 && !cx.is_mutated(Mutation::ApiFailureKeepsLocks) => {
+            Some(client) if client.open > 0 && !cx.has_bug(InjectedBug::ApiFailureKeepsLocks) => {
                 client.closing = Some(frame.sender());
             }
             Some(_) | None => {
@@ -30,7 +30,7 @@ impl Coordinator {
                 return Some(());
             }
         }
-        cx.probe("connection of an API node with open transactions closed");
+        cx.mark("connection of an API node with open transactions closed");
         self.roll_back_where(cx, Cause::error(ErrorCode::ConnectionLost), |t| t.id.owner() == owner);
         Some(())
     }
@@ -57,10 +57,10 @@ impl Coordinator {
         let client = self.clients.of(id);
         client.open -= 1;
         if client.open == 0
-            && let Some(asker) = client.closing.take()
+            && let Some(requester) = client.closing.take()
         {
             let body = ApiNodeBody::new(id.api(), Incarnation(id.owner() & 0xffff));
-            cx.frame(SignalNumber::ApiConnectionClosedConfirm, asker).put(&body);
+            cx.frame(SignalNumber::ApiConnectionClosedConfirm, requester).put(&body);
         }
     }
 
@@ -130,7 +130,7 @@ impl Coordinator {
             let replicas = participant.replicas();
             match state {
                 State::Committing { .. } if participant.holds => {
-                    cx.probe("commit sent again without a failed replica");
+                    cx.mark("commit sent again without a failed replica");
                     let marker = match self.transactions[handle].first_change {
                         Some((number, first)) if first == place => number,
                         _ => 0,
@@ -147,7 +147,7 @@ impl Coordinator {
                     });
                 }
                 State::RollingBack { .. } => {
-                    cx.probe("abort sent again without a failed replica");
+                    cx.mark("abort sent again without a failed replica");
                     cx.frame(SignalNumber::AbortRequest, place.at(replicas.primary())).put(&AbortBody {
                         transaction: U64::new(id.0),
                         actor,

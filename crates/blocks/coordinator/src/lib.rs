@@ -1,7 +1,7 @@
 //! The coordinator: runs transactions on behalf of API nodes.
 //!
-//! An API node sends a *train*: operations, and whether to commit behind them. The coordinator finds out which data
-//! managers own the rows (`routing`), sends them `PrepareRequest`s (`train`, `stages`), has unique indexes follow
+//! An API node sends a *batch*: operations, and whether to commit behind them. The coordinator finds out which data
+//! managers own the rows (`routing`), sends them `PrepareRequest`s (`batch`, `stages`), has unique indexes follow
 //! (`unique`), gathers the answers (`answers`), and ends the transaction when it is asked to or has to (`ending`). It keeps the outcomes until the API node has confirmed
 //! them (`clients`), and goes on when data nodes or API nodes fail (`failure`). The signals are described in
 //! `vinga_wire::{transaction, commit}` and, as a protocol, in `docs/protocols/commit.md`.
@@ -9,9 +9,9 @@
 //! A transaction's states:
 //!
 //! ```text
-//!            train                    all answered              commit asked
+//!            batch                    all answered              commit asked
 //!   (none) ─────────▶ Preparing ───────────────────▶ Open / ─────────────────▶ Committing ──▶ (gone)
-//!                      │   ▲          train            │                        all primaries
+//!                      │   ▲          batch            │                        all primaries
 //!                      │   └───────────────────────────┘                        have confirmed
 //!                      │ error, time-out, API node or data node gone, rollback asked
 //!                      ▼
@@ -27,6 +27,7 @@ extern crate alloc;
 extern crate std;
 
 mod answers;
+mod batch;
 mod clients;
 mod deadlock;
 mod ending;
@@ -35,7 +36,6 @@ pub mod inspect;
 mod routing;
 mod stages;
 mod tables;
-mod train;
 mod transaction;
 mod unique;
 
@@ -64,7 +64,7 @@ pub struct Settings {
     pub epoch: Epoch,
     /// `MaxNoOfConcurrentTransactions`: open transactions of this instance.
     pub transactions_max: u32,
-    /// `TransactionInactiveTimeout`: a transaction without a train for so long is rolled back; `None` for never.
+    /// `TransactionInactiveTimeout`: a transaction without a batch for so long is rolled back; `None` for never.
     pub inactive_timeout: Option<Tick>,
     /// How long transactions that use a table may go on when the table is to be changed.
     pub drop_timeout: Tick,
@@ -112,8 +112,8 @@ pub struct Statistics {
     pub rolled_back: u64,
     /// Operations received.
     pub operations: u64,
-    /// Trains received.
-    pub trains: u64,
+    /// Batches received.
+    pub batches: u64,
 }
 
 impl Coordinator {
@@ -148,7 +148,7 @@ impl Coordinator {
             Some(SignalNumber::PrepareRefuse) => self.on_prepare_refuse(cx, frame),
             Some(SignalNumber::CommitConfirm) => self.on_commit_confirm(cx, frame),
             Some(SignalNumber::AbortConfirm) => self.on_abort_confirm(cx, frame),
-            Some(SignalNumber::LockProbeOrder) => self.on_lock_probe_order(cx, frame),
+            Some(SignalNumber::DeadlockProbeOrder) => self.on_deadlock_probe_order(cx, frame),
             Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
             Some(SignalNumber::OutcomeRequest) => self.on_outcome_request(cx, frame),
             Some(SignalNumber::OutcomesSeenOrder) => self.on_outcomes_seen_order(cx, frame),

@@ -1,26 +1,26 @@
-//! A checked train is sent, mostly all at once.
+//! A checked batch is sent, mostly all at once.
 //!
-//! Operations are grouped by the chain that owns their rows: what a train has to tell one data manager goes as one
+//! Operations are grouped by the chain that owns their rows: what a batch has to tell one data manager goes as one
 //! signal, or as several if it is much, so that whoever has little to do on the same thread need not wait until all of it is done.
 //! Between two operations on the same row the order is kept, since they have the same owner.
 //!
-//! If the train commits, all its operations have one owner, nothing of the transaction is elsewhere and that owner is a
+//! If the batch commits, all its operations have one owner, nothing of the transaction is elsewhere and that owner is a
 //! data manager of this node without backups, then the data manager is allowed to commit at once (`PREPARE_LAST`). It
 //! does not if something has to follow in a unique index.
 //!
 //! # Stages
-//! An operation on a table with unique indexes is done only when its sub-operations are (`unique`). The rest of a train
+//! An operation on a table with unique indexes is done only when its sub-operations are (`unique`). The rest of a batch
 //! waits for all before it, from the first operation on that
 //! - is for a row that an earlier operation changes which may be undone alone: until that is certain nobody knows what
 //!   the row is, and what is undone must be the newest change of its row; or
 //! - is for a hidden table behind a change of a table with unique indexes, perhaps of this one: it sees what that does.
 //!
-//! So each operation of a train finds what all before it have left, as if each had waited for the one before.
+//! So each operation of a batch finds what all before it have left, as if each had waited for the one before.
 
 use crate::Coordinator;
+use crate::batch::actor;
 use crate::ending::Cause;
 use crate::tables::Table;
-use crate::train::actor;
 use crate::transaction::{Place, State};
 use crate::unique::{Base, UniqueWork};
 use alloc::boxed::Box;
@@ -44,7 +44,7 @@ pub struct Routed<'a> {
     is_hidden: bool,
 }
 
-/// Operations of a train that wait for those before them.
+/// Operations of a batch that wait for those before them.
 #[derive(Default)]
 pub struct Rest {
     /// As they came, with their hashes.
@@ -115,7 +115,7 @@ fn stage_length(routed: &[Routed<'_>]) -> usize {
 }
 
 impl Coordinator {
-    /// Sends as much of a train as may go together and keeps the rest.
+    /// Sends as much of a batch as may go together and keeps the rest.
     pub(crate) fn send_stages(&mut self, cx: &mut Context<'_>, handle: Handle, routed: &[Routed<'_>]) {
         let (stage, rest) = routed.split_at(stage_length(routed));
         let transaction = &mut self.transactions[handle];
@@ -135,7 +135,7 @@ impl Coordinator {
                 });
             }
             if !rest.is_empty() {
-                cx.probe("rest of a train waits for unique indexes");
+                cx.mark("rest of a batch waits for unique indexes");
                 work.rest.keep(rest);
             }
             transaction.unique = Some(Box::new(work));
@@ -165,11 +165,11 @@ impl Coordinator {
             }
         }
         if before == 0 && stage.is_empty() {
-            self.train_is_done(cx, handle);
+            self.batch_is_done(cx, handle);
         }
     }
 
-    /// Everything that was sent of the train is done: sends the next stage, if there is one.
+    /// Everything that was sent of the batch is done: sends the next stage, if there is one.
     pub(crate) fn send_next_stage(&mut self, cx: &mut Context<'_>, handle: Handle) -> bool {
         let Some(work) = self.transactions[handle].unique.take() else { return false };
         let Rest { bytes, count } = work.rest;
@@ -205,7 +205,7 @@ impl Coordinator {
         // What is to be committed at once has to be known as a whole.
         let together = if last { count } else { usize::from(self.settings.operations_together) };
         if count > together {
-            cx.probe("share of a data manager goes as several signals");
+            cx.mark("share of a data manager goes as several signals");
         }
         let mut left = count;
         while left > 0 {

@@ -10,7 +10,7 @@ use crate::transaction::Transaction;
 use alloc::vec::Vec;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::{NodeId, TablePartitions, TableVersion};
-use vinga_kernel::{Context, Mutation, Tick};
+use vinga_kernel::{Context, InjectedBug, Tick};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_wire::operation::OperationKind;
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
@@ -80,7 +80,7 @@ impl Awaited {
 struct Wait {
     round: RoundName,
     awaited: Awaited,
-    asker: Address,
+    requester: Address,
     since: Tick,
 }
 
@@ -97,7 +97,7 @@ impl Tables {
     pub fn get(&self, cx: &Context<'_>, table: u32, version: u64) -> Result<&Table, ErrorCode> {
         match self.tables.get(table as usize) {
             Some(Some(found)) if found.version.0 == version => Ok(found),
-            Some(Some(found)) if cx.is_mutated(Mutation::StaleVersionAccepted) => Ok(found),
+            Some(Some(found)) if cx.has_bug(InjectedBug::StaleVersionAccepted) => Ok(found),
             Some(_) | None => Err(ErrorCode::StaleTable),
         }
     }
@@ -116,7 +116,7 @@ impl Tables {
         self.tables.get_mut(table as usize)?.as_mut()
     }
 
-    /// A table is this from now on. A fence outlives a new version.
+    /// A table is this from now on. A write fence outlives a new version.
     fn put(&mut self, record: &TableRecord) {
         let at = record.table as usize;
         if self.tables.len() <= at {
@@ -151,7 +151,7 @@ impl Tables {
 impl Coordinator {
     pub(crate) fn on_schema_round_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let SchemaRoundRequest { round, task } = cold::read(frame)?;
-        let asker = frame.sender();
+        let requester = frame.sender();
         match task {
             RoundTask::Switch { tables } => {
                 for name in &tables {
@@ -159,7 +159,7 @@ impl Coordinator {
                         table.is_held = true;
                     }
                 }
-                self.wait(cx, round, asker, Awaited::Users(tables));
+                self.wait(cx, round, requester, Awaited::Users(tables));
             }
             RoundTask::Publish { record, gone } => {
                 for name in gone {
@@ -171,7 +171,7 @@ impl Coordinator {
                     }
                     self.tables.put(&record);
                 }
-                confirm(cx, asker, round);
+                confirm(cx, requester, round);
             }
             RoundTask::Fence { table, api } => {
                 let owner = (api != 0).then_some(NodeId(api));
@@ -180,9 +180,9 @@ impl Coordinator {
                 }
                 match owner {
                     Some(by_others_than) => {
-                        self.wait(cx, round, asker, Awaited::Changes { table, by_others_than });
+                        self.wait(cx, round, requester, Awaited::Changes { table, by_others_than });
                     }
-                    None => confirm(cx, asker, round),
+                    None => confirm(cx, requester, round),
                 }
             }
             RoundTask::Prepare { .. }
@@ -193,12 +193,12 @@ impl Coordinator {
         Some(())
     }
 
-    fn wait(&mut self, cx: &mut Context<'_>, round: RoundName, asker: Address, awaited: Awaited) {
-        if cx.is_mutated(Mutation::SwitchDoesNotWait) {
-            confirm(cx, asker, round);
+    fn wait(&mut self, cx: &mut Context<'_>, round: RoundName, requester: Address, awaited: Awaited) {
+        if cx.has_bug(InjectedBug::SwitchDoesNotWait) {
+            confirm(cx, requester, round);
             return;
         }
-        self.tables.waits.push(Wait { round, awaited, asker, since: cx.now() });
+        self.tables.waits.push(Wait { round, awaited, requester, since: cx.now() });
         self.check_waits(cx);
     }
 
@@ -206,13 +206,13 @@ impl Coordinator {
     pub(crate) fn check_waits(&mut self, cx: &mut Context<'_>) {
         for wait in core::mem::take(&mut self.tables.waits) {
             if cx.now().since(wait.since) >= self.settings.drop_timeout {
-                cx.probe("transactions are rolled back for a schema change");
+                cx.mark("transactions are rolled back for a schema change");
                 self.roll_back_where(cx, Cause::error(ErrorCode::SchemaBusy), |t| wait.awaited.concerns(t));
             }
             if self.transactions.iter().any(|(_, t)| wait.awaited.concerns(t)) {
                 self.tables.waits.push(wait);
             } else {
-                confirm(cx, wait.asker, wait.round);
+                confirm(cx, wait.requester, wait.round);
             }
         }
     }
@@ -223,6 +223,6 @@ impl Coordinator {
     }
 }
 
-fn confirm(cx: &mut Context<'_>, asker: Address, round: RoundName) {
-    cold::write(&mut cx.frame(SignalNumber::SchemaRoundConfirm, asker), &round);
+fn confirm(cx: &mut Context<'_>, requester: Address, round: RoundName) {
+    cold::write(&mut cx.frame(SignalNumber::SchemaRoundConfirm, requester), &round);
 }

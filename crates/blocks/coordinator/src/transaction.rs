@@ -17,7 +17,7 @@ pub enum State {
         /// Since when.
         since: Tick,
     },
-    /// Data managers work on a train.
+    /// Data managers work on a batch.
     Preparing {
         /// Operations, and partial rollbacks of chains, that have not been answered.
         outstanding: u32,
@@ -58,7 +58,7 @@ pub struct Transaction {
     pub state: State,
     /// When it began.
     pub began: Tick,
-    /// The API node's tag of the train under way.
+    /// The API node's tag of the batch under way.
     pub request: u32,
     /// Newest epoch of any commit at the data managers of its operations, and that the API node has seen.
     /// Once committing: its epoch.
@@ -67,14 +67,14 @@ pub struct Transaction {
     pub participants: Option<Handle>,
     /// The highest operation number so far.
     pub operation: u32,
-    /// Rows sent to the API node for the train under way.
+    /// Rows sent to the API node for the batch under way.
     pub rows: u16,
     /// Whether an operation that changes something was sent.
     pub has_changes: bool,
     /// Number of the first operation that changed something, and the place of its chain, if any. Only what can't fail
     /// alone any more counts.
     pub first_change: Option<(u32, Place)>,
-    /// What follows in unique indexes, and operations of the train that wait for it.
+    /// What follows in unique indexes, and operations of the batch that wait for it.
     pub unique: Option<Box<UniqueWork>>,
     /// What few transactions have. Apart, because records are moved, and small ones with a few instructions.
     special: Option<Box<Special>>,
@@ -87,13 +87,13 @@ pub struct Transaction {
 pub struct Special {
     /// Why it rolls back, and which operation caused it (0 for none).
     pub cause: Option<Failure>,
-    /// Operations of the train under way that failed alone.
+    /// Operations of the batch under way that failed alone.
     pub errors: Vec<Failure>,
     /// Somebody asks for the outcome (after a reconnect): address and tag.
     pub asked: Option<(Address, u32)>,
     /// The last probe for deadlocks that was passed on: initiator and number.
     pub probe: Option<(TransactionId, u32)>,
-    /// Its API node has given up the train while a data manager may have committed it.
+    /// Its API node has given up the batch while a data manager may have committed it.
     pub is_given_up: bool,
     /// The tables that it uses, beyond those that the record has room for; in order.
     tables: Vec<u32>,
@@ -197,7 +197,7 @@ impl Transaction {
         self.special.get_or_insert_default()
     }
 
-    /// A train begins: what was told about the one before counts no more.
+    /// A batch begins: what was told about the one before counts no more.
     #[inline]
     pub fn clear_errors(&mut self) {
         if let Some(special) = &mut self.special {

@@ -1,8 +1,8 @@
-//! Unique indexes follow the rows of their table: the sub-operations of a stage of a train.
+//! Unique indexes follow the rows of their table: the sub-operations of a stage of a batch.
 //!
 //! The answer that a change is prepared lists what has to go out of and come into the hidden tables of unique indexes.
 //! The coordinator has it done by the owners of the hidden rows, as sub-operations: parts of the same transaction under
-//! the same operation number, counted from 1, deletes before inserts. The train is answered, and its transaction can be
+//! the same operation number, counted from 1, deletes before inserts. The batch is answered, and its transaction can be
 //! committed, when they are all prepared.
 //!
 //! # Order
@@ -14,19 +14,19 @@
 //! A sub-operation that fails is a failure of its operation: of the whole transaction, unless the operation was marked
 //! `FLAG_ERROR_IS_LOCAL`. Then that operation alone is undone, with all its sub-operations, once these are all answered
 //! (`ABORT_ONE`, along the chains); locks stay. Nothing later has touched the same rows by then: of the base row because
-//! the rest of the train waits (`stages`), of hidden rows because sub-operations of later operations wait for those of
+//! the rest of the batch waits (`stages`), of hidden rows because sub-operations of later operations wait for those of
 //! an operation that may be undone alone, if they are for the same hidden row.
 
 use crate::Coordinator;
+use crate::batch::actor;
 use crate::ending::Cause;
 use crate::stages::Rest;
-use crate::train::actor;
 use crate::transaction::{Failure, Place, State};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{ABORT_ONE, AbortBody, OPERATION_CHANGES, PreparedOperation};
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, LockWait, Operation, OperationHead, OperationKind};
 use vinga_wire::unique::IndexChange;
@@ -35,7 +35,7 @@ use vinga_wire::{ErrorCode, SignalNumber, U16, U32, U64};
 /// A hidden row: table, hash of its key.
 type HiddenRow = (u32, u64);
 
-/// A stage of a train as far as unique indexes are concerned.
+/// A stage of a batch as far as unique indexes are concerned.
 #[derive(Default)]
 pub struct UniqueWork {
     /// The changes of tables with unique indexes, by ascending number.
@@ -44,7 +44,7 @@ pub struct UniqueWork {
     sent: usize,
     /// Hidden rows that sub-operations are for which may be undone alone.
     uncertain: BTreeSet<HiddenRow>,
-    /// What of the train comes later.
+    /// What of the batch comes later.
     pub rest: Rest,
 }
 
@@ -186,7 +186,7 @@ impl Coordinator {
                 step.is_answered = true;
                 if step.outstanding > 0 {
                     let more = step.outstanding;
-                    if !cx.is_mutated(Mutation::CommitBeforeSubs) {
+                    if !cx.has_bug(InjectedBug::CommitBeforeSubs) {
                         self.expect_answers(handle, more);
                     }
                     return;
@@ -226,7 +226,7 @@ impl Coordinator {
                     failure.code = ErrorCode::InternalError;
                     return Some(Cause::failure(failure));
                 }
-                let is_ignored = cx.is_mutated(Mutation::SubErrorIgnored);
+                let is_ignored = cx.has_bug(InjectedBug::SubErrorIgnored);
                 if !error_is_local && !is_ignored {
                     return Some(Cause::failure(failure));
                 }
@@ -257,7 +257,7 @@ impl Coordinator {
         let work = transaction.unique.as_mut().expect("the caller found a step in it");
         let step = work.find(number).expect("the caller found it");
         if step.failure.is_some() {
-            cx.probe("operation is undone alone because of a unique index");
+            cx.mark("operation is undone alone because of a unique index");
             self.undo_step(cx, handle, number);
             return;
         }
@@ -342,7 +342,7 @@ impl Coordinator {
         true
     }
 
-    /// So many more answers have to come before the train is done.
+    /// So many more answers have to come before the batch is done.
     fn expect_answers(&mut self, handle: Handle, more: u32) {
         let State::Preparing { outstanding, .. } = &mut self.transactions[handle].state else {
             unreachable!("only a preparing transaction waits for answers")

@@ -4,7 +4,7 @@ use crate::DataManager;
 use crate::operation::{Change, State};
 use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{ABORT_ONE, AbortBody, WHOLE_TRANSACTION};
 use vinga_wire::operation::OperationKind;
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
@@ -39,7 +39,7 @@ impl DataManager {
             }
             if from != WHOLE_TRANSACTION
                 && self.operations[handle].sub != 0
-                && cx.is_mutated(Mutation::PartialRollbackForgetsSubs)
+                && cx.has_bug(InjectedBug::PartialRollbackForgetsSubs)
             {
                 continue;
             }
@@ -54,7 +54,7 @@ impl DataManager {
                     }
                     let keeps_lock = from != WHOLE_TRANSACTION && self.operations[handle].lock.is_some();
                     if keeps_lock {
-                        cx.probe("partial rollback keeps the lock");
+                        cx.mark("partial rollback keeps the lock");
                         self.operations[handle].kind = OperationKind::ReadExclusive;
                     } else {
                         self.drop_operation(handle);

@@ -2,7 +2,7 @@
 //!
 //! A forwarded prepare for a row *or key* proves that every earlier operation of another transaction on it is over at
 //! the primary. What is committed here is then committed everywhere, so it is shown first, though its record stays
-//! until `CompleteOrder` (an heir may need it); what is only prepared here was aborted, and the order to abort it got
+//! until `CompleteOrder` (a successor may need it); what is only prepared here was aborted, and the order to abort it got
 //! lost with a replica between, so it is undone first. Thus a row has at most one hidden version.
 
 use crate::operation::{Change, OperationName, State};
@@ -15,7 +15,7 @@ use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
 use vinga_fragment::fragment::NewRow;
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{
     Actor, Chain, OPERATION_CHANGES, OPERATION_HOLDS, PREPARED_COMMITTED, PrepareHead, PreparedHead,
     PreparedOperation,
@@ -40,7 +40,7 @@ impl DataManager {
         let next = record.chain.next(self.settings.node).expect("the caller has checked");
         if self.failed.contains(&next) {
             // The coordinator learns of the failure as well and rolls the transaction back.
-            cx.probe("not forwarded to a failed replica");
+            cx.mark("not forwarded to a failed replica");
             return;
         }
         let (table, partition, row) = (record.table, record.partition, record.row);
@@ -114,7 +114,7 @@ impl DataManager {
                 }
                 // Replicas before this one hold the operation: only the end of the whole transaction undoes it there.
                 Err(code) => {
-                    cx.probe("backup refuses what the primary has prepared");
+                    cx.mark("backup refuses what the primary has prepared");
                     answers.refuse(name, code, false);
                 }
             }
@@ -140,7 +140,7 @@ impl DataManager {
         let partition = table.partitions.of(hash);
         assert!(table.has_fragment(partition), "a chain names replicas only");
         if let Some(known) = self.find_change(table, partition, row, id, name) {
-            cx.probe("forwarded prepare came twice");
+            cx.mark("forwarded prepare came twice");
             return Ok(known);
         }
         let same_key = match kind {
@@ -155,10 +155,10 @@ impl DataManager {
             | OperationKind::Write
             | OperationKind::Unlock => return Err(ErrorCode::MalformedSignal),
         };
-        if !cx.is_mutated(Mutation::ForwardedDoesNotSettle) {
-            self.settle(cx, table_id, partition, row, id);
+        if !cx.has_bug(InjectedBug::ForwardedDoesNotResolve) {
+            self.resolve_earlier(cx, table_id, partition, row, id);
             if let Some(other) = same_key {
-                self.settle(cx, table_id, partition, other, id);
+                self.resolve_earlier(cx, table_id, partition, other, id);
             }
         }
         if self.rows.used() == self.rows.capacity() {
@@ -167,7 +167,7 @@ impl DataManager {
         let fragment = self.store.tables.current(table_id).fragment(partition);
         if kind != OperationKind::Insert && !fragment.rows().is_live(row) {
             // Its insert was refused here: the coordinator knows by now, and nobody will be told of this error.
-            cx.probe("backup misses a row whose insert it has refused");
+            cx.mark("backup misses a row whose insert it has refused");
             return Err(ErrorCode::InternalError);
         }
         let handle = self.make_record(head, kind, name, false)?;
@@ -219,7 +219,7 @@ impl DataManager {
     }
 
     /// Ends at this backup what earlier transactions have left on a row: see the head of this file.
-    fn settle(
+    fn resolve_earlier(
         &mut self,
         cx: &mut Context<'_>,
         table: u32,
@@ -236,15 +236,15 @@ impl DataManager {
             }
             match record.state {
                 State::Committed { epoch, .. } => {
-                    cx.probe("forwarded prepare shows an earlier commit");
+                    cx.mark("forwarded prepare shows an earlier commit");
                     self.install(cx, state, epoch);
                 }
-                State::Prepared if cx.is_mutated(Mutation::SettleShowsPrepared) => {
+                State::Prepared if cx.has_bug(InjectedBug::ResolveShowsPrepared) => {
                     self.install(cx, state, self.epoch);
                     self.drop_operation(newest);
                 }
                 State::Prepared | State::Waiting { .. } => {
-                    cx.probe("forwarded prepare undoes an earlier prepare");
+                    cx.mark("forwarded prepare undoes an earlier prepare");
                     self.undo_change(cx, newest);
                     self.drop_operation(newest);
                 }

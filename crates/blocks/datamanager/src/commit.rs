@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_fragment::row::RowFlags;
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{Chain, CommitBody, TransactionList};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U64};
 
@@ -26,7 +26,7 @@ impl DataManager {
                 self.commit_as_backup(cx, transaction, body.chain, epoch);
             }
         } else {
-            cx.probe("commit of a transaction that is not (any more) here");
+            cx.mark("commit of a transaction that is not (any more) here");
         }
         match before {
             Some(node) => {
@@ -54,8 +54,8 @@ impl DataManager {
         found
     }
 
-    /// Shows the new versions and lets the locks go. What an heir may need to know stays until the transaction is
-    /// complete; nothing stays if the heir would have died with us.
+    /// Shows the new versions and lets the locks go. What a successor may need to know stays until the transaction is
+    /// complete; nothing stays if the successor would have died with us.
     pub(crate) fn commit_as_primary(
         &mut self,
         cx: &mut Context<'_>,
@@ -93,7 +93,7 @@ impl DataManager {
         for &handle in &operations {
             let record = &self.operations[handle];
             let (is_prepared, state) = (record.state == State::Prepared, record.row_state);
-            if let Some(state) = state.filter(|_| is_prepared && cx.is_mutated(Mutation::EntriesGoAtCommit))
+            if let Some(state) = state.filter(|_| is_prepared && cx.has_bug(InjectedBug::EntriesGoAtCommit))
                 && self.rows[state].newest_change == Some(handle)
             {
                 let row = &self.rows[state];
@@ -104,7 +104,7 @@ impl DataManager {
                 record.state = State::Committed { epoch, shown: false };
             }
         }
-        if cx.is_mutated(Mutation::BackupShowsAtCommit) {
+        if cx.has_bug(InjectedBug::BackupShowsAtCommit) {
             for handle in operations {
                 if let State::Committed { shown: false, .. } = self.operations[handle].state
                     && let Some(state) = self.operations[handle].row_state

@@ -1,9 +1,9 @@
-//! Deadlocks over several data managers: probes, as `docs/protocols/deadlocks.md` tells. (A circle within one data manager
+//! Deadlocks over several data managers: probes, as `docs/protocols/deadlocks.md` tells. (A cycle within one data manager
 //! is seen by its lock table at once.)
 //!
 //! A wait that is not over after [`PROBE_AFTER`] sends a probe to the coordinator of each transaction that is in its way.
 //! One that comes here, about a transaction that waits here, is passed on to the coordinators of those that are in
-//! that one's way; if its initiator is among them the way is a circle.
+//! that one's way; if its initiator is among them the way is a cycle.
 //!
 //! Nothing is kept of a probe, so nothing is left of one that got lost. What can be sent between two checks is bounded:
 //! a crowd that waits for a hot row must not keep the data managers busy with questions. What is beyond that waits for the
@@ -15,15 +15,15 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
-use vinga_kernel::{Context, Mutation, Tick};
-use vinga_wire::deadlock::{DeadlockBody, LockProbe};
+use vinga_kernel::{Context, InjectedBug, Tick};
+use vinga_wire::deadlock::{DeadlockBody, DeadlockProbe};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U32, U64};
 
 /// How long an operation waits before it is asked whether that will end.
 const PROBE_AFTER: Tick = Tick::from_millis(10);
 /// Probes that are sent between two checks, at most.
 const PROBES_MAX: u32 = 256;
-/// Transactions in a circle that is found, at most.
+/// Transactions in a cycle that is found, at most.
 const STEPS_MAX: u32 = 32;
 
 /// What is still to be asked, and what may be.
@@ -54,11 +54,11 @@ impl DataManager {
             }
             if let Some(entry) = self.waiting_entry(handle) {
                 if self.probes.left == 0 {
-                    cx.probe("more long waits than probes");
+                    cx.mark("more long waits than probes");
                     return;
                 }
                 let transaction = &self.transactions[self.operations[handle].transaction];
-                let probe = LockProbe {
+                let probe = DeadlockProbe {
                     initiator: U64::new(transaction.id.0),
                     asked: U64::new(transaction.id.0),
                     youngest: U64::new(transaction.id.0),
@@ -88,13 +88,13 @@ impl DataManager {
         (!is_granted).then_some(entry)
     }
 
-    /// Asks those that are in the way of a waiting entry, or finds that the circle is closed.
-    fn pass_on(&mut self, cx: &mut Context<'_>, entry: Handle, probe: &LockProbe) {
+    /// Asks those that are in the way of a waiting entry, or finds that the cycle is closed.
+    fn pass_on(&mut self, cx: &mut Context<'_>, entry: Handle, probe: &DeadlockProbe) {
         let mut blockers = core::mem::take(&mut self.probes.blockers);
         blockers.clear();
         self.locks.for_each_blocker(entry, |blocker| blockers.push(blocker));
         if blockers.contains(&TransactionId(probe.initiator.get())) {
-            cx.probe("deadlock over several data managers");
+            cx.mark("deadlock over several data managers");
             let coordinator = Address(probe.coordinator.get());
             let order = DeadlockBody { transaction: probe.youngest };
             cx.frame(SignalNumber::DeadlockOrder, coordinator).put(&order);
@@ -107,7 +107,7 @@ impl DataManager {
     }
 
     /// Asks one transaction, through its coordinator.
-    fn ask(&mut self, cx: &mut Context<'_>, blocker: TransactionId, probe: &LockProbe) {
+    fn ask(&mut self, cx: &mut Context<'_>, blocker: TransactionId, probe: &DeadlockProbe) {
         let Some(transaction) = self.find_transaction(blocker) else { return };
         if probe.steps.get() == 0 || self.probes.left == 0 {
             return;
@@ -116,7 +116,7 @@ impl DataManager {
         let acting = self.transactions[transaction].actor.acting;
         let age = |id: TransactionId| (id.number(), id);
         let is_younger = age(blocker) > age(TransactionId(probe.youngest.get()));
-        cx.frame(SignalNumber::LockProbeOrder, Address(acting.get())).put(&LockProbe {
+        cx.frame(SignalNumber::DeadlockProbeOrder, Address(acting.get())).put(&DeadlockProbe {
             asked: U64::new(blocker.0),
             youngest: if is_younger { U64::new(blocker.0) } else { probe.youngest },
             coordinator: if is_younger { acting } else { probe.coordinator },
@@ -125,8 +125,8 @@ impl DataManager {
         });
     }
 
-    pub(crate) fn on_lock_probe_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (probe, _) = frame.head::<LockProbe>()?;
+    pub(crate) fn on_deadlock_probe_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (probe, _) = frame.head::<DeadlockProbe>()?;
         let entries: Vec<Handle> = self.locks.waits_of(TransactionId(probe.asked.get())).collect();
         for entry in entries {
             self.pass_on(cx, entry, probe);
@@ -136,7 +136,7 @@ impl DataManager {
 
     pub(crate) fn on_deadlock_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (order, _) = frame.head::<DeadlockBody>()?;
-        if cx.is_mutated(Mutation::DeadlockVictimGoesOn) {
+        if cx.has_bug(InjectedBug::DeadlockVictimGoesOn) {
             return Some(());
         }
         // One after the other: who is refused may have been in the way of the transaction's next one.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_base::pool::Handle;
 use vinga_fragment::lock_table::LockRef;
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 
 impl DataManager {
     /// Takes the failed node out of all chains. Where this data manager is the primary now, its committed versions are
@@ -24,13 +24,13 @@ impl DataManager {
             let Some(newest) = self.rows.get(state).and_then(|r| r.newest_change) else { continue };
             match self.operations[newest].state {
                 State::Committed { epoch, .. } => {
-                    cx.probe("promoted backup shows a committed version");
-                    if !cx.is_mutated(Mutation::PromotedHidesCommitted) {
+                    cx.mark("promoted backup shows a committed version");
+                    if !cx.has_bug(InjectedBug::PromotedHidesCommitted) {
                         self.install(cx, state, epoch);
                     }
                 }
                 State::Prepared => {
-                    cx.probe("promoted backup locks a prepared row");
+                    cx.mark("promoted backup locks a prepared row");
                     self.lock_prepared(state);
                 }
                 State::Waiting { .. } => unreachable!("nothing waits at a backup"),

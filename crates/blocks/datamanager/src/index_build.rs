@@ -151,7 +151,7 @@ impl DataManager {
         let (table, index) = (build.table, build.index.id());
         if !build.has_begun {
             if self.rows.iter().any(|(_, row)| row.table == table) {
-                cx.probe("index build waits for completes");
+                cx.mark("index build waits for completes");
                 return false;
             }
             build.has_begun = true;
@@ -163,7 +163,7 @@ impl DataManager {
                 Ok(())
             }
             Err(code) => {
-                cx.probe("index build refused");
+                cx.mark("index build refused");
                 self.drop_index(table, index);
                 Err(code)
             }

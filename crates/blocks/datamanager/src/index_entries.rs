@@ -30,7 +30,7 @@ use vinga_base::{PartitionId, RowId};
 use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_fragment::ordered_index::KeySource;
 use vinga_fragment::row_version::RowVersion;
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::ErrorCode;
 
 /// A version of a row that is not, or not yet, one of those that [`Places`] knows.
@@ -213,7 +213,7 @@ impl DataManager {
     ) -> Result<Change, ErrorCode> {
         let image = self.store_image(table, image)?;
         if let Some(mut work) = self.index_work(table, partition) {
-            if cx.is_mutated(Mutation::EntriesAreNotCounted) && work.knows_keys_of(row, &image) {
+            if cx.has_bug(InjectedBug::EntriesAreNotCounted) && work.knows_keys_of(row, &image) {
                 return Ok(Change::Replace(image));
             }
             if work.enter_image(row, Image::Stored(&image)).is_err() {
@@ -250,7 +250,7 @@ impl DataManager {
         newest: Handle,
     ) {
         // What was removed too early must not be removed again.
-        let is_gone = cx.is_mutated(Mutation::EntriesGoAtCommit)
+        let is_gone = cx.has_bug(InjectedBug::EntriesGoAtCommit)
             && matches!(self.operations[newest].state, State::Committed { shown: false, .. });
         if !is_gone && let Some(mut work) = self.index_work(table, partition) {
             (0..work.indexes.len()).for_each(|at| work.leave_older(at, row, newest));

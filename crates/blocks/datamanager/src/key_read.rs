@@ -111,7 +111,7 @@ impl DataManager {
         // One request may ask for much, and another thread than that which reads the connection does not see how much
         // waits for it there.
         if cx.is_congested(frame.sender()) {
-            cx.probe("read refused because too many answers wait for its API node");
+            cx.mark("read refused because too many answers wait for its API node");
             refuse(cx, frame, head, 0, ErrorCode::Overloaded, 0);
             return Some(());
         }

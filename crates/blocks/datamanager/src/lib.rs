@@ -15,7 +15,7 @@
 //! A **primary** (first of the chain) grants locks. At commit it puts the newest version into the slot and lets the locks
 //! go. A **backup** has no locks, since the primary has ordered the operations; at commit it only notes the epoch, and
 //! installs the version when it learns that all have committed: by `CompleteOrder`, or because the primary has begun
-//! another operation on the same row or key (`settle`), or because it becomes primary itself (`failure`).
+//! another operation on the same row or key (`resolve_earlier`), or because it becomes primary itself (`failure`).
 //!
 //! # What the invariants are
 //! No operation record outlives its transaction (but markers); no lock outlives its operation; a row's header is 0
@@ -38,7 +38,7 @@ mod index_keys;
 mod index_statistics;
 pub mod inspect;
 mod key_read;
-mod one_shot;
+mod one_phase;
 mod operation;
 mod prepare;
 mod range_scan;
@@ -159,7 +159,7 @@ pub struct Statistics {
     /// Operations prepared here as primary.
     pub operations: u64,
     /// Operations that were prepared and committed in one step.
-    pub one_shots: u64,
+    pub one_phase_commits: u64,
     /// Rows that scans have looked at.
     pub scanned_rows: u64,
     /// Operations that had to wait for a lock.
@@ -256,7 +256,7 @@ impl DataManager {
             Some(SignalNumber::AbortRequest) => self.on_abort_request(cx, frame),
             Some(SignalNumber::CompleteOrder) => self.on_complete_order(cx, frame),
             Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(frame),
-            Some(SignalNumber::LockProbeOrder) => self.on_lock_probe_order(cx, frame),
+            Some(SignalNumber::DeadlockProbeOrder) => self.on_deadlock_probe_order(cx, frame),
             Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
             Some(SignalNumber::ScanOpenRequest) => self.on_scan_open_request(cx, frame),
             Some(SignalNumber::RangeScanOpenRequest) => self.on_range_scan_open_request(cx, frame),
@@ -284,7 +284,7 @@ impl DataManager {
         let statistics = self.statistics_slice(cx);
         let indexes = self.index_work_slice(cx);
         if self.building.is_some() {
-            self.tell_of_builds(cx);
+            self.report_builds(cx);
         }
         scans || removals || statistics || indexes
     }

@@ -20,8 +20,8 @@ use vinga_fragment::fragment::NewRow;
 use vinga_fragment::lock_table::LockMode;
 use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
 use vinga_fragment::row_version::RowVersion;
-use vinga_fragment::update_program::{UpdateMistake, UpdateProgram};
-use vinga_kernel::{Context, Mutation, Prefetch};
+use vinga_fragment::update_program::{UpdateErrorKind, UpdateProgram};
+use vinga_kernel::{Context, InjectedBug, Prefetch};
 use vinga_wire::commit::{
     OPERATION_CHANGES, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARE_LAST,
     PrepareHead, PreparedOperation,
@@ -98,11 +98,11 @@ impl DataManager {
             return self.on_forwarded_prepare(cx, head, rest);
         }
         let is_last = head.flags.get() & PREPARE_LAST != 0;
-        let may_commit = is_last && self.may_commit_at_once(cx, head, frame.header.view);
+        let may_commit = is_last && self.may_commit_in_one_phase(cx, head, frame.header.view);
         if may_commit && head.count.get() == 1 {
             let mut bytes = rest;
             let operation = Operation::take(&mut bytes)?;
-            if self.one_shot(cx, head, &operation) {
+            if self.one_phase(cx, head, &operation) {
                 return Some(());
             }
         }
@@ -117,10 +117,10 @@ impl DataManager {
             waits |= self.prepare(cx, head, &operation, raw, &mut answers);
         }
         if may_commit && !waits && answers.refused.is_empty() && answers.changes.is_empty() {
-            self.commit_at_once(cx, head, &mut answers);
+            self.commit_in_one_phase(cx, head, &mut answers);
         }
         if is_last && waits && answers.is_empty() {
-            cx.probe("all operations of a last train wait");
+            cx.mark("all operations of a last batch wait");
             answers.all_wait = true;
         }
         let (id, actor) = (TransactionId(head.transaction.get()), head.actor);
@@ -266,11 +266,11 @@ impl DataManager {
         let table = self.store.tables.get(cx, table_id, head.version.get())?;
         let partition = table.partitions.of(hash);
         if self.owned_chain(partition) != Some(self.operations[handle].chain) {
-            cx.probe("prepare for a chain that is not the present one");
+            cx.mark("prepare for a chain that is not the present one");
             return Err(ErrorCode::NodeFailure);
         }
         if kind.is_read() && cx.is_congested(self.transactions[self.operations[handle].transaction].api) {
-            cx.probe("read of a train refused because too many rows wait for its API node");
+            cx.mark("read of a batch refused because too many rows wait for its API node");
             return Err(ErrorCode::Overloaded);
         }
         self.operations[handle].table = table_id;
@@ -300,12 +300,12 @@ impl DataManager {
             | OperationKind::Delete => Some(LockMode::Exclusive),
         };
         let overtakes =
-            kind == OperationKind::ReadCommitted && cx.is_mutated(Mutation::ReadOvertakesOwnWaiter);
+            kind == OperationKind::ReadCommitted && cx.has_bug(InjectedBug::ReadOvertakesOwnWaiter);
         if !overtakes && self.waits_for_own(handle, row) {
             if mode.is_some() && !self.operations[handle].patience.may_wait() {
                 return self.locked_by_others(cx, handle, operation, row);
             }
-            cx.probe("operation waits for an earlier one of its transaction");
+            cx.mark("operation waits for an earlier one of its transaction");
             self.wait(cx, handle, raw)?;
             return Ok(Executed::Waiting);
         }
@@ -345,7 +345,7 @@ impl DataManager {
                 self.send_visible(cx, handle, operation, row)?;
                 Ok(Executed::Locked(OPERATION_SENT_ROW))
             }
-            Patience::NoWait if cx.is_mutated(Mutation::NoWaitReadCountsAsLock) => {
+            Patience::NoWait if cx.has_bug(InjectedBug::NoWaitReadCountsAsLock) => {
                 self.send_visible(cx, handle, operation, row)?;
                 Ok(Executed::Done(OPERATION_SENT_ROW))
             }
@@ -560,13 +560,11 @@ pub fn run_update(
     after: &mut Vec<u8>,
 ) -> Result<(), ErrorCode> {
     let program = UpdateProgram::check(program, &table.layout).map_err(|_| ErrorCode::BadProgram)?;
-    program.apply(&table.layout, version.fixed, version.variable, after).map_err(|error| {
-        match error.mistake {
-            UpdateMistake::ConditionFailed(_) => ErrorCode::ConditionFailed,
-            UpdateMistake::Overflow(_) => ErrorCode::NumericOverflow,
-            UpdateMistake::RowTooLong => ErrorCode::RowTooLong,
-            _ => ErrorCode::BadProgram,
-        }
+    program.apply(&table.layout, version.fixed, version.variable, after).map_err(|error| match error.kind {
+        UpdateErrorKind::ConditionFailed(_) => ErrorCode::ConditionFailed,
+        UpdateErrorKind::Overflow(_) => ErrorCode::NumericOverflow,
+        UpdateErrorKind::RowTooLong => ErrorCode::RowTooLong,
+        _ => ErrorCode::BadProgram,
     })
 }
 

@@ -28,7 +28,7 @@ use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_fragment::ordered_index::{Cut, Direction, Entry, Range};
 use vinga_fragment::row::{OperationRef, Row};
 use vinga_fragment::row_store::RowStore;
-use vinga_kernel::{Context, Mutation, Prefetch};
+use vinga_kernel::{Context, InjectedBug, Prefetch};
 use vinga_wire::range_scan::{
     RANGE_DESCENDING, RANGE_FROM_POSITION, RANGE_KEYS, RANGES_MAX, RangeBounds, RangeRow, RangeScanOpenHead,
 };
@@ -233,17 +233,17 @@ impl DataManager {
         progress: &mut Progress,
         units: &mut u32,
     ) -> Sliced {
-        let takes_any_version = cx.is_mutated(Mutation::RangeScanTakesAnyVersion);
+        let takes_any_version = cx.has_bug(InjectedBug::RangeScanTakesAnyVersion);
         let table = self.store.tables.current(scan.table);
         let fragment = table.fragment(scan.partition);
         let Some(index) = fragment.ordered_index(ranges.index) else {
-            cx.probe("scan of an index that was dropped meanwhile");
+            cx.mark("scan of an index that was dropped meanwhile");
             refuse(cx, scan.api, scan.name, RowId(0), ErrorCode::StaleTable);
             return Sliced::End;
         };
         let mut scratch = core::mem::take(&mut self.scratch.range);
         let (rows, sends_keys) = (fragment.rows(), ranges.sends_keys);
-        let covers_named_rows = cx.is_mutated(Mutation::EntryCoversNamedRow);
+        let covers_named_rows = cx.has_bug(InjectedBug::EntryCoversNamedRow);
         let is_covered = is_covered(scan, index);
         let sends_variable = sends_variable(scan, &table.layout, sends_keys.then(|| index.order()));
         let looking = Looking {

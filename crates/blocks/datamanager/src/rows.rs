@@ -10,7 +10,7 @@ use vinga_base::{ColumnId, PartitionId, RowId, TransactionId};
 use vinga_fragment::lock_table::LockRef;
 use vinga_fragment::row::{OperationRef, RowFlags};
 use vinga_fragment::row_version::RowVersion;
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 
 /// The state of a row that operations name. Its pool index stands in the row's header.
 pub struct RowState {
@@ -20,9 +20,9 @@ pub struct RowState {
     /// Operations that name it, waiters included.
     pub operations: u32,
     /// The newest change; older ones follow by `older_change`. At a backup, changes of one transaction at a time, too:
-    /// those of earlier ones were settled before.
+    /// those of earlier ones were resolved before.
     pub newest_change: Option<Handle>,
-    /// The row's lock; none at a backup, or when only waiters of an earlier life of the row are left.
+    /// The row's lock; none at a backup, or when only waiters of an earlier row in this slot are left.
     pub lock: LockRef,
 }
 
@@ -254,7 +254,7 @@ fn own_change<'a>(
 
 /// Whether a scan's own later changes count as well: a deliberate bug.
 pub fn scan_viewer(cx: &Context<'_>, viewer: Viewer) -> Viewer {
-    if cx.is_mutated(Mutation::ScanSeesLaterOwnChanges) {
+    if cx.has_bug(InjectedBug::ScanSeesLaterOwnChanges) {
         Viewer { before: u32::MAX, ..viewer }
     } else {
         viewer

@@ -422,7 +422,7 @@ impl DataManager {
     /// Gives a scan a slice, if its reader keeps up; false when it is over.
     fn run_scan(&mut self, cx: &mut Context<'_>, scan: &mut Scan, units: &mut u32) -> bool {
         if cx.is_congested(scan.head.api) {
-            cx.probe("scan pauses because its reader is slow");
+            cx.mark("scan pauses because its reader is slow");
             return true;
         }
         let sliced = match &mut scan.target {

@@ -12,7 +12,7 @@ use core::cmp::Ordering;
 use vinga_base::RowId;
 use vinga_fragment::filter::{Program, RowBlock, VariableSource};
 use vinga_fragment::page_view::{PageView, SLOT_WORDS_MAX};
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::frame::HEADER_BYTES;
 use vinga_wire::key_read::ANSWER_BYTES_SOFT;
 use vinga_wire::range_scan::RangeRow;
@@ -104,7 +104,7 @@ impl DataManager {
     ) -> Sliced {
         let table = self.store.tables.current(scan.table);
         let rows = table.fragment(scan.partition).rows();
-        let takes_any_version = cx.is_mutated(Mutation::CountTakesAnyVersion);
+        let takes_any_version = cx.has_bug(InjectedBug::CountTakesAnyVersion);
         let mut answer = Answer::begin(cx, scan, self.epoch.0);
         let mut looked_at = 0;
         let mut sliced = loop {

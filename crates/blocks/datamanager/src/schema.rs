@@ -12,14 +12,14 @@ use alloc::vec::Vec;
 use vinga_base::TableVersion;
 use vinga_base::schema::IndexKind;
 use vinga_fragment::fragment_index::FragmentIndex;
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRefuse, SchemaRoundRequest};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 /// Indexes that are built for a round of a schema change.
 pub struct Building {
-    asker: Address,
+    requester: Address,
     round: RoundName,
     table: u32,
     /// Those that are not done.
@@ -33,20 +33,20 @@ const REMOVAL_UNITS: u32 = 256;
 impl DataManager {
     pub(crate) fn on_schema_round_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let SchemaRoundRequest { round, task } = cold::read(frame)?;
-        let asker = frame.sender();
+        let requester = frame.sender();
         match task {
             RoundTask::Prepare { record, made } => {
                 let prepared = self.prepare_tables(&record, &made);
-                answer(cx, asker, round, prepared);
+                answer(cx, requester, round, prepared);
             }
             RoundTask::Build { table, ordered, must_be_empty } => {
                 if must_be_empty && self.has_rows(table) {
-                    answer(cx, asker, round, Err(ErrorCode::NotSupportedYet));
+                    answer(cx, requester, round, Err(ErrorCode::NotSupportedYet));
                 } else {
                     ordered.iter().for_each(|index| self.begin_index_build(table, index));
                     let indexes = ordered.iter().map(|index| index.id).collect();
-                    self.building = Some(Building { asker, round, table, indexes, result: Ok(()) });
-                    self.tell_of_builds(cx);
+                    self.building = Some(Building { requester, round, table, indexes, result: Ok(()) });
+                    self.report_builds(cx);
                 }
             }
             RoundTask::Complete { record, gone } => {
@@ -56,14 +56,14 @@ impl DataManager {
                 for name in gone {
                     self.declare_gone(cx, name);
                 }
-                answer(cx, asker, round, Ok(()));
+                answer(cx, requester, round, Ok(()));
             }
             RoundTask::Remove { tables } => {
                 for &name in &tables {
                     self.declare_gone(cx, name);
                 }
                 let tables = tables.iter().map(|name| name.table).collect();
-                self.store.tables.removals.push(Removal { asker, round, tables });
+                self.store.tables.removals.push(Removal { requester, round, tables });
             }
             RoundTask::Switch { .. } | RoundTask::Publish { .. } | RoundTask::Fence { .. } => return None,
         }
@@ -97,9 +97,9 @@ impl DataManager {
         own.into_iter().any(|(_, fragment)| !fragment.index().is_empty())
     }
 
-    /// Takes note of builds that have ended, and tells the asker when all of its have. One that was refused leaves the
+    /// Takes note of builds that have ended, and tells the requester when all of its have. One that was refused leaves the
     /// others to be dropped when the change is undone.
-    pub(crate) fn tell_of_builds(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn report_builds(&mut self, cx: &mut Context<'_>) {
         while let Some(built) = self.take_built_index() {
             if let Some(building) = &mut self.building
                 && building.table == built.table
@@ -108,10 +108,10 @@ impl DataManager {
                 building.result = building.result.and(built.result);
             }
         }
-        if let Some(Building { asker, round, result, .. }) =
+        if let Some(Building { requester, round, result, .. }) =
             self.building.take_if(|building| building.indexes.is_empty())
         {
-            answer(cx, asker, round, result);
+            answer(cx, requester, round, result);
         }
     }
 
@@ -129,7 +129,7 @@ impl DataManager {
                 self.drop_index(record.table, id);
             }
         }
-        if has_changed && !cx.is_mutated(Mutation::CompleteKeepsOldVersion) {
+        if has_changed && !cx.has_bug(InjectedBug::CompleteKeepsOldVersion) {
             self.close_scans_of_table(cx, record.table);
         }
     }
@@ -147,13 +147,13 @@ impl DataManager {
     pub(crate) fn remove_table_slice(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(removal) = self.store.tables.removals.first() else { return false };
         let Some(&id) = removal.tables.last() else {
-            let Removal { asker, round, .. } = self.store.tables.removals.remove(0);
-            answer(cx, asker, round, Ok(()));
+            let Removal { requester, round, .. } = self.store.tables.removals.remove(0);
+            answer(cx, requester, round, Ok(()));
             return !self.store.tables.removals.is_empty();
         };
         if self.rows.iter().any(|(_, row)| row.table == id) {
             // Records of the last transactions wait for their completion.
-            cx.probe("table removal waits for completes");
+            cx.mark("table removal waits for completes");
             return false;
         }
         if let Some(table) = self.store.tables.find_mut(id) {
@@ -175,11 +175,11 @@ impl DataManager {
     }
 }
 
-fn answer(cx: &mut Context<'_>, asker: Address, round: RoundName, result: Result<(), ErrorCode>) {
+fn answer(cx: &mut Context<'_>, requester: Address, round: RoundName, result: Result<(), ErrorCode>) {
     match result {
-        Ok(()) => cold::write(&mut cx.frame(SignalNumber::SchemaRoundConfirm, asker), &round),
+        Ok(()) => cold::write(&mut cx.frame(SignalNumber::SchemaRoundConfirm, requester), &round),
         Err(code) => cold::write(
-            &mut cx.frame(SignalNumber::SchemaRoundRefuse, asker),
+            &mut cx.frame(SignalNumber::SchemaRoundRefuse, requester),
             &SchemaRoundRefuse { round, code: code as u16 },
         ),
     }

@@ -9,7 +9,7 @@ use vinga_base::schema::{IndexKind, TableDefinition};
 use vinga_base::{PartitionId, TablePartitions, TableVersion};
 use vinga_fragment::fragment::Fragment;
 use vinga_fragment::fragment_index::FragmentIndex;
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_wire::{Address, ErrorCode};
 
@@ -135,7 +135,7 @@ fn empty_fragment(definition: &TableDefinition, layout: &RowLayout) -> Fragment 
 
 /// Tables whose memory is being freed, and who is told when all of it is free.
 pub struct Removal {
-    pub asker: Address,
+    pub requester: Address,
     pub round: RoundName,
     /// Ids of those that are left.
     pub tables: Vec<u32>,
@@ -159,7 +159,7 @@ impl Tables {
     pub fn get(&self, cx: &Context<'_>, table: u32, version: u64) -> Result<&Table, ErrorCode> {
         match self.tables.get(table as usize) {
             Some(Some(found)) if found.has_version(version) && !found.is_gone => Ok(found),
-            Some(Some(found)) if is_accepted_by_mistake(cx, found, version) => Ok(found),
+            Some(Some(found)) if is_let_in_by_bug(cx, found, version) => Ok(found),
             _ => Err(ErrorCode::StaleTable),
         }
     }
@@ -241,8 +241,8 @@ impl Tables {
 
 /// Whether a rule that is broken on purpose lets a version in.
 #[cold]
-fn is_accepted_by_mistake(cx: &Context<'_>, table: &Table, version: u64) -> bool {
-    !table.is_gone && cx.is_mutated(Mutation::StaleVersionAccepted)
+fn is_let_in_by_bug(cx: &Context<'_>, table: &Table, version: u64) -> bool {
+    !table.is_gone && cx.has_bug(InjectedBug::StaleVersionAccepted)
         || (table.before.0 == version || table.is_gone && table.has_version(version))
-            && cx.is_mutated(Mutation::CompleteKeepsOldVersion)
+            && cx.has_bug(InjectedBug::CompleteKeepsOldVersion)
 }

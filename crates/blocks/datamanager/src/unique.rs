@@ -15,7 +15,7 @@ use vinga_base::ColumnId;
 use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
 use vinga_base::row_layout::RowLayout;
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::operation::OperationKind;
 use vinga_wire::unique::IndexChange;
@@ -202,7 +202,7 @@ impl DataManager {
         for (version, kind) in [(old, OperationKind::Delete), (new, OperationKind::Insert)] {
             if kind == OperationKind::Delete
                 && new.is_some()
-                && cx.is_mutated(Mutation::HiddenDeleteForgotten)
+                && cx.has_bug(InjectedBug::HiddenDeleteForgotten)
             {
                 continue;
             }

@@ -14,7 +14,7 @@ use vinga_base::pool::Handle;
 use vinga_base::{RowId, TransactionId};
 use vinga_fragment::chunk_store::{CHUNK_BYTES_MAX, ChunkRef};
 use vinga_fragment::lock_table::{LockMode, LockRef, Locker};
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::OPERATION_HOLDS;
 use vinga_wire::operation::{Operation, OperationKind};
 use vinga_wire::{ErrorCode, U32};
@@ -38,7 +38,7 @@ impl DataManager {
         state: Handle,
         mode: LockMode,
     ) -> Result<Locked, ErrorCode> {
-        let mode = if cx.is_mutated(Mutation::SharedDoesNotBlockExclusive) { LockMode::Shared } else { mode };
+        let mode = if cx.has_bug(InjectedBug::SharedDoesNotBlockExclusive) { LockMode::Shared } else { mode };
         if !self.operations[handle].patience.may_wait() {
             return Ok(self.try_lock(cx, handle, state, mode));
         }
@@ -50,10 +50,10 @@ impl DataManager {
         while let Some(deadlock) = self.locks.find_deadlock(entry) {
             self.statistics.deadlocks += 1;
             if deadlock.operation == handle {
-                cx.probe("deadlock: the newcomer is the victim");
+                cx.mark("deadlock: the newcomer is the victim");
                 return Err(ErrorCode::Deadlock);
             }
-            cx.probe("deadlock: somebody else is the victim");
+            cx.mark("deadlock: somebody else is the victim");
             self.refuse_waiting(cx, deadlock.operation, ErrorCode::Deadlock);
         }
         // The victim's place in the queue may have been all that was in the way.
@@ -86,9 +86,9 @@ impl DataManager {
                 Locked::Granted
             }
             None => {
-                cx.probe("operation that may not wait finds its row locked");
+                cx.mark("operation that may not wait finds its row locked");
                 self.statistics.locks_denied += 1;
-                if self.operations[handle].patience.skips() && cx.is_mutated(Mutation::SkipLeavesQueueEntry) {
+                if self.operations[handle].patience.skips() && cx.has_bug(InjectedBug::SkipLeavesQueueEntry) {
                     let left = self.locks.lock(at, state, locker);
                     left.expect("the lock table is as large as the pools");
                 }
@@ -210,10 +210,10 @@ impl DataManager {
             return;
         }
         while let Some(waiter) = self.locks.take_waiter(lock) {
-            cx.probe("waiter of a vanished row runs again");
+            cx.mark("waiter of a vanished row runs again");
             self.operations[waiter.operation].lock = None;
             self.detach(waiter.operation);
-            if !cx.is_mutated(Mutation::WaitersOfVanishedRowLost) {
+            if !cx.has_bug(InjectedBug::WaitersOfVanishedRowLost) {
                 self.ready.push_back(waiter.operation);
             }
         }
@@ -286,7 +286,7 @@ impl DataManager {
             if now < end {
                 break;
             }
-            cx.probe("lock wait of a length of its own timed out");
+            cx.mark("lock wait of a length of its own timed out");
             self.statistics.lock_timeouts += 1;
             self.refuse_waiting(cx, handle, ErrorCode::LockTimeout);
         }
@@ -300,7 +300,7 @@ impl DataManager {
             }
             self.waiting.pop_front();
             if still_waits {
-                cx.probe("lock wait timed out");
+                cx.mark("lock wait timed out");
                 self.statistics.lock_timeouts += 1;
                 self.refuse_waiting(cx, handle, ErrorCode::LockTimeout);
             }

@@ -1,8 +1,8 @@
 //! One schema change, in rounds.
 //!
 //! ```text
-//!   Prepare ─▶ Switch ─▶ Build ─▶ Fence ══decision══▶ Publish ─▶ Complete ─▶ Remove ─▶ Events ─▶ (asker told)
-//!      │ somebody refuses, or the asker goes │
+//!   Prepare ─▶ Switch ─▶ Build ─▶ Fence ══decision══▶ Publish ─▶ Complete ─▶ Remove ─▶ Events ─▶ (requester told)
+//!      │ somebody refuses, or the requester goes │
 //!      └──────────────┬──────────────────────┘
 //!                     ▼
 //!                  Restore ─▶ Forget ─▶ Discard ─▶ (refused)
@@ -11,14 +11,14 @@
 //! ends at once, so each kind of change has just the rounds that it needs. Data managers have a version before any
 //! coordinator and keep it longer, so no operation reaches a data manager that does not know its table.
 
-use crate::plan::{DatabaseStep, Plan, Refused, Wish};
-use crate::{Asker, Dictionary, Timer};
+use crate::plan::{ChangeRequest, DatabaseStep, Plan, Refused};
+use crate::{Dictionary, Requester, Timer};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
-use vinga_kernel::{Context, LogLevel, Mutation};
+use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::dictionary::VersionedTable;
 use vinga_wire::schema::SchemaEventKind;
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRefuse, SchemaRoundRequest};
@@ -74,7 +74,7 @@ impl Round {
 #[derive(Debug)]
 pub struct Change {
     /// Who is told of the end; `None` if it has gone.
-    asker: Option<Asker>,
+    requester: Option<Requester>,
     plan: Plan,
     refused: Option<Refused>,
     round: Round,
@@ -90,31 +90,31 @@ pub struct Change {
 impl Change {
     /// The API node that waits for it, its number, and how many rounds have begun.
     pub fn progress(&self) -> Option<(NodeId, u64, u32)> {
-        Some((self.asker?.address.node(), self.name.change, self.name.step))
+        Some((self.requester?.address.node(), self.name.change, self.name.step))
     }
 
     /// The asking API node has gone: what is not decided is undone.
-    pub fn forget_asker(&mut self, cx: &mut Context<'_>, api: NodeId) {
-        if self.asker.is_none_or(|asker| asker.address.node() != api) {
+    pub fn forget_requester(&mut self, cx: &mut Context<'_>, api: NodeId) {
+        if self.requester.is_none_or(|requester| requester.address.node() != api) {
             return;
         }
-        cx.probe("asker of a schema change has gone");
+        cx.mark("requester of a schema change has gone");
         match self.round {
-            Round::Prepare => cx.probe("asker has gone while data managers prepare its change"),
-            Round::Switch => cx.probe("asker has gone while transactions end for its change"),
-            Round::Build => cx.probe("asker has gone while indexes are built for its change"),
-            Round::Fence => cx.probe("asker has gone while changes end for its fence"),
-            Round::Publish => cx.probe("asker has gone while its change is published"),
-            Round::Complete => cx.probe("asker has gone while its change is completed"),
-            Round::Remove => cx.probe("asker has gone while its change frees what it replaces"),
-            Round::Events => cx.probe("asker has gone while subscribers are awaited"),
+            Round::Prepare => cx.mark("requester has gone while data managers prepare its change"),
+            Round::Switch => cx.mark("requester has gone while transactions end for its change"),
+            Round::Build => cx.mark("requester has gone while indexes are built for its change"),
+            Round::Fence => cx.mark("requester has gone while changes end for its fence"),
+            Round::Publish => cx.mark("requester has gone while its change is published"),
+            Round::Complete => cx.mark("requester has gone while its change is completed"),
+            Round::Remove => cx.mark("requester has gone while its change frees what it replaces"),
+            Round::Events => cx.mark("requester has gone while subscribers are awaited"),
             Round::Restore | Round::Forget | Round::Discard => {
-                cx.probe("asker has gone while its change is undone");
+                cx.mark("requester has gone while its change is undone");
             }
         }
-        self.asker = None;
+        self.requester = None;
         if self.round.is_before_decision() && self.refused.is_none() {
-            cx.probe("schema change is undone because its asker has gone");
+            cx.mark("schema change is undone because its requester has gone");
             self.refused = Some(Refused { code: ErrorCode::ConnectionLost, detail: String::new() });
         }
     }
@@ -125,7 +125,7 @@ impl Change {
         self.awaited.retain(|block| block.node() != node);
         self.touched.retain(|block| block.node() != node);
         if self.awaited.len() < before {
-            cx.probe("schema change goes on without a failed data node");
+            cx.mark("schema change goes on without a failed data node");
         }
     }
 
@@ -206,11 +206,16 @@ impl Change {
 
 impl Dictionary {
     /// Begins a change, or says why not.
-    pub(crate) fn begin(&mut self, cx: &mut Context<'_>, asker: Asker, wish: Wish) -> Result<(), Refused> {
-        let plan = self.plan(asker, wish)?;
+    pub(crate) fn begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        requester: Requester,
+        change: ChangeRequest,
+    ) -> Result<(), Refused> {
+        let plan = self.plan(requester, change)?;
         self.changes += 1;
         self.change = Some(Change {
-            asker: Some(asker),
+            requester: Some(requester),
             plan,
             refused: None,
             round: Round::Prepare,
@@ -230,7 +235,7 @@ impl Dictionary {
         change.name.step += 1;
         if round == Round::Events {
             let events = core::mem::take(&mut change.plan.events);
-            let by = change.asker.map(|asker| asker.address.node());
+            let by = change.requester.map(|requester| requester.address.node());
             change.subscribers = self.subscribers.tell(cx, events, by);
             if !change.subscribers.is_empty() {
                 cx.send_after(EVENT_WAIT_MAX, Timer::EventWait(change.name.change).token());
@@ -258,7 +263,7 @@ impl Dictionary {
         if matches!(round, Round::Switch | Round::Fence) {
             change.touched.extend(&change.awaited);
         }
-        if matches!(round, Round::Forget | Round::Discard) && cx.is_mutated(Mutation::UndoForgetsPrepared) {
+        if matches!(round, Round::Forget | Round::Discard) && cx.has_bug(InjectedBug::UndoForgetsPrepared) {
             change.awaited.clear();
         }
         let body = SchemaRoundRequest { round: change.name, task };
@@ -333,16 +338,16 @@ impl Dictionary {
         }
     }
 
-    /// The change has come to its end: its asker is told, the next one begins.
+    /// The change has come to its end: its requester is told, the next one begins.
     fn finish(&mut self, cx: &mut Context<'_>) {
-        let Change { asker, plan, refused, .. } = self.change.take().expect("a change is under way");
+        let Change { requester, plan, refused, .. } = self.change.take().expect("a change is under way");
         let free = if refused.is_some() { &plan.made } else { &plan.gone };
         for &VersionedTable { table, .. } in free {
             self.tables.release_id(table);
         }
-        match (asker, refused) {
-            (Some(asker), Some(refused)) => self.refuse(cx, asker, refused),
-            (Some(asker), None) => self.confirm(cx, asker, plan.after.or(plan.before)),
+        match (requester, refused) {
+            (Some(requester), Some(refused)) => self.refuse(cx, requester, refused),
+            (Some(requester), None) => self.confirm(cx, requester, plan.after.or(plan.before)),
             (None, _) => {
                 if let (Some(owner), Some(record)) = (plan.fence, &plan.before)
                     && self.fences.get(&record.table) == Some(&owner)
@@ -352,9 +357,9 @@ impl Dictionary {
             }
         }
         while self.change.is_none()
-            && let Some((asker, wish)) = self.queue.pop_front()
+            && let Some((requester, change)) = self.queue.pop_front()
         {
-            self.begin_or_refuse(cx, asker, wish);
+            self.begin_or_refuse(cx, requester, change);
         }
     }
 
@@ -403,14 +408,14 @@ impl Dictionary {
         }
     }
 
-    /// The fences of an API node that has gone.
+    /// The write fences of an API node that has gone.
     pub(crate) fn lift_fences_of(&mut self, cx: &mut Context<'_>, api: NodeId) {
         let own: Vec<u32> =
             self.fences.iter().filter(|(_, owner)| **owner == api).map(|(table, _)| *table).collect();
-        if own.is_empty() || cx.is_mutated(Mutation::FenceOutlivesOwner) {
+        if own.is_empty() || cx.has_bug(InjectedBug::FenceOutlivesOwner) {
             return;
         }
-        cx.probe("fences of an API node are lifted because it has gone");
+        cx.mark("fences of an API node are lifted because it has gone");
         for table in own {
             self.lift_fence(cx, table);
         }

@@ -1,20 +1,20 @@
 //! Schema events: who is told of changes, and who has confirmed.
 //!
-//! The asker of a change is told of its end when all subscribers but itself have confirmed the change's events, or have
+//! The requester of a change is told of its end when all subscribers but itself have confirmed the change's events, or have
 //! gone, or [`EVENT_WAIT_MAX`] has passed. Who has let that time pass is *late*: it is told of further changes, but nobody
 //! waits for it until it has caught up. (What it believes of tables is never used for anything wrong: table versions see
 //! to that.)
 
-use crate::{Asker, Dictionary};
+use crate::{Dictionary, Requester};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
-use vinga_kernel::{Context, LogLevel, Mutation, Tick};
+use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
 use vinga_wire::schema::{SchemaEvent, SchemaEventsConfirm, SchemaEventsRequest, SchemaEventsSeenOrder};
 use vinga_wire::{Address, Frame, SignalNumber, cold};
 
-/// How long the asker of a change waits for a subscriber.
+/// How long the requester of a change waits for a subscriber.
 pub const EVENT_WAIT_MAX: Tick = Tick::from_millis(10_000);
 
 /// An API node that is told of events.
@@ -39,7 +39,7 @@ impl Subscribers {
         self.by_node.keys().copied()
     }
 
-    /// Numbers events and tells everybody; returns who has to confirm them. Where nothing is told (a fence has no event)
+    /// Numbers events and tells everybody; returns who has to confirm them. Where nothing is told (a write fence has no event)
     /// nobody could ever confirm, so nobody has to.
     pub fn tell(
         &mut self,
@@ -57,7 +57,7 @@ impl Subscribers {
                 cold::write(&mut cx.frame(SignalNumber::SchemaEventReport, subscriber.address), &event);
             }
         }
-        if cx.is_mutated(Mutation::EventNotAwaited) {
+        if cx.has_bug(InjectedBug::EventNotAwaited) {
             return BTreeSet::new();
         }
         let others = self.by_node.iter().filter(|(node, s)| Some(**node) != by && !s.is_late);
@@ -118,7 +118,7 @@ impl Dictionary {
     pub(crate) fn on_event_wait_over(&mut self, cx: &mut Context<'_>, number: u64) {
         let Some(change) = &mut self.change else { return };
         for node in change.take_awaited_subscribers(number) {
-            cx.probe("subscriber did not confirm a schema event in time");
+            cx.mark("subscriber did not confirm a schema event in time");
             let text =
                 format_args!("client {node} did not confirm a schema event in time: nobody waits for it");
             cx.log(LogLevel::Warning, text);
@@ -131,7 +131,7 @@ impl Dictionary {
 }
 
 /// An event that is not numbered yet.
-pub fn event(kind: vinga_wire::schema::SchemaEventKind, asker: Asker, name: &str) -> SchemaEvent {
+pub fn event(kind: vinga_wire::schema::SchemaEventKind, requester: Requester, name: &str) -> SchemaEvent {
     SchemaEvent {
         sequence: 0,
         kind,
@@ -139,6 +139,6 @@ pub fn event(kind: vinga_wire::schema::SchemaEventKind, asker: Asker, name: &str
         new_name: String::new(),
         table: 0,
         version: 0,
-        by: asker.address.node().0,
+        by: requester.address.node().0,
     }
 }

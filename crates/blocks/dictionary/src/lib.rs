@@ -1,11 +1,11 @@
 //! The dictionary: which tables and databases there are, and how they are changed.
 //!
-//! `tables` and `databases` hold what may be used. A wish becomes a `plan` when its turn comes, and the plan is carried out
+//! `tables` and `databases` hold what may be used. A request becomes a `plan` when its turn comes, and the plan is carried out
 //! as a `change`, in rounds, one change at a time. `lock` is the schema lock, `events` tells subscribers what has changed,
 //! `requests` answers the API nodes. The signals are described in `vinga_wire::{dictionary, schema, schema_round}`, the
 //! protocol in `docs/protocols/schema.md`.
 //!
-//! A change is decided at one point. Until then a refusal or the death of its asker undoes it, from then on it goes to its
+//! A change is decided at one point. Until then a refusal or the death of its requester undoes it, from then on it goes to its
 //! end whoever is still there; at its end a table exists everywhere or nowhere, in one version.
 //!
 //! Table ids are small and dense, from 1 to `MaxNoOfTables`; the lowest free one is taken. An id is used again only with
@@ -37,7 +37,7 @@ use change::Change;
 use databases::Databases;
 use events::Subscribers;
 use lock::SchemaLock;
-use plan::Wish;
+use plan::ChangeRequest;
 use tables::Tables;
 use vinga_base::{NodeId, TableVersion};
 use vinga_kernel::Context;
@@ -73,7 +73,7 @@ pub const QUEUED_CHANGES_MAX: usize = 16;
 
 /// Who asked for something.
 #[derive(Clone, Copy, Debug)]
-struct Asker {
+struct Requester {
     address: Address,
     /// Its tag.
     request: u32,
@@ -116,7 +116,7 @@ pub struct Dictionary {
     /// The change under way.
     change: Option<Change>,
     /// Changes that wait. Empty if none is under way.
-    queue: VecDeque<(Asker, Wish)>,
+    queue: VecDeque<(Requester, ChangeRequest)>,
     /// Number of the newest change.
     changes: u64,
 }
@@ -189,9 +189,9 @@ impl Dictionary {
     fn on_api_gone(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, answer: SignalNumber) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let api = NodeId(body.api);
-        self.queue.retain(|(asker, _)| asker.address.node() != api);
+        self.queue.retain(|(requester, _)| requester.address.node() != api);
         if let Some(change) = &mut self.change {
-            change.forget_asker(cx, api);
+            change.forget_requester(cx, api);
         }
         self.lift_fences_of(cx, api);
         self.release_lock_of(cx, api);

@@ -2,7 +2,7 @@
 
 use crate::databases::{DATABASES_MAX, database_of};
 use crate::events::event;
-use crate::{Asker, Dictionary};
+use crate::{Dictionary, Requester};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ const DEFINITION_BYTES_MAX: usize = 120_000;
 
 /// What an API node wants.
 #[derive(Debug)]
-pub enum Wish {
+pub enum ChangeRequest {
     /// A new table.
     Create(TableDefinition),
     /// No longer the table of this name.
@@ -88,44 +88,48 @@ fn refuse<T>(code: ErrorCode, detail: impl Into<String>) -> Result<T, Refused> {
 }
 
 impl Dictionary {
-    /// Makes a plan of a wish whose turn has come. Ids that it needs are in use from now on.
-    pub(crate) fn plan(&mut self, asker: Asker, wish: Wish) -> Planned {
-        match wish {
-            Wish::Create(definition) => self.plan_create(asker, definition),
-            Wish::Drop(name) => self.plan_drop(asker, &name),
-            Wish::Change(SchemaChange::RenameTable { name, new_name, pinned }) => {
-                let before = self.table_for(asker, &name, pinned)?;
+    /// Makes a plan of a request whose turn has come. Ids that it needs are in use from now on.
+    pub(crate) fn plan(&mut self, requester: Requester, change: ChangeRequest) -> Planned {
+        match change {
+            ChangeRequest::Create(definition) => self.plan_create(requester, definition),
+            ChangeRequest::Drop(name) => self.plan_drop(requester, &name),
+            ChangeRequest::Change(SchemaChange::RenameTable { name, new_name, pinned }) => {
+                let before = self.table_for(requester, &name, pinned)?;
                 let definition = TableDefinition { name: new_name, ..before.definition.clone() };
-                self.plan_alter(asker, before, definition)
+                self.plan_alter(requester, before, definition)
             }
-            Wish::Change(SchemaChange::AlterTable { name, definition, pinned }) => {
-                let before = self.table_for(asker, &name, pinned)?;
-                self.plan_alter(asker, before, definition)
+            ChangeRequest::Change(SchemaChange::AlterTable { name, definition, pinned }) => {
+                let before = self.table_for(requester, &name, pinned)?;
+                self.plan_alter(requester, before, definition)
             }
-            Wish::Change(SchemaChange::TruncateTable { name, pinned }) => {
-                self.plan_truncate(asker, &name, pinned)
+            ChangeRequest::Change(SchemaChange::TruncateTable { name, pinned }) => {
+                self.plan_truncate(requester, &name, pinned)
             }
-            Wish::Change(SchemaChange::FenceTable { name, pinned }) => {
-                let before = self.table_for(asker, &name, pinned)?;
+            ChangeRequest::Change(SchemaChange::FenceTable { name, pinned }) => {
+                let before = self.table_for(requester, &name, pinned)?;
                 if self.fences.contains_key(&before.table) {
                     return refuse(ErrorCode::SchemaBusy, format!("this client has fenced '{name}' already"));
                 }
-                Ok(Plan { before: Some(before), fence: Some(asker.address.node()), ..Plan::default() })
+                Ok(Plan { before: Some(before), fence: Some(requester.address.node()), ..Plan::default() })
             }
             // Answered at once: see `requests`.
-            Wish::Change(SchemaChange::LiftFence { .. }) => Ok(Plan::default()),
-            Wish::Change(SchemaChange::CreateDatabase(database)) => {
-                self.plan_create_database(asker, database)
+            ChangeRequest::Change(SchemaChange::LiftFence { .. }) => Ok(Plan::default()),
+            ChangeRequest::Change(SchemaChange::CreateDatabase(database)) => {
+                self.plan_create_database(requester, database)
             }
-            Wish::Change(SchemaChange::AlterDatabase(database)) => self.plan_alter_database(asker, database),
-            Wish::Change(SchemaChange::DropDatabase { name }) => self.plan_drop_database(asker, &name),
+            ChangeRequest::Change(SchemaChange::AlterDatabase(database)) => {
+                self.plan_alter_database(requester, database)
+            }
+            ChangeRequest::Change(SchemaChange::DropDatabase { name }) => {
+                self.plan_drop_database(requester, &name)
+            }
         }
     }
 
     /// The table that a change is about.
     fn table_for(
         &self,
-        asker: Asker,
+        requester: Requester,
         name: &str,
         pinned: Option<VersionedTable>,
     ) -> Result<TableRecord, Refused> {
@@ -136,7 +140,7 @@ impl Dictionary {
             return refuse(ErrorCode::StaleTable, name);
         }
         match self.fences.get(&record.table) {
-            Some(&owner) if owner != asker.address.node() => {
+            Some(&owner) if owner != requester.address.node() => {
                 refuse(ErrorCode::SchemaBusy, format!("client {owner} has fenced '{name}'"))
             }
             Some(_) | None => Ok(record.clone()),
@@ -144,7 +148,13 @@ impl Dictionary {
     }
 
     /// A table gets this name: nobody else may have it, and its database is made if there is none.
-    fn plan_name(&self, asker: Asker, own: Option<u32>, name: &str, plan: &mut Plan) -> Result<(), Refused> {
+    fn plan_name(
+        &self,
+        requester: Requester,
+        own: Option<u32>,
+        name: &str,
+        plan: &mut Plan,
+    ) -> Result<(), Refused> {
         if let Some(present) = self.tables.find(name).filter(|present| Some(present.table) != own) {
             let detail = format!("'{}' has id {}", present.definition.name, present.table);
             return refuse(ErrorCode::TableExists, detail);
@@ -152,7 +162,7 @@ impl Dictionary {
         let database = database_of(name);
         if self.databases.find(database).is_none() {
             self.check_room_for_database()?;
-            plan.events.push(event(SchemaEventKind::CreateDatabase, asker, database));
+            plan.events.push(event(SchemaEventKind::CreateDatabase, requester, database));
             let database = Database { name: database.to_string(), attachment: Vec::new() };
             plan.database = Some(DatabaseStep::Put(database));
         }
@@ -201,41 +211,46 @@ impl Dictionary {
         Ok(record)
     }
 
-    fn plan_create(&mut self, asker: Asker, definition: TableDefinition) -> Planned {
+    fn plan_create(&mut self, requester: Requester, definition: TableDefinition) -> Planned {
         let mut plan = Plan::default();
-        self.plan_name(asker, None, &definition.name, &mut plan)?;
+        self.plan_name(requester, None, &definition.name, &mut plan)?;
         let after = self.plan_storage(definition, &mut plan)?;
-        plan.events.push(table_event(SchemaEventKind::CreateTable, asker, &after));
+        plan.events.push(table_event(SchemaEventKind::CreateTable, requester, &after));
         plan.after = Some(after);
         Ok(plan)
     }
 
-    fn plan_drop(&mut self, asker: Asker, name: &str) -> Planned {
-        let before = self.table_for(asker, name, None)?;
+    fn plan_drop(&mut self, requester: Requester, name: &str) -> Planned {
+        let before = self.table_for(requester, name, None)?;
         Ok(Plan {
             gone: before.all().collect(),
-            events: [table_event(SchemaEventKind::DropTable, asker, &before)].into(),
+            events: [table_event(SchemaEventKind::DropTable, requester, &before)].into(),
             before: Some(before),
             ..Plan::default()
         })
     }
 
-    fn plan_truncate(&mut self, asker: Asker, name: &str, pinned: Option<VersionedTable>) -> Planned {
-        let before = self.table_for(asker, name, pinned)?;
+    fn plan_truncate(&mut self, requester: Requester, name: &str, pinned: Option<VersionedTable>) -> Planned {
+        let before = self.table_for(requester, name, pinned)?;
         let mut plan = Plan::default();
         let after = self.plan_storage(before.definition.clone(), &mut plan)?;
-        plan.events.push(table_event(SchemaEventKind::TruncateTable, asker, &after));
+        plan.events.push(table_event(SchemaEventKind::TruncateTable, requester, &after));
         plan.gone = before.all().collect();
         (plan.before, plan.after) = (Some(before), Some(after));
         Ok(plan)
     }
 
-    fn plan_alter(&mut self, asker: Asker, before: TableRecord, definition: TableDefinition) -> Planned {
+    fn plan_alter(
+        &mut self,
+        requester: Requester,
+        before: TableRecord,
+        definition: TableDefinition,
+    ) -> Planned {
         check_definition(&definition)?;
         check_same_columns(&before.definition, &definition)?;
         check_same_indexes(&before.definition, &definition)?;
         let mut plan = Plan::default();
-        self.plan_name(asker, Some(before.table), &definition.name, &mut plan)?;
+        self.plan_name(requester, Some(before.table), &definition.name, &mut plan)?;
         let mut unique_tables = Vec::new();
         for index in &definition.indexes {
             let known = before.definition.index(index.id);
@@ -257,7 +272,7 @@ impl Dictionary {
         let after = TableRecord { version, unique_tables, definition, ..before.clone() };
         let is_renamed = before.definition.name != after.definition.name;
         let kind = if is_renamed { SchemaEventKind::RenameTable } else { SchemaEventKind::AlterTable };
-        let mut event = table_event(kind, asker, &after);
+        let mut event = table_event(kind, requester, &after);
         if is_renamed {
             event.name.clone_from(&before.definition.name);
             event.new_name.clone_from(&after.definition.name);
@@ -267,33 +282,33 @@ impl Dictionary {
         Ok(plan)
     }
 
-    fn plan_create_database(&mut self, asker: Asker, database: Database) -> Planned {
+    fn plan_create_database(&mut self, requester: Requester, database: Database) -> Planned {
         check_database(&database)?;
         if self.databases.find(&database.name).is_some() {
             return refuse(ErrorCode::DatabaseExists, database.name);
         }
         self.check_room_for_database()?;
         Ok(Plan {
-            events: [event(SchemaEventKind::CreateDatabase, asker, &database.name)].into(),
+            events: [event(SchemaEventKind::CreateDatabase, requester, &database.name)].into(),
             database: Some(DatabaseStep::Put(database)),
             ..Plan::default()
         })
     }
 
-    fn plan_alter_database(&mut self, asker: Asker, database: Database) -> Planned {
+    fn plan_alter_database(&mut self, requester: Requester, database: Database) -> Planned {
         check_database(&database)?;
         let Some(present) = self.databases.find(&database.name) else {
             return refuse(ErrorCode::NoSuchDatabase, database.name);
         };
         let database = Database { name: present.name.clone(), ..database };
         Ok(Plan {
-            events: [event(SchemaEventKind::AlterDatabase, asker, &database.name)].into(),
+            events: [event(SchemaEventKind::AlterDatabase, requester, &database.name)].into(),
             database: Some(DatabaseStep::Put(database)),
             ..Plan::default()
         })
     }
 
-    fn plan_drop_database(&mut self, asker: Asker, name: &str) -> Planned {
+    fn plan_drop_database(&mut self, requester: Requester, name: &str) -> Planned {
         let Some(present) = self.databases.find(name) else {
             return refuse(ErrorCode::NoSuchDatabase, name);
         };
@@ -301,16 +316,16 @@ impl Dictionary {
             return refuse(ErrorCode::DatabaseNotEmpty, format!("'{table}' is in it"));
         }
         Ok(Plan {
-            events: [event(SchemaEventKind::DropDatabase, asker, &present.name)].into(),
+            events: [event(SchemaEventKind::DropDatabase, requester, &present.name)].into(),
             database: Some(DatabaseStep::Remove(name.into())),
             ..Plan::default()
         })
     }
 }
 
-fn table_event(kind: SchemaEventKind, asker: Asker, record: &TableRecord) -> SchemaEvent {
+fn table_event(kind: SchemaEventKind, requester: Requester, record: &TableRecord) -> SchemaEvent {
     let TableRecord { table, version, .. } = *record;
-    SchemaEvent { table, version, ..event(kind, asker, &record.definition.name) }
+    SchemaEvent { table, version, ..event(kind, requester, &record.definition.name) }
 }
 
 /// Refuses a definition that breaks a limit or fits no frame.

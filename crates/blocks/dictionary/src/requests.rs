@@ -1,7 +1,7 @@
 //! What API nodes ask, and what they are told.
 
-use crate::plan::{Refused, Wish, check_definition};
-use crate::{Asker, Dictionary, QUEUED_CHANGES_MAX};
+use crate::plan::{ChangeRequest, Refused, check_definition};
+use crate::{Dictionary, QUEUED_CHANGES_MAX, Requester};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -32,10 +32,10 @@ impl Dictionary {
         let Some(CreateTableRequest { request, definition }) = cold::read(frame) else {
             return self.refuse_malformed(cx, refusal, frame);
         };
-        let asker = Asker { address: frame.sender(), request, refusal };
+        let requester = Requester { address: frame.sender(), request, refusal };
         match check_definition(&definition) {
-            Ok(()) => self.begin_or_queue(cx, asker, Wish::Create(definition)),
-            Err(refused) => self.refuse(cx, asker, refused),
+            Ok(()) => self.begin_or_queue(cx, requester, ChangeRequest::Create(definition)),
+            Err(refused) => self.refuse(cx, requester, refused),
         }
         Some(())
     }
@@ -45,7 +45,11 @@ impl Dictionary {
         let Some(NamedTableRequest { request, name }) = cold::read(frame) else {
             return self.refuse_malformed(cx, refusal, frame);
         };
-        self.begin_or_queue(cx, Asker { address: frame.sender(), request, refusal }, Wish::Drop(name));
+        self.begin_or_queue(
+            cx,
+            Requester { address: frame.sender(), request, refusal },
+            ChangeRequest::Drop(name),
+        );
         Some(())
     }
 
@@ -54,14 +58,14 @@ impl Dictionary {
         let Some(SchemaChangeRequest { request, change }) = cold::read(frame) else {
             return self.refuse_malformed(cx, refusal, frame);
         };
-        let asker = Asker { address: frame.sender(), request, refusal };
+        let requester = Requester { address: frame.sender(), request, refusal };
         if let SchemaChange::LiftFence { table } = change {
-            if self.fences.get(&table) == Some(&asker.address.node()) {
+            if self.fences.get(&table) == Some(&requester.address.node()) {
                 self.lift_fence(cx, table);
             }
-            self.confirm(cx, asker, None);
+            self.confirm(cx, requester, None);
         } else {
-            self.begin_or_queue(cx, asker, Wish::Change(change));
+            self.begin_or_queue(cx, requester, ChangeRequest::Change(change));
         }
         Some(())
     }
@@ -77,17 +81,18 @@ impl Dictionary {
         if cx.is_congested(frame.sender()) {
             return self.refuse_congested(cx, SignalNumber::DescribeTableRefuse, frame, request);
         }
-        let asker = Asker { address: frame.sender(), request, refusal: SignalNumber::DescribeTableRefuse };
+        let requester =
+            Requester { address: frame.sender(), request, refusal: SignalNumber::DescribeTableRefuse };
         match self.tables.find(&name) {
             _ if self.change.as_ref().is_some_and(|change| change.hides(&name)) => {
-                cx.probe("table described while it changes");
-                self.refuse(cx, asker, Refused { code: ErrorCode::SchemaBusy, detail: String::new() });
+                cx.mark("table described while it changes");
+                self.refuse(cx, requester, Refused { code: ErrorCode::SchemaBusy, detail: String::new() });
             }
             Some(table) => cold::write(
                 &mut cx.frame(SignalNumber::DescribeTableConfirm, frame.sender()),
                 &TableConfirm { request, table: table.clone() },
             ),
-            None => self.refuse(cx, asker, Refused { code: ErrorCode::NoSuchTable, detail: name }),
+            None => self.refuse(cx, requester, Refused { code: ErrorCode::NoSuchTable, detail: name }),
         }
         Some(())
     }
@@ -131,8 +136,8 @@ impl Dictionary {
                 &DescribeDatabaseConfirm { request, database: database.clone() },
             ),
             None => {
-                let asker = Asker { address: frame.sender(), request, refusal };
-                self.refuse(cx, asker, Refused { code: ErrorCode::NoSuchDatabase, detail: name });
+                let requester = Requester { address: frame.sender(), request, refusal };
+                self.refuse(cx, requester, Refused { code: ErrorCode::NoSuchDatabase, detail: name });
             }
         }
         Some(())
@@ -165,28 +170,33 @@ impl Dictionary {
     }
 
     /// Carries out a change now, or when those before it are done.
-    fn begin_or_queue(&mut self, cx: &mut Context<'_>, asker: Asker, wish: Wish) {
+    fn begin_or_queue(&mut self, cx: &mut Context<'_>, requester: Requester, change: ChangeRequest) {
         if self.change.is_none() {
-            self.begin_or_refuse(cx, asker, wish);
+            self.begin_or_refuse(cx, requester, change);
             self.go_on(cx);
         } else if self.queue.len() < QUEUED_CHANGES_MAX {
-            self.queue.push_back((asker, wish));
+            self.queue.push_back((requester, change));
         } else {
-            cx.probe("queue of schema changes is full");
+            cx.mark("queue of schema changes is full");
             let detail = format!("{QUEUED_CHANGES_MAX} schema changes wait already");
-            self.refuse(cx, asker, Refused { code: ErrorCode::SchemaBusy, detail });
+            self.refuse(cx, requester, Refused { code: ErrorCode::SchemaBusy, detail });
         }
     }
 
-    pub(crate) fn begin_or_refuse(&mut self, cx: &mut Context<'_>, asker: Asker, wish: Wish) {
-        if let Err(refused) = self.begin(cx, asker, wish) {
-            self.refuse(cx, asker, refused);
+    pub(crate) fn begin_or_refuse(
+        &mut self,
+        cx: &mut Context<'_>,
+        requester: Requester,
+        change: ChangeRequest,
+    ) {
+        if let Err(refused) = self.begin(cx, requester, change) {
+            self.refuse(cx, requester, refused);
         }
     }
 
     /// A change is carried out.
-    pub(crate) fn confirm(&self, cx: &mut Context<'_>, asker: Asker, table: Option<TableRecord>) {
-        let Asker { address, request, refusal } = asker;
+    pub(crate) fn confirm(&self, cx: &mut Context<'_>, requester: Requester, table: Option<TableRecord>) {
+        let Requester { address, request, refusal } = requester;
         match (refusal, table) {
             (SignalNumber::CreateTableRefuse, Some(table)) => {
                 let body = TableConfirm { request, table };
@@ -203,11 +213,11 @@ impl Dictionary {
         }
     }
 
-    pub(crate) fn refuse(&self, cx: &mut Context<'_>, asker: Asker, refused: Refused) {
+    pub(crate) fn refuse(&self, cx: &mut Context<'_>, requester: Requester, refused: Refused) {
         // Names that were asked for may be as long as a signal.
         let detail = refused.detail.chars().take(DETAIL_CHARACTERS_MAX).collect();
-        let body = Refusal { request: asker.request, code: refused.code as u16, detail };
-        cold::write(&mut cx.frame(asker.refusal, asker.address), &body);
+        let body = Refusal { request: requester.request, code: refused.code as u16, detail };
+        cold::write(&mut cx.frame(requester.refusal, requester.address), &body);
     }
 
     /// Too much waits for the API node already to make it a long answer.
@@ -218,9 +228,9 @@ impl Dictionary {
         frame: &Frame<'_>,
         request: u32,
     ) -> Option<()> {
-        cx.probe("question to the dictionary refused because too many answers wait for its API node");
-        let asker = Asker { address: frame.sender(), request, refusal };
-        self.refuse(cx, asker, Refused { code: ErrorCode::Overloaded, detail: String::new() });
+        cx.mark("question to the dictionary refused because too many answers wait for its API node");
+        let requester = Requester { address: frame.sender(), request, refusal };
+        self.refuse(cx, requester, Refused { code: ErrorCode::Overloaded, detail: String::new() });
         Some(())
     }
 
@@ -232,8 +242,8 @@ impl Dictionary {
         frame: &Frame<'_>,
     ) -> Option<()> {
         let request = cold::read::<u32>(frame).unwrap_or(0);
-        let asker = Asker { address: frame.sender(), request, refusal };
-        self.refuse(cx, asker, Refused { code: ErrorCode::MalformedSignal, detail: String::new() });
+        let requester = Requester { address: frame.sender(), request, refusal };
+        self.refuse(cx, requester, Refused { code: ErrorCode::MalformedSignal, detail: String::new() });
         Some(())
     }
 }

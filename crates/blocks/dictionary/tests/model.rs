@@ -1,6 +1,6 @@
 //! Random interleavings: API nodes ask and die, blocks answer late or refuse, a data node fails, subscribers are late. A
-//! table is never half made: what can be described everybody accepts, what an asker was told of is the only thing that
-//! anybody accepts, and at rest everybody has exactly what the dictionary has. No lock and no fence outlives its owner.
+//! table is never half made: what can be described everybody accepts, what a requester was told of is the only thing that
+//! anybody accepts, and at rest everybody has exactly what the dictionary has. No lock and no write fence outlives its owner.
 
 mod common;
 
@@ -159,7 +159,7 @@ impl World {
         }
         let (request, table) = answer(sent);
         let open = self.open.get_mut(&node).expect("only who lives is told");
-        assert!(open.remove(&request), "one answer, and only to a life that asked");
+        assert!(open.remove(&request), "one answer, and only to an incarnation that asked");
         // Who is told of a table can use it, and nothing older is accepted by anybody.
         let Some(record) = table else { return };
         for (address, block) in &self.blocks {
@@ -304,7 +304,7 @@ impl World {
                 let request = u32::from(b);
                 unlock(&mut self.harness, api(node), request);
                 if self.locks.contains(&(node, request)) {
-                    // Who takes a wish back is not answered any more.
+                    // Who withdraws a request is not answered any more.
                     self.open.get_mut(&node).expect("it lives").remove(&request);
                 }
                 self.carry();
@@ -404,8 +404,8 @@ fn steps(seed: u64) -> impl Iterator<Item = (u8, u8, u8)> {
 #[test]
 fn rare_branches_are_met() {
     let mut missing = BTreeSet::from([
-        "asker of a schema change has gone",
-        "schema change is undone because its asker has gone",
+        "requester of a schema change has gone",
+        "schema change is undone because its requester has gone",
         "schema change goes on without a failed data node",
         "queue of schema changes is full",
         "holder of the schema lock has gone",
@@ -415,7 +415,7 @@ fn rare_branches_are_met() {
     ]);
     for seed in 0..300 {
         let world = run(steps(seed));
-        missing.retain(|probe| !world.harness.has_met(probe));
+        missing.retain(|mark| !world.harness.has_met(mark));
     }
     assert!(missing.is_empty(), "never met: {missing:?}");
 }

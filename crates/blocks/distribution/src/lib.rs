@@ -31,7 +31,7 @@ use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U64};
 pub struct Settings {
     /// The data nodes, in the order in which they joined.
     pub nodes: Vec<NodePlace>,
-    /// The epoch to begin with: above every epoch that the cluster had in an earlier life, so from the clock.
+    /// The epoch to begin with: above every epoch that the cluster had in an earlier incarnation, so from the clock.
     pub epoch: Epoch,
     /// `TimeBetweenEpochs`.
     pub time_between_epochs: Tick,
@@ -131,7 +131,7 @@ impl Distribution {
         self.listeners.retain(|listener| listener.node() != node);
         self.topology.remove_node(node, View(order.view.get()));
         if !was_president && self.is_president(cx) {
-            cx.probe("next president goes on with the epochs");
+            cx.mark("next president goes on with the epochs");
         }
         Some(())
     }

@@ -12,8 +12,8 @@ pub struct Gathering {
     /// The tag of the requests to the other threads.
     pub number: u32,
     /// Who is to be answered.
-    pub asker: Address,
-    /// The asker's tag.
+    pub requester: Address,
+    /// The requester's tag.
     request: u32,
     /// What is asked for.
     pub table: InfoTable,
@@ -29,7 +29,7 @@ pub struct Gathering {
 impl Gathering {
     /// Begins with this thread's rows.
     pub fn new(
-        asker: Address,
+        requester: Address,
         request: u32,
         table: InfoTable,
         columns: &'static [&'static str],
@@ -37,7 +37,7 @@ impl Gathering {
         threads: u16,
     ) -> Self {
         let (others, awaited) = (BTreeMap::new(), (1..threads).collect());
-        Gathering { number: 0, asker, request, table, columns, own, others, awaited }
+        Gathering { number: 0, requester, request, table, columns, own, others, awaited }
     }
 
     /// A thread's rows have come.
@@ -62,6 +62,6 @@ impl Gathering {
             let threads: Vec<u16> = self.awaited.into_iter().collect();
             rows.note(format!("threads that did not answer in time: {threads:?}"));
         }
-        (self.asker, self.request, self.columns, rows)
+        (self.requester, self.request, self.columns, rows)
     }
 }

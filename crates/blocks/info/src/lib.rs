@@ -92,7 +92,7 @@ impl Info {
     ) -> Option<()> {
         let InfoRequest { request, table } = cold::read(frame)?;
         if cx.is_congested(frame.sender()) && frame.sender().block() == Some(BlockNumber::Api) {
-            cx.probe("information refused because too many answers wait for its API node");
+            cx.mark("information refused because too many answers wait for its API node");
             let body = Refusal { request, code: ErrorCode::Overloaded as u16, detail: String::new() };
             cold::write(&mut cx.frame(SignalNumber::InfoRefuse, frame.sender()), &body);
             return Some(());
@@ -106,7 +106,7 @@ impl Info {
         if cx.own().instance() != 0 || self.threads == 1 {
             answer(cx, frame.sender(), request, columns, rows);
         } else if self.gatherings.len() >= GATHERINGS_MAX {
-            cx.probe("too many information requests at once");
+            cx.mark("too many information requests at once");
             let note = "other threads were not asked: too many requests are under way".to_string();
             rows.note(note);
             answer(cx, frame.sender(), request, columns, rows);
@@ -144,21 +144,21 @@ impl Info {
     fn on_timer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (token, _) = frame.head::<U64>()?;
         if let Some(at) = self.gatherings.iter().position(|g| u64::from(g.number) == token.get()) {
-            cx.probe("thread did not give its information rows in time");
+            cx.mark("thread did not give its information rows in time");
             self.finish(cx, at);
         }
         Some(())
     }
 
     fn finish(&mut self, cx: &mut Context<'_>, at: usize) {
-        let (asker, request, columns, rows) = self.gatherings.remove(at).into_answer();
-        answer(cx, asker, request, columns, rows);
+        let (requester, request, columns, rows) = self.gatherings.remove(at).into_answer();
+        answer(cx, requester, request, columns, rows);
     }
 
     /// An API node's connections are closed: nothing is gathered for it any more.
     fn on_api_gone(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, confirm: SignalNumber) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
-        self.gatherings.retain(|gathering| gathering.asker.node() != NodeId(body.api));
+        self.gatherings.retain(|gathering| gathering.requester.node() != NodeId(body.api));
         cx.frame(confirm, frame.sender()).put(body);
         Some(())
     }
@@ -169,13 +169,19 @@ impl Info {
     }
 }
 
-fn answer(cx: &mut Context<'_>, asker: Address, request: u32, columns: &'static [&'static str], rows: Rows) {
+fn answer(
+    cx: &mut Context<'_>,
+    requester: Address,
+    request: u32,
+    columns: &'static [&'static str],
+    rows: Rows,
+) {
     let body = InfoConfirm {
         request,
         rows: rows.into_rows(cx.own().instance(), columns.len()),
         columns: columns.iter().map(|&name| String::from(name)).collect(),
     };
-    cold::write(&mut cx.frame(SignalNumber::InfoConfirm, asker), &body);
+    cold::write(&mut cx.frame(SignalNumber::InfoConfirm, requester), &body);
 }
 
 #[cfg(test)]
@@ -338,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn gatherings_are_bounded_and_end_with_their_asker() {
+    fn gatherings_are_bounded_and_end_with_their_requester() {
         let mut h = harness(0, THREADS);
         for request in 0..GATHERINGS_MAX as u32 + 1 {
             ask(&mut h, API, request, InfoTable::Pools);

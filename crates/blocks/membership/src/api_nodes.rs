@@ -7,9 +7,9 @@ use vinga_kernel::Tick;
 use vinga_wire::Address;
 use vinga_wire::membership::ApiConnectRequest;
 
-/// One life of an API node.
+/// One session of an API node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Life {
+pub struct Session {
     /// Which one.
     pub incarnation: Incarnation,
     /// What its further connections must know. Never 0.
@@ -37,12 +37,12 @@ impl Candidate {
 pub enum Next {
     /// Nobody so far.
     Nobody,
-    /// Nobody of the present life: it has said goodbye.
-    NotThisLife,
-    /// The same life; one candidate for each of its connections, so at most as many as it may have.
-    SameLife(Vec<Candidate>),
-    /// A newer life of the node with this id: the present one will not come back.
-    NewLife(Candidate),
+    /// Nobody of the present session: it has disconnected.
+    NotThisSession,
+    /// The same session; one candidate for each of its connections, so at most as many as it may have.
+    SameSession(Vec<Candidate>),
+    /// A newer session of the node with this id: the present one will not come back.
+    NewSession(Candidate),
 }
 
 /// What happens to an id. See the picture in the crate's head.
@@ -52,7 +52,7 @@ pub enum State {
     Free,
     /// Alive.
     Connected {
-        life: Life,
+        session: Session,
         /// The drivers that serve its connections. Never empty.
         drivers: BTreeSet<Address>,
         /// When it was last heard of.
@@ -60,7 +60,7 @@ pub enum State {
     },
     /// All its connections are being closed.
     Disconnecting {
-        life: Life,
+        session: Session,
         /// Drivers that have not reported yet. Never empty.
         awaited: BTreeSet<Address>,
         since: Tick,
@@ -68,13 +68,13 @@ pub enum State {
     },
     /// The blocks have been told that its connections are closed.
     Closing {
-        life: Life,
+        session: Session,
         /// Blocks that have not confirmed yet. Never empty.
         awaited: BTreeSet<Address>,
         next: Next,
     },
     /// It may come back until the grace time of this number is over.
-    Closed { life: Life, grace: u64 },
+    Closed { session: Session, grace: u64 },
     /// Declared failed; the blocks forget it.
     Failing {
         incarnation: Incarnation,
@@ -170,10 +170,10 @@ impl ApiNodes {
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, Incarnation, Phase)> {
         self.ids().zip(&self.states).filter_map(|(id, state)| match state {
             State::Free => None,
-            State::Connected { life, .. } => Some((id, life.incarnation, Phase::Connected)),
-            State::Disconnecting { life, .. } => Some((id, life.incarnation, Phase::Disconnecting)),
-            State::Closing { life, .. } => Some((id, life.incarnation, Phase::Closing)),
-            State::Closed { life, .. } => Some((id, life.incarnation, Phase::Closed)),
+            State::Connected { session, .. } => Some((id, session.incarnation, Phase::Connected)),
+            State::Disconnecting { session, .. } => Some((id, session.incarnation, Phase::Disconnecting)),
+            State::Closing { session, .. } => Some((id, session.incarnation, Phase::Closing)),
+            State::Closed { session, .. } => Some((id, session.incarnation, Phase::Closed)),
             State::Failing { incarnation, .. } => Some((id, *incarnation, Phase::Failing)),
         })
     }

@@ -1,7 +1,7 @@
-//! The way down from *Connected*: connections are closed, blocks end what can't go on, the grace time runs, the life is
+//! The way down from *Connected*: connections are closed, blocks end what can't go on, the grace time runs, the session is
 //! declared failed and forgotten.
 
-use crate::api_nodes::{Candidate, Life, Next, State};
+use crate::api_nodes::{Candidate, Next, Session, State};
 use crate::{Membership, Timer};
 use alloc::collections::BTreeSet;
 use vinga_base::{Incarnation, NodeId};
@@ -20,7 +20,7 @@ impl Membership {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let (api, incarnation) = (NodeId(body.api), Incarnation(body.incarnation.get()));
         match self.api_nodes.get_mut(api) {
-            Some(State::Connected { life, drivers, .. }) if life.incarnation == incarnation => {
+            Some(State::Connected { session, drivers, .. }) if session.incarnation == incarnation => {
                 cx.log(
                     LogLevel::Info,
                     format_args!("a connection of API node {api} has broken: all are closed"),
@@ -29,14 +29,16 @@ impl Membership {
                 let order = close_order(api, ErrorCode::ConnectionLost, 0);
                 self.enter_disconnecting(cx, &order, Next::Nobody);
             }
-            Some(State::Disconnecting { life, awaited, next, .. }) if life.incarnation == incarnation => {
+            Some(State::Disconnecting { session, awaited, next, .. })
+                if session.incarnation == incarnation =>
+            {
                 next.forget_driver(cx, frame.sender());
                 awaited.remove(&frame.sender());
                 if awaited.is_empty() {
                     self.enter_closing(cx, api);
                 }
             }
-            Some(State::Closing { life, next, .. }) if life.incarnation == incarnation => {
+            Some(State::Closing { session, next, .. }) if session.incarnation == incarnation => {
                 next.forget_driver(cx, frame.sender());
             }
             Some(
@@ -47,7 +49,7 @@ impl Membership {
                 | State::Closed { .. }
                 | State::Failing { .. },
             )
-            | None => cx.probe("late report of a broken connection"),
+            | None => cx.mark("late report of a broken connection"),
         }
         Some(())
     }
@@ -66,25 +68,25 @@ impl Membership {
     }
 
     /// The API node leaves for good. Its connections are closed whether it does that itself or not; as each of them brings a
-    /// goodbye, this may be one of several, and come after the report that one is closed.
-    pub(crate) fn on_goodbye_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+    /// disconnect notice, this may be one of several, and come after the report that one is closed.
+    pub(crate) fn on_disconnect_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let api = frame.sender().node();
         if body.api != api.0 {
             return None;
         }
-        let is_of = |life: &Life| life.incarnation.0 == body.incarnation.get();
+        let is_of = |session: &Session| session.incarnation.0 == body.incarnation.get();
         match self.api_nodes.get_mut(api) {
-            Some(State::Connected { life, .. }) if is_of(life) => {
-                cx.log(LogLevel::Info, format_args!("API node {api} says goodbye"));
+            Some(State::Connected { session, .. }) if is_of(session) => {
+                cx.log(LogLevel::Info, format_args!("API node {api} disconnects"));
                 let order = close_order(api, ErrorCode::ConnectionLost, 0);
-                self.enter_disconnecting(cx, &order, Next::NotThisLife);
+                self.enter_disconnecting(cx, &order, Next::NotThisSession);
             }
-            Some(State::Disconnecting { life, next, .. } | State::Closing { life, next, .. })
-                if is_of(life) && matches!(next, Next::Nobody) =>
+            Some(State::Disconnecting { session, next, .. } | State::Closing { session, next, .. })
+                if is_of(session) && matches!(next, Next::Nobody) =>
             {
-                cx.probe("goodbye of an API node that is being closed");
-                *next = Next::NotThisLife;
+                cx.mark("disconnect notice of an API node that is being closed");
+                *next = Next::NotThisSession;
             }
             Some(
                 State::Free
@@ -94,7 +96,7 @@ impl Membership {
                 | State::Closed { .. }
                 | State::Failing { .. },
             )
-            | None => cx.probe("goodbye that is not the first"),
+            | None => cx.mark("disconnect notice that is not the first"),
         }
         Some(())
     }
@@ -108,14 +110,14 @@ impl Membership {
         next: Next,
     ) {
         let api = NodeId(order.api);
-        let State::Connected { life, drivers, .. } = self.api_nodes.take(api) else {
+        let State::Connected { session, drivers, .. } = self.api_nodes.take(api) else {
             unreachable!("only a connected API node is disconnected")
         };
         for &driver in &self.settings.drivers {
             cx.frame(SignalNumber::CloseConnectionOrder, driver).put(order);
         }
         let is_closed = drivers.is_empty();
-        let state = State::Disconnecting { life, awaited: drivers, since: cx.now(), next };
+        let state = State::Disconnecting { session, awaited: drivers, since: cx.now(), next };
         self.api_nodes.set(api, state);
         if is_closed {
             self.enter_closing(cx, api);
@@ -124,12 +126,13 @@ impl Membership {
 
     /// From *Disconnecting*: nothing more comes from the API node, and what has come was passed on.
     pub(crate) fn enter_closing(&mut self, cx: &mut Context<'_>, api: NodeId) {
-        let State::Disconnecting { life, next, .. } = self.api_nodes.take(api) else {
+        let State::Disconnecting { session, next, .. } = self.api_nodes.take(api) else {
             unreachable!("connections are closed before blocks are told")
         };
-        let awaited = self.tell_blocks(cx, SignalNumber::ApiConnectionClosedOrder, api, life.incarnation);
+        let awaited =
+            self.notify_blocks(cx, SignalNumber::ApiConnectionClosedOrder, api, session.incarnation);
         let is_confirmed = awaited.is_empty();
-        self.api_nodes.set(api, State::Closing { life, awaited, next });
+        self.api_nodes.set(api, State::Closing { session, awaited, next });
         if is_confirmed {
             self.enter_closed(cx, api);
         }
@@ -142,8 +145,8 @@ impl Membership {
     ) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let api = NodeId(body.api);
-        if let Some(State::Closing { life, awaited, .. }) = self.api_nodes.get_mut(api)
-            && is_meant(body, life.incarnation)
+        if let Some(State::Closing { session, awaited, .. }) = self.api_nodes.get_mut(api)
+            && is_meant(body, session.incarnation)
             && awaited.remove(&frame.sender())
             && awaited.is_empty()
         {
@@ -153,34 +156,34 @@ impl Membership {
     }
 
     /// From *Closing*: nothing is under way for the API node any more. Who waits may connect; else the grace time runs,
-    /// unless the API node has said goodbye.
+    /// unless the API node has disconnected.
     fn enter_closed(&mut self, cx: &mut Context<'_>, api: NodeId) {
-        let State::Closing { life, next, .. } = self.api_nodes.take(api) else {
+        let State::Closing { session, next, .. } = self.api_nodes.take(api) else {
             unreachable!("blocks are asked before all of them have confirmed")
         };
         match next {
             Next::Nobody => {
                 self.graces += 1;
-                self.api_nodes.set(api, State::Closed { life, grace: self.graces });
+                self.api_nodes.set(api, State::Closed { session, grace: self.graces });
                 cx.send_after(
                     self.settings.reconnect_grace,
                     Timer::Grace { api, grace: self.graces }.token(),
                 );
             }
-            Next::NotThisLife => {
+            Next::NotThisSession => {
                 cx.log(LogLevel::Info, format_args!("API node {api} has disconnected"));
-                self.enter_failing(cx, api, life.incarnation, None);
+                self.enter_failing(cx, api, session.incarnation, None);
             }
-            Next::SameLife(candidates) => self.begin_connected(cx, api, life, candidates),
-            Next::NewLife(candidate) => {
+            Next::SameSession(candidates) => self.begin_connected(cx, api, session, candidates),
+            Next::NewSession(candidate) => {
                 log_restart(cx, api);
-                self.enter_failing(cx, api, life.incarnation, Some(candidate));
+                self.enter_failing(cx, api, session.incarnation, Some(candidate));
             }
         }
     }
 
     pub(crate) fn on_grace_over(&mut self, cx: &mut Context<'_>, api: NodeId, over: u64) {
-        if let Some(&State::Closed { life: Life { incarnation, .. }, grace }) = self.api_nodes.get(api)
+        if let Some(&State::Closed { session: Session { incarnation, .. }, grace }) = self.api_nodes.get(api)
             && grace == over
         {
             cx.log(
@@ -191,7 +194,7 @@ impl Membership {
         }
     }
 
-    /// This life is over, everybody forgets it.
+    /// This session is over, everybody forgets it.
     pub(crate) fn enter_failing(
         &mut self,
         cx: &mut Context<'_>,
@@ -199,7 +202,7 @@ impl Membership {
         incarnation: Incarnation,
         successor: Option<Candidate>,
     ) {
-        let awaited = self.tell_blocks(cx, SignalNumber::ApiFailedOrder, api, incarnation);
+        let awaited = self.notify_blocks(cx, SignalNumber::ApiFailedOrder, api, incarnation);
         let is_forgotten = awaited.is_empty();
         self.api_nodes.set(api, State::Failing { incarnation, awaited, successor });
         if is_forgotten {
@@ -226,7 +229,7 @@ impl Membership {
             unreachable!("an id is freed when its owner is forgotten")
         };
         if let Some(candidate) = successor {
-            self.begin_life(cx, api, candidate);
+            self.begin_session(cx, api, candidate);
         }
     }
 
@@ -238,11 +241,11 @@ impl Membership {
         }
         match state {
             State::Closing { awaited, .. } if awaited.is_empty() => {
-                cx.probe("closing goes on without a failed data node");
+                cx.mark("closing goes on without a failed data node");
                 self.enter_closed(cx, api);
             }
             State::Failing { awaited, .. } if awaited.is_empty() => {
-                cx.probe("forgetting goes on without a failed data node");
+                cx.mark("forgetting goes on without a failed data node");
                 self.enter_free(cx, api);
             }
             State::Free
@@ -255,7 +258,7 @@ impl Membership {
     }
 
     /// Tells all blocks about an API node and says who has to confirm it.
-    fn tell_blocks(
+    fn notify_blocks(
         &self,
         cx: &mut Context<'_>,
         signal: SignalNumber,
@@ -274,13 +277,13 @@ pub fn close_order(api: NodeId, reason: ErrorCode, signal: u16) -> CloseConnecti
     CloseConnectionOrder { api: api.0, unused: 0, reason: U16::new(reason as u16), signal: U16::new(signal) }
 }
 
-/// Whether a confirm is about this life. A coordinator knows of an incarnation what stands in transaction ids: its low 16
+/// Whether a confirm is about this session. A coordinator knows of an incarnation what stands in transaction ids: its low 16
 /// bits. That is enough, for each order is confirmed by everybody before the next one about the same id goes out.
 fn is_meant(body: &ApiNodeBody, incarnation: Incarnation) -> bool {
     body.incarnation.get() as u16 == incarnation.0 as u16
 }
 
-/// An API node has begun a new life before its earlier one was forgotten.
+/// An API node has begun a new session before its earlier one was forgotten.
 pub(crate) fn log_restart(cx: &mut Context<'_>, api: NodeId) {
     cx.log(LogLevel::Info, format_args!("API node {api} was started again: its earlier run is over"));
 }

@@ -1,7 +1,7 @@
 //! Who may connect.
 
 use crate::Membership;
-use crate::api_nodes::{Candidate, Life, Next, State};
+use crate::api_nodes::{Candidate, Next, Session, State};
 use crate::closing::log_restart;
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -9,7 +9,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::{Context, LogLevel, Mutation};
+use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
@@ -27,20 +27,20 @@ impl Membership {
                 format!("connection {}; 0 to {} are allowed", request.connection, CONNECTIONS_MAX - 1);
             refuse(cx, &candidate, ErrorCode::BadHandshake, detail);
         } else if request.ticket != 0 {
-            self.on_same_life(cx, candidate);
+            self.on_same_session(cx, candidate);
         } else if request.node != 0 {
-            self.on_new_life(cx, NodeId(request.node), candidate);
+            self.on_new_session(cx, NodeId(request.node), candidate);
         } else {
             match self.api_nodes.free_id() {
-                Some(api) if !self.api_nodes.is_full() => self.begin_life(cx, api, candidate),
+                Some(api) if !self.api_nodes.is_full() => self.begin_session(cx, api, candidate),
                 Some(_) | None => self.refuse_full(cx, &candidate),
             }
         }
         Some(())
     }
 
-    /// A new life that wants a certain id.
-    fn on_new_life(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
+    /// A new session that wants a certain id.
+    fn on_new_session(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
         let incarnation = candidate.incarnation();
         let is_full = self.api_nodes.is_full();
         let Some(state) = self.api_nodes.get_mut(api) else {
@@ -50,33 +50,33 @@ impl Membership {
         };
         match state {
             State::Free if is_full => self.refuse_full(cx, &candidate),
-            State::Free => self.begin_life(cx, api, candidate),
-            State::Connected { life, .. } => {
-                let detail = format!("node {api} is connected, incarnation {}", life.incarnation);
+            State::Free => self.begin_session(cx, api, candidate),
+            State::Connected { session, .. } => {
+                let detail = format!("node {api} is connected, incarnation {}", session.incarnation);
                 refuse(cx, &candidate, ErrorCode::NodeIdInUse, detail);
             }
-            State::Disconnecting { life, next, .. } | State::Closing { life, next, .. } => {
-                if incarnation <= life.incarnation {
-                    let known = life.incarnation;
+            State::Disconnecting { session, next, .. } | State::Closing { session, next, .. } => {
+                if incarnation <= session.incarnation {
+                    let known = session.incarnation;
                     return refuse_older(cx, api, known, &candidate);
                 }
-                cx.probe("newer life waits for the older to close");
+                cx.mark("newer session waits for the older to close");
                 next.supersede(cx, api, candidate);
             }
-            &mut State::Closed { life, .. } => {
-                if incarnation <= life.incarnation {
-                    return refuse_older(cx, api, life.incarnation, &candidate);
+            &mut State::Closed { session, .. } => {
+                if incarnation <= session.incarnation {
+                    return refuse_older(cx, api, session.incarnation, &candidate);
                 }
-                cx.probe("newer life ends the grace time of the older");
+                cx.mark("newer session ends the grace time of the older");
                 log_restart(cx, api);
-                self.enter_failing(cx, api, life.incarnation, Some(candidate));
+                self.enter_failing(cx, api, session.incarnation, Some(candidate));
             }
             State::Failing { incarnation: known, successor, .. } => {
                 if incarnation <= *known {
                     let known = *known;
                     return refuse_older(cx, api, known, &candidate);
                 }
-                cx.probe("newer life waits for the older to be forgotten");
+                cx.mark("newer session waits for the older to be forgotten");
                 match successor.take() {
                     None => *successor = Some(candidate),
                     Some(present) => *successor = Some(newer(cx, api, present, candidate)),
@@ -85,28 +85,28 @@ impl Membership {
         }
     }
 
-    /// A further connection of a life that was admitted, or the first after its connections broke.
-    fn on_same_life(&mut self, cx: &mut Context<'_>, candidate: Candidate) {
+    /// A further connection of a session that was admitted, or the first after its connections broke.
+    fn on_same_session(&mut self, cx: &mut Context<'_>, candidate: Candidate) {
         let api = NodeId(candidate.request.node);
-        let named = Life { incarnation: candidate.incarnation(), ticket: candidate.request.ticket };
+        let named = Session { incarnation: candidate.incarnation(), ticket: candidate.request.ticket };
         match self.api_nodes.get_mut(api) {
-            Some(State::Connected { life, drivers, heard }) if *life == named => {
+            Some(State::Connected { session, drivers, heard }) if *session == named => {
                 drivers.insert(candidate.driver);
                 *heard = cx.now();
                 self.confirm(cx, api, named, &candidate);
             }
-            Some(State::Disconnecting { life, .. } | State::Closing { life, .. })
-                if *life == named && cx.is_mutated(Mutation::ReconnectDoesNotWait) =>
+            Some(State::Disconnecting { session, .. } | State::Closing { session, .. })
+                if *session == named && cx.has_bug(InjectedBug::ReconnectDoesNotWait) =>
             {
                 self.begin_connected(cx, api, named, vec![candidate]);
             }
-            Some(State::Disconnecting { life, next, .. } | State::Closing { life, next, .. })
-                if *life == named =>
+            Some(State::Disconnecting { session, next, .. } | State::Closing { session, next, .. })
+                if *session == named =>
             {
-                cx.probe("same life waits for its connections to close");
-                next.same_life(cx, api, candidate);
+                cx.mark("same session waits for its connections to close");
+                next.same_session(cx, api, candidate);
             }
-            Some(State::Closed { life, .. }) if *life == named => {
+            Some(State::Closed { session, .. }) if *session == named => {
                 self.begin_connected(cx, api, named, vec![candidate]);
             }
             Some(
@@ -121,38 +121,38 @@ impl Membership {
         }
     }
 
-    /// Gives a free id to a new life.
-    pub(crate) fn begin_life(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
-        let life = Life { incarnation: candidate.incarnation(), ticket: cx.random().u64(1..) };
+    /// Gives a free id to a new session.
+    pub(crate) fn begin_session(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
+        let session = Session { incarnation: candidate.incarnation(), ticket: cx.random().u64(1..) };
         cx.log(
             LogLevel::Info,
-            format_args!("API node {api} has connected, incarnation {}", life.incarnation),
+            format_args!("API node {api} has connected, incarnation {}", session.incarnation),
         );
-        self.begin_connected(cx, api, life, vec![candidate]);
+        self.begin_connected(cx, api, session, vec![candidate]);
     }
 
-    /// Makes a life connected by these connections, one at least.
+    /// Makes a session connected by these connections, one at least.
     pub(crate) fn begin_connected(
         &mut self,
         cx: &mut Context<'_>,
         api: NodeId,
-        life: Life,
+        session: Session,
         candidates: Vec<Candidate>,
     ) {
         let drivers: BTreeSet<Address> = candidates.iter().map(|c| c.driver).collect();
         assert!(!drivers.is_empty(), "who is connected has a connection");
-        self.api_nodes.set(api, State::Connected { life, drivers, heard: cx.now() });
+        self.api_nodes.set(api, State::Connected { session, drivers, heard: cx.now() });
         for candidate in &candidates {
-            self.confirm(cx, api, life, candidate);
+            self.confirm(cx, api, session, candidate);
         }
     }
 
-    fn confirm(&self, cx: &mut Context<'_>, api: NodeId, life: Life, candidate: &Candidate) {
+    fn confirm(&self, cx: &mut Context<'_>, api: NodeId, session: Session, candidate: &Candidate) {
         let body = ApiConnectConfirm {
             waiting: candidate.request.waiting,
             api: api.0,
-            incarnation: life.incarnation.0,
-            ticket: life.ticket,
+            incarnation: session.incarnation.0,
+            ticket: session.ticket,
             topology: self.settings.topology.clone(),
         };
         cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, candidate.driver), &body);
@@ -165,11 +165,11 @@ impl Membership {
 }
 
 impl Next {
-    /// A connection of the present life wants to come back.
-    fn same_life(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
+    /// A connection of the present session wants to come back.
+    fn same_session(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
         match self {
-            Next::Nobody => *self = Next::SameLife(vec![candidate]),
-            Next::SameLife(waiting) => {
+            Next::Nobody => *self = Next::SameSession(vec![candidate]),
+            Next::SameSession(waiting) => {
                 let connection = candidate.request.connection;
                 match waiting.iter_mut().find(|c| c.request.connection == connection) {
                     Some(place) => {
@@ -179,17 +179,17 @@ impl Next {
                     None => waiting.push(candidate),
                 }
             }
-            Next::NotThisLife | Next::NewLife(_) => {
+            Next::NotThisSession | Next::NewSession(_) => {
                 refuse(cx, &candidate, ErrorCode::UnknownOutcome, DECLARED_FAILED.to_string());
             }
         }
     }
 
-    /// The present life's connections through this driver are closed, those that wait too.
+    /// The present session's connections through this driver are closed, those that wait too.
     pub(crate) fn forget_driver(&mut self, cx: &mut Context<'_>, driver: Address) {
-        let Next::SameLife(waiting) = self else { return };
+        let Next::SameSession(waiting) = self else { return };
         for gone in waiting.extract_if(.., |candidate| candidate.driver == driver) {
-            cx.probe("waiting connection was closed with its life");
+            cx.mark("waiting connection was closed with its session");
             refuse(cx, &gone, ErrorCode::ConnectionLost, String::new());
         }
         if waiting.is_empty() {
@@ -197,22 +197,22 @@ impl Next {
         }
     }
 
-    /// A newer life wants the id.
+    /// A newer session wants the id.
     fn supersede(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
-        *self = Next::NewLife(match core::mem::replace(self, Next::Nobody) {
-            Next::Nobody | Next::NotThisLife => candidate,
-            Next::SameLife(waiting) => {
+        *self = Next::NewSession(match core::mem::replace(self, Next::Nobody) {
+            Next::Nobody | Next::NotThisSession => candidate,
+            Next::SameSession(waiting) => {
                 for older in &waiting {
                     refuse(cx, older, ErrorCode::UnknownOutcome, DECLARED_FAILED.to_string());
                 }
                 candidate
             }
-            Next::NewLife(present) => newer(cx, api, present, candidate),
+            Next::NewSession(present) => newer(cx, api, present, candidate),
         });
     }
 }
 
-/// Of two that wait for the same id the newer life stays; of two connections of one life the later.
+/// Of two that wait for the same id the newer session stays; of two connections of one session the later.
 fn newer(cx: &mut Context<'_>, api: NodeId, present: Candidate, candidate: Candidate) -> Candidate {
     if candidate.incarnation() < present.incarnation() {
         refuse_older(cx, api, present.incarnation(), &candidate);

@@ -35,7 +35,7 @@ impl Membership {
     pub(crate) fn on_check(&mut self, cx: &mut Context<'_>) {
         let late = cx.now().since(self.check_due);
         if late > self.settings.heartbeat_interval {
-            cx.probe("node was not running for longer than a heartbeat period");
+            cx.mark("node was not running for longer than a heartbeat period");
             cx.log(LogLevel::Warning, format_args!("this node did not run for {} ms", late.0 / 1000));
             self.forgive(cx.now(), late);
         } else {
@@ -73,7 +73,7 @@ impl Membership {
                     self.enter_disconnecting(cx, &order, Next::Nobody);
                 }
                 Some(State::Disconnecting { awaited, since, .. }) if now.since(*since) >= interval => {
-                    cx.probe("driver did not report a closed connection");
+                    cx.mark("driver did not report a closed connection");
                     cx.log(
                         LogLevel::Error,
                         format_args!("drivers {awaited:?} did not report API node {api} as closed"),

@@ -1,20 +1,20 @@
 //! Membership: which nodes there are. So far it admits API nodes, watches them and declares them failed; the view of the
 //! data nodes is given to it.
 //!
-//! An API node has an id and an *incarnation*, together a *life*. Each life that is admitted gets a ticket, a random
-//! number that lets the same life open further connections and come back after its connections broke.
+//! An API node has an id and an *incarnation*, together a *session*. Each session that is admitted gets a ticket, a random
+//! number that lets the same session open further connections and come back after its connections broke.
 //!
 //! ```text
 //!          admitted             a connection broke, or four silent heartbeat periods
 //!   Free ───────────▶ Connected ──────────────────────────────▶ Disconnecting   all its connections are being closed
 //!    ▲                    ▲                                            │ every driver has reported
 //!    │                    │                                            ▼
-//!    │                    │ the same life was waiting               Closing     blocks end what can't go on without it
+//!    │                    │ the same session was waiting               Closing     blocks end what can't go on without it
 //!    │                    ├────────────────────────────────────────────┤ every block has confirmed
-//!    │                    │ the same life comes back                   ▼
+//!    │                    │ the same session comes back                   ▼
 //!    │                    └──────────────────────────────────────── Closed      the grace time runs
-//!    │ every block has confirmed                                       │ it is over, or a newer life wants the id,
-//!    └───────────────────────── Failing ◀──────────────────────────────┘ or it has said goodbye
+//!    │ every block has confirmed                                       │ it is over, or a newer session wants the id,
+//!    └───────────────────────── Failing ◀──────────────────────────────┘ or it has disconnected
 //! ```
 //! `connect` decides who may connect, `closing` holds the way down from *Connected*, `heartbeat` notices silence,
 //! `api_nodes` is the table of ids. The signals are described in `vinga_wire::membership`, the protocol in
@@ -54,7 +54,7 @@ pub struct Settings {
     pub api_nodes_max: u8,
     /// `HeartbeatIntervalDbApi`: how often an API node must be heard of; after four silent periods it is closed.
     pub heartbeat_interval: Tick,
-    /// How long the same life of an API node may come back after its connections broke.
+    /// How long the same session of an API node may come back after its connections broke.
     pub reconnect_grace: Tick,
     /// The drivers of this node's threads that read sockets.
     pub drivers: Vec<Address>,
@@ -128,7 +128,7 @@ impl Membership {
                 self.on_api_connection_closed_confirm(cx, frame)
             }
             Some(SignalNumber::ApiFailedConfirm) => self.on_api_failed_confirm(cx, frame),
-            Some(SignalNumber::GoodbyeOrder) => self.on_goodbye_order(cx, frame),
+            Some(SignalNumber::DisconnectOrder) => self.on_disconnect_order(cx, frame),
             Some(SignalNumber::HeartbeatRequest) => self.on_heartbeat_request(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
             Some(SignalNumber::NodeFailedOrder) => self.on_node_failed_order(cx, frame),

@@ -27,7 +27,7 @@ struct Waiting {
     request: ApiConnectRequest,
     /// The other end hung up meanwhile.
     dead: bool,
-    /// Closed together with its life's other connections, which was reported: the answer means nothing.
+    /// Closed together with its session's other connections, which was reported: the answer means nothing.
     covered: bool,
 }
 
@@ -49,7 +49,7 @@ struct Block {
     closed: BTreeSet<(u8, u32)>,
 }
 
-/// One life of an API node.
+/// One session of an API node.
 struct Client {
     wants: u8,
     incarnation: u32,
@@ -109,7 +109,7 @@ impl World {
     }
 
     /// Who is admitted is met by blocks that have finished everything about the connections before, and that know
-    /// nothing of an earlier life.
+    /// nothing of an earlier session.
     fn check_admission(&self, sent: &Sent) {
         let confirm: ApiConnectConfirm = cold::read(&sent.frame()).expect("a whole body");
         let waiting = self.drivers.iter().find_map(|driver| driver.waiting.get(&confirm.waiting));
@@ -121,7 +121,7 @@ impl World {
             );
             assert!(!block.outbox.iter().any(|(_, api, _)| *api == confirm.api), "all confirms have come");
             let is_known = block.closed.iter().any(|(api, _)| *api == confirm.api);
-            assert!(!(is_new && is_known), "a new life begins with nothing");
+            assert!(!(is_new && is_known), "a new session begins with nothing");
         }
     }
 
@@ -228,7 +228,10 @@ impl World {
             }
             other => panic!("a block was sent {other:?}"),
         };
-        assert!(block.closed.iter().filter(|(a, _)| *a == api).count() <= 1, "a life is forgotten in time");
+        assert!(
+            block.closed.iter().filter(|(a, _)| *a == api).count() <= 1,
+            "a session is forgotten in time"
+        );
         block.outbox.push_back((answer, api, incarnation));
         true
     }
@@ -317,7 +320,7 @@ impl World {
                 let known = some_client(&self.clients).map(|client| &self.clients[client]);
                 if let Some(&Client { admitted: Some((api, _)), incarnation, .. }) = known {
                     let sender = Address::new(NodeId(api), BlockNumber::Api, 0);
-                    tell(&mut self.harness, sender, SignalNumber::GoodbyeOrder, api, incarnation);
+                    tell(&mut self.harness, sender, SignalNumber::DisconnectOrder, api, incarnation);
                     self.carry();
                 }
             }
@@ -375,17 +378,17 @@ fn steps(seed: u64) -> impl Iterator<Item = (u8, u8, u8)> {
 #[test]
 fn rare_branches_are_met() {
     let mut missing = BTreeSet::from([
-        "newer life waits for the older to close",
-        "newer life ends the grace time of the older",
-        "newer life waits for the older to be forgotten",
-        "same life waits for its connections to close",
-        "waiting connection was closed with its life",
+        "newer session waits for the older to close",
+        "newer session ends the grace time of the older",
+        "newer session waits for the older to be forgotten",
+        "same session waits for its connections to close",
+        "waiting connection was closed with its session",
         "closing goes on without a failed data node",
         "forgetting goes on without a failed data node",
     ]);
     for seed in 0..300 {
         let world = run(steps(seed));
-        missing.retain(|probe| !world.harness.has_met(probe));
+        missing.retain(|mark| !world.harness.has_met(mark));
     }
     assert!(missing.is_empty(), "never met: {missing:?}");
 }
@@ -400,7 +403,7 @@ proptest! {
         run(steps);
     }
 
-    /// Whatever an API node puts into a signal to membership, the block lives on.
+    /// Whatever an API node puts into a signal to membership, the block sessions on.
     #[test]
     fn malformed_bodies_do_no_harm(number in 0u16..200, body in proptest::collection::vec(any::<u8>(), 0..100)) {
         let mut harness = harness();

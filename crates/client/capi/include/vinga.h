@@ -225,7 +225,7 @@ typedef struct vinga_schema_events vinga_schema_events;
 /** Something that must not happen has happened: please report it with the node's log. */
 #define VINGA_ERROR_INTERNAL_ERROR 20099
 
-/* Mistakes in the use of this interface. */
+/* Errors in the use of this interface. */
 /** The handle is NULL, closed, or of another kind. */
 #define VINGA_ERROR_BAD_HANDLE 21001
 /** An argument is NULL or out of its range. */
@@ -244,7 +244,7 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_ALREADY_CONNECTED 21008
 /** The handle was closed while the call waited. */
 #define VINGA_ERROR_CANCELLED 21009
-/** The transaction, scan, batch or fence is over. */
+/** The transaction, scan, batch or write fence is over. */
 #define VINGA_ERROR_IS_OVER 21010
 /** There is no row: none was found with the key, or none is shown. */
 #define VINGA_ERROR_NOT_FOUND 21011
@@ -342,7 +342,7 @@ VINGA_API unsigned vinga_node_id(const vinga_cluster *cluster);
 /** 1 if nothing is under way on this connection, here or at the data nodes: no call, transaction or scan, nor what was given up
  * and is still to be ended. */
 VINGA_API int vinga_is_at_rest(const vinga_cluster *cluster);
-/** Which life of the cluster this is: another one after a restart in which everything was lost, once the client has connected
+/** Which incarnation of the cluster this is: another one after a restart in which everything was lost, once the client has connected
  * again. 0 without a connection. */
 VINGA_API uint64_t vinga_incarnation(const vinga_cluster *cluster);
 
@@ -614,8 +614,8 @@ VINGA_API int vinga_table_list_start(int *ret, vinga_cluster *cluster, vinga_res
 /** Non-blocking form of vinga_table_list(): continues. */
 VINGA_API int vinga_table_list_cont(int *ret, vinga_cluster *cluster, int ready);
 
-/** From now on only this client may change rows of the table, until the fence is lifted or closed, or this client is gone.
- * Others get VINGA_ERROR_SCHEMA_BUSY; they may read. What others have changed before is committed or rolled back. The fence
+/** From now on only this client may change rows of the table, until the write fence is lifted or closed, or this client is gone.
+ * Others get VINGA_ERROR_SCHEMA_BUSY; they may read. What others have changed before is committed or rolled back. The write fence
  * stays when the table is renamed or altered, and goes with its rows. */
 VINGA_API int vinga_table_fence(vinga_cluster *cluster, const vinga_table *table, vinga_fence **fence);
 /** Non-blocking form of vinga_table_fence(): begins. */
@@ -628,7 +628,7 @@ VINGA_API int vinga_fence_lift(vinga_fence *fence);
 VINGA_API int vinga_fence_lift_start(int *ret, vinga_fence *fence);
 /** Non-blocking form of vinga_fence_lift(): continues. */
 VINGA_API int vinga_fence_lift_cont(int *ret, vinga_fence *fence, int ready);
-/** Closes a fence, which lifts it if that was not done. Never waits. */
+/** Closes a write fence, which lifts it if that was not done. Never waits. */
 VINGA_API int vinga_fence_close(vinga_fence *fence);
 
 /* ---- Databases ---- */
@@ -716,7 +716,7 @@ typedef struct vinga_schema_event {
     unsigned by;
     /** Names it for vinga_schema_events_confirm(). */
     uint64_t number;
-    /** Which life of the cluster it is; of VINGA_SCHEMA_EVERYTHING only. */
+    /** Which incarnation of the cluster it is; of VINGA_SCHEMA_EVERYTHING only. */
     uint64_t incarnation;
     /** The table's version; 0 for databases. */
     uint64_t version;

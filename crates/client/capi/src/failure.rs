@@ -10,7 +10,7 @@ use vinga::{Error, ErrorClass, ErrorCode};
 
 macro_rules! misuses {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
-        /// A mistake in the use of this interface.
+        /// An error in the use of this interface.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u16)]
         pub enum Misuse {
@@ -74,7 +74,7 @@ impl Failure {
         Failure { number, class, is_retryable, operation: None, index: None, message }
     }
 
-    /// A mistake in the use of this interface, with half a sentence that says what exactly was wrong.
+    /// An error in the use of this interface, with half a sentence that says what exactly was wrong.
     #[cold]
     pub fn misuse(misuse: Misuse, detail: &str) -> Self {
         let sentence = misuse.sentence();

@@ -6,7 +6,7 @@
 //! moment, and where the object lies.
 //!
 //! One thread uses a handle at a time (but for tables, which nobody changes). The state in the header is there to find
-//! mistakes, not to arbitrate: two threads that use the same handle in the same instant may both be let in.
+//! errors, not to arbitrate: two threads that use the same handle in the same instant may both be let in.
 
 use crate::connection::{CallWaker, Connection};
 use crate::coroutine::Suspended;

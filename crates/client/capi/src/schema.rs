@@ -81,7 +81,7 @@ fn list(waiting: &Waiting<'_>, _: &mut Cluster, result: Out<Handle<ResultSet>>) 
     Ok(())
 }
 
-/// A fence handle's object; `None` once it was lifted.
+/// A write fence handle's object; `None` once it was lifted.
 pub struct Fence(Option<vinga::Fence>);
 
 impl Kind for Fence {

@@ -38,7 +38,7 @@ pub struct CSchemaEvent {
     pub by: c_uint,
     /// Names it to confirm it.
     pub number: u64,
-    /// Which life of the cluster it is, if everything may have changed.
+    /// Which incarnation of the cluster it is, if everything may have changed.
     pub incarnation: u64,
     /// The table's version.
     pub version: u64,

@@ -3,9 +3,10 @@
 use crate::error::{Error, Result};
 use crate::link::LinkId;
 use crate::net::{Command, Net, Token, TokenKind};
+use crate::operation_batch::OperationBatch;
 use crate::read_batch::{ReadBatch, ShapeId};
 use crate::reads::{Reads, Urgency, Within};
-use crate::request::TRAIN_TAG;
+use crate::request::BATCH_TAG;
 use crate::requests::{Answer, Request, Requests};
 use crate::scans::{RangeSpec, ScanProgress, ScanRows, ScanSpec, Scans};
 use crate::schema_events::{NewsId, SchemaEvents, SchemaNews};
@@ -14,8 +15,7 @@ use crate::settings::Settings;
 use crate::statistics::{Sample, Statistics};
 use crate::table::Table;
 use crate::time::Micros;
-use crate::train::Train;
-use crate::transactions::{TrainEnd, Transactions};
+use crate::transactions::{BatchEnd, Transactions};
 use crate::write_batch::WriteBatch;
 use crate::writes::Writes;
 use alloc::format;
@@ -85,7 +85,7 @@ impl Client {
     #[cold]
     fn forgive(&mut self, span: Micros) {
         for link in &mut self.net.links {
-            link.last_heard = self.net.now.min(link.last_heard + span);
+            link.last_received = self.net.now.min(link.last_received + span);
         }
     }
 
@@ -127,7 +127,7 @@ impl Client {
         self.sessions.rebuild_routes(&mut self.net);
     }
 
-    /// Whether the client has left: goodbye has been said, and was given to the driver, wherever it can be said.
+    /// Whether the client has left: the disconnect notice was sent, and given to the driver, wherever it can be sent.
     pub fn has_left(&self) -> bool {
         self.sessions.has_left() && self.net.links.iter().all(|link| !link.is_open || link.out.is_empty())
     }
@@ -163,7 +163,7 @@ impl Client {
     /// with more behind them.
     pub fn on_bytes(&mut self, link: LinkId, bytes: &[u8]) -> usize {
         let now = self.net.now;
-        self.net.link(link).last_heard = now;
+        self.net.link(link).last_received = now;
         let mut used = 0;
         while self.net.link(link).is_open {
             if self.sessions.awaits_greeting(link) && is_no_greeting(&bytes[used..]) {
@@ -267,7 +267,7 @@ impl Client {
         self.net.api
     }
 
-    /// Which life of the cluster this client knows: another one after a restart in which everything was lost. 0 before the
+    /// Which incarnation of the cluster this client knows: another one after a restart in which everything was lost. 0 before the
     /// first data node was connected.
     pub fn cluster_incarnation(&self) -> u64 {
         self.sessions.cluster_incarnation()
@@ -300,7 +300,7 @@ impl Client {
                 let (answer, errors) = frame.head::<TransactionAnswer>()?;
                 net.note_epoch(answer.epoch.get());
                 net.note_view(answer.view);
-                if answer.request.get() & TRAIN_TAG != 0 {
+                if answer.request.get() & BATCH_TAG != 0 {
                     self.transactions.on_answer(net, answer, errors)
                 } else {
                     self.writes.on_answer(net, answer)
@@ -309,7 +309,7 @@ impl Client {
             SignalNumber::TransactionRowReport => self.transactions.on_row(net, frame),
             SignalNumber::OutcomeConfirm => {
                 let (confirm, _) = frame.head::<OutcomeConfirm>()?;
-                if confirm.request.get() & TRAIN_TAG != 0 {
+                if confirm.request.get() & BATCH_TAG != 0 {
                     self.transactions.on_outcome(net, confirm)
                 } else {
                     self.writes.on_outcome(net, confirm)
@@ -389,7 +389,7 @@ impl Client {
 
     fn become_ready(&mut self, endpoint: u16) {
         if self.sessions.is_leaving() {
-            self.sessions.say_goodbye(&mut self.net, endpoint);
+            self.sessions.send_disconnect(&mut self.net, endpoint);
             return;
         }
         self.sessions.rebuild_routes(&mut self.net);
@@ -403,12 +403,12 @@ impl Client {
         let code = ErrorCode::from_number(refusal.code).unwrap_or(ErrorCode::BadHandshake);
         self.lose(link.endpoint(), Error::with_detail(code, refusal.detail));
         if is_declared_failed {
-            self.begin_new_life();
+            self.begin_new_incarnation();
         }
     }
 
     /// The cluster has declared this client failed: all that it had is gone.
-    fn begin_new_life(&mut self) {
+    fn begin_new_incarnation(&mut self) {
         for endpoint in 0..self.net.settings.endpoints {
             if self.sessions.is_open(endpoint) {
                 self.lose(endpoint, Error::new(ErrorCode::ConnectionLost));
@@ -504,10 +504,10 @@ impl Client {
     }
 
     /// Begins to read a batch of keys as a transaction sees them whose next operation has this number: with its own
-    /// changes. Only when no train of it is under way: what a train changes would be overtaken.
+    /// changes. Only when no batch of it is under way: what a batch changes would be overtaken.
     ///
     /// # Errors
-    /// As [`Client::read`]; why the transaction has ended; `NotSupportedYet` while a train is under way.
+    /// As [`Client::read`]; why the transaction has ended; `NotSupportedYet` while a batch is under way.
     pub fn read_within(
         &mut self,
         transaction: Token,
@@ -545,7 +545,7 @@ impl Client {
         self.writes.take(token.handle)
     }
 
-    /// A new transaction. Nothing is sent before its first train.
+    /// A new transaction. Nothing is sent before its first batch.
     ///
     /// # Errors
     /// `Overloaded` if too many are open.
@@ -554,21 +554,21 @@ impl Client {
         Ok(Token { kind: TokenKind::Transaction, handle })
     }
 
-    /// Sends a train. There is news when it is over, whatever happens. There must be none of this transaction under way.
-    pub fn send(&mut self, transaction: Token, train: Train, end: TrainEnd) {
+    /// Sends a batch. There is news when it is over, whatever happens. There must be none of this transaction under way.
+    pub fn send(&mut self, transaction: Token, batch: OperationBatch, end: BatchEnd) {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);
-        self.transactions.submit(&mut self.net, transaction.handle, train, end);
+        self.transactions.submit(&mut self.net, transaction.handle, batch, end);
     }
 
-    /// The commit of a transaction that is under way is wanted no more: it is rolled back if nothing is decided yet. Its train
+    /// The commit of a transaction that is under way is wanted no more: it is rolled back if nothing is decided yet. Its batch
     /// ends in any case, and says what was decided (`TransactionAborted` if it was given up).
     pub fn stop_commit(&mut self, transaction: Token) {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);
         self.transactions.stop_commit(&mut self.net, transaction.handle);
     }
 
-    /// Takes a train that is over; `None` while it is not. The transaction's token stays until it is cancelled.
-    pub fn take_train(&mut self, transaction: Token) -> Option<Train> {
+    /// Takes a batch that is over; `None` while it is not. The transaction's token stays until it is cancelled.
+    pub fn take_operations(&mut self, transaction: Token) -> Option<OperationBatch> {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);
         self.transactions.take(transaction.handle)
     }

@@ -5,8 +5,8 @@
 //! what it wants sent ([`Client::next_output`]). The same calls in the same order give the same results, always.
 //!
 //! What a caller begins gets a [`Token`]: a batch of committed reads ([`ReadBatch`]), a batch of operations that commit
-//! each by itself ([`WriteBatch`]), a transaction with its trains of operations ([`Train`]), a scan ([`ScanSpec`]), or a
-//! request to the dictionary. Batches and trains are moved in and come back with the results, so that nothing is
+//! each by itself ([`WriteBatch`]), a transaction with its batches of operations ([`OperationBatch`]), a scan ([`ScanSpec`]), or a
+//! request to the dictionary. Batches and batches are moved in and come back with the results, so that nothing is
 //! allocated for an operation once they have grown. Every token ends exactly once, whatever becomes of the connections;
 //! cancelling it leaves nothing behind, here or at the data nodes.
 //!
@@ -17,7 +17,7 @@
 //! | `link` | one connection's bytes, and when they go |
 //! | `reads`, `read_batch` | committed reads |
 //! | `writes`, `write_batch` | autocommitted operations |
-//! | `transactions`, `train`, `operation` | transactions |
+//! | `transactions`, `batch`, `operation` | transactions |
 //! | `outcomes` | which outcomes are known, so that coordinators can forget them |
 //! | `schema_events` | who is told of schema changes |
 //! | `scans` | all rows, or ranges of an index |
@@ -34,6 +34,7 @@ mod error;
 mod link;
 mod net;
 mod operation;
+mod operation_batch;
 mod outcomes;
 mod read_batch;
 mod reads;
@@ -49,7 +50,6 @@ mod sql_table;
 mod statistics;
 mod table;
 mod time;
-mod train;
 mod transactions;
 pub mod value;
 mod write_batch;
@@ -60,6 +60,7 @@ pub use error::{Error, Result};
 pub use link::LinkId;
 pub use net::{Command, Token, TokenKind};
 pub use operation::OperationSpec;
+pub use operation_batch::{OperationBatch, Standing};
 pub use read_batch::{ReadBatch, ShapeId};
 pub use reads::Urgency;
 pub use requests::{Answer, Request};
@@ -71,7 +72,6 @@ pub use sql_table::ColumnChange;
 pub use statistics::{Sample, SampledPartition};
 pub use table::{KeyWriter, RowBuilder, RowRef, Table};
 pub use time::Micros;
-pub use train::{Standing, Train};
-pub use transactions::TrainEnd;
+pub use transactions::BatchEnd;
 pub use value::Value;
 pub use write_batch::WriteBatch;

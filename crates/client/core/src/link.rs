@@ -3,7 +3,7 @@
 //! Batching is adaptive: an operation that finds nothing under way goes at once; while others are under way, operations
 //! gather until they are a quarter of those, or have waited for [`crate::settings::Settings::hold_max`]. So few callers
 //! are never held up, and many callers fill large batches by themselves. What is urgent (a batch that its caller filled,
-//! a train of an open transaction, whatever holds locks) goes at once and takes along what has gathered. On an eager
+//! a batch of an open transaction, whatever holds locks) goes at once and takes along what has gathered. On an eager
 //! connection, one by shared memory, nothing gathers: sending costs next to nothing there.
 
 use crate::time::Micros;
@@ -50,7 +50,7 @@ pub struct Link {
     pub is_blocked: bool,
     /// Sending costs next to nothing: nothing gathers.
     pub is_eager: bool,
-    pub last_heard: Micros,
+    pub last_received: Micros,
     is_urgent: bool,
     gathered: u32,
     gathered_since: Micros,

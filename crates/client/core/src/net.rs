@@ -146,7 +146,7 @@ impl Net {
 
     /// Tells the driver that there is news.
     #[inline]
-    pub fn tell(&mut self, kind: TokenKind, handle: Handle) {
+    pub fn notify(&mut self, kind: TokenKind, handle: Handle) {
         self.news.push(Token { kind, handle });
     }
 }

@@ -175,5 +175,5 @@ impl TakenLock {
     }
 }
 
-/// Bytes of operations in one train, at most: what a coordinator accepts, less the heads.
-pub(crate) const TRAIN_BYTES_MAX: usize = vinga_wire::frame::FRAME_BYTES_MAX - 512;
+/// Bytes of operations in one batch, at most: what a coordinator accepts, less the heads.
+pub(crate) const BATCH_BYTES_MAX: usize = vinga_wire::frame::FRAME_BYTES_MAX - 512;

@@ -5,7 +5,7 @@
 //! Answers that are lost with a connection have greater numbers than any that was seen, and are asked for before
 //! anything else is sent on the next connection, so their answers come before any later outcome does.
 //!
-//! The number goes with each train; when there are none, an `OutcomesSeenOrder` goes after a while.
+//! The number goes with each batch; when there are none, an `OutcomesSeenOrder` goes after a while.
 
 use crate::link::LinkId;
 use crate::routes::CoordinatorIndex;
@@ -13,7 +13,7 @@ use crate::time::Micros;
 use alloc::vec::Vec;
 use vinga_wire::Address;
 
-/// Outcomes that no train confirms are confirmed by an order of their own after this time.
+/// Outcomes that no batch confirms are confirmed by an order of their own after this time.
 const IDLE: Micros = Micros::from_millis(200);
 
 /// One coordinator.
@@ -23,8 +23,8 @@ pub struct Coordinator {
     /// How it is reached; `None` while its node is not connected.
     pub link: Option<LinkId>,
     seen: u32,
-    told: u32,
-    told_at: Micros,
+    confirmed: u32,
+    confirmed_at: Micros,
 }
 
 impl Coordinator {
@@ -53,8 +53,8 @@ impl Outcomes {
                     address,
                     link: Some(link),
                     seen: 0,
-                    told: 0,
-                    told_at: Micros(0),
+                    confirmed: 0,
+                    confirmed_at: Micros(0),
                 });
                 CoordinatorIndex(self.coordinators.len() as u16 - 1)
             }
@@ -66,22 +66,22 @@ impl Outcomes {
         &self.coordinators[usize::from(index.0)]
     }
 
-    /// No coordinator of this endpoint can be reached now. What it was told last may have been lost with the connection.
+    /// No coordinator of this endpoint can be reached now. What was confirmed last may have been lost with the connection.
     pub fn unlink(&mut self, endpoint: u16) {
         for coordinator in &mut self.coordinators {
             if coordinator.is_reached_by(endpoint) {
                 coordinator.link = None;
-                coordinator.told = 0;
+                coordinator.confirmed = 0;
             }
         }
     }
 
-    /// All outcomes up to this one are known: what a train tells its coordinator.
+    /// All outcomes up to this one are known: what a batch tells its coordinator.
     #[inline]
-    pub fn seen_for_train(&mut self, index: CoordinatorIndex, now: Micros) -> u32 {
+    pub fn seen_for_batch(&mut self, index: CoordinatorIndex, now: Micros) -> u32 {
         let coordinator = &mut self.coordinators[usize::from(index.0)];
-        coordinator.told = coordinator.seen;
-        coordinator.told_at = now;
+        coordinator.confirmed = coordinator.seen;
+        coordinator.confirmed_at = now;
         coordinator.seen
     }
 
@@ -99,11 +99,11 @@ impl Outcomes {
     pub fn take_idle(&mut self, now: Micros) -> impl Iterator<Item = (LinkId, Address, u32)> {
         self.coordinators.iter_mut().filter_map(move |coordinator| {
             let link = coordinator.link?;
-            if coordinator.told == coordinator.seen || now < coordinator.told_at + IDLE {
+            if coordinator.confirmed == coordinator.seen || now < coordinator.confirmed_at + IDLE {
                 return None;
             }
-            coordinator.told = coordinator.seen;
-            coordinator.told_at = now;
+            coordinator.confirmed = coordinator.seen;
+            coordinator.confirmed_at = now;
             Some((link, coordinator.address, coordinator.seen))
         })
     }
@@ -111,13 +111,13 @@ impl Outcomes {
     /// When [`Outcomes::take_idle`] has something to give.
     pub fn idle_at(&self) -> Option<Micros> {
         let waiting = self.coordinators.iter().filter(|c| c.link.is_some() && c.told != c.seen);
-        waiting.map(|c| c.told_at + IDLE).min()
+        waiting.map(|c| c.confirmed_at + IDLE).min()
     }
 
-    /// The client begins a new life: coordinators count from 1 again.
+    /// The client begins a new incarnation: coordinators count from 1 again.
     pub fn reset(&mut self) {
         for coordinator in &mut self.coordinators {
-            (coordinator.seen, coordinator.told) = (0, 0);
+            (coordinator.seen, coordinator.confirmed) = (0, 0);
         }
     }
 }
@@ -127,13 +127,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_are_confirmed_with_trains_or_when_idle() {
+    fn outcomes_are_confirmed_with_batches_or_when_idle() {
         let mut outcomes = Outcomes::default();
         let one = outcomes.coordinator(Address(7), LinkId(0));
         outcomes.note(one, 1);
         outcomes.note(one, 2);
         outcomes.note(one, 0);
-        assert_eq!(outcomes.seen_for_train(one, Micros(0)), 2);
+        assert_eq!(outcomes.seen_for_batch(one, Micros(0)), 2);
         assert!(outcomes.idle_at().is_none());
         outcomes.note(one, 7);
         assert_eq!(outcomes.idle_at(), Some(IDLE));

@@ -267,7 +267,7 @@ impl Reads {
             self.keys_under_way -= 1;
         }
         if batch.is_complete() {
-            net.tell(TokenKind::Read, handle);
+            net.notify(TokenKind::Read, handle);
         }
         Ok(handle)
     }
@@ -423,7 +423,7 @@ impl Reads {
             if let Some(batch) = self.batches.get_mut(entry.batch) {
                 batch.fail(entry.index, code);
                 if batch.is_complete() {
-                    net.tell(TokenKind::Read, entry.batch);
+                    net.notify(TokenKind::Read, entry.batch);
                 }
             }
         }
@@ -469,7 +469,7 @@ fn take_rows(batches: &mut Pool<ReadBatch>, net: &mut Net, entries: &[Entry], ro
         }
     }
     if batch.is_complete() {
-        net.tell(TokenKind::Read, handle);
+        net.notify(TokenKind::Read, handle);
     }
     well_formed
 }
@@ -495,7 +495,7 @@ fn take_mixed(batches: &mut Pool<ReadBatch>, net: &mut Net, entries: &[Entry], r
             None => batch.fail(entry.index, ErrorCode::MalformedSignal),
         }
         if batch.is_complete() {
-            net.tell(TokenKind::Read, entry.batch);
+            net.notify(TokenKind::Read, entry.batch);
         }
     }
     well_formed

@@ -1,4 +1,4 @@
-//! Trains and questions as they are written.
+//! Batches and questions as they are written.
 
 use crate::net::Net;
 use crate::routes::CoordinatorIndex;
@@ -6,10 +6,10 @@ use vinga_base::TransactionId;
 use vinga_wire::transaction::{OutcomeRequest, TransactionHead};
 use vinga_wire::{SignalNumber, U16, U32, U64};
 
-/// Tags of trains of open transactions; those of autocommitted operations lack this bit.
-pub const TRAIN_TAG: u32 = 1 << 31;
+/// Tags of batches of open transactions; those of autocommitted operations lack this bit.
+pub const BATCH_TAG: u32 = 1 << 31;
 
-/// A train without its operations.
+/// A batch without its operations.
 pub struct Head {
     pub id: TransactionId,
     pub coordinator: CoordinatorIndex,
@@ -19,12 +19,12 @@ pub struct Head {
     pub count: u16,
 }
 
-/// Writes a train. Its coordinator must be reachable.
+/// Writes a batch. Its coordinator must be reachable.
 #[inline]
-pub fn write_train(net: &mut Net, head: &Head, operations: &[u8]) {
+pub fn write_batch_of_operations(net: &mut Net, head: &Head, operations: &[u8]) {
     let coordinator = net.outcomes.get(head.coordinator);
     let (address, link) = (coordinator.address, coordinator.link.expect("the caller has checked it"));
-    let outcomes_seen = net.outcomes.seen_for_train(head.coordinator, net.now);
+    let outcomes_seen = net.outcomes.seen_for_batch(head.coordinator, net.now);
     let epoch_seen = net.epoch_seen;
     net.frame(link, SignalNumber::TransactionRequest, address)
         .put(&TransactionHead {

@@ -1,7 +1,7 @@
 //! Questions to the dictionary and for information tables: one frame there, one back.
 //!
 //! The schema lock is one of them whose token stays when it is answered: as long as it is there the lock is held, and
-//! cancelling it lets the lock go, or takes the wish back. Who cancels a wish for a fence leaves none behind, either: it is
+//! cancelling it lets the lock go, or takes the wish back. Who cancels a wish for a write fence leaves none behind, either: it is
 //! lifted as soon as it is there.
 
 use crate::error::{Error, Result};
@@ -88,7 +88,7 @@ enum Lock {
     Held,
 }
 
-/// What a fence is to a token.
+/// What a write fence is to a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fence {
     /// None of its business.
@@ -112,7 +112,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Nobody wants the fence that it has got.
+    /// Nobody wants the write fence that it has got.
     fn lift_fence(&mut self, net: &mut Net, request: u32, table: u32) {
         self.fence = Fence::Lifted;
         let dictionary = Address::new(self.node, BlockNumber::Dictionary, 0);
@@ -312,7 +312,7 @@ impl Requests {
                 (Lock::None | Lock::Wanted | Lock::Held, _) => Lock::None,
             };
             waiting.answer = Some(answer);
-            net.tell(TokenKind::Request, handle);
+            net.notify(TokenKind::Request, handle);
         }
         Some(())
     }
@@ -341,7 +341,7 @@ impl Requests {
             } else {
                 Error::new(ErrorCode::ConnectionLost)
             }));
-            net.tell(TokenKind::Request, handle);
+            net.notify(TokenKind::Request, handle);
         }
     }
 

@@ -243,7 +243,7 @@ impl Scans {
                 Some(merge) => merge.push(at, batch),
                 None => scan.ready.push_back((at, batch)),
             }
-            net.tell(TokenKind::Scan, handle);
+            net.notify(TokenKind::Scan, handle);
         }
         if flags & SCAN_END != 0 {
             self.part_ended(net, handle, at);
@@ -264,7 +264,7 @@ impl Scans {
         scan.open -= 1;
         if let Some(merge) = &mut scan.merge {
             merge.end(at);
-            net.tell(TokenKind::Scan, handle);
+            net.notify(TokenKind::Scan, handle);
         }
         self.open_parts(net, handle);
         let parts = &self.pool[handle].parts;
@@ -357,7 +357,7 @@ impl Scans {
             scan.merge = None;
         }
         scan.ended = Some(result);
-        net.tell(TokenKind::Scan, handle);
+        net.notify(TokenKind::Scan, handle);
     }
 
     fn close_parts(&mut self, net: &mut Net, handle: Handle) {

@@ -20,7 +20,7 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 pub enum SchemaNews {
     /// Nothing that is remembered of tables and databases may be relied on.
     Everything {
-        /// Which life of the cluster this is. If it is not that of the last time, all rows are gone, too.
+        /// Which incarnation of the cluster this is. If it is not that of the last time, all rows are gone, too.
         incarnation: u64,
     },
     /// This has changed.
@@ -94,7 +94,7 @@ impl SchemaEvents {
             Source::Node { is_confirmed: true, .. } => {
                 let id = NewsId { subscription: self.subscription, sequence: self.newest };
                 self.watchers[handle].news.push_back((id, SchemaNews::Everything { incarnation }));
-                net.tell(TokenKind::SchemaEvents, handle);
+                net.notify(TokenKind::SchemaEvents, handle);
             }
         }
         Ok(handle)
@@ -158,7 +158,7 @@ impl SchemaEvents {
                 watcher.news.clear();
             }
             watcher.news.push_back((id, news.clone()));
-            net.tell(TokenKind::SchemaEvents, handle);
+            net.notify(TokenKind::SchemaEvents, handle);
         }
     }
 
@@ -171,12 +171,12 @@ impl SchemaEvents {
     pub fn confirm(&mut self, net: &mut Net, handle: Handle, id: NewsId) {
         if let Some(watcher) = self.watchers.get_mut(handle) {
             watcher.confirmed = watcher.confirmed.max(id);
-            self.tell_confirmed(net);
+            self.send_confirmed(net);
         }
     }
 
     /// Tells the node what all watchers have confirmed, if that is more than it knows.
-    fn tell_confirmed(&mut self, net: &mut Net) {
+    fn send_confirmed(&mut self, net: &mut Net) {
         let Source::Node { node, link, is_confirmed: true } = self.source else { return };
         let Some(all) = self.watchers.iter().map(|(_, watcher)| watcher.confirmed).min() else { return };
         if all.subscription == self.subscription && all.sequence > self.told {
@@ -193,7 +193,7 @@ impl SchemaEvents {
             return;
         }
         if self.watchers.used() > 0 {
-            self.tell_confirmed(net);
+            self.send_confirmed(net);
         } else if let Source::Node { node, link, .. } = core::mem::replace(&mut self.source, Source::None) {
             net.frame(link, SignalNumber::SchemaEventsStopOrder, dictionary(node));
             net.link(link).hurry();

@@ -5,15 +5,15 @@
 //!      ▲                      │                       │                         │
 //!      └──────────────────────┴───────────────────────┴─────────────────────────┘  refused, broken, silent, too slow
 //! ```
-//! The first connection is greeted with the ticket of the life that this client had with the node, 0 if none; its
+//! The first connection is greeted with the ticket of the session that this client had with the node, 0 if none; its
 //! confirm says how many connections the node would like, the others name its ticket. If one breaks all are closed. A
 //! client without a node id connects to one data node first, which gives it one.
 //!
-//! When the node says that it does not know the ticket any more, the client has been declared failed: a new life begins,
+//! When the node says that it does not know the ticket any more, the client has been declared failed: a new incarnation begins,
 //! with the next incarnation, and what was being asked for is unknown for ever.
 //!
-//! A client that leaves says goodbye as the last thing on each connection, so that its node id is free at once. A node
-//! that is being greeted then gets its goodbye when it has answered: its answer may give an id away already.
+//! A client that leaves disconnects as the last thing on each connection, so that its node id is free at once. A node
+//! that is being greeted then gets the notice when it has answered: its answer may give an id away already.
 
 use crate::error::{Error, Result};
 use crate::link::LinkId;
@@ -41,7 +41,7 @@ enum State {
     Ready {
         heartbeat_at: Micros,
     },
-    /// It has been told goodbye.
+    /// It has been sent the disconnect notice.
     Left,
 }
 
@@ -143,7 +143,7 @@ impl Sessions {
         lost
     }
 
-    /// Sends the heartbeats that are due. Data nodes count nothing else as a sign of life.
+    /// Sends the heartbeats that are due. Data nodes take nothing else for a heartbeat.
     pub fn send_heartbeats(&mut self, net: &mut Net) {
         for (endpoint, session) in self.list.iter_mut().enumerate() {
             let State::Ready { heartbeat_at } = &mut session.state else { continue };
@@ -163,7 +163,7 @@ impl Sessions {
     /// Whether nothing has come on any of an endpoint's connections. (Heartbeats are answered on one of them.)
     fn is_silent(&self, net: &Net, endpoint: u16) -> bool {
         let links = (0..CONNECTIONS_MAX).map(|c| LinkId::new(endpoint, c));
-        let heard = links.map(|link| net.links[link.index()].last_heard).max();
+        let heard = links.map(|link| net.links[link.index()].last_received).max();
         heard.is_some_and(|heard| net.now - heard > net.settings.silence_max)
     }
 
@@ -173,12 +173,12 @@ impl Sessions {
             && (net.api != NodeId(0) || self.list.iter().all(|s| matches!(s.state, State::Waiting { .. })))
     }
 
-    /// No connection is opened any more; goodbye is said where it can be.
+    /// No connection is opened any more; the disconnect notice is sent where it can be.
     pub fn leave(&mut self, net: &mut Net) {
         self.is_leaving = true;
         for endpoint in 0..self.list.len() as u16 {
             match self.get(endpoint).state {
-                State::Ready { .. } => self.say_goodbye(net, endpoint),
+                State::Ready { .. } => self.send_disconnect(net, endpoint),
                 // Nothing has been sent there.
                 State::First { .. } if !net.link(LinkId::new(endpoint, 0)).is_open => {
                     self.become_lost(net, endpoint, Error::new(ErrorCode::ConnectionLost));
@@ -199,9 +199,9 @@ impl Sessions {
         self.is_leaving && self.list.iter().all(is_over)
     }
 
-    /// Says goodbye on all connections to an endpoint, which must be ready: whichever of them the node finds closed first,
-    /// it has read a goodbye there.
-    pub fn say_goodbye(&mut self, net: &mut Net, endpoint: u16) {
+    /// Sends the disconnect notice on all connections to an endpoint, which must be ready: whichever of them the node finds closed first,
+    /// it has read the notice there.
+    pub fn send_disconnect(&mut self, net: &mut Net, endpoint: u16) {
         let session = self.get_mut(endpoint);
         assert!(session.is_ready(), "who has not been admitted can't leave");
         session.state = State::Left;
@@ -210,7 +210,7 @@ impl Sessions {
         let body = ApiNodeBody::new(net.api, net.incarnation);
         for connection in (0..CONNECTIONS_MAX).filter(|connection| opened & 1 << connection != 0) {
             let link = LinkId::new(endpoint, connection);
-            net.frame(link, SignalNumber::GoodbyeOrder, membership).put(&body);
+            net.frame(link, SignalNumber::DisconnectOrder, membership).put(&body);
             net.link(link).hurry();
         }
     }
@@ -225,7 +225,7 @@ impl Sessions {
         let now = net.now;
         let place = net.link(link);
         place.is_open = true;
-        place.last_heard = now;
+        place.last_received = now;
         place.hurry();
         let hello = HelloRequest {
             magic: MAGIC,
@@ -310,7 +310,7 @@ impl Sessions {
         link.connection() == 0 && matches!(self.get(link.endpoint()).state, State::First { .. })
     }
 
-    /// Whether a refusal means that this life of the client is over.
+    /// Whether a refusal means that this incarnation of the client is over.
     pub fn is_declared_failed(&self, link: LinkId, refusal: &Refusal) -> bool {
         self.get(link.endpoint()).ticket != 0 && refusal.code == ErrorCode::UnknownOutcome as u16
     }
@@ -334,7 +334,7 @@ impl Sessions {
         session.opened = 0;
     }
 
-    /// The next life greets with tickets of its own.
+    /// The next incarnation greets with tickets of its own.
     pub fn forget_tickets(&mut self) {
         for session in &mut self.list {
             session.ticket = 0;
@@ -359,7 +359,7 @@ impl Sessions {
         Some((self.list[ready].node?, LinkId::new(ready as u16, 0)))
     }
 
-    /// Which life of the cluster is known; 0 for none yet.
+    /// Which incarnation of the cluster is known; 0 for none yet.
     pub fn cluster_incarnation(&self) -> u64 {
         self.cluster_incarnation.unwrap_or(0)
     }

@@ -125,7 +125,7 @@ impl Statistics {
         });
         waiting.awaited -= 1;
         if waiting.is_over() {
-            net.tell(TokenKind::Statistics, handle);
+            net.notify(TokenKind::Statistics, handle);
         }
         Some(())
     }
@@ -140,7 +140,7 @@ impl Statistics {
 
     fn fail(&mut self, net: &mut Net, handle: Handle, error: Error) {
         self.pool[handle].failed = Some(error);
-        net.tell(TokenKind::Statistics, handle);
+        net.notify(TokenKind::Statistics, handle);
     }
 
     /// All connections to an endpoint are gone.

@@ -373,7 +373,7 @@ impl RowBuilder {
                 RowError::NullNotEmpty(column) => (column, Misfit::new("it has no value and can't be NULL")),
                 RowError::TooLong(column) => (column, Misfit::new("the value is too long")),
                 RowError::WrongLength | RowError::EndsNotAscending(_) | RowError::PaddingSet => {
-                    unreachable!("these are mistakes of images that come from outside")
+                    unreachable!("these are errors of images that come from outside")
                 }
             };
             table.misfit(ErrorCode::BadRow, column, &misfit)

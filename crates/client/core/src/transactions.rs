@@ -1,28 +1,28 @@
-//! Transactions: trains to the coordinator that each transaction picked, answers in any order.
+//! Transactions: batches to the coordinator that each transaction picked, answers in any order.
 //!
 //! ```text
-//!            train                 confirm and all its rows            commit or rollback
+//!            batch                 confirm and all its rows            commit or rollback
 //!   Fresh ─────────▶ Busy ──────────────────────────────▶ Open ──▶ Busy ──────────────────▶ Ended
-//!                     │ ▲                next train        │          │
+//!                     │ ▲                next batch        │          │
 //!                     │ └──────────────────────────────────┘          │ connection lost while it may have committed
 //!                     ▼                                               ▼
 //!                   Ended  (refused, connection lost)              Asking ──▶ Ended
 //! ```
-//! There is one train under way at a time; one that is too long for a signal goes in shares, the next when the one
+//! There is one batch under way at a time; one that is too long for a signal goes in shares, the next when the one
 //! before is answered. Rows come from the data managers, on other connections than the coordinator's confirm, so before
 //! or after it: the confirm says how many there are.
 //!
-//! A transaction that its owner abandons is rolled back at once. A train under way is given up with that, so that what it
+//! A transaction that its owner abandons is rolled back at once. A batch under way is given up with that, so that what it
 //! waits for does not keep the locks, unless it is a commit: that is left to the data nodes. Who wants to know what becomes
-//! of a commit can give it up and go on waiting: the rollback follows the train, and the answer is what was decided.
+//! of a commit can give it up and go on waiting: the rollback follows the batch, and the answer is what was decided.
 
 use crate::error::{Error, Result};
 use crate::net::{Net, TokenKind};
-use crate::request::{Head, TRAIN_TAG, write_question, write_train};
+use crate::operation_batch::{OperationBatch, Standing};
+use crate::request::{BATCH_TAG, Head, write_batch_of_operations, write_question};
 use crate::routes::CoordinatorIndex;
 use crate::settings::TRANSACTIONS_MAX;
 use crate::time::Micros;
-use crate::train::{Standing, Train};
 use crate::writes::rollback_code;
 use alloc::vec::Vec;
 use vinga_base::id_map::IdMap;
@@ -36,21 +36,21 @@ use vinga_wire::transaction::{
 use vinga_wire::{ErrorCode, Frame};
 use zerocopy::FromBytes;
 
-/// What is to happen behind the operations of a train.
+/// What is to happen behind the operations of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TrainEnd {
+pub enum BatchEnd {
     /// The transaction stays open.
     Open,
     /// It is committed.
     Commit,
-    /// It is rolled back; the train's operations are not sent.
+    /// It is rolled back; the batch's operations are not sent.
     RollBack,
 }
 
-/// A train under way.
+/// A batch under way.
 struct Busy {
-    train: Train,
-    end: TrainEnd,
+    batch: OperationBatch,
+    end: BatchEnd,
     /// Operations sent so far, in all shares.
     sent: usize,
     /// What the confirm of the share said, once it has come: how the transaction stands and how many rows there are.
@@ -62,9 +62,9 @@ impl Busy {
     /// Whether the end of the transaction was asked for.
     fn is_ending(&self) -> bool {
         match self.end {
-            TrainEnd::Open => false,
-            TrainEnd::Commit => self.sent == self.train.len(),
-            TrainEnd::RollBack => true,
+            BatchEnd::Open => false,
+            BatchEnd::Commit => self.sent == self.batch.len(),
+            BatchEnd::RollBack => true,
         }
     }
 }
@@ -76,7 +76,7 @@ enum State {
     Busy(Busy),
     /// The connection was lost: the outcome is asked for until then.
     Asking {
-        train: Train,
+        batch: OperationBatch,
         until: Micros,
     },
     Ended(ErrorCode),
@@ -84,11 +84,11 @@ enum State {
 
 struct Transaction {
     state: State,
-    /// Given with the first train.
+    /// Given with the first batch.
     id: TransactionId,
     coordinator: CoordinatorIndex,
-    /// A train that is over and has not been taken.
-    finished: Option<Train>,
+    /// A batch that is over and has not been taken.
+    finished: Option<OperationBatch>,
     is_abandoned: bool,
     /// The rollback was sent behind a commit: there may be an answer to both.
     is_given_up: bool,
@@ -127,43 +127,43 @@ impl Transactions {
         })
     }
 
-    /// Sends a train. There is news when it is over, whatever happens.
-    pub fn submit(&mut self, net: &mut Net, handle: Handle, train: Train, end: TrainEnd) {
+    /// Sends a batch. There is news when it is over, whatever happens.
+    pub fn submit(&mut self, net: &mut Net, handle: Handle, batch: OperationBatch, end: BatchEnd) {
         let transaction = &mut self.pool[handle];
-        assert!(transaction.finished.is_none(), "the train before was taken");
-        let mut busy = Busy { train, end, sent: 0, confirmed: None, rows: 0 };
+        assert!(transaction.finished.is_none(), "the batch before was taken");
+        let mut busy = Busy { batch, end, sent: 0, confirmed: None, rows: 0 };
         let is_fresh = match transaction.state {
             State::Ended(code) => {
                 let rolled_back = Err(Error::new(code));
-                let standing = if end == TrainEnd::RollBack { Ok(Standing::RolledBack) } else { rolled_back };
-                return self.finish(net, handle, busy.train, standing);
+                let standing = if end == BatchEnd::RollBack { Ok(Standing::RolledBack) } else { rolled_back };
+                return self.finish(net, handle, busy.batch, standing);
             }
             State::Fresh => true,
             State::Open => false,
             State::Busy(_) | State::Asking { .. } => {
-                panic!("one train of a transaction is under way at a time")
+                panic!("one batch of a transaction is under way at a time")
             }
         };
-        let does_nothing = busy.train.is_empty() && busy.train.rollback_from().is_none();
+        let does_nothing = busy.batch.is_empty() && busy.batch.rollback_from().is_none();
         match end {
-            TrainEnd::RollBack if is_fresh => {
-                return self.finish(net, handle, busy.train, Ok(Standing::RolledBack));
+            BatchEnd::RollBack if is_fresh => {
+                return self.finish(net, handle, busy.batch, Ok(Standing::RolledBack));
             }
-            TrainEnd::Commit if is_fresh && does_nothing => {
-                return self.finish(net, handle, busy.train, Ok(Standing::Committed(Epoch(0))));
+            BatchEnd::Commit if is_fresh && does_nothing => {
+                return self.finish(net, handle, busy.batch, Ok(Standing::Committed(Epoch(0))));
             }
-            TrainEnd::Open if does_nothing => {
-                busy.train.finish(Ok(Standing::Open));
-                transaction.finished = Some(busy.train);
-                return net.tell(TokenKind::Transaction, handle);
+            BatchEnd::Open if does_nothing => {
+                busy.batch.finish(Ok(Standing::Open));
+                transaction.finished = Some(busy.batch);
+                return net.notify(TokenKind::Transaction, handle);
             }
-            TrainEnd::Open | TrainEnd::Commit | TrainEnd::RollBack => {}
+            BatchEnd::Open | BatchEnd::Commit | BatchEnd::RollBack => {}
         }
         if is_fresh {
-            let coordinator = net.routes.coordinator(busy.train.hint());
+            let coordinator = net.routes.coordinator(busy.batch.hint());
             let Some(coordinator) = coordinator.filter(|&c| net.outcomes.get(c).link.is_some()) else {
                 let error = Error::new(ErrorCode::ClusterFailure);
-                return self.finish(net, handle, busy.train, Err(error));
+                return self.finish(net, handle, busy.batch, Err(error));
             };
             transaction.id = net.next_transaction();
             transaction.coordinator = coordinator;
@@ -173,36 +173,36 @@ impl Transactions {
         self.send_share(net, handle, if is_fresh { FLAG_START } else { 0 });
     }
 
-    /// Sends as much of the train under way as one signal carries.
+    /// Sends as much of the batch under way as one signal carries.
     fn send_share(&mut self, net: &mut Net, handle: Handle, mut flags: u16) {
         let transaction = &mut self.pool[handle];
         let State::Busy(busy) = &mut transaction.state else { unreachable!("the caller has made it so") };
         let from = busy.sent;
-        let count = if busy.end == TrainEnd::RollBack { 0 } else { busy.train.share_from(from) };
+        let count = if busy.end == BatchEnd::RollBack { 0 } else { busy.batch.share_from(from) };
         busy.sent += count;
         (busy.confirmed, busy.rows) = (None, 0);
-        let rollback_from = busy.train.rollback_from().filter(|_| from == 0);
+        let rollback_from = busy.batch.rollback_from().filter(|_| from == 0);
         match busy.end {
-            TrainEnd::RollBack => flags |= FLAG_ROLLBACK,
-            TrainEnd::Commit if busy.sent == busy.train.len() => flags |= FLAG_COMMIT,
-            TrainEnd::Commit | TrainEnd::Open => {}
+            BatchEnd::RollBack => flags |= FLAG_ROLLBACK,
+            BatchEnd::Commit if busy.sent == busy.batch.len() => flags |= FLAG_COMMIT,
+            BatchEnd::Commit | BatchEnd::Open => {}
         }
-        if rollback_from.is_some() && busy.end != TrainEnd::RollBack {
+        if rollback_from.is_some() && busy.end != BatchEnd::RollBack {
             flags |= FLAG_ROLLBACK_TO;
         }
         let head = Head {
             id: transaction.id,
             coordinator: transaction.coordinator,
-            tag: handle.index() | TRAIN_TAG,
+            tag: handle.index() | BATCH_TAG,
             flags,
             rollback_from: rollback_from.map_or(0, |number| number.0),
             count: count as u16,
         };
-        send_at_once(net, &head, busy.train.share(from, count));
+        send_at_once(net, &head, busy.batch.share(from, count));
     }
 
-    /// Takes a train that is over; `None` if none is.
-    pub fn take(&mut self, handle: Handle) -> Option<Train> {
+    /// Takes a batch that is over; `None` if none is.
+    pub fn take(&mut self, handle: Handle) -> Option<OperationBatch> {
         self.pool.get_mut(handle)?.finished.take()
     }
 
@@ -214,14 +214,14 @@ impl Transactions {
     /// What a read of this transaction must carry to see its changes; `None` if it has none.
     ///
     /// # Errors
-    /// `NotSupportedYet` while a train is under way: its changes would be overtaken; or why it has ended.
+    /// `NotSupportedYet` while a batch is under way: its changes would be overtaken; or why it has ended.
     pub fn within(&self, handle: Handle) -> Result<Option<TransactionId>> {
         match &self.pool[handle].state {
             State::Fresh => Ok(None),
             State::Open => Ok(Some(self.pool[handle].id)),
             State::Busy(_) | State::Asking { .. } => Err(Error::with_detail(
                 ErrorCode::NotSupportedYet,
-                "a direct read while a train of the transaction is under way",
+                "a direct read while a batch of the transaction is under way",
             )),
             State::Ended(code) => Err(Error::new(*code)),
         }
@@ -257,14 +257,14 @@ impl Transactions {
         let Some(transaction) = self.pool.get_mut(handle) else { return };
         let State::Busy(busy) = &transaction.state else { return };
         let is_committed = matches!(busy.confirmed, Some((Standing::Committed(_), _)));
-        if busy.end != TrainEnd::Commit || is_committed || transaction.is_given_up {
+        if busy.end != BatchEnd::Commit || is_committed || transaction.is_given_up {
             return;
         }
         transaction.is_given_up = true;
         let head = Head {
             id: transaction.id,
             coordinator: transaction.coordinator,
-            tag: handle.index() | TRAIN_TAG,
+            tag: handle.index() | BATCH_TAG,
             flags: FLAG_ROLLBACK,
             rollback_from: 0,
             count: 0,
@@ -277,11 +277,11 @@ impl Transactions {
         self.abandoned += 1;
     }
 
-    /// Asks for it, behind a train under way, if one is.
+    /// Asks for it, behind a batch under way, if one is.
     fn roll_back(&mut self, net: &mut Net, handle: Handle) {
         self.pool[handle].state = State::Busy(Busy {
-            train: Train::default(),
-            end: TrainEnd::RollBack,
+            batch: OperationBatch::default(),
+            end: BatchEnd::RollBack,
             sent: 0,
             confirmed: None,
             rows: 0,
@@ -297,8 +297,14 @@ impl Transactions {
         }
     }
 
-    /// A train is over.
-    fn finish(&mut self, net: &mut Net, handle: Handle, mut train: Train, standing: Result<Standing>) {
+    /// A batch is over.
+    fn finish(
+        &mut self,
+        net: &mut Net,
+        handle: Handle,
+        mut batch: OperationBatch,
+        standing: Result<Standing>,
+    ) {
         let transaction = &mut self.pool[handle];
         let is_open = matches!(standing, Ok(Standing::Open));
         transaction.state = match &standing {
@@ -315,17 +321,17 @@ impl Transactions {
             }
             return;
         }
-        train.finish(standing);
-        transaction.finished = Some(train);
-        net.tell(TokenKind::Transaction, handle);
+        batch.finish(standing);
+        transaction.finished = Some(batch);
+        net.notify(TokenKind::Transaction, handle);
     }
 
     fn find(&self, tag: u32, id: u64) -> Option<Handle> {
-        let handle = self.pool.handle_at(tag & !TRAIN_TAG)?;
+        let handle = self.pool.handle_at(tag & !BATCH_TAG)?;
         (self.pool[handle].id.0 == id && id != 0).then_some(handle)
     }
 
-    /// An answer with the tag of a train, and what follows it.
+    /// An answer with the tag of a batch, and what follows it.
     pub fn on_answer(&mut self, net: &mut Net, answer: &TransactionAnswer, errors: &[u8]) -> Option<()> {
         let Some(handle) = self.find(answer.request.get(), answer.transaction.get()) else { return Some(()) };
         let outcome = Outcome::from_number(answer.outcome)?;
@@ -336,8 +342,8 @@ impl Transactions {
             (State::Ended(_), _) if transaction.is_given_up => {}
             (State::Busy(Busy { confirmed: Some((Standing::Committed(_), _)), .. }), Outcome::RolledBack)
                 if transaction.is_given_up => {}
-            // The answer to a train that was given up, just too late.
-            (State::Busy(Busy { end: TrainEnd::RollBack, .. }), Outcome::Open) => {}
+            // The answer to a batch that was given up, just too late.
+            (State::Busy(Busy { end: BatchEnd::RollBack, .. }), Outcome::Open) => {}
             (State::Busy(busy), Outcome::Open | Outcome::Committed) => {
                 let standing = match outcome {
                     Outcome::Open => Standing::Open,
@@ -351,7 +357,7 @@ impl Transactions {
                         .ok()?;
                 for error in errors {
                     let code = rollback_code(error.code.get());
-                    busy.train.take_error(error.operation.get(), code, error.index.get())?;
+                    busy.batch.take_error(error.operation.get(), code, error.index.get())?;
                 }
                 busy.confirmed = Some((standing, answer.rows.get()));
                 self.finish_share_if_done(net, handle);
@@ -360,7 +366,7 @@ impl Transactions {
                 let State::Busy(busy) = core::mem::replace(&mut transaction.state, State::Fresh) else {
                     unreachable!("matched just now")
                 };
-                let standing = if busy.end == TrainEnd::RollBack {
+                let standing = if busy.end == BatchEnd::RollBack {
                     Ok(Standing::RolledBack)
                 } else {
                     let operation = answer.failed_operation.get();
@@ -371,7 +377,7 @@ impl Transactions {
                     };
                     Err(error.at_operation(operation).at_index(answer.failed_index.get()))
                 };
-                self.finish(net, handle, busy.train, standing);
+                self.finish(net, handle, busy.batch, standing);
             }
             // The coordinator gave up a transaction that was idle.
             (State::Open, Outcome::RolledBack) => {
@@ -386,7 +392,7 @@ impl Transactions {
         Some(())
     }
 
-    /// The row of a read of some train.
+    /// The row of a read of some batch.
     pub fn on_row(&mut self, net: &mut Net, frame: &Frame<'_>) -> Option<()> {
         let (head, rest) = frame.head::<TransactionRow>()?;
         net.note_epoch(head.epoch.get());
@@ -397,7 +403,7 @@ impl Transactions {
         let index = self.by_id.get(head.transaction.get());
         let Some(handle) = index.and_then(|index| self.pool.handle_at(index)) else { return Some(()) };
         if let State::Busy(busy) = &mut self.pool[handle].state
-            && busy.train.take_row(head.operation.get(), row)
+            && busy.batch.take_row(head.operation.get(), row)
         {
             busy.rows += 1;
             self.finish_share_if_done(net, handle);
@@ -418,13 +424,13 @@ impl Transactions {
             busy.confirmed = None;
             return;
         }
-        if standing == Standing::Open && busy.sent < busy.train.len() {
+        if standing == Standing::Open && busy.sent < busy.batch.len() {
             return self.send_share(net, handle, 0);
         }
         let State::Busy(busy) = core::mem::replace(&mut transaction.state, State::Fresh) else {
             unreachable!("matched above")
         };
-        self.finish(net, handle, busy.train, Ok(standing));
+        self.finish(net, handle, busy.batch, Ok(standing));
     }
 
     /// All connections to an endpoint are gone, but its coordinators are still listed with them.
@@ -439,23 +445,23 @@ impl Transactions {
             }
             match core::mem::replace(&mut transaction.state, State::Ended(ErrorCode::ConnectionLost)) {
                 State::Busy(busy) => {
-                    let may_have_committed = busy.end == TrainEnd::Commit && busy.is_ending();
+                    let may_have_committed = busy.end == BatchEnd::Commit && busy.is_ending();
                     match busy.confirmed {
                         Some((standing @ Standing::Committed(_), _)) => {
-                            self.finish(net, handle, busy.train, Ok(standing));
+                            self.finish(net, handle, busy.batch, Ok(standing));
                         }
                         None if may_have_committed && !transaction.is_abandoned => {
-                            transaction.state = State::Asking { train: busy.train, until };
+                            transaction.state = State::Asking { batch: busy.batch, until };
                             self.asking += 1;
                         }
                         Some(_) | None => {
                             let standing = match busy.end {
-                                TrainEnd::RollBack => Ok(Standing::RolledBack),
-                                TrainEnd::Open | TrainEnd::Commit => {
+                                BatchEnd::RollBack => Ok(Standing::RolledBack),
+                                BatchEnd::Open | BatchEnd::Commit => {
                                     Err(Error::new(ErrorCode::ConnectionLost))
                                 }
                             };
-                            self.finish(net, handle, busy.train, standing);
+                            self.finish(net, handle, busy.batch, standing);
                         }
                     }
                 }
@@ -473,12 +479,12 @@ impl Transactions {
             if matches!(transaction.state, State::Asking { .. })
                 && net.outcomes.get(transaction.coordinator).is_reached_by(endpoint)
             {
-                write_question(net, transaction.coordinator, transaction.id, handle.index() | TRAIN_TAG);
+                write_question(net, transaction.coordinator, transaction.id, handle.index() | BATCH_TAG);
             }
         }
     }
 
-    /// An answer to a question with the tag of a train.
+    /// An answer to a question with the tag of a batch.
     pub fn on_outcome(&mut self, net: &mut Net, confirm: &OutcomeConfirm) -> Option<()> {
         let Some(handle) = self.find(confirm.request.get(), confirm.transaction.get()) else {
             return Some(());
@@ -497,10 +503,10 @@ impl Transactions {
         let transaction = &mut self.pool[handle];
         let asked = core::mem::replace(&mut transaction.state, State::Ended(ErrorCode::ConnectionLost));
         match asked {
-            State::Asking { train, .. } => {
+            State::Asking { batch, .. } => {
                 self.asking -= 1;
                 net.outcomes.note(transaction.coordinator, number);
-                self.finish(net, handle, train, standing);
+                self.finish(net, handle, batch, standing);
             }
             as_it_was @ (State::Fresh | State::Open | State::Busy(_) | State::Ended(_)) => {
                 transaction.state = as_it_was;
@@ -545,9 +551,9 @@ impl Transactions {
     }
 }
 
-/// Writes a train, which goes without waiting for more.
+/// Writes a batch, which goes without waiting for more.
 fn send_at_once(net: &mut Net, head: &Head, operations: &[u8]) {
-    write_train(net, head, operations);
+    write_batch_of_operations(net, head, operations);
     if let Some(link) = net.outcomes.get(head.coordinator).link {
         net.link(link).hurry();
     }

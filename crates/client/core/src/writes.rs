@@ -1,12 +1,12 @@
 //! Operations that are transactions by themselves.
 //!
-//! Each is one train that starts and commits. When a connection is lost, those that were on their way are asked for
+//! Each is one batch that starts and commits. When a connection is lost, those that were on their way are asked for
 //! once it is back; an operation that was cancelled is not.
 
 use crate::error::Result;
 use crate::net::{Net, TokenKind};
 use crate::reads::Urgency;
-use crate::request::{Head, write_question, write_train};
+use crate::request::{Head, write_batch_of_operations, write_question};
 use crate::routes::CoordinatorIndex;
 use crate::settings::{BATCHES_MAX, SINGLES_MAX};
 use crate::time::Micros;
@@ -68,7 +68,7 @@ impl Writes {
                 rollback_from: 0,
                 count: 1,
             };
-            write_train(net, &head, operation);
+            write_batch_of_operations(net, &head, operation);
             let now = net.now;
             let link = net.link(to);
             link.gather(1, now);
@@ -77,7 +77,7 @@ impl Writes {
             }
         }
         if batch.is_complete() {
-            net.tell(TokenKind::Write, handle);
+            net.notify(TokenKind::Write, handle);
         }
         Ok(handle)
     }
@@ -139,7 +139,7 @@ impl Writes {
         if let Some(batch) = self.batches.get_mut(single.batch) {
             batch.end(single.index, ending);
             if batch.is_complete() {
-                net.tell(TokenKind::Write, single.batch);
+                net.notify(TokenKind::Write, single.batch);
             }
         }
     }

@@ -5,8 +5,8 @@ mod world;
 
 use std::collections::BTreeMap;
 use vinga_client_core::{
-    OperationSpec, ReadBatch, ScanProgress, ScanSpec, ShapeId, Standing, Table, Token, TokenKind, Train,
-    TrainEnd, Urgency, WriteBatch,
+    BatchEnd, OperationBatch, OperationSpec, ReadBatch, ScanProgress, ScanSpec, ShapeId, Standing, Table,
+    Token, TokenKind, Urgency, WriteBatch,
 };
 use vinga_testnode::Layout;
 use vinga_wire::operation::OperationKind;
@@ -26,7 +26,7 @@ enum Fate {
 enum Work {
     Read(Vec<u64>),
     Write(Vec<u64>),
-    /// Keys of the train under way behind those of the trains before; whether one is under way; reads of it.
+    /// Keys of the batch under way behind those of the batches before; whether one is under way; reads of it.
     Transaction {
         keys: Vec<u64>,
         is_busy: bool,
@@ -108,7 +108,7 @@ impl Run {
                 let token = self.world.client.begin().unwrap();
                 let work = Work::Transaction { keys: Vec::new(), is_busy: false, reads: Vec::new() };
                 self.work.insert(token, work);
-                self.send_train(token, Train::default());
+                self.send_batch(token, OperationBatch::default());
             }
             _ => {
                 let spec = ScanSpec {
@@ -126,24 +126,24 @@ impl Run {
         }
     }
 
-    fn send_train(&mut self, token: Token, mut train: Train) {
+    fn send_batch(&mut self, token: Token, mut batch: OperationBatch) {
         let new = self.new_keys();
-        train.clear();
+        batch.clear();
         let mut sent_reads = Vec::new();
         for &key in &new {
             let row = image(&self.table, key, &text_of(key));
-            train.push(&OperationSpec::new(&self.table, OperationKind::Insert, &[], &row)).unwrap();
+            batch.push(&OperationSpec::new(&self.table, OperationKind::Insert, &[], &row)).unwrap();
             if self.world.random.bool() {
                 let read = OperationSpec::new(&self.table, OperationKind::ReadShared, &row[..8], &[]);
-                sent_reads.push((key, train.push(&read).unwrap()));
+                sent_reads.push((key, batch.push(&read).unwrap()));
             }
         }
         let end = match self.world.random.u8(0..5) {
-            0..2 => TrainEnd::Open,
-            2..4 => TrainEnd::Commit,
-            _ => TrainEnd::RollBack,
+            0..2 => BatchEnd::Open,
+            2..4 => BatchEnd::Commit,
+            _ => BatchEnd::RollBack,
         };
-        if end == TrainEnd::RollBack {
+        if end == BatchEnd::RollBack {
             sent_reads.clear();
         }
         let Some(Work::Transaction { keys, is_busy, reads }) = self.work.get_mut(&token) else {
@@ -151,7 +151,7 @@ impl Run {
         };
         keys.extend(new);
         (*is_busy, *reads) = (true, sent_reads);
-        self.world.client.send(token, train, end);
+        self.world.client.send(token, batch, end);
     }
 
     fn take_news(&mut self) {
@@ -164,8 +164,8 @@ impl Run {
             match work {
                 Work::Read(keys) => self.end_read(token, &keys),
                 Work::Write(keys) => self.end_write(token, &keys),
-                Work::Transaction { keys, is_busy: true, reads } => self.end_train(token, keys, &reads),
-                Work::Transaction { is_busy: false, .. } => panic!("no train was under way"),
+                Work::Transaction { keys, is_busy: true, reads } => self.end_batch(token, keys, &reads),
+                Work::Transaction { is_busy: false, .. } => panic!("no batch was under way"),
                 Work::Scan { rows } => self.go_on_scanning(token, rows),
             }
         }
@@ -199,25 +199,25 @@ impl Run {
         }
     }
 
-    fn end_train(&mut self, token: Token, keys: Vec<u64>, reads: &[(u64, vinga_base::OperationNumber)]) {
-        let train = self.world.client.take_train(token).expect("news means that it is over");
-        assert!(self.world.client.take_train(token).is_none());
+    fn end_batch(&mut self, token: Token, keys: Vec<u64>, reads: &[(u64, vinga_base::OperationNumber)]) {
+        let batch = self.world.client.take_operations(token).expect("news means that it is over");
+        assert!(self.world.client.take_operations(token).is_none());
         self.ended += 1;
-        if train.standing().is_ok() {
+        if batch.standing().is_ok() {
             for (key, number) in reads {
-                match train.result(*number) {
+                match batch.result(*number) {
                     Ok(row) => assert_eq!(row.unwrap(), image(&self.table, *key, &text_of(*key))),
                     // It was committed, but its rows are lost.
                     Err(code) => assert!(code == ErrorCode::ConnectionLost && self.is_disturbed),
                 }
             }
         }
-        let fate = match train.standing() {
+        let fate = match batch.standing() {
             Ok(Standing::Open) => {
                 let work = Work::Transaction { keys, is_busy: false, reads: Vec::new() };
                 self.work.insert(token, work);
                 if self.world.random.u8(0..4) > 0 {
-                    self.send_train(token, train);
+                    self.send_batch(token, batch);
                 }
                 return;
             }
@@ -298,7 +298,7 @@ impl Run {
                 .map(|(token, _)| *token)
                 .collect();
             for token in open {
-                self.send_train(token, Train::default());
+                self.send_batch(token, OperationBatch::default());
             }
             if self.work.is_empty() {
                 break;
@@ -306,7 +306,7 @@ impl Run {
         }
         let left: Vec<&Token> = self.work.keys().collect();
         assert!(left.is_empty(), "everything ends when the disturbances have: {left:?}");
-        self.world.settle();
+        self.world.run_until_idle();
         assert!(self.world.client.is_at_rest() && self.world.node.is_at_rest());
         assert!(!self.world.client.wants_reader() && !self.world.client.is_busy());
         let rows = self.world.node.rows("test.t");
@@ -324,7 +324,7 @@ impl Run {
         }
         // Whoever is connected confirms what it has seen, once it says something to each coordinator.
         self.world.load(&self.table.clone(), self.next_key..self.next_key + 50);
-        self.world.settle();
+        self.world.run_until_idle();
         self.world.node.declare_failed();
         assert_eq!(self.world.node.unconfirmed(), 0);
         self.ended

@@ -48,7 +48,7 @@ fn loaded(rows: u64, seed: u64) -> (World, Table) {
         batch.push(&OperationSpec::new(&table, OperationKind::Write, &[], &image)).unwrap();
     }
     let token = world.client.write(batch, Urgency::Now).unwrap();
-    world.settle();
+    world.run_until_idle();
     assert!(world.client.take_write(token).unwrap().endings().all(|ending| ending.is_ok()));
     (world, table)
 }
@@ -95,7 +95,7 @@ fn take(world: &mut World, token: Token, stop: impl Fn(&[u64]) -> bool) -> Resul
 
 fn all(world: &mut World, token: Token) -> Result<Vec<u64>, ErrorCode> {
     let counts = take(world, token, |_| false);
-    world.settle();
+    world.run_until_idle();
     assert!(world.client.is_at_rest() && world.node.is_at_rest());
     counts
 }
@@ -137,12 +137,12 @@ fn a_short_range_is_one_round_trip_and_a_long_one_begins_small() {
     assert_eq!(asked(&world, SignalNumber::ScanCloseOrder), 0);
     let spec = ScanSpec { ranges: Some(ranges), ..ScanSpec::default() };
     let token = world.client.scan(&table, spec.clone(), None).unwrap();
-    world.settle();
+    world.run_until_idle();
     assert_eq!(asked(&world, SignalNumber::ScanNextRequest), 0, "nobody has taken the first batches");
     let first = take(&mut world, token, |counts| !counts.is_empty()).unwrap();
     assert!(first.len() <= 8 * 64);
     world.client.cancel(token);
-    world.settle();
+    world.run_until_idle();
     assert!(world.client.is_at_rest() && world.node.is_at_rest());
     let token = world.client.scan(&table, spec, None).unwrap();
     assert_eq!(all(&mut world, token).unwrap().len(), 3600);
@@ -158,7 +158,7 @@ fn a_scan_goes_on_behind_its_last_row() {
             let spec = ScanSpec { ranges: Some(ranges), batch_rows: 40, ..ScanSpec::default() };
             let token = world.client.scan(&table, spec, None).unwrap();
             let mut counts = take(&mut world, token, |counts| counts.len() > 500).unwrap();
-            world.settle();
+            world.run_until_idle();
             world.node.time_out_scans();
             world.node.refuses_scans = 3;
             counts.extend(all(&mut world, token).unwrap());
@@ -194,7 +194,7 @@ fn refusals_for_want_of_room_end_a_scan_at_last() {
 fn statistics_come_from_all_of_few_partitions() {
     let (mut world, table) = loaded(500, 4);
     let token = world.client.statistics(&table, &range(3, 5)).unwrap();
-    world.settle();
+    world.run_until_idle();
     let sample = world.client.take_statistics(token).unwrap().unwrap();
     assert_eq!((sample.partitions, sample.sampled.len()), (8, 8));
     assert_eq!(sample.sampled.iter().map(|partition| partition.entries).sum::<u64>(), 500);
@@ -203,7 +203,7 @@ fn statistics_come_from_all_of_few_partitions() {
     // The connection is lost meanwhile.
     let token = world.client.statistics(&table, &range(3, 5)).unwrap();
     world.break_any();
-    world.settle();
+    world.run_until_idle();
     let error = world.client.take_statistics(token).unwrap().unwrap_err();
     assert_eq!(error.code(), ErrorCode::ConnectionLost);
     assert!(world.client.is_at_rest());

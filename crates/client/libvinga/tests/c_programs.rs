@@ -1,4 +1,4 @@
-//! C programs, compiled against the built library and run against a data node: the examples, all features, all mistakes;
+//! C programs, compiled against the built library and run against a data node: the examples, all features, all errors;
 //! and once more under valgrind where there is one.
 
 mod support;
@@ -82,8 +82,8 @@ fn all_features() {
 }
 
 #[test]
-fn all_mistakes() {
-    assert_eq!(run("misuse"), "all mistakes were told\n");
+fn all_errors() {
+    assert_eq!(run("misuse"), "all errors were reported\n");
 }
 
 /// A table as a SQL node defines it: `person(id INT PRIMARY KEY, name VARCHAR(20) UNIQUE, age INT)`.

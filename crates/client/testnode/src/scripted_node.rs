@@ -46,8 +46,8 @@ impl Default for Layout {
     }
 }
 
-/// One client's life.
-struct Life {
+/// One client's session.
+struct Session {
     incarnation: u32,
     ticket: u64,
     /// By index; `None` when not open.
@@ -91,7 +91,7 @@ type Queue = VecDeque<Vec<u8>>;
 pub struct ScriptedNode {
     layout: Layout,
     store: Store,
-    lives: BTreeMap<u8, Life>,
+    sessions: BTreeMap<u8, Session>,
     /// Which client, and which of its connections, each connection of the test is.
     connections: BTreeMap<usize, (u8, u16)>,
     queues: BTreeMap<(usize, Address), Queue>,
@@ -116,7 +116,7 @@ impl ScriptedNode {
         ScriptedNode {
             layout,
             store: Store::default(),
-            lives: BTreeMap::new(),
+            sessions: BTreeMap::new(),
             connections: BTreeMap::new(),
             queues: BTreeMap::new(),
             input: BTreeMap::new(),
@@ -182,12 +182,12 @@ impl ScriptedNode {
         for &at in &closed {
             self.forget_connection(at);
         }
-        let life = self.lives.get_mut(&api).expect("it has connections");
-        life.connections.iter_mut().for_each(|place| *place = None);
-        life.scans.clear();
-        life.ranges.clear();
-        for (id, (coordinator, _)) in std::mem::take(&mut life.open) {
-            life.outcomes[usize::from(coordinator)].push(id, None);
+        let session = self.sessions.get_mut(&api).expect("it has connections");
+        session.connections.iter_mut().for_each(|place| *place = None);
+        session.scans.clear();
+        session.ranges.clear();
+        for (id, (coordinator, _)) in std::mem::take(&mut session.open) {
+            session.outcomes[usize::from(coordinator)].push(id, None);
         }
         closed
     }
@@ -200,19 +200,19 @@ impl ScriptedNode {
 
     /// The grace time of a client that is not connected is over: it is declared failed.
     pub fn declare_failed(&mut self) {
-        self.lives.retain(|_, life| life.connections.iter().any(Option::is_some));
+        self.sessions.retain(|_, session| session.connections.iter().any(Option::is_some));
     }
 
     /// Whether no transaction and no scan is open.
     pub fn is_at_rest(&self) -> bool {
-        self.lives
+        self.sessions
             .values()
-            .all(|life| life.open.is_empty() && life.scans.is_empty() && life.ranges.is_empty())
+            .all(|session| session.open.is_empty() && session.scans.is_empty() && session.ranges.is_empty())
     }
 
     /// Outcomes that no client has confirmed.
     pub fn unconfirmed(&self) -> usize {
-        self.lives.values().flat_map(|life| &life.outcomes).map(|outcomes| outcomes.kept.len()).sum()
+        self.sessions.values().flat_map(|session| &session.outcomes).map(|outcomes| outcomes.kept.len()).sum()
     }
 
     /// The committed rows of a table, by key.
@@ -242,9 +242,9 @@ impl ScriptedNode {
         }
     }
 
-    fn life_of(&mut self, connection: usize) -> Option<(u8, &mut Life)> {
+    fn session_of(&mut self, connection: usize) -> Option<(u8, &mut Session)> {
         let &(api, _) = self.connections.get(&connection)?;
-        Some((api, self.lives.get_mut(&api)?))
+        Some((api, self.sessions.get_mut(&api)?))
     }
 
     /// Sends a frame to a client on the connection of the thread that hosts the sender.
@@ -261,7 +261,7 @@ impl ScriptedNode {
             }
             _ => 0,
         };
-        let place = self.lives.get(&api).and_then(|life| life.connections[usize::from(at)]);
+        let place = self.sessions.get(&api).and_then(|session| session.connections[usize::from(at)]);
         let Some(connection) = place else { return };
         let receiver = Address::new(NodeId(api), BlockNumber::Api, 0);
         self.send_on(connection, receiver, sender, signal, write);
@@ -287,7 +287,7 @@ impl ScriptedNode {
         if signal == SignalNumber::HelloRequest {
             return self.on_hello(connection, cold::read(frame)?);
         }
-        let (api, _) = self.life_of(connection)?;
+        let (api, _) = self.session_of(connection)?;
         let at = frame.receiver();
         match signal {
             SignalNumber::KeyReadRequest => self.on_key_read(api, at, frame),
@@ -312,9 +312,9 @@ impl ScriptedNode {
             }
             SignalNumber::ScanCloseOrder => {
                 let (body, _) = frame.head::<ScanBody>()?;
-                let life = self.lives.get_mut(&api)?;
-                life.scans.remove(&body.scan.get());
-                life.ranges.remove(&body.scan.get());
+                let session = self.sessions.get_mut(&api)?;
+                session.scans.remove(&body.scan.get());
+                session.ranges.remove(&body.scan.get());
                 Some(())
             }
             SignalNumber::HeartbeatRequest => {
@@ -324,9 +324,9 @@ impl ScriptedNode {
                 });
                 Some(())
             }
-            SignalNumber::GoodbyeOrder => {
+            SignalNumber::DisconnectOrder => {
                 let (body, _) = frame.head::<ApiNodeBody>()?;
-                assert_eq!((body.api, body.incarnation.get()), (api, self.lives.get(&api)?.incarnation));
+                assert_eq!((body.api, body.incarnation.get()), (api, self.sessions.get(&api)?.incarnation));
                 Some(())
             }
             SignalNumber::InfoRequest => {
@@ -347,25 +347,25 @@ impl ScriptedNode {
             return None;
         }
         let api = if hello.ticket != 0 {
-            let known = self.lives.get(&hello.node);
+            let known = self.sessions.get(&hello.node);
             if known.is_none_or(|l| l.ticket != hello.ticket || l.incarnation != hello.incarnation) {
                 return self.refuse_hello(connection, ErrorCode::UnknownOutcome);
             }
             hello.node
         } else {
             let wanted = if hello.node == 0 {
-                (200..=255).find(|id| !self.lives.contains_key(id))?
+                (200..=255).find(|id| !self.sessions.contains_key(id))?
             } else {
                 hello.node
             };
-            if self.lives.get(&wanted).is_some_and(|l| l.incarnation >= hello.incarnation) {
+            if self.sessions.get(&wanted).is_some_and(|l| l.incarnation >= hello.incarnation) {
                 return self.refuse_hello(connection, ErrorCode::NodeIdInUse);
             }
             self.tickets += 1;
             let count = usize::from(self.layout.connections);
-            self.lives.insert(
+            self.sessions.insert(
                 wanted,
-                Life {
+                Session {
                     incarnation: hello.incarnation,
                     ticket: self.tickets << 8 | u64::from(self.incarnation),
                     connections: vec![None; count],
@@ -378,15 +378,15 @@ impl ScriptedNode {
             wanted
         };
         let topology = self.topology();
-        let life = self.lives.get_mut(&api)?;
-        *life.connections.get_mut(usize::from(hello.connection))? = Some(connection);
+        let session = self.sessions.get_mut(&api)?;
+        *session.connections.get_mut(usize::from(hello.connection))? = Some(connection);
         let body = HelloConfirm {
             version: PROTOCOL_VERSION,
             node: NODE.0,
             incarnation: self.incarnation,
             cluster_incarnation: u64::from(self.incarnation),
             api,
-            ticket: life.ticket,
+            ticket: session.ticket,
             topology,
         };
         self.connections.insert(connection, (api, hello.connection));
@@ -407,7 +407,7 @@ impl ScriptedNode {
     /// The node dies and comes back with the same tables and rows, and without memory of any client.
     pub fn restart(&mut self) {
         self.incarnation += 1;
-        self.lives.clear();
+        self.sessions.clear();
         self.connections.clear();
         self.queues.clear();
         self.input.clear();
@@ -440,7 +440,7 @@ impl ScriptedNode {
         let none = Changes::new();
         let changes = match head.transaction.get() {
             0 => &none,
-            id => match self.lives.get(&api)?.open.get(&id) {
+            id => match self.sessions.get(&api)?.open.get(&id) {
                 Some((_, changes)) => changes,
                 None => {
                     self.send(api, at, SignalNumber::KeyReadRefuse, |w| {
@@ -496,8 +496,8 @@ impl ScriptedNode {
     }
 
     fn confirm_outcomes(&mut self, api: u8, coordinator: u16, seen: u32) {
-        let Some(life) = self.lives.get_mut(&api) else { return };
-        let outcomes = &mut life.outcomes[usize::from(coordinator)];
+        let Some(session) = self.sessions.get_mut(&api) else { return };
+        let outcomes = &mut session.outcomes[usize::from(coordinator)];
         while (outcomes.newest.wrapping_sub(seen) as usize) < outcomes.kept.len() {
             outcomes.kept.pop_front();
         }
@@ -510,7 +510,7 @@ impl ScriptedNode {
         assert_eq!(TransactionId(id).api(), NodeId(api));
         assert!(head.epoch_seen.get() <= self.epoch, "nobody has seen a later epoch");
         self.confirm_outcomes(api, at.instance(), head.outcomes_seen.get());
-        let life = self.lives.get_mut(&api)?;
+        let session = self.sessions.get_mut(&api)?;
         let mut answer = TransactionAnswer {
             transaction: head.transaction,
             epoch: U64::new(self.epoch),
@@ -525,9 +525,9 @@ impl ScriptedNode {
             failed_index: U16::ZERO,
         };
         if flags & FLAG_START != 0 {
-            assert!(life.open.insert(id, (at.instance(), Changes::new())).is_none(), "it starts once");
+            assert!(session.open.insert(id, (at.instance(), Changes::new())).is_none(), "it starts once");
         }
-        let Some((coordinator, mut changes)) = life.open.remove(&id) else {
+        let Some((coordinator, mut changes)) = session.open.remove(&id) else {
             answer.error = U16::new(ErrorCode::TransactionAborted as u16);
             self.send(api, at, SignalNumber::TransactionRefuse, |w| {
                 w.put(&answer);
@@ -581,14 +581,14 @@ impl ScriptedNode {
             answer.outcome = Outcome::Open as u8;
             None
         };
-        let life = self.lives.get_mut(&api)?;
+        let session = self.sessions.get_mut(&api)?;
         match ended {
             Some(epoch) => {
-                let number = life.outcomes[usize::from(coordinator)].push(id, epoch);
+                let number = session.outcomes[usize::from(coordinator)].push(id, epoch);
                 answer.outcome_number = U32::new(number);
             }
             None => {
-                life.open.insert(id, (coordinator, changes));
+                session.open.insert(id, (coordinator, changes));
             }
         }
         self.send(api, at, signal, |w| {
@@ -618,7 +618,8 @@ impl ScriptedNode {
     fn on_outcome_request(&mut self, api: u8, at: Address, frame: &Frame<'_>) -> Option<()> {
         let (question, _) = frame.head::<OutcomeRequest>()?;
         let id = question.transaction.get();
-        let Outcomes { kept: outcomes, newest } = &self.lives.get(&api)?.outcomes[usize::from(at.instance())];
+        let Outcomes { kept: outcomes, newest } =
+            &self.sessions.get(&api)?.outcomes[usize::from(at.instance())];
         let found = outcomes.iter().position(|(of, _)| *of == id);
         let (outcome, epoch, number) = match found.map(|index| (outcomes[index].1, index)) {
             Some((epoch, index)) => {
@@ -662,17 +663,17 @@ impl ScriptedNode {
         }
         let scan =
             Scan { head: *head, columns, filter: program.to_vec(), next: head.from_row.get(), given: 0 };
-        self.lives.get_mut(&api)?.scans.insert(head.scan.get(), scan);
+        self.sessions.get_mut(&api)?.scans.insert(head.scan.get(), scan);
         self.scan_batch(api, at, head.scan.get());
         Some(())
     }
 
     /// One batch, each in two frames.
     fn scan_batch(&mut self, api: u8, at: Address, scan_id: u32) {
-        let life = self.lives.get_mut(&api).expect("it has sent a frame");
-        let Some(scan) = life.scans.get(&scan_id) else { return };
+        let session = self.sessions.get_mut(&api).expect("it has sent a frame");
+        let Some(scan) = session.scans.get(&scan_id) else { return };
         let none = Changes::new();
-        let changes = life.open.get(&scan.head.transaction.get()).map_or(&none, |(_, changes)| changes);
+        let changes = session.open.get(&scan.head.transaction.get()).map_or(&none, |(_, changes)| changes);
         let Ok(table) = self.store.table(scan.head.table.get(), scan.head.version.get()) else { return };
         let filter = filter(table, &scan.filter).expect("checked when it was opened");
         let mut keys: Vec<&Vec<u8>> = table.rows.keys().collect();
@@ -704,10 +705,10 @@ impl ScriptedNode {
             }
         }
         let ends = next as usize >= keys.len() || given >= limit;
-        let scan = life.scans.get_mut(&scan_id).expect("found before");
+        let scan = session.scans.get_mut(&scan_id).expect("found before");
         (scan.next, scan.given) = (next, given);
         if ends {
-            life.scans.remove(&scan_id);
+            session.scans.remove(&scan_id);
         }
         let epoch = self.epoch;
         let (first, second) = rows.split_at(rows.len() / 2);

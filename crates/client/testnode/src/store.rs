@@ -6,7 +6,7 @@ use vinga_base::hash::KeyHash;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::TableDefinition;
 use vinga_fragment::filter::{Program, codec};
-use vinga_fragment::update_program::{UpdateMistake, UpdateProgram};
+use vinga_fragment::update_program::{UpdateErrorKind, UpdateProgram};
 use vinga_wire::ErrorCode;
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::operation::{Operation, OperationKind};
@@ -63,7 +63,7 @@ impl Store {
         self.tables.values()
     }
 
-    /// A table in the version that the asker knows.
+    /// A table in the version that the requester knows.
     pub fn table(&self, id: u32, version: u64) -> Result<&Table, ErrorCode> {
         let table = self.tables.get(&id).ok_or(ErrorCode::NoSuchTable)?;
         if table.record.version == version { Ok(table) } else { Err(ErrorCode::StaleTable) }
@@ -169,11 +169,11 @@ fn update(table: &Table, image: &[u8], program: &[u8]) -> Result<Vec<u8>, ErrorC
     let program = UpdateProgram::check(program, &table.layout).map_err(|_| ErrorCode::BadProgram)?;
     let (fixed, variable) = table.layout.split(image);
     let mut out = Vec::new();
-    match program.apply(&table.layout, fixed, variable, &mut out).map_err(|error| error.mistake) {
+    match program.apply(&table.layout, fixed, variable, &mut out).map_err(|error| error.kind) {
         Ok(()) => Ok(out),
-        Err(UpdateMistake::ConditionFailed(_)) => Err(ErrorCode::ConditionFailed),
-        Err(UpdateMistake::Overflow(_)) => Err(ErrorCode::NumericOverflow),
-        Err(UpdateMistake::RowTooLong) => Err(ErrorCode::RowTooLong),
+        Err(UpdateErrorKind::ConditionFailed(_)) => Err(ErrorCode::ConditionFailed),
+        Err(UpdateErrorKind::Overflow(_)) => Err(ErrorCode::NumericOverflow),
+        Err(UpdateErrorKind::RowTooLong) => Err(ErrorCode::RowTooLong),
         Err(_) => Err(ErrorCode::BadProgram),
     }
 }

@@ -161,7 +161,7 @@ impl Cluster {
         Ok(SchemaEvents { inner: self.inner.schema_events()? })
     }
 
-    /// Which life of the cluster this client is connected to.
+    /// Which incarnation of the cluster this client is connected to.
     pub fn incarnation(&self) -> u64 {
         self.inner.incarnation()
     }
@@ -590,7 +590,7 @@ impl Fence {
     /// Lets everybody change rows again, and waits until the data node knows.
     ///
     /// # Errors
-    /// If the data node can't be told; then the fence goes with the connection.
+    /// If the data node can't be told; then the write fence goes with the connection.
     pub fn lift(self) -> Result<()> {
         self.engine.block_on(self.inner.lift())
     }

@@ -25,7 +25,7 @@ mod sleep;
 mod waiting;
 
 use event_set::{EventSet, Watched};
-use local::{Luck, Shared};
+use local::{HitRate, Shared};
 use reader::{Reader, Waiter};
 use sleep::Sleep;
 use std::collections::BTreeMap;
@@ -88,9 +88,9 @@ struct State {
     /// The connections by shared memory.
     locals: Vec<LinkId>,
     /// Threads that look into shared memory again and again. While there are any, no data node has to wake us.
-    lookers: u32,
+    pollers: u32,
     /// Whether looking pays.
-    luck: Luck,
+    hit_rate: HitRate,
     /// Whether those who look lose time slices.
     time_slices: TimeSlices,
     /// Kept for the next who finds something in shared memory.
@@ -99,7 +99,7 @@ struct State {
     bells: Vec<Arc<OwnedFd>>,
     /// The I/O thread knows that it is needed.
     io_attends: bool,
-    /// Nobody uses the engine any more; how long it may take to say goodbye.
+    /// Nobody uses the engine any more; how long it may take to disconnect.
     leaves_until: Option<Micros>,
     /// All connections are closed, for ever.
     is_closed: bool,
@@ -132,7 +132,7 @@ enum Way {
 const BUSY_SLEEP: Micros = Micros(1000);
 /// How long anybody sleeps at most.
 const LONGEST_SLEEP: Micros = Micros::from_millis(250);
-/// How long data nodes that are just being greeted may take to answer, so that goodbye can be said to them.
+/// How long data nodes that are just being greeted may take to answer, so that the disconnect notice can be sent to them.
 const LEAVING_MAX: Micros = Micros::from_millis(1000);
 /// Empty buffers that are kept.
 const BUFFERS_MAX: usize = 16;
@@ -164,8 +164,8 @@ impl Engine {
                 buffers: Vec::new(),
                 reader_waker: None,
                 locals: Vec::new(),
-                lookers: 0,
-                luck: Luck::default(),
+                pollers: 0,
+                hit_rate: HitRate::default(),
                 time_slices: TimeSlices::default(),
                 local_wakers: Vec::new(),
                 bells: Vec::new(),
@@ -187,7 +187,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Says goodbye and closes all connections; nothing ends any more. Where that takes a moment, because a data node is
+    /// Disconnects and closes all connections; nothing ends any more. Where that takes a moment, because a data node is
     /// just being greeted, the I/O thread does it.
     pub fn close(self: &Arc<Self>) {
         let mut state = self.lock();
@@ -206,7 +206,7 @@ impl Engine {
         let mut state = self.lock();
         state.client.on_time(self.now());
         let begun = begin(&mut state.client);
-        self.settle(state, &mut Vec::new());
+        self.flush(state, &mut Vec::new());
         begun
     }
 
@@ -223,7 +223,7 @@ impl Engine {
             waiting::note_answer();
             let before = state.waiters.remove(token);
             if state.client.has_output() {
-                self.settle(state, &mut Vec::new());
+                self.flush(state, &mut Vec::new());
             } else {
                 let_go(state);
             }
@@ -369,7 +369,7 @@ impl Engine {
     }
 
     /// Does what the machine wants after it was told something; wakes whom its news is for.
-    fn settle<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>, wakers: &mut Vec<Waker>) {
+    fn flush<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>, wakers: &mut Vec<Waker>) {
         state = self.write_out(state);
         state.take_wakers(self, wakers);
         self.call_io_thread_if_needed(state);
@@ -493,7 +493,7 @@ impl State {
         self.waiters.has_foreign() || self.client.wants_reader() || self.leaves_until.is_some()
     }
 
-    /// Closes all connections if goodbye was said, or that takes too long.
+    /// Closes all connections if the disconnect notice was sent, or that takes too long.
     fn end_if_left(&mut self, now: Micros) {
         let has_left = self.client.has_left() && self.links.iter().all(|link| link.unsent.is_empty());
         if self.leaves_until.is_some_and(|until| now >= until || has_left) {

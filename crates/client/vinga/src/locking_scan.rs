@@ -1,7 +1,7 @@
 //! Locking scans: a scan of committed rows, whose rows are then locked by key, a batch at a time.
 //!
 //! The scan itself locks nothing: it gives the primary keys of rows that were committed (or changed by the transaction
-//! itself before the scan began). The rows of each batch are then read by key under the lock, in one train. Between the two
+//! itself before the scan began). The rows of each batch are then read by key under the lock, in one request. Between the two
 //! a row may have been changed: filter and range are checked again on the locked row, and one that fits no longer is left
 //! out and unlocked. A row that the scan met twice, because its key changed under way, is given once.
 //!
@@ -47,7 +47,7 @@ impl RangeCheck {
     }
 }
 
-/// Where few rows were expected and more are wanted, there are so many times as many in all after the next train.
+/// Where few rows were expected and more are wanted, there are so many times as many in all after the next request.
 const GROWTH: usize = 4;
 
 /// Rows that a transaction has locked, from a scan. [`Transaction::scan_locked`] begins one.
@@ -269,7 +269,7 @@ impl<R> LockingScan<R> {
         Ok(key)
     }
 
-    /// Locks rows in one train and keeps those that still fit.
+    /// Locks rows in one request and keeps those that still fit.
     async fn lock(&mut self, transaction: &mut Transaction, keys: &[(u16, Vec<u8>)]) -> Result<()> {
         let core = self.table.core();
         let mut numbers = Vec::with_capacity(keys.len());

@@ -75,7 +75,7 @@ fn range_of(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> KeyRange {
     KeyRange::new(bytes(lower.as_ref()), bytes(upper.as_ref()))
 }
 
-/// The ranges of a request that is being put together. The first mistake is told when it is finished.
+/// The ranges of a request that is being put together. The first error is told when it is finished.
 pub(crate) struct RangeBuilder {
     bounds: Option<Bounds>,
     lower: Bound<Vec<u8>>,
@@ -85,7 +85,7 @@ pub(crate) struct RangeBuilder {
     listed: RangeSpec,
     pub is_descending: bool,
     pub in_order: bool,
-    mistake: Option<Error>,
+    error: Option<Error>,
 }
 
 impl Default for RangeBuilder {
@@ -98,7 +98,7 @@ impl Default for RangeBuilder {
             listed: RangeSpec::default(),
             is_descending: false,
             in_order: false,
-            mistake: None,
+            error: None,
         }
     }
 }
@@ -112,7 +112,7 @@ impl RangeBuilder {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
-                self.mistake.get_or_insert(error);
+                self.error.get_or_insert(error);
                 None
             }
         }
@@ -157,7 +157,7 @@ impl RangeBuilder {
     /// One more range beside others.
     pub fn push(&mut self, low: &[u8], high: &[u8]) {
         if low.len().max(high.len()) > usize::from(u16::MAX) {
-            self.mistake.get_or_insert(bad("a bound of a range is no key: it has more than 65535 bytes"));
+            self.error.get_or_insert(bad("a bound of a range is no key: it has more than 65535 bytes"));
         } else {
             self.listed.push_bounds(low, high);
         }
@@ -165,8 +165,8 @@ impl RangeBuilder {
 
     /// The ranges; `None` if no index was named.
     pub fn finish(self) -> Result<Option<RangeSpec>> {
-        if let Some(mistake) = self.mistake {
-            return Err(mistake);
+        if let Some(error) = self.error {
+            return Err(error);
         }
         let is_bounded = self.lower != Bound::Unbounded || self.upper != Bound::Unbounded;
         let Some(bounds) = self.bounds else {

@@ -61,8 +61,8 @@ impl Cluster {
         .await
     }
 
-    /// From now on only this client may change rows of a table, until the fence is dropped, or this client is gone. Others
-    /// get `SchemaBusy`; they may read. What others have changed before is committed or rolled back. The fence stays when
+    /// From now on only this client may change rows of a table, until the write fence is dropped, or this client is gone. Others
+    /// get `SchemaBusy`; they may read. What others have changed before is committed or rolled back. The write fence stays when
     /// the table is renamed or altered, and goes with its rows when it is truncated or dropped.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Cluster {
         self.handle.engine.look(|client| client.endpoints())
     }
 
-    /// Which life of the cluster this client is connected to: after a restart of the cluster in which everything was lost
+    /// Which incarnation of the cluster this client is connected to: after a restart of the cluster in which everything was lost
     /// it is another one, once the client has connected again.
     pub fn incarnation(&self) -> u64 {
         self.handle.engine.look(|client| client.cluster_incarnation())
@@ -186,13 +186,13 @@ impl Fence {
     /// Lets everybody change rows again, and waits until the data node knows.
     ///
     /// # Errors
-    /// If the data node can't be told; then the fence goes with the connection.
+    /// If the data node can't be told; then the write fence goes with the connection.
     pub async fn lift(mut self) -> Result<()> {
         self.is_lifted = true;
         self.cluster.change(SchemaChange::LiftFence { table: self.table.0 }).await
     }
 
-    /// The table was dropped or emptied, and the fence went with its rows: there is nothing to lift.
+    /// The table was dropped or emptied, and the write fence went with its rows: there is nothing to lift.
     pub fn gone(mut self) {
         self.is_lifted = true;
     }
@@ -205,7 +205,7 @@ impl Drop for Fence {
         }
         let request = Request::ChangeSchema(SchemaChange::LiftFence { table: self.table.0 });
         let engine = &self.cluster.handle.engine;
-        // Not connected: the fence has gone with the connection.
+        // Not connected: the write fence has gone with the connection.
         if let Ok(token) = engine.submit(|client| client.request(&request)) {
             engine.cancel(token);
         }

@@ -17,7 +17,7 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 use vinga_base::{ColumnId, Epoch, OperationNumber};
 use vinga_client_core::value::Key;
-use vinga_client_core::{Error, OperationSpec, ReadBatch, Result, Standing, Token, Train, TrainEnd};
+use vinga_client_core::{BatchEnd, Error, OperationBatch, OperationSpec, ReadBatch, Result, Standing, Token};
 use vinga_wire::ErrorCode;
 use vinga_wire::operation::OperationKind;
 
@@ -55,7 +55,7 @@ pub struct Transaction {
     handle: Arc<Handle>,
     token: Token,
     /// `None` while it is under way, and for ever if its future was dropped.
-    train: Option<Train>,
+    batch: Option<OperationBatch>,
     is_executed: bool,
     is_lenient: bool,
     has_met_temporary: bool,
@@ -91,7 +91,7 @@ impl Transaction {
         Ok(Transaction {
             handle: Arc::clone(handle),
             token,
-            train: Some(Train::default()),
+            batch: Some(OperationBatch::default()),
             is_executed: false,
             is_lenient: false,
             has_met_temporary: false,
@@ -127,7 +127,7 @@ impl Transaction {
     /// # Errors
     /// If the transaction is over.
     pub fn make_strict(&mut self) -> Result<()> {
-        open(&mut self.train, &mut self.is_executed)?.make_strict();
+        open(&mut self.batch, &mut self.is_executed)?.make_strict();
         Ok(())
     }
 
@@ -251,7 +251,7 @@ impl Transaction {
             wait,
             ..OperationSpec::new(table.core(), kind, key, body)
         };
-        open(&mut self.train, &mut self.is_executed)?.push(&operation)
+        open(&mut self.batch, &mut self.is_executed)?.push(&operation)
     }
 
     fn write_key<R>(&mut self, table: &Table<R>, key: impl Key) -> Result<()> {
@@ -270,20 +270,20 @@ impl Transaction {
     }
 
     pub(crate) fn define_operation(&mut self, operation: &OperationSpec<'_>) -> Result<OperationNumber> {
-        open(&mut self.train, &mut self.is_executed)?.push(operation)
+        open(&mut self.batch, &mut self.is_executed)?.push(operation)
     }
 
     /// What a read gave that has just been executed.
     pub(crate) fn bytes(&self, number: OperationNumber) -> Result<Option<&[u8]>, ErrorCode> {
-        self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?.result(number)
+        self.batch.as_ref().ok_or(ErrorCode::TransactionAborted)?.result(number)
     }
 
     /// The committed version of a row, if a read was to give that because others have it locked, and there is one.
     pub(crate) fn committed(&self, number: OperationNumber) -> Option<&[u8]> {
-        self.train.as_ref()?.committed(number).unwrap_or(None)
+        self.batch.as_ref()?.committed(number).unwrap_or(None)
     }
 
-    /// Reads rows by key under a lock, in one train.
+    /// Reads rows by key under a lock, in one batch.
     pub(crate) async fn lock_rows(
         &mut self,
         table: &vinga_client_core::Table,
@@ -304,12 +304,12 @@ impl Transaction {
             numbers.push(self.define_operation(&operation)?);
         }
         self.execute().await?;
-        let train = self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?;
-        let read = |number| match train.result(number) {
+        let batch = self.batch.as_ref().ok_or(ErrorCode::TransactionAborted)?;
+        let read = |number| match batch.result(number) {
             Ok(Some(bytes)) => Ok(LockedRead::Row(bytes.to_vec(), number)),
             Ok(None) => Ok(LockedRead::NoRow),
             Err(ErrorCode::RowLocked) if wait.skips() => {
-                let committed = train.committed(number).unwrap_or(None);
+                let committed = batch.committed(number).unwrap_or(None);
                 Ok(LockedRead::NotLocked(committed.map(<[u8]>::to_vec)))
             }
             Err(code) => Err(Error::new(code).at_operation(Some(number))),
@@ -329,22 +329,22 @@ impl Transaction {
     /// # Errors
     /// `BadProgram` if the operation is no read with a lock; that the transaction is over.
     pub fn unlock(&mut self, read: OperationNumber) -> Result<()> {
-        let train = self.train.as_mut().ok_or(ErrorCode::TransactionAborted)?;
-        train.unlock(read)
+        let batch = self.batch.as_mut().ok_or(ErrorCode::TransactionAborted)?;
+        batch.unlock(read)
     }
 
     /// The same, in this place among the operations that are being defined.
     pub(crate) fn unlock_here(&mut self, read: OperationNumber) -> Result<()> {
-        let train = open(&mut self.train, &mut self.is_executed)?;
-        train.unlock(read)?;
-        train.push_unlocks();
+        let batch = open(&mut self.batch, &mut self.is_executed)?;
+        batch.unlock(read)?;
+        batch.push_unlocks();
         Ok(())
     }
 
     /// Executes what was defined, if anything was.
     async fn execute_defined(&mut self) -> Result<()> {
-        let train = open(&mut self.train, &mut self.is_executed)?;
-        if train.is_empty() && !train.has_changes() {
+        let batch = open(&mut self.batch, &mut self.is_executed)?;
+        if batch.is_empty() && !batch.has_changes() {
             return Ok(());
         }
         self.execute().await
@@ -353,7 +353,7 @@ impl Transaction {
     /// Reads rows as this transaction sees them; executes what was defined before.
     pub(crate) async fn read_batch(&mut self, batch: ReadBatch) -> Result<ReadBatch> {
         self.execute_defined().await?;
-        let number = open(&mut self.train, &mut self.is_executed)?.next_number();
+        let number = open(&mut self.batch, &mut self.is_executed)?.next_number();
         let token = self.token;
         let read = self.handle.engine.submit(|client| client.read_within(token, number, batch))?;
         Ok(Pending::new(&self.handle, read, take_read).await)
@@ -366,14 +366,14 @@ impl Transaction {
         wait: LockWait,
     ) -> Result<OperationNumber> {
         let is_lenient = self.is_lenient;
-        let train = open(&mut self.train, &mut self.is_executed)?;
+        let batch = open(&mut self.batch, &mut self.is_executed)?;
         let operation = OperationSpec {
             columns: table.columns().filter(|_| kind.is_read()),
             error_is_local: is_lenient,
             wait,
             ..OperationSpec::new(table.core(), kind, &self.scratch.key, &self.scratch.body)
         };
-        train.push(&operation)
+        batch.push(&operation)
     }
 
     /// Reads a row, with what this transaction has changed; executes what was defined before.
@@ -382,19 +382,19 @@ impl Transaction {
     /// Why it could not be read; the transaction is rolled back then, unless it is
     /// [lenient](Transaction::set_lenient) or only the row does not fit its type.
     pub async fn read<R: ReadRow>(&mut self, table: &Table<R>, key: impl Key) -> Result<Option<R>> {
-        let train = open(&mut self.train, &mut self.is_executed)?;
-        if !train.is_empty() || train.has_changes() {
+        let batch = open(&mut self.batch, &mut self.is_executed)?;
+        if !batch.is_empty() || batch.has_changes() {
             return self.read_locked(table, key, Lock::None).await;
         }
         // Everything is answered: straight to the owner of the row.
-        let number = train.next_number();
-        let mut batch = spare::read_batch(table.shape());
-        batch.push_with(|out| table.write_key(&key, out))?;
+        let number = batch.next_number();
+        let mut keys = spare::read_batch(table.shape());
+        keys.push_with(|out| table.write_key(&key, out))?;
         let token = self.token;
-        let read = self.handle.engine.submit(|client| client.read_within(token, number, batch))?;
-        let batch = Pending::new(&self.handle, read, take_read).await;
-        let row = batch.row(0).map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose();
-        spare::keep_read(batch);
+        let read = self.handle.engine.submit(|client| client.read_within(token, number, keys))?;
+        let rows = Pending::new(&self.handle, read, take_read).await;
+        let row = rows.row(0).map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose();
+        spare::keep_read(rows);
         row
     }
 
@@ -460,8 +460,8 @@ impl Transaction {
     /// # Errors
     /// Why it was not read.
     pub fn row_bytes(&self, operation: OperationNumber) -> Result<Option<&[u8]>> {
-        let train = self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?;
-        train.result(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
+        let batch = self.batch.as_ref().ok_or(ErrorCode::TransactionAborted)?;
+        batch.result(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
     }
 
     /// The bytes of the committed version of a row, if that was what a read was to give ([`LockWait::ElseCommitted`]) because
@@ -470,8 +470,8 @@ impl Transaction {
     /// # Errors
     /// `NoSuchTransaction` if that read has ended otherwise.
     pub fn committed_bytes(&self, operation: OperationNumber) -> Result<Option<&[u8]>> {
-        let train = self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?;
-        train.committed(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
+        let batch = self.batch.as_ref().ok_or(ErrorCode::TransactionAborted)?;
+        batch.committed(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
     }
 
     /// The number that the next operation gets.
@@ -559,22 +559,22 @@ impl Transaction {
     /// # Errors
     /// The first operation's that failed; the transaction is rolled back then.
     pub async fn execute(&mut self) -> Result<()> {
-        self.send(TrainEnd::Open).await.map(|_| ())
+        self.send(BatchEnd::Open).await.map(|_| ())
     }
 
-    async fn send(&mut self, end: TrainEnd) -> Result<Standing> {
-        let train = open(&mut self.train, &mut self.is_executed)?;
+    async fn send(&mut self, end: BatchEnd) -> Result<Standing> {
+        let batch = open(&mut self.batch, &mut self.is_executed)?;
         match end {
-            TrainEnd::Open => train.push_unlocks(),
-            TrainEnd::Commit | TrainEnd::RollBack => train.forget_unlocks(),
+            BatchEnd::Open => batch.push_unlocks(),
+            BatchEnd::Commit | BatchEnd::RollBack => batch.forget_unlocks(),
         }
-        let train = self.train.take().expect("opened just now");
+        let batch = self.batch.take().expect("opened just now");
         let token = self.token;
-        self.handle.engine.submit(|client| client.send(token, train, end));
-        let train = Pending::new(&self.handle, token, take_train).await;
-        let standing = train.standing();
+        self.handle.engine.submit(|client| client.send(token, batch, end));
+        let batch = Pending::new(&self.handle, token, take_operations).await;
+        let standing = batch.standing();
         self.has_met_temporary |= standing.as_ref().is_err_and(Error::is_retryable);
-        self.train = Some(train);
+        self.batch = Some(batch);
         self.is_executed = true;
         standing
     }
@@ -584,7 +584,7 @@ impl Transaction {
     /// # Errors
     /// Why it was not read.
     pub fn row<R: ReadRow>(&self, reading: &Reading<R>) -> Result<Option<R>> {
-        row_of(self.train.as_ref(), reading)
+        row_of(self.batch.as_ref(), reading)
     }
 
     /// The committed version of the row of a read that was to give it ([`LockWait::ElseCommitted`]), and has, because others have
@@ -601,17 +601,17 @@ impl Transaction {
     /// # Errors
     /// Why it failed.
     pub fn result(&self, operation: OperationNumber) -> Result<()> {
-        let train = self.train.as_ref().ok_or(ErrorCode::TransactionAborted)?;
+        let batch = self.batch.as_ref().ok_or(ErrorCode::TransactionAborted)?;
         let failed = |code| {
-            let index = train.failed_index(operation).unwrap_or(0);
+            let index = batch.failed_index(operation).unwrap_or(0);
             Error::new(code).at_operation(Some(operation)).at_index(index)
         };
-        train.result(operation).map(|_| ()).map_err(failed)
+        batch.result(operation).map(|_| ()).map_err(failed)
     }
 
     /// Remembers this place.
     pub fn savepoint(&self) -> Savepoint {
-        Savepoint(self.train.as_ref().map_or(OperationNumber(u32::MAX), Train::next_number))
+        Savepoint(self.batch.as_ref().map_or(OperationNumber(u32::MAX), OperationBatch::next_number))
     }
 
     /// Defines: undo all operations that were defined since a savepoint. Locks stay.
@@ -619,7 +619,7 @@ impl Transaction {
     /// # Errors
     /// If the transaction is over.
     pub fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        open(&mut self.train, &mut self.is_executed)?.roll_back_to(savepoint.0);
+        open(&mut self.batch, &mut self.is_executed)?.roll_back_to(savepoint.0);
         Ok(())
     }
 
@@ -637,7 +637,7 @@ impl Transaction {
     /// As [`Transaction::execute`] and [`ScanRequest::rows`].
     pub async fn scan<R>(&mut self, request: ScanRequest<R>) -> Result<Scan<R>> {
         self.execute_defined().await?;
-        let number = open(&mut self.train, &mut self.is_executed)?.next_number();
+        let number = open(&mut self.batch, &mut self.is_executed)?.next_number();
         request.start(Some((self.token, number)))
     }
 
@@ -647,7 +647,7 @@ impl Transaction {
     /// As [`Transaction::scan`].
     pub async fn count<R>(&mut self, request: ScanRequest<R>) -> Result<RowCount<R>> {
         self.execute_defined().await?;
-        let number = open(&mut self.train, &mut self.is_executed)?.next_number();
+        let number = open(&mut self.batch, &mut self.is_executed)?.next_number();
         request.start_count(Some((self.token, number)))
     }
 
@@ -666,7 +666,7 @@ impl Transaction {
             return Err(Error::with_detail(ErrorCode::BadProgram, "a locking scan without a lock"));
         }
         self.execute_defined().await?;
-        let number = open(&mut self.train, &mut self.is_executed)?.next_number();
+        let number = open(&mut self.batch, &mut self.is_executed)?.next_number();
         LockingScan::begin(request, (self.token, number), asked.lock, self.wait_of(asked))
     }
 
@@ -710,8 +710,8 @@ impl Transaction {
     /// # Errors
     /// Why the transaction was rolled back; or, of class `Unknown`, that it can't be said whether it was.
     pub async fn commit(mut self) -> Result<Committed> {
-        match self.send(TrainEnd::Commit).await? {
-            Standing::Committed(epoch) => Ok(Committed { epoch, train: self.train.take() }),
+        match self.send(BatchEnd::Commit).await? {
+            Standing::Committed(epoch) => Ok(Committed { epoch, batch: self.batch.take() }),
             Standing::Open | Standing::RolledBack => Err(Error::new(ErrorCode::InternalError)),
         }
     }
@@ -741,24 +741,24 @@ impl Transaction {
     /// # Errors
     /// If it was over already in another way.
     pub async fn roll_back(mut self) -> Result<()> {
-        self.send(TrainEnd::RollBack).await.map(|_| ())
+        self.send(BatchEnd::RollBack).await.map(|_| ())
     }
 }
 
-/// The train to define operations in; results of an executed one are dropped.
-fn open<'a>(train: &'a mut Option<Train>, is_executed: &mut bool) -> Result<&'a mut Train> {
-    let train = train.as_mut().ok_or_else(|| {
+/// The batch to define operations in; results of an executed one are dropped.
+fn open<'a>(batch: &'a mut Option<OperationBatch>, is_executed: &mut bool) -> Result<&'a mut OperationBatch> {
+    let batch = batch.as_mut().ok_or_else(|| {
         Error::with_detail(ErrorCode::TransactionAborted, "a future of it was dropped while it waited")
     })?;
     if std::mem::take(is_executed) {
-        train.clear();
+        batch.clear();
     }
-    Ok(train)
+    Ok(batch)
 }
 
-fn row_of<R: ReadRow>(train: Option<&Train>, reading: &Reading<R>) -> Result<Option<R>> {
-    let train = train.ok_or(ErrorCode::TransactionAborted)?;
-    match train.result(reading.number) {
+fn row_of<R: ReadRow>(batch: Option<&OperationBatch>, reading: &Reading<R>) -> Result<Option<R>> {
+    let batch = batch.ok_or(ErrorCode::TransactionAborted)?;
+    match batch.result(reading.number) {
         Ok(bytes) => bytes.map(|bytes| reading.table.read(bytes)).transpose(),
         Err(code) => Err(Error::new(code).at_operation(Some(reading.number))),
     }
@@ -770,14 +770,14 @@ impl Drop for Transaction {
     }
 }
 
-fn take_train(client: &mut vinga_client_core::Client, token: Token) -> Option<Train> {
-    client.take_train(token)
+fn take_operations(client: &mut vinga_client_core::Client, token: Token) -> Option<OperationBatch> {
+    client.take_operations(token)
 }
 
 /// A committed transaction.
 pub struct Committed {
     epoch: Epoch,
-    train: Option<Train>,
+    batch: Option<OperationBatch>,
 }
 
 impl Committed {
@@ -791,6 +791,6 @@ impl Committed {
     /// # Errors
     /// Why it was not read.
     pub fn row<R: ReadRow>(&self, reading: &Reading<R>) -> Result<Option<R>> {
-        row_of(self.train.as_ref(), reading)
+        row_of(self.batch.as_ref(), reading)
     }
 }

@@ -173,7 +173,7 @@ impl<'a> Search<'a> {
     }
 
     /// A base row has been read without a lock. If it is not the right one the key stays open.
-    fn settle(&mut self, at: usize, row: Option<Vec<u8>>) -> Result<()> {
+    fn resolve(&mut self, at: usize, row: Option<Vec<u8>>) -> Result<()> {
         match row {
             Some(row) if self.fits(at, &row)? => self.rows[at] = Found::Row { row, operation: None },
             Some(_) | None => self.open.push(at),
@@ -182,7 +182,7 @@ impl<'a> Search<'a> {
     }
 
     /// The same of one that was read under a lock, which is let go of if it is not the right one.
-    fn settle_locked(&mut self, transaction: &mut Transaction, at: usize, read: LockedRead) -> Result<()> {
+    fn resolve_locked(&mut self, transaction: &mut Transaction, at: usize, read: LockedRead) -> Result<()> {
         match read {
             LockedRead::Row(row, number) if self.fits(at, &row)? => {
                 self.rows[at] = Found::Row { row, operation: Some(number) };
@@ -212,7 +212,7 @@ impl<'a> Search<'a> {
         let selection = self.unique.selection.as_deref();
         let reads = transaction.lock_rows(self.base, selection, &keys, lock, wait).await?;
         for (at, read) in found.into_iter().zip(reads) {
-            self.settle_locked(transaction, at, read)?;
+            self.resolve_locked(transaction, at, read)?;
         }
         Ok(())
     }
@@ -235,7 +235,7 @@ impl<'a> Search<'a> {
                 let (found, keys) = leads;
                 let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
                 let rows = read(unique, transaction, unique.base_shape, &keys).await?;
-                found.into_iter().zip(rows).try_for_each(|(at, row)| self.settle(at, row))
+                found.into_iter().zip(rows).try_for_each(|(at, row)| self.resolve(at, row))
             }
         }
     }
@@ -272,7 +272,7 @@ impl<'a> Search<'a> {
     }
 
     /// One search for rows that are to be locked, behind whoever changes a hidden row. The locks of these go in front of those
-    /// of the base rows, in the same train.
+    /// of the base rows, in the same batch.
     async fn lock_once(&mut self, transaction: &mut Transaction, lock: Lock, wait: LockWait) -> Result<()> {
         let (leads, locked) = self.lock_hidden(transaction, wait).await?;
         locked.into_iter().try_for_each(|number| transaction.unlock_here(number))?;
@@ -289,7 +289,7 @@ impl<'a> Search<'a> {
             let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let rows = read(unique, &mut Some(&mut *transaction), unique.base_shape, &wanted).await?;
             for (&at, row) in found.iter().zip(rows) {
-                self.settle(at, row)?;
+                self.resolve(at, row)?;
             }
             let still: Vec<bool> = found.iter().map(|at| self.open.contains(at)).collect();
             let mut is_open = still.iter();
@@ -405,7 +405,7 @@ pub(crate) async fn find_images<R>(
     Ok(search.rows)
 }
 
-/// What a read of a train that locks rows gave.
+/// What a read of a batch that locks rows gave.
 pub(crate) enum LockedRead {
     /// The row, and the number of the operation that has locked it.
     Row(Vec<u8>, OperationNumber),

@@ -90,7 +90,7 @@ fn single_operations() {
 }
 
 #[test]
-fn mistakes_are_named_before_anything_is_sent() {
+fn errors_are_named_before_anything_is_sent() {
     let (_node, cluster, table) = start();
     let message = |result: vinga::Result<()>| result.unwrap_err().to_string();
     assert_eq!(

@@ -95,7 +95,7 @@ impl Dropper {
 
     fn transactions(&mut self, cluster: &Cluster, table: &Table, round: u64) {
         let (id, other) = (self.next(SHARED), self.next(SHARED));
-        // Before the first train; during it; before and during the second; with locks held or waited for.
+        // Before the first batch; during it; before and during the second; with locks held or waited for.
         let mut tx = cluster.begin().unwrap();
         tx.update(table, id, &Update::new().add("n", 1)).unwrap();
         if self.attempt(tx.execute()).is_some() {

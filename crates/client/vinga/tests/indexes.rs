@@ -151,7 +151,7 @@ fn a_point_of_the_primary_key_asks_one_partition() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn errors_are_named() {
     let node = start_node();
     let cluster = Cluster::connect(node.address()).unwrap();
     let table = items(&cluster, 1);

@@ -24,7 +24,7 @@ fn job(id: u64, state: i32) -> Job {
     Job { id, state, code: format!("c{id:03}") }
 }
 
-/// Locks are waited for by default for so long that whoever does it by mistake does not come back.
+/// Locks are waited for by default for so long that whoever does it by accident does not come back.
 const FOR_EVER: &str = "3600000";
 
 fn start(lock_timeout: &str, jobs: u64) -> (LocalNode, Cluster, Table<Job>) {
@@ -259,7 +259,7 @@ fn a_wait_may_be_longer_than_is_usual() {
         let waiting = scope.spawn(|| {
             let mut tx = cluster.begin().unwrap();
             tx.set_lock_wait(LockWait::Millis(u32::MAX));
-            // Behind it, in one train, what waits for it.
+            // Behind it, in one batch, what waits for it.
             let update = tx.update(&table, 1u64, &Update::new().set("state", 4)).unwrap();
             let read = tx.define_read(&table, 1u64, Lock::None).unwrap();
             tx.execute().unwrap();
@@ -298,7 +298,7 @@ fn a_row_is_read_as_it_is_committed_if_it_can_not_be_locked() {
     let found = tx.find(&table, 3u64, lock).unwrap();
     assert!(matches!(&found, Found::Row { row, operation: Some(_) } if *row == job(3, 0)), "{found:?}");
     assert!(!is_free(&cluster, &table, 3, Lock::Shared));
-    // Several in one train.
+    // Several in one batch.
     let reads: Vec<_> = (1..4u64).map(|id| tx.define_read(&table, id, lock).unwrap()).collect();
     tx.execute().unwrap();
     assert_eq!(code(tx.row(&reads[0])), ErrorCode::RowLocked);
@@ -373,14 +373,14 @@ fn many_rows_are_let_go_of_with_the_next_request() {
     let reads: Vec<_> =
         (0..300u64).map(|id| tx.define_read(&table, id, Lock::Exclusive).unwrap().operation()).collect();
     tx.execute().unwrap();
-    let trains = counter(&cluster, "trains");
+    let batches = counter(&cluster, "batches");
     for &read in &reads[..299] {
         tx.unlock(read).unwrap();
     }
     assert_eq!(tx.read(&table, 7u64).unwrap(), Some(job(7, 0)), "straight from the owner");
-    assert_eq!(counter(&cluster, "trains"), trains);
+    assert_eq!(counter(&cluster, "batches"), batches);
     tx.read_locked(&table, 0u64, Lock::Shared).unwrap();
-    assert_eq!(counter(&cluster, "trains"), trains + 1);
+    assert_eq!(counter(&cluster, "batches"), batches + 1);
     assert!((1..299).all(|id| is_free(&cluster, &table, id, Lock::Exclusive)));
     assert!(is_free(&cluster, &table, 0, Lock::Shared) && !is_free(&cluster, &table, 299, Lock::Shared));
     // What is left when the transaction ends need not be said.

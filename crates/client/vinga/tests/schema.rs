@@ -135,7 +135,7 @@ fn a_fence_keeps_others_from_changing_rows() {
     let (one, other) = (connect(&node), connect(&node));
     let table = one.create_table(new_table("d.t")).expect("it is new");
     let theirs = other.table("d.t").expect("it is there");
-    // What the other has begun is ended before the fence is granted.
+    // What the other has begun is ended before the write fence is granted.
     let mut open = other.begin().unwrap();
     open.write(&theirs, &row(1, 1)).unwrap();
     open.execute().unwrap();
@@ -161,7 +161,7 @@ fn a_fence_keeps_others_from_changing_rows() {
 }
 
 #[test]
-fn the_asker_waits_until_subscribers_have_confirmed() {
+fn the_requester_waits_until_subscribers_have_confirmed() {
     let node = LocalNode::start().expect("a node starts");
     let (one, other) = (connect(&node), connect(&node));
     assert_ne!(one.incarnation(), 0);
@@ -171,7 +171,7 @@ fn the_asker_waits_until_subscribers_have_confirmed() {
     events.confirm(first);
     let is_confirmed = AtomicBool::new(false);
     thread::scope(|scope| {
-        let asker = scope.spawn(|| {
+        let requester = scope.spawn(|| {
             one.create_table(new_table("d.t")).expect("it is new");
             assert!(is_confirmed.load(Ordering::SeqCst));
         });
@@ -192,7 +192,7 @@ fn the_asker_waits_until_subscribers_have_confirmed() {
                 (SchemaEventKind::CreateTable, "d.t".into(), by)
             ]
         );
-        asker.join().expect("no panic");
+        requester.join().expect("no panic");
     });
     // Who asks is not awaited, but told; who has gone is not awaited either.
     other.rename_table("d.t", "d.u").expect("it is there");

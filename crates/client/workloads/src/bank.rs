@@ -1,12 +1,12 @@
 //! Transfers between accounts: whoever reads all of them under shared locks finds the same sum.
 //!
 //! The balance of an account is the count of its row. A transfer reads two accounts under exclusive locks and writes
-//! both, or updates them by programs; an audit reads all accounts under shared locks, in one train or in several.
+//! both, or updates them by programs; an audit reads all accounts under shared locks, in one batch or in several.
 
 use crate::history::{Event, History, OperationResult};
 use crate::shape::{KeyForm, Shape, Value};
 use crate::step::{
-    Answer, Body, Change, Condition, End, Fate, Operation, Step, TableRef, Train, TrainAnswer,
+    Answer, BatchAnswer, Body, Change, Condition, End, Fate, Operation, OperationBatch, Step, TableRef,
 };
 use crate::workload::{Contents, Ids, Session, Workload};
 use alloc::boxed::Box;
@@ -111,7 +111,7 @@ const ATTEMPTS_MAX: u32 = 200;
 
 impl Session for Loader {
     fn next(&mut self, _: &mut Rng, last: &Answer) -> Step {
-        if matches!(last, Answer::Train(TrainAnswer { fate: Fate::Committed(_), .. })) {
+        if matches!(last, Answer::Executed(BatchAnswer { fate: Fate::Committed(_), .. })) {
             self.left -= 1;
         }
         if self.left == 0 || self.attempts == 0 {
@@ -120,7 +120,12 @@ impl Session for Loader {
         self.attempts -= 1;
         let row = Body::Row(Value { value: self.ids.value(), count: BALANCE });
         let insert = operation(1, OperationKind::Insert, self.ids.table(0), self.left - 1, row);
-        Step::Train(Train { begin: true, rollback_to: None, operations: vec![insert], end: End::Commit })
+        Step::Execute(OperationBatch {
+            begin: true,
+            rollback_to: None,
+            operations: vec![insert],
+            end: End::Commit,
+        })
     }
 }
 
@@ -136,7 +141,7 @@ enum State {
     Auditing {
         next: u64,
     },
-    /// The last train of a transaction is under way.
+    /// The last batch of a transaction is under way.
     Ending,
     Pausing,
 }
@@ -151,7 +156,7 @@ struct BankSession {
 impl Session for BankSession {
     fn next(&mut self, random: &mut Rng, last: &Answer) -> Step {
         let open = match last {
-            Answer::Train(answer @ TrainAnswer { fate: Fate::Open, .. }) => Some(answer),
+            Answer::Executed(answer @ BatchAnswer { fate: Fate::Open, .. }) => Some(answer),
             _ => None,
         };
         match (&self.state, open) {
@@ -186,11 +191,11 @@ impl BankSession {
             operation(number, OperationKind::ReadExclusive, self.ids.table(0), account, Body::None)
         };
         let operations = vec![read(1, from.min(to)), read(2, from.max(to))];
-        Step::Train(Train { begin: true, rollback_to: None, operations, end: End::Stay })
+        Step::Execute(OperationBatch { begin: true, rollback_to: None, operations, end: End::Stay })
     }
 
     /// Writes the new balances of two accounts that were read.
-    fn move_money(&mut self, from: u64, to: u64, amount: u64, answer: &TrainAnswer) -> Step {
+    fn move_money(&mut self, from: u64, to: u64, amount: u64, answer: &BatchAnswer) -> Step {
         self.state = State::Ending;
         let balance = |account: u64| {
             let number = if account == from.min(to) { 1 } else { 2 };
@@ -198,7 +203,12 @@ impl BankSession {
         };
         let (Some(before_from), Some(before_to)) = (balance(from), balance(to)) else {
             let end = End::Rollback;
-            return Step::Train(Train { begin: false, rollback_to: None, operations: vec![], end });
+            return Step::Execute(OperationBatch {
+                begin: false,
+                rollback_to: None,
+                operations: vec![],
+                end,
+            });
         };
         let amount = amount.min(before_from);
         let mut write = |number, account, count| {
@@ -206,10 +216,10 @@ impl BankSession {
             operation(number, OperationKind::Write, self.ids.table(0), account, Body::Row(row))
         };
         let operations = vec![write(3, from, before_from - amount), write(4, to, before_to + amount)];
-        Step::Train(Train { begin: false, rollback_to: None, operations, end: End::Commit })
+        Step::Execute(OperationBatch { begin: false, rollback_to: None, operations, end: End::Commit })
     }
 
-    /// Moves money in one train, without reading: only if there is enough.
+    /// Moves money in one batch, without reading: only if there is enough.
     fn transfer_by_program(&mut self, from: u64, to: u64, amount: u64) -> Step {
         self.state = State::Ending;
         let table = self.ids.table(0);
@@ -219,7 +229,7 @@ impl BankSession {
         first.condition = Some(Condition::CountAtLeast(amount));
         let second = operation(2, OperationKind::Update, table, to, Body::Change(give));
         let operations = vec![first, second];
-        Step::Train(Train { begin: true, rollback_to: None, operations, end: End::Commit })
+        Step::Execute(OperationBatch { begin: true, rollback_to: None, operations, end: End::Commit })
     }
 
     /// Reads accounts from `next` on: all that are left, or some.
@@ -235,7 +245,7 @@ impl BankSession {
         let is_last = count == left;
         self.state = if is_last { State::Ending } else { State::Auditing { next: next + count } };
         let end = if is_last { End::Commit } else { End::Stay };
-        Step::Train(Train { begin: next == 0, rollback_to: None, operations, end })
+        Step::Execute(OperationBatch { begin: next == 0, rollback_to: None, operations, end })
     }
 }
 

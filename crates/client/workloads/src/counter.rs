@@ -4,7 +4,7 @@
 
 use crate::history::{Event, History, OperationResult};
 use crate::shape::{KeyForm, Shape, Value};
-use crate::step::{Answer, Body, Change, End, Fate, Operation, Read, Step, TableRef, Train};
+use crate::step::{Answer, Body, Change, End, Fate, Operation, OperationBatch, Read, Step, TableRef};
 use crate::workload::{Contents, Ids, Session, Workload};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -104,7 +104,12 @@ impl Session for Loader {
         self.left -= 1;
         let row = Body::Row(Value { value: self.ids.value(), count: 0 });
         let insert = operation(1, OperationKind::Insert, self.ids.table(0), self.left, row);
-        Step::Train(Train { begin: true, rollback_to: None, operations: vec![insert], end: End::Commit })
+        Step::Execute(OperationBatch {
+            begin: true,
+            rollback_to: None,
+            operations: vec![insert],
+            end: End::Commit,
+        })
     }
 }
 
@@ -114,7 +119,7 @@ enum State {
     Comparing {
         key: u64,
     },
-    /// The last train of a transaction is under way.
+    /// The last batch of a transaction is under way.
     Ending,
     Pausing,
 }
@@ -160,7 +165,7 @@ impl CounterSession {
         let several = if random.bool() { 1 } else { random.u32(1..=self.settings.counters.min(6) as u32) };
         let operations = (1..=several)
             .map(|number| {
-                // Ascending keys, so that sessions don't wait for each other in a circle.
+                // Ascending keys, so that sessions don't wait for each other in a cycle.
                 let key = if several == 1 { key } else { u64::from(number) - 1 };
                 let add = random.u64(1..10);
                 let set = random.bool().then(|| self.ids.value());
@@ -168,7 +173,7 @@ impl CounterSession {
                 operation(number, OperationKind::Update, self.ids.table(0), key, change)
             })
             .collect();
-        Step::Train(Train { begin: true, rollback_to: None, operations, end: End::Commit })
+        Step::Execute(OperationBatch { begin: true, rollback_to: None, operations, end: End::Commit })
     }
 
     fn compare_and_set(&mut self, key: u64, row: Value) -> Step {
@@ -176,7 +181,12 @@ impl CounterSession {
         let change =
             Change { expect: Some(row.value), set: Some(self.ids.value()), add: 1, ..Change::default() };
         let update = operation(1, OperationKind::Update, self.ids.table(0), key, Body::Change(change));
-        Step::Train(Train { begin: true, rollback_to: None, operations: vec![update], end: End::Commit })
+        Step::Execute(OperationBatch {
+            begin: true,
+            rollback_to: None,
+            operations: vec![update],
+            end: End::Commit,
+        })
     }
 }
 

@@ -1,14 +1,14 @@
 //! Everything that can be done with rows, at random, by sessions that fight for few keys.
 //!
 //! Nothing is expected of the answers here: whether they can be true is for [`crate::check`] to say. Sessions make
-//! transactions of one or several trains, of one or many operations of all kinds, on two tables; undo parts of them;
+//! transactions of one or several batches, of one or many operations of all kinds, on two tables; undo parts of them;
 //! leave them, to be rolled back by a time-out; read committed rows beside them, and their own changes. With unique indexes
 //! they also fight for values of columns.
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};
 use crate::step::{
-    Answer, Body, Change, Condition, End, Fate, Operation, Read, Step, TableRef, Train, TrainAnswer,
+    Answer, BatchAnswer, Body, Change, Condition, End, Fate, Operation, OperationBatch, Read, Step, TableRef,
 };
 use crate::workload::{Contents, Ids, Session, Workload};
 use alloc::boxed::Box;
@@ -27,7 +27,7 @@ pub struct Settings {
     pub keys: u64,
     /// Transactions of each session.
     pub transactions: u32,
-    /// Operations of a train, at most.
+    /// Operations of a batch, at most.
     pub operations_max: usize,
     /// A session waits this long between transactions, in microseconds, at most.
     pub pause: u64,
@@ -109,15 +109,15 @@ impl Session for Loader {
                 selects: false,
             })
             .collect();
-        Step::Train(Train { begin: true, rollback_to: None, operations, end: End::Commit })
+        Step::Execute(OperationBatch { begin: true, rollback_to: None, operations, end: End::Commit })
     }
 }
 
 enum State {
     /// No transaction is open.
     Idle,
-    /// The transaction goes on for so many trains.
-    Open { trains: u32 },
+    /// The transaction goes on for so many batches.
+    Open { batches: u32 },
     /// A pause before the next transaction.
     Pausing,
 }
@@ -135,10 +135,12 @@ impl Session for KeyValueSession {
     fn next(&mut self, random: &mut Rng, last: &Answer) -> Step {
         match (&self.state, last) {
             (State::Idle | State::Pausing, _) => self.begin(random),
-            (State::Open { .. }, Answer::Train(TrainAnswer { fate: Fate::Open, .. })) => self.go_on(random),
+            (State::Open { .. }, Answer::Executed(BatchAnswer { fate: Fate::Open, .. })) => {
+                self.go_on(random)
+            }
             // Reads of own changes leave the transaction as it is, also if they fail.
             (State::Open { .. }, Answer::Read(_) | Answer::Failed(_) | Answer::Done) => self.go_on(random),
-            (State::Open { .. }, Answer::Train(_) | Answer::Begin | Answer::Batch(_)) => {
+            (State::Open { .. }, Answer::Executed(_) | Answer::Begin | Answer::Batch(_)) => {
                 self.state = State::Pausing;
                 Step::Wait(random.u64(..=self.settings.pause))
             }
@@ -158,28 +160,28 @@ impl KeyValueSession {
             2..5 => {
                 // A transaction of one operation.
                 let operations = vec![self.operation(random, false)];
-                self.state = State::Open { trains: 0 };
-                Step::Train(Train { begin: true, rollback_to: None, operations, end: End::Commit })
+                self.state = State::Open { batches: 0 };
+                Step::Execute(OperationBatch { begin: true, rollback_to: None, operations, end: End::Commit })
             }
             _ => {
-                self.state = State::Open { trains: random.u32(..4) };
-                self.train(random, true, None)
+                self.state = State::Open { batches: random.u32(..4) };
+                self.batch(random, true, None)
             }
         }
     }
 
     fn go_on(&mut self, random: &mut Rng) -> Step {
-        let State::Open { trains } = &mut self.state else { unreachable!("it is open") };
-        if *trains == 0 {
+        let State::Open { batches } = &mut self.state else { unreachable!("it is open") };
+        if *batches == 0 {
             if random.u32(..100) < self.settings.left_open {
                 self.state = State::Pausing;
                 return Step::Wait(self.settings.left_for);
             }
             let end = if random.u8(..8) == 0 { End::Rollback } else { End::Commit };
-            let step = Train { begin: false, rollback_to: None, operations: Vec::new(), end };
-            return Step::Train(step);
+            let step = OperationBatch { begin: false, rollback_to: None, operations: Vec::new(), end };
+            return Step::Execute(step);
         }
-        *trains -= 1;
+        *batches -= 1;
         match random.u8(..10) {
             0..2 => {
                 let before = random_number(random, self.number) + 1;
@@ -187,10 +189,10 @@ impl KeyValueSession {
             }
             2..4 => {
                 let from = random_number(random, self.number);
-                self.train(random, false, Some(from))
+                self.batch(random, false, Some(from))
             }
             4 => Step::Wait(random.u64(..=self.settings.pause)),
-            _ => self.train(random, false, None),
+            _ => self.batch(random, false, None),
         }
     }
 
@@ -205,12 +207,12 @@ impl KeyValueSession {
         })
     }
 
-    fn train(&mut self, random: &mut Rng, begin: bool, rollback_to: Option<u32>) -> Step {
+    fn batch(&mut self, random: &mut Rng, begin: bool, rollback_to: Option<u32>) -> Step {
         let count = random.usize(1..=self.settings.operations_max);
-        let State::Open { trains } = self.state else { unreachable!("it is open") };
-        let end = if trains == 0 && random.bool() { End::Commit } else { End::Stay };
+        let State::Open { batches } = self.state else { unreachable!("it is open") };
+        let end = if batches == 0 && random.bool() { End::Commit } else { End::Stay };
         let operations = (0..count).map(|_| self.operation(random, end == End::Stay)).collect();
-        Step::Train(Train { begin, rollback_to, operations, end })
+        Step::Execute(OperationBatch { begin, rollback_to, operations, end })
     }
 
     fn table(&self, random: &mut Rng) -> TableRef {

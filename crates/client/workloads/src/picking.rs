@@ -8,7 +8,7 @@
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};
 use crate::step::{
-    Answer, Body, Change, Condition, End, Fate, Operation, Step, TableRef, Train, TrainAnswer,
+    Answer, BatchAnswer, Body, Change, Condition, End, Fate, Operation, OperationBatch, Step, TableRef,
 };
 use crate::workload::{Contents, Ids, Session, Workload};
 use alloc::boxed::Box;
@@ -65,7 +65,7 @@ impl Workload for Picking {
             ids,
             transactions: self.settings.transactions,
             number: 0,
-            trains: 0,
+            batches: 0,
             sent: Vec::new(),
             locked: Vec::new(),
             wanted: Vec::new(),
@@ -101,7 +101,7 @@ impl Session for Loader {
                 selects: false,
             })
             .collect();
-        Step::Train(Train { begin: true, rollback_to: None, operations, end: End::Commit })
+        Step::Execute(OperationBatch { begin: true, rollback_to: None, operations, end: End::Commit })
     }
 }
 
@@ -120,9 +120,9 @@ struct Picker {
     transactions: u32,
     /// The newest operation number of the transaction.
     number: u32,
-    /// Trains that the transaction still has.
-    trains: u32,
-    /// Locking reads of the train under way, by number.
+    /// Batches that the transaction still has.
+    batches: u32,
+    /// Locking reads of the batch under way, by number.
     sent: Vec<(u32, Row)>,
     /// Rows that are locked, with the reads that did it.
     locked: Vec<(u32, Row)>,
@@ -135,7 +135,7 @@ impl Session for Picker {
     fn next(&mut self, random: &mut Rng, last: &Answer) -> Step {
         match (self.state, last) {
             (State::Pausing, _) => self.begin(random),
-            (State::Open, Answer::Train(answer @ TrainAnswer { fate: Fate::Open, .. })) => {
+            (State::Open, Answer::Executed(answer @ BatchAnswer { fate: Fate::Open, .. })) => {
                 self.take(answer);
                 self.go_on(random)
             }
@@ -158,12 +158,12 @@ impl Picker {
         self.locked.clear();
         self.wanted.clear();
         self.state = State::Open;
-        self.trains = random.u32(..4);
-        self.train(random, true)
+        self.batches = random.u32(..4);
+        self.batch(random, true)
     }
 
     /// Notes which rows are locked now, and which others have.
-    fn take(&mut self, answer: &TrainAnswer) {
+    fn take(&mut self, answer: &BatchAnswer) {
         for (number, row) in core::mem::take(&mut self.sent) {
             let failed = answer.errors.iter().find(|(of, _)| *of == number).map(|(_, code)| *code);
             let is_there = answer.rows.iter().any(|(of, row)| *of == number && row.is_some());
@@ -176,23 +176,28 @@ impl Picker {
     }
 
     fn go_on(&mut self, random: &mut Rng) -> Step {
-        if self.trains == 0 {
+        if self.batches == 0 {
             let end = if random.u8(..6) == 0 { End::Rollback } else { End::Commit };
-            return Step::Train(Train { begin: false, rollback_to: None, operations: Vec::new(), end });
+            return Step::Execute(OperationBatch {
+                begin: false,
+                rollback_to: None,
+                operations: Vec::new(),
+                end,
+            });
         }
         if random.u8(..3) == 0 {
             return Step::Wait(random.u64(..=self.settings.pause));
         }
-        self.trains -= 1;
-        self.train(random, false)
+        self.batches -= 1;
+        self.batch(random, false)
     }
 
-    fn train(&mut self, random: &mut Rng, begin: bool) -> Step {
-        let end = if self.trains == 0 && random.bool() { End::Commit } else { End::Stay };
+    fn batch(&mut self, random: &mut Rng, begin: bool) -> Step {
+        let end = if self.batches == 0 && random.bool() { End::Commit } else { End::Stay };
         let rollback_to = (!begin && random.u8(..12) == 0).then(|| random.u32(1..=self.number.max(1)));
         let count = random.usize(1..=4);
         let operations = (0..count).map(|_| self.operation(random, end == End::Stay)).collect();
-        Step::Train(Train { begin, rollback_to, operations, end })
+        Step::Execute(OperationBatch { begin, rollback_to, operations, end })
     }
 
     fn operation(&mut self, random: &mut Rng, may_fail_alone: bool) -> Operation {

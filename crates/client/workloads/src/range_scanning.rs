@@ -11,8 +11,8 @@
 use crate::history::{Event, History, OperationResult, ScanRecord, Transaction};
 use crate::shape::{KeyForm, Shape, Value};
 use crate::step::{
-    Answer, Batch, Body, Change, Condition, End, Fate, Operation, Range, Scan, Step, TableRef, Train,
-    TrainAnswer,
+    Answer, Batch, BatchAnswer, Body, Change, Condition, End, Fate, Operation, OperationBatch, Range, Scan,
+    Step, TableRef,
 };
 use crate::workload::{Contents, Ids, Session, Workload};
 use alloc::boxed::Box;
@@ -111,7 +111,7 @@ fn check_sweep(scan: &ScanRecord, range: &Range, transaction: &Transaction) -> R
     Ok(())
 }
 
-/// Rows of one train of the loader.
+/// Rows of one batch of the loader.
 const LOADED_AT_ONCE: u64 = 16;
 
 struct Loader {
@@ -134,7 +134,7 @@ impl Session for Loader {
                 operation(self.ids, number, OperationKind::Write, key, Body::Row(row))
             })
             .collect();
-        Step::Train(Train { begin: true, rollback_to: None, operations, end: End::Commit })
+        Step::Execute(OperationBatch { begin: true, rollback_to: None, operations, end: End::Commit })
     }
 }
 
@@ -188,7 +188,7 @@ impl Session for RangeSession {
                 Step::ScanNext
             }
             (State::Scanning, _) => self.pause(random),
-            (State::Beginning, Answer::Train(TrainAnswer { fate: Fate::Open, .. })) => {
+            (State::Beginning, Answer::Executed(BatchAnswer { fate: Fate::Open, .. })) => {
                 let range = range(random);
                 self.state = State::Sweeping { range };
                 Step::ScanOpen(Scan {
@@ -205,16 +205,16 @@ impl Session for RangeSession {
             (State::Sweeping { range }, Answer::Batch(batch)) => self.lock(random, range, batch),
             (
                 State::Locking { range, operations, is_last },
-                Answer::Train(TrainAnswer { fate: Fate::Open, rows, .. }),
+                Answer::Executed(BatchAnswer { fate: Fate::Open, rows, .. }),
             ) => self.change_locked(random, range, &operations, rows, is_last),
-            (State::Changing { range, is_last }, Answer::Train(TrainAnswer { fate: Fate::Open, .. })) => {
+            (State::Changing { range, is_last }, Answer::Executed(BatchAnswer { fate: Fate::Open, .. })) => {
                 self.sweep_on(random, range, is_last)
             }
             (State::Closing, _) => self.end(random),
             (State::Sweeping { .. }, _) => {
                 // The scan was refused; the transaction is still open.
                 self.state = State::Ending;
-                self.train(false, vec![], End::Rollback)
+                self.batch(false, vec![], End::Rollback)
             }
             (State::Beginning | State::Locking { .. } | State::Changing { .. }, _) => self.pause(random),
         }
@@ -258,11 +258,11 @@ impl RangeSession {
             4..6 => {
                 self.state = State::Beginning;
                 let operations = (0..random.usize(1..4)).map(|_| self.write(random)).collect();
-                self.train(true, operations, End::Stay)
+                self.batch(true, operations, End::Stay)
             }
             _ => {
                 let operations = (0..random.usize(1..5)).map(|_| self.write(random)).collect();
-                self.train(true, operations, End::Commit)
+                self.batch(true, operations, End::Commit)
             }
         }
     }
@@ -299,7 +299,7 @@ impl RangeSession {
             operations.push(read);
         }
         self.state = State::Locking { range, operations: numbers, is_last: batch.is_last };
-        self.train(false, operations, End::Stay)
+        self.batch(false, operations, End::Stay)
     }
 
     fn change_locked(
@@ -323,7 +323,7 @@ impl RangeSession {
             return self.sweep_on(random, range, is_last);
         }
         self.state = State::Changing { range, is_last };
-        self.train(false, operations, End::Stay)
+        self.batch(false, operations, End::Stay)
     }
 
     fn sweep_on(&mut self, random: &mut Rng, range: Range, is_last: bool) -> Step {
@@ -341,11 +341,11 @@ impl RangeSession {
     fn end(&mut self, random: &mut Rng) -> Step {
         self.state = State::Ending;
         let end = if random.u8(..4) == 0 { End::Rollback } else { End::Commit };
-        self.train(false, vec![], end)
+        self.batch(false, vec![], end)
     }
 
-    fn train(&self, begin: bool, operations: Vec<Operation>, end: End) -> Step {
-        Step::Train(Train { begin, rollback_to: None, operations, end })
+    fn batch(&self, begin: bool, operations: Vec<Operation>, end: End) -> Step {
+        Step::Execute(OperationBatch { begin, rollback_to: None, operations, end })
     }
 
     /// Some change of some row. Every fourth row is never touched.

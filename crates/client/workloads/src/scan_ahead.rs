@@ -7,7 +7,7 @@
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};
-use crate::step::{Answer, Body, End, Fate, Operation, Scan, Step, Train, TrainAnswer};
+use crate::step::{Answer, BatchAnswer, Body, End, Fate, Operation, OperationBatch, Scan, Step};
 use crate::workload::{Contents, Ids, Session, Workload};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -103,7 +103,7 @@ struct ScanAheadSession {
 
 impl Session for ScanAheadSession {
     fn next(&mut self, random: &mut Rng, last: &Answer) -> Step {
-        let is_open = matches!(last, Answer::Train(TrainAnswer { fate: Fate::Open, .. }));
+        let is_open = matches!(last, Answer::Executed(BatchAnswer { fate: Fate::Open, .. }));
         match (self.state, last) {
             (State::Idle | State::Pausing, _) => self.begin(random),
             (State::Inserting, _) if is_open => {
@@ -129,7 +129,7 @@ impl Session for ScanAheadSession {
                 }
                 self.state = State::InsertingAhead { from, is_last: batch.is_last };
                 let inserts = (0..batch.rows.len()).map(|_| self.insert()).collect();
-                self.train(false, inserts, End::Stay)
+                self.batch(false, inserts, End::Stay)
             }
             (State::InsertingAhead { from, is_last: true }, _) if is_open => self.end(random, from),
             (State::InsertingAhead { from, is_last: false }, _) if is_open => {
@@ -140,7 +140,7 @@ impl Session for ScanAheadSession {
             (State::Scanning { .. }, _) => {
                 // The scan was refused; the transaction is still open.
                 self.state = State::Ending;
-                self.train(false, vec![], End::Rollback)
+                self.batch(false, vec![], End::Rollback)
             }
             (State::Inserting | State::InsertingAhead { .. } | State::Ending, _) => {
                 self.state = State::Pausing;
@@ -159,23 +159,23 @@ impl ScanAheadSession {
         self.number = 0;
         self.state = State::Inserting;
         let inserts = (0..random.u64(1..=self.settings.rows)).map(|_| self.insert()).collect();
-        self.train(true, inserts, End::Stay)
+        self.batch(true, inserts, End::Stay)
     }
 
     fn end(&mut self, random: &mut Rng, from: u32) -> Step {
         self.state = State::Ending;
         match random.u8(..3) {
-            0 => self.train(false, vec![], End::Commit),
+            0 => self.batch(false, vec![], End::Commit),
             1 => {
                 let (operations, end) = (vec![], End::Commit);
-                Step::Train(Train { begin: false, rollback_to: Some(from), operations, end })
+                Step::Execute(OperationBatch { begin: false, rollback_to: Some(from), operations, end })
             }
-            _ => self.train(false, vec![], End::Rollback),
+            _ => self.batch(false, vec![], End::Rollback),
         }
     }
 
-    fn train(&mut self, begin: bool, operations: Vec<Operation>, end: End) -> Step {
-        Step::Train(Train { begin, rollback_to: None, operations, end })
+    fn batch(&mut self, begin: bool, operations: Vec<Operation>, end: End) -> Step {
+        Step::Execute(OperationBatch { begin, rollback_to: None, operations, end })
     }
 
     fn insert(&mut self) -> Operation {

@@ -4,7 +4,7 @@
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};
-use crate::step::{Answer, Body, Change, Condition, End, Operation, Scan, Step, Train};
+use crate::step::{Answer, Body, Change, Condition, End, Operation, OperationBatch, Scan, Step};
 use crate::workload::{Contents, Ids, Session, Workload};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -57,7 +57,7 @@ impl Workload for Scanning {
     }
 }
 
-/// Rows of one train of the loader.
+/// Rows of one batch of the loader.
 const LOADED_AT_ONCE: u64 = 16;
 
 struct Loader {
@@ -80,7 +80,7 @@ impl Session for Loader {
                 operation(self.ids, number, OperationKind::Write, key, row)
             })
             .collect();
-        Step::Train(Train { begin: true, rollback_to: None, operations, end: End::Commit })
+        Step::Execute(OperationBatch { begin: true, rollback_to: None, operations, end: End::Commit })
     }
 }
 
@@ -169,7 +169,7 @@ impl ScanningSession {
                 operation(self.ids, number, kind, key, body)
             })
             .collect();
-        Step::Train(Train { begin: true, rollback_to: None, operations, end: End::Commit })
+        Step::Execute(OperationBatch { begin: true, rollback_to: None, operations, end: End::Commit })
     }
 }
 

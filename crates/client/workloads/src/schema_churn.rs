@@ -6,7 +6,9 @@
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};
-use crate::step::{Answer, Body, End, Fate, Operation, Read, Scan, Step, TableChange, Train, TrainAnswer};
+use crate::step::{
+    Answer, BatchAnswer, Body, End, Fate, Operation, OperationBatch, Read, Scan, Step, TableChange,
+};
 use crate::workload::{Contents, Ids, Session, Workload};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -143,9 +145,9 @@ impl Session for Worker {
     fn next(&mut self, random: &mut Rng, last: &Answer) -> Step {
         match (self.state, last) {
             (State::Idle, _) => self.begin(random),
-            (State::Open, Answer::Train(TrainAnswer { fate: Fate::Open, .. })) => {
+            (State::Open, Answer::Executed(BatchAnswer { fate: Fate::Open, .. })) => {
                 let end = if random.bool() { End::Commit } else { End::Stay };
-                self.train(random, false, end)
+                self.batch(random, false, end)
             }
             (State::Scanning, Answer::Batch(batch)) if !batch.is_last => Step::ScanNext,
             (State::Pausing, _) => {
@@ -167,8 +169,8 @@ impl Session for Worker {
 fn is_stale(answer: &Answer) -> bool {
     let error = match answer {
         Answer::Failed(error) => Some(*error),
-        Answer::Train(TrainAnswer { fate: Fate::RolledBack { error, .. }, .. }) => *error,
-        Answer::Train(_) | Answer::Begin | Answer::Read(_) | Answer::Batch(_) | Answer::Done => None,
+        Answer::Executed(BatchAnswer { fate: Fate::RolledBack { error, .. }, .. }) => *error,
+        Answer::Executed(_) | Answer::Begin | Answer::Read(_) | Answer::Batch(_) | Answer::Done => None,
     };
     error.is_some_and(|error| error.class() == ErrorClass::Schema)
 }
@@ -202,12 +204,12 @@ impl Worker {
             _ => {
                 self.state = State::Open;
                 let end = if random.bool() { End::Commit } else { End::Stay };
-                self.train(random, true, end)
+                self.batch(random, true, end)
             }
         }
     }
 
-    fn train(&mut self, random: &mut Rng, begin: bool, end: End) -> Step {
+    fn batch(&mut self, random: &mut Rng, begin: bool, end: End) -> Step {
         let operations: Vec<Operation> = (0..random.usize(1..4))
             .map(|_| {
                 self.number += 1;
@@ -233,6 +235,6 @@ impl Worker {
                 }
             })
             .collect();
-        Step::Train(Train { begin, rollback_to: None, operations, end })
+        Step::Execute(OperationBatch { begin, rollback_to: None, operations, end })
     }
 }

@@ -13,8 +13,8 @@ pub struct TableRef(pub u16);
 /// What a session does next.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Step {
-    /// Operations of its transaction. Answered by [`Answer::Train`].
-    Train(Train),
+    /// Operations of its transaction. Answered by [`Answer::Executed`].
+    Execute(OperationBatch),
     /// Committed reads by key. Answered by [`Answer::Read`].
     Read(Read),
     /// Opens a scan, the session's only one, and asks for its first batch. Answered by [`Answer::Batch`].
@@ -69,10 +69,10 @@ pub enum TableChange {
 
 /// Operations that travel together.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Train {
+pub struct OperationBatch {
     /// The transaction begins.
     pub begin: bool,
-    /// Before the operations of this train, those from this number on are undone.
+    /// Before the operations of this batch, those from this number on are undone.
     pub rollback_to: Option<u32>,
     /// The operations, numbers ascending.
     pub operations: Vec<Operation>,
@@ -80,14 +80,14 @@ pub struct Train {
     pub end: End,
 }
 
-/// What happens behind the operations of a train.
+/// What happens behind the operations of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// The transaction stays open.
     Stay,
     /// It is committed.
     Commit,
-    /// It is rolled back; such a train has no operations.
+    /// It is rolled back; such a batch has no operations.
     Rollback,
 }
 
@@ -233,8 +233,8 @@ impl Range {
 pub enum Answer {
     /// There was none before.
     Begin,
-    /// About a train.
-    Train(TrainAnswer),
+    /// About a batch of operations.
+    Executed(BatchAnswer),
     /// Rows in the order of the keys.
     Read(Vec<Option<Value>>),
     /// Rows with their keys.
@@ -245,9 +245,9 @@ pub enum Answer {
     Failed(ErrorCode),
 }
 
-/// What has become of a train.
+/// What has become of a batch.
 #[derive(Clone, PartialEq, Debug)]
-pub struct TrainAnswer {
+pub struct BatchAnswer {
     /// Where the transaction stands.
     pub fate: Fate,
     /// The rows of its reads, by operation number.

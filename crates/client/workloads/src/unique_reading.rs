@@ -9,7 +9,9 @@
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};
-use crate::step::{Answer, Body, Condition, End, Fate, Operation, Read, Step, TableRef, Train, TrainAnswer};
+use crate::step::{
+    Answer, BatchAnswer, Body, Condition, End, Fate, Operation, OperationBatch, Read, Step, TableRef,
+};
 use crate::workload::{Contents, Ids, Session, Workload};
 use alloc::boxed::Box;
 use alloc::format;
@@ -101,14 +103,14 @@ struct Loader {
 
 impl Session for Loader {
     fn next(&mut self, _: &mut Rng, last: &Answer) -> Step {
-        if let Answer::Train(TrainAnswer { fate: Fate::Committed(_), .. }) = last {
+        if let Answer::Executed(BatchAnswer { fate: Fate::Committed(_), .. }) = last {
             self.loaded.set(self.loaded.get() | 1 << self.left);
         }
         let Some(count) = self.left.checked_sub(1) else { return Step::End };
         self.left = count;
         let row = Body::Row(Value { value: self.ids.value(), count });
         let operations = vec![operation(self.ids.table(0), 1, OperationKind::Write, count, row)];
-        Step::Train(Train { begin: true, rollback_to: None, operations, end: End::Commit })
+        Step::Execute(OperationBatch { begin: true, rollback_to: None, operations, end: End::Commit })
     }
 }
 
@@ -174,7 +176,7 @@ impl Session for Finder {
                 None if tries + 1 < TRIES => self.read_place(count, tries + 1),
                 None => self.lock_place(count),
             },
-            (State::LockingPlace { count }, Answer::Train(TrainAnswer { fate: Fate::Open, rows, .. })) => {
+            (State::LockingPlace { count }, Answer::Executed(BatchAnswer { fate: Fate::Open, rows, .. })) => {
                 match rows.first().and_then(|(_, row)| *row) {
                     Some(place) => {
                         let state = State::AtRowLocked { count, tries: 0, key: place.value };
@@ -198,7 +200,7 @@ impl Session for Finder {
             },
             // The read failed; the lock is still there.
             (State::AtRowLocked { .. } | State::Letting, _) => self.end(End::Rollback),
-            (State::Taking { keys }, Answer::Train(TrainAnswer { fate: Fate::Open, rows, .. })) => {
+            (State::Taking { keys }, Answer::Executed(BatchAnswer { fate: Fate::Open, rows, .. })) => {
                 self.exchange(keys, rows)
             }
             (
@@ -239,7 +241,7 @@ impl Finder {
                     0 => self.operation(OperationKind::Delete, key, Body::None),
                     _ => self.operation(OperationKind::Write, key, row),
                 };
-                train(true, vec![operation], End::Commit)
+                batch(true, vec![operation], End::Commit)
             }
         }
     }
@@ -261,7 +263,7 @@ impl Finder {
             table: self.ids.table(1),
             ..self.operation(OperationKind::ReadShared, count, Body::None)
         };
-        train(true, vec![read], End::Stay)
+        batch(true, vec![read], End::Stay)
     }
 
     /// Locks two rows of those that have kept counts, in the order of their keys.
@@ -272,7 +274,7 @@ impl Finder {
         let keys = [one.min(other), one.max(other)];
         self.state = State::Taking { keys };
         let reads = keys.map(|key| self.operation(OperationKind::ReadExclusive, key, Body::None));
-        train(true, reads.to_vec(), End::Stay)
+        batch(true, reads.to_vec(), End::Stay)
     }
 
     /// The counts of two rows change hands; if only one of them is there, the other takes its place.
@@ -292,7 +294,7 @@ impl Finder {
             (None, Some(count)) => self.carry(second, first, count),
             (None, None) => return self.end(End::Rollback),
         };
-        train(false, operations, End::Commit)
+        batch(false, operations, End::Commit)
     }
 
     fn carry(&mut self, from: u64, to: u64, count: u64) -> Vec<Operation> {
@@ -309,7 +311,7 @@ impl Finder {
     }
 
     fn end(&mut self, end: End) -> Step {
-        train(false, Vec::new(), end)
+        batch(false, Vec::new(), end)
     }
 
     fn operation(&mut self, kind: OperationKind, key: u64, body: Body) -> Operation {
@@ -322,8 +324,8 @@ fn read(table: TableRef, key: u64, condition: Option<Condition>) -> Step {
     Step::Read(Read { table, keys: vec![key], condition, own_before: None, selects: false })
 }
 
-fn train(begin: bool, operations: Vec<Operation>, end: End) -> Step {
-    Step::Train(Train { begin, rollback_to: None, operations, end })
+fn batch(begin: bool, operations: Vec<Operation>, end: End) -> Step {
+    Step::Execute(OperationBatch { begin, rollback_to: None, operations, end })
 }
 
 fn operation(table: TableRef, number: u32, kind: OperationKind, key: u64, body: Body) -> Operation {

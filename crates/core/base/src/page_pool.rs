@@ -3,7 +3,7 @@
 //! Rows, index lines and after-images live in pages. A page is named by its number in the region ([`PageNumber`], 32
 //! bits), so that structures inside pages stay small. Which pages are free is the business of a [`PageSupply`] that
 //! the driver provides (one for all data managers of a node, behind a lock: a page is taken once in some hundred
-//! inserts); each data manager holds a [`PagePool`], its own door to that supply.
+//! inserts); each data manager holds a [`PagePool`], its own handle on that supply.
 //!
 //! A page belongs to whoever allocated it until it is freed, and two pools never hold the same page: so data managers
 //! on different threads share the region without sharing any byte of it.
@@ -100,7 +100,7 @@ unsafe impl PageRegion for HeapRegion {
     }
 }
 
-/// A data manager's door to the node's pages.
+/// A data manager's handle on the node's pages.
 pub struct PagePool {
     base: *mut u8,
     pages: u32,

@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_named() {
+    fn each_error_is_named() {
         let id = || column("id", BIGINT, false);
         let with_name = |name: &str| TableDefinition { name: name.into(), ..table(vec![id()], vec![0]) };
         let cases = [

@@ -1,6 +1,6 @@
 //! The world as a block sees it.
 
-use crate::mutation::{self, Mutation};
+use crate::injected_bug::{self, InjectedBug};
 use crate::outbox::Outbox;
 use crate::timers::{Tick, Timer, Timers};
 use alloc::collections::BTreeSet;
@@ -51,8 +51,8 @@ pub(crate) struct Shared {
     pub log: Vec<LogEntry>,
     pub view: View,
     pub slice_units: u32,
-    pub mutation: Option<Mutation>,
-    pub probes: Option<BTreeSet<&'static str>>,
+    pub bug: Option<InjectedBug>,
+    pub marks: Option<BTreeSet<&'static str>>,
 }
 
 impl Context<'_> {
@@ -147,17 +147,17 @@ impl Context<'_> {
         }
     }
 
-    /// Whether this run breaks that rule on purpose; the constant `false` outside of mutation builds.
+    /// Whether this run breaks that rule on purpose; the constant `false` outside of bug builds.
     #[inline(always)]
-    pub fn is_mutated(&self, mutation: Mutation) -> bool {
-        mutation::is_on(self.shared.mutation, mutation)
+    pub fn has_bug(&self, bug: InjectedBug) -> bool {
+        injected_bug::is_on(self.shared.bug, bug)
     }
 
     /// Notes that a rare branch was met, so that the simulator can tell which were not.
     #[inline]
-    pub fn probe(&mut self, name: &'static str) {
-        if let Some(probes) = &mut self.shared.probes {
-            probes.insert(name);
+    pub fn mark(&mut self, name: &'static str) {
+        if let Some(marks) = &mut self.shared.marks {
+            marks.insert(name);
         }
     }
 }

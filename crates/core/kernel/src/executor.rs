@@ -21,7 +21,7 @@
 //! until the thread has handled the failures that lead to that view (02, view rule).
 
 use crate::context::{Context, LogEntry, Shared};
-use crate::mutation::Mutation;
+use crate::injected_bug::InjectedBug;
 use crate::outbox::{LaneId, Outbox};
 use crate::timers::{Tick, Timers};
 use crate::trace_ring::TraceRing;
@@ -134,8 +134,8 @@ impl<H: Host> Executor<H> {
             log: Vec::new(),
             view: View(1),
             slice_units: 512,
-            mutation: None,
-            probes: None,
+            bug: None,
+            marks: None,
         };
         let mut executor = Executor {
             host,
@@ -416,19 +416,19 @@ impl<H: Host> Executor<H> {
         !self.shared.log.is_empty()
     }
 
-    /// Breaks a rule on purpose (mutation builds only).
-    pub fn set_mutation(&mut self, mutation: Option<Mutation>) {
-        self.shared.mutation = mutation;
+    /// Breaks a rule on purpose (injected bug builds only).
+    pub fn inject_bug(&mut self, bug: Option<InjectedBug>) {
+        self.shared.bug = bug;
     }
 
-    /// Begins to note probes.
-    pub fn collect_probes(&mut self) {
-        self.shared.probes = Some(BTreeSet::new());
+    /// Begins to note marks.
+    pub fn collect_marks(&mut self) {
+        self.shared.marks = Some(BTreeSet::new());
     }
 
-    /// The probes met so far.
-    pub fn probes(&self) -> impl Iterator<Item = &'static str> {
-        self.shared.probes.iter().flatten().copied()
+    /// The marks met so far.
+    pub fn marks(&self) -> impl Iterator<Item = &'static str> {
+        self.shared.marks.iter().flatten().copied()
     }
 
     /// Sets how many units of work a slice may do. The edge adapts it to measured turns, the simulator takes it from

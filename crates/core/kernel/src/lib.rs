@@ -1,7 +1,7 @@
 //! What a block is, and the turn of the thread that runs blocks.
 //!
 //! A *block* owns its state and changes it only by handling signals. It sees the world through a [`Context`]: the tick
-//! of this turn, a way to send, timers, a seeded generator, a log. It has no other door. An [`Executor`] hosts the
+//! of this turn, a way to send, timers, a seeded generator, a log. It has no other access to the world. An [`Executor`] hosts the
 //! blocks of one thread (through [`Host`]) and is fed frames by a *driver*: the edge, with real sockets and a real
 //! clock, or the simulator. Both run exactly the code of this crate.
 #![no_std]
@@ -12,7 +12,7 @@ extern crate std;
 
 pub mod context;
 pub mod executor;
-pub mod mutation;
+pub mod injected_bug;
 pub mod outbox;
 pub mod rejection;
 #[cfg(feature = "testkit")]
@@ -22,6 +22,6 @@ pub mod trace_ring;
 
 pub use context::{Context, LogEntry, LogLevel};
 pub use executor::{Executor, Host, Origin, Prefetch, Rejected};
-pub use mutation::Mutation;
+pub use injected_bug::InjectedBug;
 pub use outbox::{LaneId, Outbox, Routes};
 pub use timers::Tick;

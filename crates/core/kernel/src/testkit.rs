@@ -1,5 +1,5 @@
 //! Tests one block alone (feature `testkit`): it is hosted by a real [`Executor`], is fed frames, and what it sends is
-//! caught. Everything that happens is written down as a *story*, one line a signal, which a golden test compares with a
+//! caught. Everything that happens is written down as a *scenario*, one line a signal, which a golden test compares with a
 //! text file:
 //!
 //! ```text
@@ -101,7 +101,7 @@ pub struct Harness<B> {
     now: Tick,
     told: Option<Tick>,
     sent: Vec<Sent>,
-    story: String,
+    scenario: String,
 }
 
 impl<B> Harness<B> {
@@ -124,9 +124,15 @@ impl<B> Harness<B> {
         let outbox = Outbox::new(routes, THREADS, usize::MAX);
         let host = Alone { block, address, start, handle };
         let mut executor = Executor::new(address.node(), host, outbox, seed, Tick(0));
-        executor.collect_probes();
-        let mut harness =
-            Harness { executor, address, now: Tick(0), told: None, sent: Vec::new(), story: String::new() };
+        executor.collect_marks();
+        let mut harness = Harness {
+            executor,
+            address,
+            now: Tick(0),
+            told: None,
+            sent: Vec::new(),
+            scenario: String::new(),
+        };
         harness.catch();
         harness
     }
@@ -145,9 +151,9 @@ impl<B> Harness<B> {
         let mut writer = FrameWriter::begin(&mut bytes, signal, 0, self.address, sender, 0);
         write(&mut writer);
         drop(writer);
-        self.tell_time();
+        self.write_time();
         let frame = Frame::first(&bytes).ok().flatten().expect("a whole frame was written");
-        writeln!(self.story, "{sender} says {}", describe(&frame)).expect("a string takes all");
+        writeln!(self.scenario, "{sender} sends {}", describe(&frame)).expect("a string takes all");
         let origin = match sender.block() {
             Some(BlockNumber::Api) => Origin::Api(sender.node()),
             _ => Origin::Node,
@@ -195,25 +201,25 @@ impl<B> Harness<B> {
         &self.executor.host().block
     }
 
-    /// Whether the block has met a probe.
-    pub fn has_met(&self, probe: &str) -> bool {
-        self.executor.probes().any(|name| name == probe)
+    /// Whether the block has met a mark.
+    pub fn has_met(&self, mark: &str) -> bool {
+        self.executor.marks().any(|name| name == mark)
     }
 
-    /// Writes a heading into the story.
+    /// Writes a heading into the scenario.
     pub fn heading(&mut self, text: &str) {
-        writeln!(self.story, "# {text}").expect("a string takes all");
+        writeln!(self.scenario, "# {text}").expect("a string takes all");
     }
 
-    /// The story so far.
-    pub fn story(&self) -> &str {
-        &self.story
+    /// The scenario so far.
+    pub fn scenario(&self) -> &str {
+        &self.scenario
     }
 
-    fn tell_time(&mut self) {
+    fn write_time(&mut self) {
         if self.told != Some(self.now) {
             self.told = Some(self.now);
-            writeln!(self.story, "at {} ms", self.now.0 / 1000).expect("a string takes all");
+            writeln!(self.scenario, "at {} ms", self.now.0 / 1000).expect("a string takes all");
         }
     }
 
@@ -228,12 +234,12 @@ impl<B> Harness<B> {
         if caught.is_empty() && log.is_empty() {
             return;
         }
-        self.tell_time();
+        self.write_time();
         for LogEntry { level, text, .. } in log {
-            writeln!(self.story, "    log, {level:?}: {text}").expect("a string takes all");
+            writeln!(self.scenario, "    log, {level:?}: {text}").expect("a string takes all");
         }
         for frame in Frames(&caught) {
-            writeln!(self.story, "    {} is told {}", frame.receiver(), describe(&frame))
+            writeln!(self.scenario, "    {} receives {}", frame.receiver(), describe(&frame))
                 .expect("a string takes all");
             let bytes = [frame.header.as_bytes(), frame.body].concat();
             self.sent.push(Sent { bytes });
@@ -241,21 +247,21 @@ impl<B> Harness<B> {
     }
 }
 
-/// Compares a story with a file; with `BLESS=1` in the environment it writes the file instead.
-pub fn check_golden(path: &Path, story: &str) {
+/// Compares a scenario with a file; with `BLESS=1` in the environment it writes the file instead.
+pub fn check_golden(path: &Path, scenario: &str) {
     if std::env::var_os("BLESS").is_some_and(|value| value == "1") {
         std::fs::create_dir_all(path.parent().expect("a file is in a folder"))
             .expect("the folder can be made");
-        std::fs::write(path, story).expect("the golden file can be written");
+        std::fs::write(path, scenario).expect("the golden file can be written");
         return;
     }
     let golden = std::fs::read_to_string(path)
         .unwrap_or_else(|error| panic!("{}: {error}; BLESS=1 writes it", path.display()));
-    for (number, (now, then)) in story.lines().zip(golden.lines()).enumerate() {
+    for (number, (now, then)) in scenario.lines().zip(golden.lines()).enumerate() {
         let line = number + 1;
-        assert_eq!(now, then, "{}:{line} tells another story; BLESS=1 accepts the new one", path.display());
+        assert_eq!(now, then, "{}:{line} differs; BLESS=1 accepts the new one", path.display());
     }
-    assert_eq!(story, golden, "{}: one story is longer; BLESS=1 accepts the new one", path.display());
+    assert_eq!(scenario, golden, "{}: one scenario is longer; BLESS=1 accepts the new one", path.display());
 }
 
 /// A signal as a line of text: its name and its body, as far as this file knows it.
@@ -287,7 +293,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::ApiConnectionClosedConfirm
         | S::ApiFailedOrder
         | S::ApiFailedConfirm
-        | S::GoodbyeOrder => {
+        | S::DisconnectOrder => {
             let (body, _) = frame.head::<membership::ApiNodeBody>()?;
             Some(format!("{{ api: {}, incarnation: {} }}", body.api, body.incarnation))
         }
@@ -364,7 +370,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::AbortConfirm
         | S::CompleteOrder
         | S::MarkersDropOrder
-        | S::LockProbeOrder
+        | S::DeadlockProbeOrder
         | S::DeadlockOrder
         | S::ScanOpenRequest
         | S::ScanNextRequest
@@ -407,11 +413,11 @@ mod tests {
         let to = if frame.signal() == Some(SignalNumber::TimerReport) { DRIVER } else { frame.sender() };
         let body = membership::HeartbeatBody { epoch: 3.into(), view: cx.view().0.into() };
         cx.frame(SignalNumber::HeartbeatConfirm, to).put(&body);
-        cx.probe("echoed");
+        cx.mark("echoed");
     }
 
     #[test]
-    fn a_story_is_told_in_order() {
+    fn lines_stand_in_order() {
         let mut harness = Harness::new(DISTRIBUTION, 1, Echo, start, handle);
         harness.heading("two echoes");
         assert!(harness.send(API, SignalNumber::EpochOrder, |_| ()).is_err());
@@ -425,7 +431,7 @@ mod tests {
         let sent = harness.take_sent();
         assert_eq!((sent[1].signal(), sent[1].receiver()), (SignalNumber::HeartbeatConfirm, DRIVER));
         assert_eq!(
-            harness.story(),
+            harness.scenario(),
             "# two echoes\n\
              at 0 ms\n\
              200/Api/0 says EpochOrder (0 bytes)\n\

@@ -14,7 +14,7 @@
 //!
 //! What starts or undoes travels a chain forwards, what makes final travels it backwards; all are idempotent and
 //! matched by (transaction id, operation number, sub-operation). Each names the coordinator that the transaction belongs to (address
-//! and incarnation) and the one that acts for it (the same, or its heir).
+//! and incarnation) and the one that acts for it (the same, or its successor).
 
 use vinga_base::NodeId;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -133,7 +133,7 @@ pub struct Actor {
     pub coordinator: U32,
     /// Which start of that coordinator's node.
     pub incarnation: U32,
-    /// The coordinator that acts for it: itself, or its heir.
+    /// The coordinator that acts for it: itself, or its successor.
     pub acting: U32,
     /// The acting coordinator's own name for the transaction, returned in every answer.
     pub record: U32,
@@ -156,7 +156,7 @@ pub struct PrepareHead {
     pub actor: Actor,
     /// The API node's client, who gets the rows that are read.
     pub api: U32,
-    /// Which life of the API node.
+    /// Its incarnation.
     pub api_incarnation: U32,
     /// The replicas of all these operations.
     pub chain: Chain,

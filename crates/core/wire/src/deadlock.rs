@@ -1,11 +1,11 @@
-//! Looking for transactions that wait for each other in a circle over several data managers. The protocol is told in
+//! Looking for transactions that wait for each other in a cycle over several data managers. The protocol is told in
 //! `docs/protocols/deadlocks.md`.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `LockProbeOrder` | data manager | coordinator of the transaction that is asked | somebody waits for this transaction: what does it wait for? |
-//! | `LockProbeOrder` | coordinator | primaries of its participants | the same |
-//! | `DeadlockOrder` | data manager | coordinator of the victim | it is in a circle |
+//! | `DeadlockProbeOrder` | data manager | coordinator of the transaction that is asked | somebody waits for this transaction: what does it wait for? |
+//! | `DeadlockProbeOrder` | coordinator | primaries of its participants | the same |
+//! | `DeadlockOrder` | data manager | coordinator of the victim | it is in a cycle |
 //! | `DeadlockOrder` | coordinator | primaries of its participants | refuse what waits there for a lock |
 //!
 //! Both may get lost: then the wait ends by its time-out.
@@ -13,10 +13,10 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// `LockProbeOrder`.
+/// `DeadlockProbeOrder`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct LockProbe {
+pub struct DeadlockProbe {
     /// The waiting transaction that the probe was sent out for.
     pub initiator: U64,
     /// The transaction that is asked: the last of the way so far.

@@ -37,7 +37,7 @@ pub struct HelloRequest {
     pub cluster: String,
     /// The node id that the client wants, 0 for any free one.
     pub node: u8,
-    /// Which life of the API node this is: greater than in any life before, from its clock.
+    /// Incarnation of the API node: greater than any before, from its clock.
     pub incarnation: u32,
     /// Which of the API node's connections this is, from 0.
     pub connection: u16,

@@ -36,7 +36,7 @@ pub enum InfoTable {
 /// `InfoRequest`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InfoRequest {
-    /// The asker's tag.
+    /// The requester's tag.
     pub request: u32,
     /// What is asked for.
     pub table: InfoTable,
@@ -56,7 +56,7 @@ pub enum InfoValue {
 /// `InfoConfirm`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct InfoConfirm {
-    /// The asker's tag.
+    /// The requester's tag.
     pub request: u32,
     /// Names of the columns.
     pub columns: Vec<String>,

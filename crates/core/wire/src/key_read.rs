@@ -8,7 +8,7 @@
 //!
 //! Keys of one request are numbered from its `request` tag; each answer says which it covers. A request with a
 //! transaction's id sees that transaction's own changes with lower operation numbers; an API node sends it only when
-//! all its writes have been answered, else the read goes through the coordinator in the same train.
+//! all its writes have been answered, else the read goes through the coordinator in the same batch.
 //!
 //! ```text
 //!   KeyReadRequest:  KeyReadHead, columns * u16, filter, then the keys: as they are if all keys of the table have one

@@ -10,7 +10,7 @@
 //! | `ApiFailedOrder` | membership | the same | this incarnation of the API node is gone for good |
 //! | `ApiFailedConfirm` | they | membership | nothing of it is left here |
 //! | `HeartbeatRequest` / `…Confirm` | API node / membership | | both are alive; carries epoch and view |
-//! | `GoodbyeOrder` | API node | membership | I leave for good: nobody will come back for outcomes |
+//! | `DisconnectOrder` | API node | membership | I leave for good: nobody will come back for outcomes |
 //! | `CloseConnectionOrder` | any block | driver | this API node broke the rules: close it, log the reason |
 //! | the same | driver | membership | an order of a block for which this thread has no connection |
 //! | `NodeFailedOrder` | membership (simulator for now) | all blocks | a data node is out of the view |
@@ -22,8 +22,8 @@
 //! kept. If it does not, the incarnation is declared failed and forgotten (`ApiFailedOrder`); only when all have
 //! confirmed that may its node id be given to somebody else.
 //!
-//! An API node that ends in good order says so before it closes its connections: `GoodbyeOrder` is the last frame on each
-//! of them. Then all are closed and the life is forgotten without a grace time, so that the node id is free at once.
+//! An API node that ends in good order says so before it closes its connections: `DisconnectOrder` is the last frame on each
+//! of them. Then all are closed and the session is forgotten without a grace time, so that the node id is free at once.
 //! What it had asked to commit is decided all the same, it only can't learn how any more.
 
 use crate::handshake::Topology;
@@ -54,7 +54,7 @@ pub struct ApiConnectConfirm {
     pub waiting: u64,
     /// The API node's id.
     pub api: u8,
-    /// Which life of it.
+    /// Which session of it.
     pub incarnation: u32,
     /// See [`crate::handshake::HelloConfirm::ticket`].
     pub ticket: u64,
@@ -74,7 +74,7 @@ pub struct ApiConnectRefuse {
 }
 
 /// Body of `ApiDisconnectedReport`, `ApiConnectionClosedOrder`, `ApiFailedOrder` and their confirms, and of
-/// `GoodbyeOrder`.
+/// `DisconnectOrder`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ApiNodeBody {
@@ -82,7 +82,7 @@ pub struct ApiNodeBody {
     pub api: u8,
     /// Zero.
     pub unused: [u8; 3],
-    /// Which life of it.
+    /// Which session of it.
     pub incarnation: U32,
 }
 

@@ -1,4 +1,4 @@
-//! One operation of a transaction, as it stands in a train from the API node and in `PrepareRequest`.
+//! One operation of a transaction, as it stands in a batch from the API node and in `PrepareRequest`.
 //!
 //! ```text
 //!   OperationHead, then its sections without gaps:
@@ -225,7 +225,7 @@ impl<'a> Operation<'a> {
         Operation { head, ..*self }
     }
 
-    /// Appends it as it stands in a train.
+    /// Appends it as it stands in a batch.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.head.as_bytes());
         out.extend_from_slice(self.key);

@@ -51,14 +51,14 @@ pub enum SchemaChange {
         /// What the API node knows.
         pinned: Option<VersionedTable>,
     },
-    /// Only this API node may change rows of the table, until it lifts the fence or is gone.
+    /// Only this API node may change rows of the table, until it lifts the write fence or is gone.
     FenceTable {
         /// `database.table`.
         name: String,
         /// What the API node knows.
         pinned: Option<VersionedTable>,
     },
-    /// Everybody may change rows again. Confirmed at once, also if there is no fence of this API node.
+    /// Everybody may change rows again. Confirmed at once, also if there is no write fence of this API node.
     LiftFence {
         /// The table's id, which stays through renames.
         table: u32,
@@ -97,7 +97,7 @@ pub struct SchemaChangeRequest {
 pub struct SchemaChangeConfirm {
     /// The API node's tag.
     pub request: u32,
-    /// The table as it is now; `None` after changes of databases and lifted fences.
+    /// The table as it is now; `None` after changes of databases and lifted write fences.
     pub table: Option<TableRecord>,
 }
 
@@ -194,10 +194,10 @@ pub enum SchemaEventKind {
     DropDatabase,
 }
 
-/// `SchemaEventReport`: a change that is carried out, and whose asker waits until all have seen it.
+/// `SchemaEventReport`: a change that is carried out, and whose requester waits until all have seen it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaEvent {
-    /// Grows by one with each event, from 1 in each life of the cluster.
+    /// Grows by one with each event, from 1 in each incarnation of the cluster.
     pub sequence: u64,
     /// What has changed.
     pub kind: SchemaEventKind,

@@ -80,7 +80,7 @@ pub struct SchemaRoundRequest {
 /// Names a round of a change; body of `SchemaRoundConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoundName {
-    /// Number of the change, from 1 in each life of the dictionary.
+    /// Number of the change, from 1 in each incarnation of the dictionary.
     pub change: u64,
     /// Number of the round, from 1 in each change.
     pub step: u32,

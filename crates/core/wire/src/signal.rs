@@ -66,7 +66,7 @@ signals! {
     HeartbeatConfirm = 19, Node;
     NodeFailedOrder = 20, Node;
     CloseConnectionOrder = 21, Node;
-    GoodbyeOrder = 22, Api;
+    DisconnectOrder = 22, Api;
     // epoch.rs
     EpochOrder = 30, Node;
     // key_read.rs
@@ -92,7 +92,7 @@ signals! {
     CompleteOrder = 67, Node;
     MarkersDropOrder = 68, Node;
     // deadlock.rs
-    LockProbeOrder = 70, Node;
+    DeadlockProbeOrder = 70, Node;
     DeadlockOrder = 71, Node;
     // scan.rs
     ScanOpenRequest = 80, Api;

@@ -2,19 +2,19 @@
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `TransactionRequest` | API node | coordinator | a train of operations, and what to do when they are done |
-//! | `TransactionRowReport` | data manager | API node | the row of one read of a train, or that there is none; of one that is refused because others have it locked, the committed version, if that was asked for |
-//! | `TransactionConfirm` | coordinator | API node | the train is done; the transaction is open, committed or rolled back as asked |
+//! | `TransactionRequest` | API node | coordinator | a batch of operations, and what to do when they are done |
+//! | `TransactionRowReport` | data manager | API node | the row of one read of a batch, or that there is none; of one that is refused because others have it locked, the committed version, if that was asked for |
+//! | `TransactionConfirm` | coordinator | API node | the batch is done; the transaction is open, committed or rolled back as asked |
 //! | `TransactionRefuse` | coordinator | API node | the transaction was rolled back, by the error of the first cause; or there is none |
 //! | `OutcomeRequest` / `OutcomeConfirm` | API node / coordinator | | was it committed? (after a lost connection) |
 //! | `OutcomesSeenOrder` | API node | coordinator | outcomes up to a number are known, forget them |
 //!
-//! A transaction begins with a train that has [`FLAG_START`] and ends with [`FLAG_COMMIT`] or [`FLAG_ROLLBACK`]; a train
-//! may be all of it. There is one train of a transaction under way at a time, but one with [`FLAG_ROLLBACK`] may come
-//! behind it: if nothing is decided yet the train under way is given up, with its waits for locks, and the transaction
-//! rolled back. It has the tag of that train, whose one answer is that to both. If the train was answered just before, or
+//! A transaction begins with a batch that has [`FLAG_START`] and ends with [`FLAG_COMMIT`] or [`FLAG_ROLLBACK`]; a batch
+//! may be all of it. There is one batch of a transaction under way at a time, but one with [`FLAG_ROLLBACK`] may come
+//! behind it: if nothing is decided yet the batch under way is given up, with its waits for locks, and the transaction
+//! rolled back. It has the tag of that batch, whose one answer is that to both. If the batch was answered just before, or
 //! has failed, the other is answered too. Every commit is numbered per API node and
-//! coordinator; the API node tells with each later train, or when idle with `OutcomesSeenOrder`, up to which number it
+//! coordinator; the API node tells with each later batch, or when idle with `OutcomesSeenOrder`, up to which number it
 //! has seen them all. What was not confirmed can be asked for; what is not found then was rolled back.
 //!
 //! ```text
@@ -27,16 +27,16 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Operations of one train, at most.
+/// Operations of one batch, at most.
 pub const OPERATIONS_MAX: usize = 1024;
 
-/// The transaction begins with this train.
+/// The transaction begins with this batch.
 pub const FLAG_START: u16 = 1;
-/// Commit when all operations of the train have succeeded.
+/// Commit when all operations of the batch have succeeded.
 pub const FLAG_COMMIT: u16 = 2;
-/// Roll back (the train has no operations).
+/// Roll back (the batch has no operations).
 pub const FLAG_ROLLBACK: u16 = 4;
-/// Roll back only the operations from number `rollback_from` on, before the operations of this train; locks stay.
+/// Roll back only the operations from number `rollback_from` on, before the operations of this batch; locks stay.
 pub const FLAG_ROLLBACK_TO: u16 = 8;
 
 /// Beginning of `TransactionRequest`.
@@ -94,7 +94,7 @@ pub struct TransactionAnswer {
     pub transaction: U64,
     /// Its commit epoch if committed, else the newest epoch seen by its operations.
     pub epoch: U64,
-    /// The API node's tag of the train.
+    /// The API node's tag of the batch.
     pub request: U32,
     /// Number of this commit; 0 if the transaction is not committed.
     pub outcome_number: U32,
@@ -104,7 +104,7 @@ pub struct TransactionAnswer {
     pub error: U16,
     /// Number of [`OperationError`]s that follow.
     pub errors: U16,
-    /// Number of rows that data managers have sent for this train.
+    /// Number of rows that data managers have sent for this batch.
     pub rows: U16,
     /// [`Outcome`].
     pub outcome: u8,

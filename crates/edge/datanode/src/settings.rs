@@ -50,7 +50,7 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
                 coordinators: placement.coordinators,
             },
         }],
-        // A node that closes fewer than a thousand epochs a second begins above those of its last life.
+        // A node that closes fewer than a thousand epochs a second begins above those of its last incarnation.
         epoch: Epoch(now),
         table_version: now << 16,
         threads,

@@ -28,7 +28,7 @@ pub struct NodeLink {
     /// Bytes from the client.
     pub receiver: Receiver,
     /// Becomes readable when the client wakes the node. To be waited for edge-triggered, and never to be read.
-    pub ear: OwnedFd,
+    pub wake_event: OwnedFd,
     /// Given to the client and then closed.
     memory: Option<OwnedFd>,
 }
@@ -40,9 +40,9 @@ impl NodeLink {
     /// The system has no memory or descriptor left.
     pub fn make() -> io::Result<Self> {
         let (area, memory) = Area::make()?;
-        let ear = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wake_event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (sender, receiver) = ends(Arc::new(area), Side::Node);
-        Ok(NodeLink { sender, receiver, ear, memory: Some(memory) })
+        Ok(NodeLink { sender, receiver, wake_event, memory: Some(memory) })
     }
 
     /// Gives the memory to the client at the other end of this socket. To be called once.
@@ -51,7 +51,7 @@ impl NodeLink {
     /// The socket does not take it.
     pub fn introduce(&mut self, socket: &Socket) -> io::Result<()> {
         let memory = self.memory.take().expect("memory is given away once");
-        let descriptors = [memory.as_fd(), self.ear.as_fd()];
+        let descriptors = [memory.as_fd(), self.wake_event.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         assert!(
@@ -70,7 +70,7 @@ impl NodeLink {
 pub struct ClientLink {
     sender: Sender,
     receiver: Receiver,
-    bell: Arc<OwnedFd>,
+    event: Arc<OwnedFd>,
 }
 
 /// The first that has come from the node.
@@ -110,7 +110,7 @@ pub fn receive_first(socket: &Socket, buffer: &mut [u8]) -> io::Result<First> {
     if buffer[..received.bytes] != MEMORY {
         return Ok(First::Bytes(received.bytes));
     }
-    let Ok([memory, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+    let Ok([memory, event]) = <[OwnedFd; 2]>::try_from(descriptors) else {
         let why = match received.flags.contains(ReturnFlags::CTRUNC) {
             true => "the process has no descriptors left for the shared memory",
             false => "the shared memory has not come with the message that announces it",
@@ -118,11 +118,11 @@ pub fn receive_first(socket: &Socket, buffer: &mut [u8]) -> io::Result<First> {
         return Err(io::Error::other(why));
     };
     let (sender, receiver) = ends(Arc::new(Area::map(&memory)?), Side::Client);
-    Ok(First::Memory(Box::new(ClientLink { sender, receiver, bell: Arc::new(bell) })))
+    Ok(First::Memory(Box::new(ClientLink { sender, receiver, event: Arc::new(event) })))
 }
 
 impl ClientLink {
-    /// Writes as many of these bytes as there is room for. The bell must be rung if the node sleeps.
+    /// Writes as many of these bytes as there is room for. The event must be rung if the node sleeps.
     ///
     /// # Errors
     /// The memory can't be: the connection is broken.
@@ -131,7 +131,7 @@ impl ClientLink {
         self.sender.write(bytes)
     }
 
-    /// Reads what has come. The bell must be rung if the node sleeps.
+    /// Reads what has come. The event must be rung if the node sleeps.
     ///
     /// # Errors
     /// As [`ClientLink::write`].
@@ -157,13 +157,13 @@ impl ClientLink {
     }
 
     /// What [`ring`] wakes the node by.
-    pub fn bell(&self) -> &Arc<OwnedFd> {
-        &self.bell
+    pub fn event(&self) -> &Arc<OwnedFd> {
+        &self.event
     }
 }
 
 /// Wakes the node.
-pub fn ring(bell: &OwnedFd) {
+pub fn ring(event: &OwnedFd) {
     // It can only fail if it was rung 2^64 - 2 times, and then the node is awake.
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }

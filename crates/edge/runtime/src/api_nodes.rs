@@ -12,13 +12,13 @@
 //!    knows no way to the API node any more. It sends the marker back, behind the last answers that it had sent to the
 //!    connection; the step is done when it is back.
 //!
-//! A thread closes when it finds the order in its mailbox, where new connections come from too: so it knows whether
-//! it has one. The order was there before any marker was sent, and mail is read before rings are.
+//! A thread closes when it finds the order in its inbox, where new connections come from too: so it knows whether
+//! it has one. The order was there before any marker was sent, and messages are read before rings are.
 //! Whoever does the last step tells the main thread, which reports.
 //!
 //! To Membership the whole node is one driver, that of the main thread: what Membership says is obeyed there in the order
 //! in which it was said, and the report is made there. An API node that was closed and is admitted again, perhaps in
-//! the same life, has another *admission*: a connection that was confirmed for an earlier one is not served any more.
+//! the same incarnation, has another *admission*: a connection that was confirmed for an earlier one is not served any more.
 
 use std::mem;
 use vinga_base::{Incarnation, NodeId};
@@ -76,7 +76,7 @@ impl ApiNodes {
             State::Open { incarnation: own, admission, .. } => {
                 assert!(
                     *own == incarnation,
-                    "Membership hears that an API node is closed before it admits another life"
+                    "Membership hears that an API node is closed before it admits another incarnation"
                 );
                 Some(*admission)
             }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_life_comes_back_by_another_admission() {
+    fn the_same_incarnation_comes_back_by_another_admission() {
         let mut nodes = ApiNodes::new(1);
         let first = nodes.admit(API, Incarnation(7)).unwrap();
         assert!(nodes.begin_closing(API), "admitted, but its connection has not been handed over");

@@ -130,7 +130,7 @@ pub(crate) struct Connection {
 struct Local {
     receiver: Receiver,
     /// Is waited for by the thread's poller.
-    ear: OwnedFd,
+    wake_event: OwnedFd,
 }
 
 /// How the bytes of a connection leave and come.
@@ -158,8 +158,8 @@ impl Connection {
             Way::Socket => (None, Output::new(None)),
             Way::Relayed(entrance) => (None, Output::new(Some(entrance))),
             Way::Local(link) => {
-                let NodeLink { sender, receiver, ear, .. } = *link;
-                (Some(Local { receiver, ear }), Output::local(sender))
+                let NodeLink { sender, receiver, wake_event, .. } = *link;
+                (Some(Local { receiver, wake_event }), Output::local(sender))
             }
         };
         Connection {
@@ -377,7 +377,7 @@ impl Connection {
         }
         if let Some(local) = &self.local {
             // The client holds it, too: closing does not take it out.
-            poller.remove(&local.ear);
+            poller.remove(&local.wake_event);
         }
         self.output.close(&self.stream, outbox.lane_mut(self.lane), statistics);
         sender

@@ -92,7 +92,7 @@ fn write_report(out: &mut Report, cause: fmt::Arguments<'_>) -> fmt::Result {
     let time = humantime::format_rfc3339_millis(SystemTime::now());
     let who = INSTALLED.get().map_or("the process", |installed| &installed.who);
     writeln!(out, "\n{time} {who} (process {}) crashed: {cause}", std::process::id())?;
-    last_signals::tell_all(out)
+    last_signals::write_all_threads(out)
 }
 
 fn on_panic(info: &PanicHookInfo<'_>) {

@@ -1,10 +1,10 @@
 //! What each thread of the process is doing, what its blocks hold, and which signals it handled last, asked of it from outside: by the watchdog of a thread that is stuck,
 //! and by whoever writes a crash report.
 //!
-//! A thread's trace ring is its own and not made to be read by others while it runs. So nobody does: the asker sends
+//! A thread's trace ring is its own and not made to be read by others while it runs. So nobody does: the requester sends
 //! the thread a signal of the operating system (`SIGUSR2`), and the handler, which runs on that thread in between two
-//! instructions of it, copies the newest entries to where the asker finds them. A thread that is stuck in a loop
-//! answers; one that is stuck in the kernel does not, and the asker gives up after [`ANSWER_MILLIS_MAX`].
+//! instructions of it, copies the newest entries to where the requester finds them. A thread that is stuck in a loop
+//! answers; one that is stuck in the kernel does not, and the requester gives up after [`ANSWER_MILLIS_MAX`].
 //!
 //! Everything here may be used inside a handler for a fatal signal: it neither allocates nor locks.
 
@@ -38,14 +38,14 @@ struct Record {
     statistics: AtomicPtr<ThreadStatistics>,
     trace: AtomicPtr<TraceRing>,
     blocks: BlockSummary,
-    /// Taken by one asker at a time.
+    /// Taken by one requester at a time.
     being_asked: AtomicBool,
     asked: AtomicU32,
     answered: AtomicU32,
     answer: UnsafeCell<Answer>,
 }
 
-/// The newest signals. An idle thread handles nothing but timers, and its story would be lost among them: of several
+/// The newest signals. An idle thread handles nothing but timers, and its signals would be lost among them: of several
 /// timers in a row there is only the last one.
 struct Answer {
     /// Signals that were put in; those before the last [`SIGNALS_MAX`] have been written over.
@@ -90,7 +90,7 @@ impl Answer {
 }
 
 // SAFETY: all fields are atomics but `answer`, which its thread writes between `asked` and `answered` and the one
-// asker reads after `answered`.
+// requester reads after `answered`.
 unsafe impl Sync for Record {}
 
 impl Record {
@@ -116,7 +116,7 @@ impl Record {
             return;
         }
         let trace = self.trace.load(Ordering::Acquire);
-        // SAFETY: the asker waits until `answered` is set before it reads, only this thread sets it, and its handler is
+        // SAFETY: the requester waits until `answered` is set before it reads, only this thread sets it, and its handler is
         // not interrupted by itself.
         let answer = unsafe { &mut *self.answer.get() };
         answer.count = 0;
@@ -179,7 +179,7 @@ impl Registered {
     }
 
     /// Says what the blocks of the thread hold: what `write` writes.
-    pub fn tell_blocks(&self, write: impl FnOnce(&mut dyn fmt::Write) -> fmt::Result) {
+    pub fn write_blocks(&self, write: impl FnOnce(&mut dyn fmt::Write) -> fmt::Result) {
         if let Some(record) = self.record {
             record.blocks.update(self.statistics.turns.get(), write);
         }
@@ -222,22 +222,22 @@ extern "C" fn on_asked(_: i32) {
 }
 
 /// Writes what every thread is doing and what its blocks hold, then what it has handled last.
-pub(crate) fn tell_all(out: &mut dyn fmt::Write) -> fmt::Result {
-    for part in [tell_load, tell_signals] {
+pub(crate) fn write_all_threads(out: &mut dyn fmt::Write) -> fmt::Result {
+    for part in [write_load, write_signals] {
         for record in &RECORDS {
-            tell(record, part, out)?;
+            write_record(record, part, out)?;
         }
     }
     Ok(())
 }
 
 /// Writes what the thread with these statistics is doing, what its blocks hold and what it has handled last.
-pub(crate) fn tell_one(statistics: &Arc<ThreadStatistics>, out: &mut dyn fmt::Write) -> fmt::Result {
+pub(crate) fn write_thread(statistics: &Arc<ThreadStatistics>, out: &mut dyn fmt::Write) -> fmt::Result {
     let wanted = Arc::as_ptr(statistics).cast_mut();
     match RECORDS.iter().find(|record| record.statistics.load(Ordering::Acquire) == wanted) {
         Some(record) => {
-            tell(record, tell_load, out)?;
-            tell(record, tell_signals, out)
+            write_record(record, write_load, out)?;
+            write_record(record, write_signals, out)
         }
         None => writeln!(out, "thread {} is not known any more", statistics.name),
     }
@@ -247,7 +247,7 @@ pub(crate) fn tell_one(statistics: &Arc<ThreadStatistics>, out: &mut dyn fmt::Wr
 type Part = fn(&Record, i32, &ThreadStatistics, &mut dyn fmt::Write) -> fmt::Result;
 
 /// Tells a part of a thread if there is one, as the only one to ask it meanwhile.
-fn tell(record: &Record, part: Part, out: &mut dyn fmt::Write) -> fmt::Result {
+fn write_record(record: &Record, part: Part, out: &mut dyn fmt::Write) -> fmt::Result {
     if record.statistics.load(Ordering::Acquire).is_null() {
         return Ok(());
     }
@@ -266,7 +266,7 @@ fn tell(record: &Record, part: Part, out: &mut dyn fmt::Write) -> fmt::Result {
     result
 }
 
-fn tell_load(
+fn write_load(
     record: &Record,
     thread: i32,
     statistics: &ThreadStatistics,
@@ -297,7 +297,7 @@ fn tell_load(
     record.blocks.tell(out)
 }
 
-fn tell_signals(
+fn write_signals(
     record: &Record,
     thread: i32,
     statistics: &ThreadStatistics,
@@ -384,7 +384,7 @@ mod tests {
                 }
                 // SAFETY: the ring outlives the registration's use of it, which ends below.
                 unsafe { registered.set_trace(&raw const trace) };
-                registered.tell_blocks(|out| writeln!(out, "nothing: 0 of 1"));
+                registered.write_blocks(|out| writeln!(out, "nothing: 0 of 1"));
                 ready.send(()).unwrap();
                 while GO_ON.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
@@ -394,7 +394,7 @@ mod tests {
         });
         is_ready.recv().unwrap();
         let mut text = String::new();
-        tell_one(&statistics, &mut text).unwrap();
+        write_thread(&statistics, &mut text).unwrap();
         assert!(text.contains("thread looping"), "{text}");
         let (_, signals) = text.split_once("the last 100 signals of thread looping").expect("it answers");
         assert_eq!(signals.lines().count(), 101);
@@ -403,7 +403,7 @@ mod tests {
         GO_ON.store(false, Ordering::Relaxed);
         thread.join().unwrap();
         let mut text = String::new();
-        tell_one(&statistics, &mut text).unwrap();
+        write_thread(&statistics, &mut text).unwrap();
         assert!(text.contains("not known any more"), "{text}");
     }
 }

@@ -1,16 +1,16 @@
 //! The thread that accepts connections ("socket server") and admits API nodes.
 //!
-//! A *guest* is a connection that is not admitted yet. It must send a whole greeting (`HelloRequest`) within
+//! A *pending connection* is one that is not admitted yet. It must send a whole greeting (`HelloRequest`) within
 //! [`Limits::greeting`]; then Membership is asked by signal (`ApiConnectRequest`, which goes to the thread that hosts
-//! it like mail), and when that has confirmed, the socket is handed to the thread that serves connections of this
+//! it like a message), and when that has confirmed, the socket is handed to the thread that serves connections of this
 //! index, whose first frame is the `HelloConfirm`. From then on this thread has nothing to do with it.
 //!
 //! Clients on this machine come by a Unix socket ([`LocalSocket`]) and are treated as all others; they may offer to share
 //! memory ([`vinga_local`]), which is made when they are admitted. If the system has none left for that, their
 //! connections are ordinary streams.
 //!
-//! Everything that a stranger can cause has a bound. There are at most [`Limits::greetings_max`] guests, and never so
-//! many that file descriptors run out. When all places are taken, the guest that has been silent for longest makes
+//! Everything that anybody can cause without being admitted has a bound. There are at most [`Limits::greetings_max`] pending connections, and never so
+//! many that file descriptors run out. When all places are taken, the pending connection that has been silent for longest makes
 //! room; if none has been silent for [`SILENCE_MIN`], the newcomer is refused. Whoever is refused is told why
 //! (`HelloRefuse`) before the connection is closed, and the log gets a line, some of them a second.
 
@@ -21,7 +21,7 @@ use crate::log::RateLimit;
 use crate::peer::Peer;
 use crate::poller::{Interest, Poller};
 use crate::settings::NodeSettings;
-use crate::switchboard::{Adoption, Mail, Switchboard};
+use crate::switchboard::{Adoption, Message, Switchboard};
 use log::Level;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -35,38 +35,38 @@ use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
-/// How long a guest must have been silent to make room for another.
+/// How long a pending connection must have been silent to make room for another.
 const SILENCE_MIN: Duration = Duration::from_millis(50);
 
-/// How long a guest that was refused may take to hear it.
+/// How long a pending connection that was refused may take to hear it.
 const LEAVING_MAX: Duration = Duration::from_secs(1);
 
-/// How often guests are looked at that have not been heard.
-const GUESTS_CHECK: Duration = Duration::from_millis(100);
+/// How often pending connections are looked at of which nothing has come.
+const PENDING_CHECK: Duration = Duration::from_millis(100);
 
-/// Connections accepted in one go, before guests are heard again.
+/// Connections accepted in one go, before pending connections are read again.
 const ACCEPTS_MAX: usize = 64;
 
-/// File descriptors that are left to everything but guests: connections, files, the process's own.
+/// File descriptors that are left to everything but pending: connections, files, the process's own.
 const DESCRIPTORS_KEPT: u64 = 4096;
 
 /// How long accepting pauses when the system has no descriptor left.
 const EXHAUSTION_PAUSE: Duration = Duration::from_millis(50);
 
-/// Bits of a guest's name that are its place.
+/// Bits of a pending connection's name that are its place.
 const PLACE_BITS: u32 = 16;
 
 const LINES_PER_SECOND: u32 = 10;
 const WHO: &str = "listener";
 
-/// In the place of a guest's place: the socket that is listened on.
+/// In the place of a pending connection's place: the socket that is listened on.
 const SOCKET: u64 = u64::MAX - 1;
 /// The same for clients on this machine.
 const LOCAL_SOCKET: u64 = u64::MAX - 2;
 
-/// What the listener may find in its mailbox.
-pub(crate) enum ListenerMail {
-    /// Membership has admitted a guest; unless all connections of that API node are being closed meanwhile.
+/// What the listener may find in its inbox.
+pub(crate) enum ListenerMessage {
+    /// Membership has admitted a pending connection; unless all connections of that API node are being closed meanwhile.
     Confirm { confirm: ApiConnectConfirm, admission: Option<Admission> },
     /// Membership has not.
     Refuse(ApiConnectRefuse),
@@ -82,15 +82,15 @@ pub(crate) struct Listener {
     switchboard: Arc<Switchboard>,
     settings: Arc<NodeSettings>,
     socket_threads: Vec<u16>,
-    /// By place; a guest's place is part of the name by which Membership knows it.
-    guests: Vec<Option<Guest>>,
+    /// By place; a pending connection's place is part of the name by which Membership knows it.
+    pending: Vec<Option<PendingConnection>>,
     greeted: u64,
     /// Given up for a moment when no other descriptor is left, so that a newcomer can be refused.
     spare: Option<File>,
     lines: RateLimit,
 }
 
-struct Guest {
+struct PendingConnection {
     stream: Socket,
     peer: Peer,
     /// It has offered to share memory.
@@ -121,12 +121,12 @@ impl Listener {
         descriptors: Option<u64>,
     ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let poller = Poller::new(switchboard.listener.doorbell.alarm())?;
+        let poller = Poller::new(switchboard.listener.wake_event.alarm())?;
         poller.add(&socket, SOCKET, Interest::Accept)?;
         if let Some(local) = &local {
             poller.add(local, LOCAL_SOCKET, Interest::Accept)?;
         }
-        let guests_max = settings.limits.greetings_max.min(guests_affordable(descriptors));
+        let pending_max = settings.limits.greetings_max.min(pending_affordable(descriptors));
         Ok(Listener {
             socket,
             local,
@@ -134,7 +134,7 @@ impl Listener {
             switchboard,
             socket_threads: settings.socket_threads(),
             settings,
-            guests: (0..guests_max).map(|_| None).collect(),
+            pending: (0..pending_max).map(|_| None).collect(),
             greeted: 0,
             spare: open_spare(),
             lines: RateLimit::new(LINES_PER_SECOND),
@@ -152,12 +152,12 @@ impl Listener {
                     place => self.hear(place as usize),
                 }
             }
-            self.switchboard.listener.doorbell.take();
-            for mail in self.switchboard.listener.collect() {
-                match mail {
-                    ListenerMail::Confirm { confirm, admission } => self.on_confirm(confirm, admission),
-                    ListenerMail::Refuse(refuse) => self.on_refuse(refuse),
-                    ListenerMail::Stop => return self.stop(),
+            self.switchboard.listener.wake_event.take();
+            for message in self.switchboard.listener.collect() {
+                match message {
+                    ListenerMessage::Confirm { confirm, admission } => self.on_confirm(confirm, admission),
+                    ListenerMessage::Refuse(refuse) => self.on_refuse(refuse),
+                    ListenerMessage::Stop => return self.stop(),
                 }
             }
             self.expire(Instant::now());
@@ -165,14 +165,14 @@ impl Listener {
     }
 
     fn wait(&mut self, ready: &mut Vec<u64>) {
-        let doorbell = &self.switchboard.listener.doorbell;
-        let timeout = match (doorbell.begin_sleep(), self.guests.iter().any(Option::is_some)) {
+        let wake_event = &self.switchboard.listener.wake_event;
+        let timeout = match (wake_event.begin_sleep(), self.pending.iter().any(Option::is_some)) {
             (false, _) => Duration::ZERO,
-            (true, true) => GUESTS_CHECK,
+            (true, true) => PENDING_CHECK,
             (true, false) => Duration::from_secs(1),
         };
         self.poller.wait(timeout.as_nanos() as u64, |one| ready.push(one.token));
-        doorbell.end_sleep();
+        wake_event.end_sleep();
     }
 
     fn accept(&mut self, socket: u64) {
@@ -181,7 +181,7 @@ impl Listener {
                 Ok((stream, peer)) => self.welcome(stream, peer),
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return,
                 Err(why) if is_exhausted(&why) => return self.refuse_with_spare(socket, &why),
-                // The guest has gone while it waited, or the network has a problem that is not ours.
+                // The pending connection has gone while it waited, or the network has a problem that is not ours.
                 Err(_) => {}
             }
         }
@@ -221,30 +221,31 @@ impl Listener {
         match self.poller.add(&stream, place as u64, Interest::Read) {
             Ok(()) => {
                 let stage = Stage::Greeting { bytes: Vec::new() };
-                self.guests[place] = Some(Guest { stream, peer, shares: false, since: now, stage });
+                self.pending[place] =
+                    Some(PendingConnection { stream, peer, shares: false, since: now, stage });
             }
             Err(why) => self.lines.write(Level::Warn, WHO, format_args!("{peer}: {why}")),
         }
     }
 
-    /// A free place, or one that another guest has to leave.
+    /// A free place, or one that another one has to leave.
     fn find_place(&mut self, now: Instant) -> Option<usize> {
-        if let Some(free) = self.guests.iter().position(Option::is_none) {
+        if let Some(free) = self.pending.iter().position(Option::is_none) {
             return Some(free);
         }
-        let candidates = self.guests.iter().enumerate().filter_map(|(place, guest)| {
-            let guest = guest.as_ref()?;
-            let age = now.duration_since(guest.since);
-            match guest.stage {
+        let candidates = self.pending.iter().enumerate().filter_map(|(place, pending)| {
+            let pending = pending.as_ref()?;
+            let age = now.duration_since(pending.since);
+            match pending.stage {
                 Stage::Leaving => Some((age + LEAVING_MAX, place)),
                 Stage::Greeting { .. } if age >= SILENCE_MIN => Some((age, place)),
                 Stage::Greeting { .. } | Stage::Asked { .. } => None,
             }
         });
         let (_, place) = candidates.max()?;
-        let guest = self.guests[place].take().expect("a candidate is there");
-        if let Stage::Greeting { .. } = guest.stage {
-            self.turn_away(guest.stream, guest.peer, "it was silent while others wanted to be admitted");
+        let pending = self.pending[place].take().expect("a candidate is there");
+        if let Stage::Greeting { .. } = pending.stage {
+            self.turn_away(pending.stream, pending.peer, "it was silent while others wanted to be admitted");
         }
         Some(place)
     }
@@ -256,11 +257,12 @@ impl Listener {
         self.send_refusal(&stream, peer, &NotAdmitted::new(ErrorCode::Overloaded, detail));
     }
 
-    /// Refuses a guest, which keeps its place until it has heard it.
+    /// Refuses a pending connection, which keeps its place until it has heard it.
     fn refuse(&mut self, place: usize, stream: Socket, peer: Peer, why: &NotAdmitted) {
         self.send_refusal(&stream, peer, why);
         let stage = Stage::Leaving;
-        self.guests[place] = Some(Guest { stream, peer, shares: false, since: Instant::now(), stage });
+        self.pending[place] =
+            Some(PendingConnection { stream, peer, shares: false, since: Instant::now(), stage });
     }
 
     fn send_refusal(&mut self, stream: &Socket, peer: Peer, why: &NotAdmitted) {
@@ -277,24 +279,24 @@ impl Listener {
         stream.end_writing();
     }
 
-    /// Something has come from a guest.
+    /// Something has come from a pending connection.
     fn hear(&mut self, place: usize) {
-        let Some(mut guest) = self.guests[place].take() else { return };
-        match guest.stage {
-            Stage::Asked { .. } => self.guests[place] = Some(guest),
+        let Some(mut pending) = self.pending[place].take() else { return };
+        match pending.stage {
+            Stage::Asked { .. } => self.pending[place] = Some(pending),
             Stage::Leaving => {
                 let mut rest = Vec::new();
-                if matches!(read_some(&guest.stream, &mut rest), Ok(Reading::Open)) {
-                    self.guests[place] = Some(guest);
+                if matches!(read_some(&pending.stream, &mut rest), Ok(Reading::Open)) {
+                    self.pending[place] = Some(pending);
                 }
             }
             Stage::Greeting { ref mut bytes } => {
-                let Ok(reading) = read_some(&guest.stream, bytes) else { return };
-                if guest.peer.is_local() && !guest.shares {
+                let Ok(reading) = read_some(&pending.stream, bytes) else { return };
+                if pending.peer.is_local() && !pending.shares {
                     match take_offer(bytes) {
-                        Some(shares) => guest.shares = shares,
+                        Some(shares) => pending.shares = shares,
                         None if matches!(reading, Reading::Open) => {
-                            self.guests[place] = Some(guest);
+                            self.pending[place] = Some(pending);
                             return;
                         }
                         None => return,
@@ -307,20 +309,20 @@ impl Listener {
                 match greeting::read(bytes, &expected) {
                     Ok(Some((hello, length))) => {
                         let early = bytes.split_off(length);
-                        self.ask(place, guest, hello, early);
+                        self.ask(place, pending, hello, early);
                     }
                     Ok(None) => match reading {
-                        Reading::Open => self.guests[place] = Some(guest),
+                        Reading::Open => self.pending[place] = Some(pending),
                         Reading::Ended => {}
                     },
-                    Err(why) => self.refuse(place, guest.stream, guest.peer, &why),
+                    Err(why) => self.refuse(place, pending.stream, pending.peer, &why),
                 }
             }
         }
     }
 
-    /// Asks Membership whether a guest may come in.
-    fn ask(&mut self, place: usize, guest: Guest, hello: HelloRequest, early: Vec<u8>) {
+    /// Asks Membership whether a pending connection may come in.
+    fn ask(&mut self, place: usize, pending: PendingConnection, hello: HelloRequest, early: Vec<u8>) {
         self.greeted += 1;
         let name = self.greeted << PLACE_BITS | place as u64;
         let request = ApiConnectRequest {
@@ -344,27 +346,35 @@ impl Listener {
             &request,
         );
         // From here on it is not heard until another thread does.
-        self.poller.remove(&guest.stream);
-        self.guests[place] = Some(Guest { stage: Stage::Asked { name, hello, early }, ..guest });
-        self.switchboard.threads[usize::from(self.switchboard.main_thread)].post(Mail::Frames(frame));
+        self.poller.remove(&pending.stream);
+        self.pending[place] =
+            Some(PendingConnection { stage: Stage::Asked { name, hello, early }, ..pending });
+        self.switchboard.threads[usize::from(self.switchboard.main_thread)].post(Message::Frames(frame));
     }
 
-    /// The guest about which Membership was asked under this name. It is there: nothing else makes it leave.
-    fn take_asked(&mut self, waiting: u64) -> (usize, Guest, HelloRequest, Vec<u8>) {
+    /// The pending connection about which Membership was asked under this name. It is there: nothing else makes it leave.
+    fn take_asked(&mut self, waiting: u64) -> (usize, PendingConnection, HelloRequest, Vec<u8>) {
         let place = (waiting & ((1 << PLACE_BITS) - 1)) as usize;
-        let guest = self.guests.get_mut(place).and_then(Option::take);
-        match guest {
-            Some(Guest { stream, peer, shares, since, stage: Stage::Asked { name, hello, early } })
-                if name == waiting =>
-            {
-                (place, Guest { stream, peer, shares, since, stage: Stage::Leaving }, hello, early)
-            }
-            _ => panic!("Membership answers about a guest of which it was not asked"),
+        let pending = self.pending.get_mut(place).and_then(Option::take);
+        match pending {
+            Some(PendingConnection {
+                stream,
+                peer,
+                shares,
+                since,
+                stage: Stage::Asked { name, hello, early },
+            }) if name == waiting => (
+                place,
+                PendingConnection { stream, peer, shares, since, stage: Stage::Leaving },
+                hello,
+                early,
+            ),
+            _ => panic!("Membership answers about a pending connection of which it was not asked"),
         }
     }
 
     fn on_confirm(&mut self, confirm: ApiConnectConfirm, admission: Option<Admission>) {
-        let (place, guest, hello, early) = self.take_asked(confirm.waiting);
+        let (place, pending, hello, early) = self.take_asked(confirm.waiting);
         let welcome = HelloConfirm {
             version: PROTOCOL_VERSION,
             node: self.settings.node.0,
@@ -374,18 +384,18 @@ impl Listener {
             ticket: confirm.ticket,
             topology: confirm.topology,
         };
-        let local = match guest.shares.then(NodeLink::make).transpose() {
+        let local = match pending.shares.then(NodeLink::make).transpose() {
             Ok(local) => local.map(Box::new),
             Err(why) => {
-                let text = format_args!("{}: no memory is shared with it: {why}", guest.peer);
+                let text = format_args!("{}: no memory is shared with it: {why}", pending.peer);
                 self.lines.write(Level::Warn, WHO, text);
                 None
             }
         };
         let adoption = Adoption {
-            stream: guest.stream,
+            stream: pending.stream,
             local,
-            peer: guest.peer,
+            peer: pending.peer,
             api: NodeId(confirm.api),
             welcome: greeting::confirm_frame(self.driver(), &welcome),
             early,
@@ -397,7 +407,7 @@ impl Listener {
         };
         match handed_over {
             Ok(()) => {
-                let (api, peer, index) = (confirm.api, guest.peer, hello.connection);
+                let (api, peer, index) = (confirm.api, pending.peer, hello.connection);
                 self.settings.peers.note(NodeId(api), peer);
                 self.lines.write(
                     // The first says who it is; the others of the same client say nothing new.
@@ -421,32 +431,36 @@ impl Listener {
     }
 
     fn on_refuse(&mut self, refuse: ApiConnectRefuse) {
-        let (place, guest, ..) = self.take_asked(refuse.waiting);
+        let (place, pending, ..) = self.take_asked(refuse.waiting);
         let code = ErrorCode::from_number(refuse.code).unwrap_or(ErrorCode::InternalError);
-        self.refuse(place, guest.stream, guest.peer, &NotAdmitted::new(code, refuse.detail));
+        self.refuse(place, pending.stream, pending.peer, &NotAdmitted::new(code, refuse.detail));
     }
 
     /// Sends those away who have taken too long.
     fn expire(&mut self, now: Instant) {
-        for place in 0..self.guests.len() {
-            let Some(guest) = &self.guests[place] else { continue };
-            let age = now.duration_since(guest.since);
-            match guest.stage {
+        for place in 0..self.pending.len() {
+            let Some(pending) = &self.pending[place] else { continue };
+            let age = now.duration_since(pending.since);
+            match pending.stage {
                 Stage::Greeting { .. } if age >= self.settings.limits.greeting => {
-                    let guest = self.guests[place].take().expect("it was just looked at");
+                    let pending = self.pending[place].take().expect("it was just looked at");
                     let why = NotAdmitted::new(ErrorCode::HandshakeTimeout, "");
-                    self.refuse(place, guest.stream, guest.peer, &why);
+                    self.refuse(place, pending.stream, pending.peer, &why);
                 }
-                Stage::Leaving if age >= LEAVING_MAX => self.guests[place] = None,
+                Stage::Leaving if age >= LEAVING_MAX => self.pending[place] = None,
                 Stage::Greeting { .. } | Stage::Leaving | Stage::Asked { .. } => {}
             }
         }
     }
 
     fn stop(mut self) {
-        for guest in mem::take(&mut self.guests).into_iter().flatten() {
-            if !matches!(guest.stage, Stage::Leaving) {
-                self.send_refusal(&guest.stream, guest.peer, &NotAdmitted::new(ErrorCode::NodeStopping, ""));
+        for pending in mem::take(&mut self.pending).into_iter().flatten() {
+            if !matches!(pending.stage, Stage::Leaving) {
+                self.send_refusal(
+                    &pending.stream,
+                    pending.peer,
+                    &NotAdmitted::new(ErrorCode::NodeStopping, ""),
+                );
             }
         }
     }
@@ -470,7 +484,7 @@ fn return_refused(code: ErrorCode) -> Option<&'static str> {
     }
 }
 
-/// Whether more may come from a guest.
+/// Whether more may come from a pending connection.
 enum Reading {
     Open,
     Ended,
@@ -491,7 +505,7 @@ fn read_some(stream: &Socket, bytes: &mut Vec<u8>) -> io::Result<Reading> {
     Ok(Reading::Open)
 }
 
-/// Takes the offer to share memory from the front of what a guest has sent; says whether it was there, `None` if that is
+/// Takes the offer to share memory from the front of what a pending connection has sent; says whether it was there, `None` if that is
 /// not clear yet.
 fn take_offer(bytes: &mut Vec<u8>) -> Option<bool> {
     if bytes.starts_with(&OFFER) {
@@ -507,8 +521,8 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)
 }
 
-/// How many guests the limit on file descriptors leaves room for.
-fn guests_affordable(descriptors: Option<u64>) -> usize {
+/// How many pending connections the limit on file descriptors leaves room for.
+fn pending_affordable(descriptors: Option<u64>) -> usize {
     descriptors.map_or(usize::MAX, |limit| limit.saturating_sub(DESCRIPTORS_KEPT).max(limit / 8) as usize)
 }
 

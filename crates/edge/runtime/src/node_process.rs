@@ -8,13 +8,13 @@ use crate::affinity;
 use crate::clock::Clock;
 use crate::handlers::HandlerStack;
 use crate::last_signals::Registered;
-use crate::listener::{Listener, ListenerMail};
+use crate::listener::{Listener, ListenerMessage};
 use crate::local_socket::LocalSocket;
 use crate::memory::raise_to_hard_limit;
 use crate::realtime::Realtime;
 use crate::settings::{NodeSettings, ThreadPlan};
 use crate::statistics::ThreadStatistics;
-use crate::switchboard::{Mail, Switchboard};
+use crate::switchboard::{Message, Switchboard};
 use crate::termination::Termination;
 use crate::watchdog;
 use crate::worker::{Worker, WorkerParts};
@@ -131,14 +131,14 @@ impl NodeProcess {
     /// Stops the node and waits until it has stopped.
     pub fn stop(self) {
         log::info!(target: WHO, "the node stops");
-        self.switchboard.listener.post(ListenerMail::Stop);
+        self.switchboard.listener.post(ListenerMessage::Stop);
         join(self.listener);
         // Those that write for others are the last to go.
         let (senders, others): (Vec<_>, Vec<_>) =
             (0u16..).zip(self.threads).partition(|&(thread, _)| self.settings.is_send_thread(thread));
         for threads in [others, senders] {
             for &(thread, _) in &threads {
-                self.switchboard.threads[usize::from(thread)].post(Mail::Stop);
+                self.switchboard.threads[usize::from(thread)].post(Message::Stop);
             }
             threads.into_iter().for_each(|(_, thread)| join(thread));
         }

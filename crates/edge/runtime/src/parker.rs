@@ -2,25 +2,25 @@
 //!
 //! ```text
 //!   bit 63      ASLEEP: the owner sleeps or is about to
-//!   bit 62      MAIL: its mailbox holds something
+//!   bit 62      MESSAGE: its inbox holds something
 //!   bits 61..0  the thread with this index, modulo 62, has put something into its ring to the owner, or has made
 //!               space in the ring from the owner
 //! ```
-//! A producer first puts, then *rings*: it sets its bit by a read-modify-write operation, and if that shows `ASLEEP`,
+//! A producer first puts, then *signals*: it sets its bit by a read-modify-write operation, and if that shows `ASLEEP`,
 //! takes that bit away by another; whoever has taken it away wakes the owner. The owner *takes* all bits by a swap
 //! with 0 and then looks where they point. It sleeps only if it can turn an empty word into `ASLEEP` by a
 //! compare-and-exchange. As everything happens to one word, a put is either seen by the owner before it sleeps or sees
 //! that it sleeps: no wake-up is lost, and a thread that is awake is never woken (no system call).
 //!
-//! The owner sleeps in `epoll_wait`, where sockets wake it too; the doorbell's eventfd is one of the things that it
+//! The owner sleeps in `epoll_wait`, where sockets wake it too; the wake-up event's eventfd is one of the things that it
 //! waits for, edge-triggered, so that it is never read.
 
 use crate::sync::{AtomicU64, Ordering};
 
 const ASLEEP: u64 = 1 << 63;
 
-/// The owner's mailbox holds something.
-pub const MAIL: u64 = 1 << 62;
+/// The owner's inbox holds something.
+pub const MESSAGE: u64 = 1 << 62;
 
 const THREAD_BITS: u16 = 62;
 
@@ -31,7 +31,7 @@ pub const fn thread_bit(thread: u16) -> u64 {
 
 /// The threads, of `count`, for which a word's bits stand.
 pub fn threads_of(word: u64, count: u16) -> impl Iterator<Item = u16> {
-    let mut bits = word & !(ASLEEP | MAIL);
+    let mut bits = word & !(ASLEEP | MESSAGE);
     core::iter::from_fn(move || {
         let bit = bits.trailing_zeros() as u16;
         (bit < THREAD_BITS).then(|| {
@@ -43,22 +43,22 @@ pub fn threads_of(word: u64, count: u16) -> impl Iterator<Item = u16> {
 }
 
 /// See the head of this file.
-pub struct Doorbell {
+pub struct WakeEvent {
     word: AtomicU64,
     alarm: Alarm,
 }
 
-impl Doorbell {
-    /// A doorbell whose owner is awake.
+impl WakeEvent {
+    /// A wake-up event whose owner is awake.
     ///
     /// # Errors
     /// The system has no file descriptor left.
     pub fn new() -> std::io::Result<Self> {
-        Ok(Doorbell { word: AtomicU64::new(0), alarm: Alarm::new()? })
+        Ok(WakeEvent { word: AtomicU64::new(0), alarm: Alarm::new()? })
     }
 
     /// Tells the owner that there is something; says whether it had to be woken.
-    pub fn ring(&self, bits: u64) -> bool {
+    pub fn signal(&self, bits: u64) -> bool {
         let asleep = self.word.fetch_or(bits, Ordering::AcqRel) & ASLEEP != 0
             && self.word.fetch_and(!ASLEEP, Ordering::AcqRel) & ASLEEP != 0;
         if asleep {
@@ -67,7 +67,7 @@ impl Doorbell {
         asleep
     }
 
-    /// For the owner: who has rung since the last call.
+    /// For the owner: who has signalled since the last call.
     #[inline]
     pub fn take(&self) -> u64 {
         if self.word.load(Ordering::Relaxed) == 0 {
@@ -76,19 +76,19 @@ impl Doorbell {
         self.word.swap(0, Ordering::AcqRel)
     }
 
-    /// For the owner: whether somebody has rung.
+    /// For the owner: whether somebody has signalled.
     #[inline]
-    pub fn has_rung(&self) -> bool {
+    pub fn is_signalled(&self) -> bool {
         self.word.load(Ordering::Relaxed) != 0
     }
 
-    /// For the owner: whether mail has come since the last call of [`Doorbell::take`].
+    /// For the owner: whether a message has come since the last call of [`WakeEvent::take`].
     #[inline]
-    pub fn has_mail(&self) -> bool {
-        self.word.load(Ordering::Relaxed) & MAIL != 0
+    pub fn has_message(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & MESSAGE != 0
     }
 
-    /// For the owner: from now on a ring raises the alarm. False if somebody has rung already: it must not sleep.
+    /// For the owner: from now on a signal raises the alarm. False if somebody has signalled already: it must not sleep.
     pub fn begin_sleep(&self) -> bool {
         self.word.compare_exchange(0, ASLEEP, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn bits_name_threads() {
-        let word = thread_bit(3) | thread_bit(63) | ASLEEP | MAIL;
+        let word = thread_bit(3) | thread_bit(63) | ASLEEP | MESSAGE;
         assert_eq!(threads_of(word, 70).collect::<Vec<_>>(), [1, 63, 3, 65]);
         assert_eq!(threads_of(word, 4).collect::<Vec<_>>(), [1, 3]);
         assert_eq!(threads_of(0, 100).count(), 0);
@@ -181,17 +181,17 @@ mod tests {
 
     #[test]
     fn only_a_sleeper_is_woken_and_only_once() {
-        let bell = Doorbell::new().unwrap();
-        assert!(!bell.ring(MAIL));
-        assert!(!bell.begin_sleep(), "somebody has rung");
-        assert_eq!(bell.take(), MAIL);
-        assert!(bell.begin_sleep());
-        assert!(bell.ring(thread_bit(1)));
-        assert!(!bell.ring(thread_bit(2)));
-        bell.end_sleep();
-        assert_eq!(bell.take(), thread_bit(1) | thread_bit(2));
-        assert!(bell.begin_sleep());
-        bell.end_sleep();
-        assert_eq!(bell.take(), 0);
+        let event = WakeEvent::new().unwrap();
+        assert!(!event.signal(MESSAGE));
+        assert!(!event.begin_sleep(), "somebody has rung");
+        assert_eq!(event.take(), MESSAGE);
+        assert!(event.begin_sleep());
+        assert!(event.signal(thread_bit(1)));
+        assert!(!event.signal(thread_bit(2)));
+        event.end_sleep();
+        assert_eq!(event.take(), thread_bit(1) | thread_bit(2));
+        assert!(event.begin_sleep());
+        event.end_sleep();
+        assert_eq!(event.take(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for sockets and for a doorbell's alarm: a thin layer over `epoll`.
+//! Waiting for sockets and for a wake-up event's alarm: a thin layer over `epoll`.
 
 use crate::parker::Alarm;
 use rustix::event::Timespec;
@@ -72,8 +72,8 @@ impl Poller {
     ///
     /// # Errors
     /// As [`Poller::add`].
-    pub fn add_ear(&self, ear: impl AsFd) -> io::Result<()> {
-        Ok(epoll::add(&self.0, ear, EventData::new_u64(ALARM), EventFlags::IN | EventFlags::ET)?)
+    pub fn add_wake_event(&self, wake_event: impl AsFd) -> io::Result<()> {
+        Ok(epoll::add(&self.0, wake_event, EventData::new_u64(ALARM), EventFlags::IN | EventFlags::ET)?)
     }
 
     /// Does not wait for a socket any more, which goes on without this poller.

@@ -5,14 +5,14 @@
 //! ```text
 //!   owner                                            send thread
 //!   lane --whole frames--> ring (RELAY_BYTES) --any number of bytes--> socket
-//!        <--- space wanted, by doorbell ---   ---> written, error: two words that the owner looks at
+//!        <--- space wanted, by wake-up event ---   ---> written, error: two words that the owner looks at
 //! ```
 //! *Bytes.* The owner puts whole frames into a ring of the connection's own ([`crate::ring`]), at the end of its turn
-//! and whenever much has piled up in the middle of it, and rings the doorbell of the send thread at the end of the turn,
+//! and whenever much has piled up in the middle of it, and signals the wake-up event of the send thread at the end of the turn,
 //! once for all connections. What does not fit stays in the lane, so whatever looks at the lane (congestion, holding
 //! back requests) sees a reader that is slow as it would if the owner wrote; only up to [`RELAY_BYTES`] and a large frame
 //! are added to that. The send thread writes what lies in the ring in the order in which it lies there, gives back the
-//! space of what the socket took, and rings the owner's doorbell if that had asked for space. When the socket is full the
+//! space of what the socket took, and signals the owner's wake-up event if that had asked for space. When the socket is full the
 //! send thread leaves the ring alone until the socket reports that it takes more, which it reports to the send thread
 //! only; the owner hears only what can be read.
 //!
@@ -21,14 +21,14 @@
 //! old.
 //!
 //! *Breaking.* If a write fails, the send thread notes the system's error number, leaves the ring alone for ever and
-//! rings the owner's doorbell. The owner looks at that word whenever it has something to send, and once a second, and
+//! rings the owner's wake_event. The owner looks at that word whenever it has something to send, and once a second, and
 //! has the connection closed. (It mostly hears of it by reading before that.) Only the owner decides that a connection
 //! is at its end.
 //!
 //! *Opening and closing.* Both ends hold the socket by a shared reference, so its descriptor is closed, and may be used
-//! for another one, only when neither will touch it again. The owner opens a relay by mail with the other end
-//! ([`Outlet`]) to the send thread, and closes it by another mail, behind the last bytes that it put in: the send thread
-//! then writes what the socket takes at once, says farewell on it and drops its end. Mail from one thread stays in its
+//! for another one, only when neither will touch it again. The owner opens a relay by a message with the other end
+//! ([`Outlet`]) to the send thread, and closes it by another message, behind the last bytes that it put in: the send thread
+//! then writes what the socket takes at once, says farewell on it and drops its end. Message from one thread stays in its
 //! order and is read before the rings are; so an outlet is there before the first byte for it, and when the owner opens
 //! a relay for a new connection of the same API node, the send thread has dropped the old one before. Each end takes the
 //! socket out of its own poller before it drops it: the system would go on reporting as long as the other end lives.
@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use vinga_base::NodeId;
 use vinga_local::Socket;
 
-/// Bytes of a relay's ring: the answers to some trains of requests.
+/// Bytes of a relay's ring: the answers to some batches of requests.
 const RELAY_BYTES: usize = 64 * 1024;
 
 /// Runs that are written of one connection in a turn, so that all get theirs.
@@ -107,7 +107,7 @@ impl Entrance {
         taken
     }
 
-    /// As [`Entrance::push`]; if something is left, the owner's doorbell is rung when there is space again.
+    /// As [`Entrance::push`]; if something is left, the owner's wake-up event is signalled when there is space again.
     ///
     /// # Errors
     /// Writing has failed.

@@ -1,19 +1,19 @@
 //! A thread's ends of the rings between it and the other threads of the node.
 //!
 //! A ring is made when its sender first has something to send; the receiving end goes to the other thread by its
-//! mailbox. What does not fit stays in the lane to that thread, and the thread that empties the ring rings back.
+//! inbox. What does not fit stays in the lane to that thread, and the thread that empties the ring rings back.
 //!
-//! *Mail goes first.* Mail may say what a frame needs, such as the way to the API node that sent it. Whoever sends such a
-//! frame has learnt of the API node after that mail was posted; but a thread reads its mail at the beginning of a turn,
+//! *Messages go first.* A message may say what a frame needs, such as the way to the API node that sent it. Whoever sends such a
+//! frame has learnt of the API node after that message was posted; but a thread reads its messages at the beginning of a turn,
 //! and may find the frame later in the same turn, in a ring that it empties for another reason. So it looks again behind
-//! each look into a ring: a frame that was seen in a ring makes the mail seen that was posted before it was sent. If
-//! there is mail, what lies in the rings waits for the next turn, which comes at once.
+//! each look into a ring: a frame that was seen in a ring makes the messages seen that were posted before it was sent. If
+//! there are messages, what lies in the rings waits for the next turn, which comes at once.
 
 use crate::lane_progress::{LANE_BYTES, LaneProgress};
 use crate::parker::{thread_bit, threads_of};
 use crate::ring::{Consumer, Producer, RING_BYTES, ring};
 use crate::statistics::ThreadStatistics;
-use crate::switchboard::{Mail, Switchboard};
+use crate::switchboard::{Message, Switchboard};
 use vinga_kernel::{Executor, Host, LaneId, Origin, Outbox};
 
 /// Runs of frames that are taken from one ring in a turn.
@@ -24,7 +24,7 @@ pub(crate) struct Rings {
     own: u16,
     outgoing: Vec<Outgoing>,
     incoming: Vec<Option<Consumer>>,
-    /// Rings that were not emptied when they were last looked at, as bits of the doorbell's word.
+    /// Rings that were not emptied when they were last looked at, as bits of the wake-up event's word.
     left: u64,
 }
 
@@ -55,7 +55,7 @@ impl Rings {
         self.left != 0
     }
 
-    /// Handles what the threads have sent for which `word` stands, and what was left over; stops when mail has come.
+    /// Handles what the threads have sent for which `word` stands, and what was left over; stops when a message has come.
     pub fn drain<H: Host>(
         &mut self,
         word: u64,
@@ -63,7 +63,7 @@ impl Rings {
         switchboard: &Switchboard,
         statistics: &ThreadStatistics,
     ) {
-        let doorbell = &switchboard.threads[usize::from(self.own)].doorbell;
+        let wake_event = &switchboard.threads[usize::from(self.own)].wake_event;
         let word = word | std::mem::take(&mut self.left);
         for from in threads_of(word, self.incoming.len() as u16) {
             let Some(consumer) = &mut self.incoming[usize::from(from)] else { continue };
@@ -72,7 +72,7 @@ impl Rings {
                 let frames = consumer.peek();
                 let bytes = frames.len();
                 is_empty = bytes == 0;
-                if is_empty || doorbell.has_mail() {
+                if is_empty || wake_event.has_message() {
                     break;
                 }
                 let handled = executor.feed(frames, Origin::Node);
@@ -103,7 +103,7 @@ impl Rings {
             let producer = outgoing.producer.get_or_insert_with(|| {
                 lane.reserve(LANE_BYTES);
                 let (producer, consumer) = ring(RING_BYTES);
-                switchboard.threads[usize::from(to)].post(Mail::Ring { from: self.own, consumer });
+                switchboard.threads[usize::from(to)].post(Message::Ring { from: self.own, consumer });
                 producer
             });
             let waiting = outgoing.progress.waiting(lane);
@@ -178,7 +178,7 @@ mod tests {
     /// An API node is admitted while a thread is in its turn, and its request comes in a ring that the thread empties in
     /// that turn: the request waits until the thread knows the way back.
     #[test]
-    fn a_frame_waits_for_mail_that_was_posted_before_it_was_sent() {
+    fn a_frame_waits_for_a_message_that_was_posted_before_it_was_sent() {
         let settings = settings();
         let statistics: Arc<[_]> = (0..2).map(|_| Arc::<ThreadStatistics>::default()).collect();
         let switchboard = Switchboard::new(&settings, OWN, statistics.clone()).unwrap();
@@ -188,7 +188,7 @@ mod tests {
         let (mut producer, consumer) = ring(RING_BYTES);
         let mut rings = Rings::new(OWN, 2);
         rings.connect(OTHER, consumer);
-        let desk = &switchboard.threads[usize::from(OWN)];
+        let inbox = &switchboard.threads[usize::from(OWN)];
         let mut request = Vec::new();
         FrameWriter::begin(
             &mut request,
@@ -199,17 +199,17 @@ mod tests {
             0,
         );
 
-        desk.doorbell.ring(thread_bit(OTHER));
-        let word = desk.doorbell.take();
-        desk.post(Mail::Route { api: API, thread: OTHER });
+        inbox.wake_event.signal(thread_bit(OTHER));
+        let word = inbox.wake_event.take();
+        inbox.post(Message::Route { api: API, thread: OTHER });
         producer.push(&request);
         rings.drain(word, &mut executor, &switchboard, &statistics[0]);
         assert_eq!(executor.host().answers, 0, "nobody knows yet where the answer goes");
         assert!(rings.has_left());
 
-        desk.doorbell.take();
-        for mail in desk.collect() {
-            let Mail::Route { api, thread } = mail else { panic!("another kind of mail") };
+        inbox.wake_event.take();
+        for message in inbox.collect() {
+            let Message::Route { api, thread } = message else { panic!("another kind of message") };
             executor.outbox().routes.set_node(api, Some(LaneId::thread(thread)));
         }
         rings.drain(0, &mut executor, &switchboard, &statistics[0]);

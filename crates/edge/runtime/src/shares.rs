@@ -24,7 +24,7 @@ pub(crate) const LONG_WORK: Party = 0;
 
 /// For so long after somebody else was served an API node is not alone. Who asks after longer pauses than that may have to
 /// wait for a long piece of work each time (10 ms at most: what one read brings), which is little beside its pauses; who
-/// only gives signs of life, as the connections of a SQL node do that nobody uses just then, makes nobody share.
+/// only sends heartbeats, as the connections of a SQL node do that nobody uses just then, makes nobody share.
 const SHARED_NANOS: u64 = 50_000_000;
 
 /// For so long somebody counts who asks for little.

@@ -15,7 +15,7 @@ use crate::relay::relay;
 use crate::settings::Limits;
 use crate::shares::{Allowance, Shares};
 use crate::statistics::ThreadStatistics;
-use crate::switchboard::{Adoption, Mail, Switchboard};
+use crate::switchboard::{Adoption, Message, Switchboard};
 use log::Level;
 use std::sync::Arc;
 use vinga_base::NodeId;
@@ -162,13 +162,13 @@ impl Sockets {
         let (way, interest) = match (adoption.local, self.senders.get(id % self.senders.len().max(1))) {
             // To copy bytes into memory is less work than to have another thread do it.
             (Some(mut local), _) => {
-                ready = poller.add_ear(&local.ear).and_then(|()| local.introduce(&stream));
+                ready = poller.add_wake_event(&local.wake_event).and_then(|()| local.introduce(&stream));
                 (Way::Local(local), Interest::Read)
             }
             (None, None) => (Way::Socket, Interest::ReadWrite),
             (None, Some(&sender)) => {
                 let (entrance, outlet) = relay(outbox.routes.own_thread(), sender, api, stream.clone());
-                switchboard.threads[usize::from(sender)].post(Mail::OpenOutlet(Box::new(outlet)));
+                switchboard.threads[usize::from(sender)].post(Message::OpenOutlet(Box::new(outlet)));
                 (Way::Relayed(entrance), Interest::Read)
             }
         };
@@ -410,7 +410,7 @@ impl Sockets {
         }
         if let Some(sender) = connection.close(outbox, poller, statistics) {
             let owner = outbox.routes.own_thread();
-            switchboard.threads[usize::from(sender)].post(Mail::CloseOutlet { owner, api });
+            switchboard.threads[usize::from(sender)].post(Message::CloseOutlet { owner, api });
         }
         true
     }
@@ -431,7 +431,7 @@ fn told(why: &Broken) -> (Level, String) {
     match why {
         Broken::Ended => (Level::Info, "it has disconnected".to_string()),
         Broken::Failed(why) => (Level::Warn, format!("its connection broke: {why}")),
-        // Nobody has broken a rule: that is the reason of connections which are closed with another, or with a goodbye.
+        // Nobody has broken a rule: that is the reason of connections which are closed with another, or with a disconnect notice.
         Broken::Rule(ErrorCode::ConnectionLost, 0) => {
             (Level::Info, "its connections are closed, since it leaves or has closed one of them".to_string())
         }

@@ -1,12 +1,12 @@
-//! What the threads of a node share: doorbells, mailboxes, and who is connected.
+//! What the threads of a node share: wake-up events, inboxes, and who is connected.
 //!
-//! Frames between threads go by rings ([`crate::rings`]). What is rare and no frame goes by mailboxes: a list behind a
+//! Frames between threads go by rings ([`crate::rings`]). What is rare and no frame goes by inboxes: a list behind a
 //! lock for each thread, emptied at the beginning of a turn, before the rings are. A thread handles no frame of a ring
-//! before it has read all mail that was posted before the frame was sent ([`crate::rings`]).
+//! before it has read all messages that were posted before the frame was sent ([`crate::rings`]).
 
 use crate::api_nodes::{Admission, ApiNodes, Joined};
-use crate::listener::ListenerMail;
-use crate::parker::{Doorbell, MAIL, thread_bit};
+use crate::listener::ListenerMessage;
+use crate::parker::{MESSAGE, WakeEvent, thread_bit};
 use crate::peer::Peer;
 use crate::relay::Outlet;
 use crate::ring::Consumer;
@@ -19,8 +19,8 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_local::{NodeLink, Socket};
 use vinga_wire::{Address, BlockNumber, ErrorCode};
 
-/// What a thread may find in its mailbox.
-pub(crate) enum Mail {
+/// What a thread may find in its inbox.
+pub(crate) enum Message {
     /// Another thread has made the ring from it to this one.
     Ring { from: u16, consumer: Consumer },
     /// Frames for blocks of the node, from a thread that runs no turns.
@@ -57,8 +57,8 @@ pub(crate) struct Adoption {
 /// See the head of this file.
 pub(crate) struct Switchboard {
     pub node: NodeId,
-    pub threads: Vec<Desk<Mail>>,
-    pub listener: Desk<ListenerMail>,
+    pub threads: Vec<Inbox<Message>>,
+    pub listener: Inbox<ListenerMessage>,
     /// The thread that hosts Membership.
     pub main_thread: u16,
     /// The threads that serve connections, in the order of these.
@@ -68,25 +68,25 @@ pub(crate) struct Switchboard {
     api_nodes: Mutex<ApiNodes>,
 }
 
-/// A thread's doorbell and mailbox.
-pub(crate) struct Desk<M> {
-    pub doorbell: Doorbell,
-    mail: Mutex<Vec<M>>,
+/// A thread's wake-up event and inbox.
+pub(crate) struct Inbox<M> {
+    pub wake_event: WakeEvent,
+    message: Mutex<Vec<M>>,
 }
 
-impl<M> Desk<M> {
+impl<M> Inbox<M> {
     pub fn new() -> io::Result<Self> {
-        Ok(Desk { doorbell: Doorbell::new()?, mail: Mutex::new(Vec::new()) })
+        Ok(Inbox { wake_event: WakeEvent::new()?, message: Mutex::new(Vec::new()) })
     }
 
-    pub fn post(&self, mail: M) {
-        lock(&self.mail).push(mail);
-        self.doorbell.ring(MAIL);
+    pub fn post(&self, message: M) {
+        lock(&self.messages).push(message);
+        self.wake_event.signal(MESSAGE);
     }
 
     /// For the owner: all that has come.
     pub fn collect(&self) -> Vec<M> {
-        mem::take(&mut *lock(&self.mail))
+        mem::take(&mut *lock(&self.messages))
     }
 }
 
@@ -98,8 +98,8 @@ impl Switchboard {
     ) -> io::Result<Self> {
         Ok(Switchboard {
             node: settings.node,
-            threads: statistics.iter().map(|_| Desk::new()).collect::<io::Result<_>>()?,
-            listener: Desk::new()?,
+            threads: statistics.iter().map(|_| Inbox::new()).collect::<io::Result<_>>()?,
+            listener: Inbox::new()?,
             main_thread,
             socket_threads: settings.socket_threads(),
             api_nodes: Mutex::new(ApiNodes::new(statistics.len() as u16)),
@@ -115,7 +115,7 @@ impl Switchboard {
     /// Tells a thread that `own` has put something into a ring to it, or made space in one from it.
     #[inline]
     pub fn wake(&self, thread: u16, own: u16, statistics: &ThreadStatistics) {
-        if self.threads[usize::from(thread)].doorbell.ring(thread_bit(own)) {
+        if self.threads[usize::from(thread)].wake_event.signal(thread_bit(own)) {
             statistics.wakes.add(1);
         }
     }
@@ -139,18 +139,18 @@ impl Switchboard {
             Err(code) => return Err((adoption, code)),
             // Whoever answers a request of this connection must know the way: so the others first.
             Ok(Joined::First) => {
-                for (_, desk) in (0..).zip(&self.threads).filter(|&(other, _)| other != thread) {
-                    desk.post(Mail::Route { api, thread });
+                for (_, inbox) in (0..).zip(&self.threads).filter(|&(other, _)| other != thread) {
+                    inbox.post(Message::Route { api, thread });
                 }
             }
             Ok(Joined::Further) => {}
         }
-        self.threads[usize::from(thread)].post(Mail::Adopt(Box::new(adoption)));
-        // It has that mail before anything that they send.
-        for (other, desk) in (0..).zip(&self.threads) {
+        self.threads[usize::from(thread)].post(Message::Adopt(Box::new(adoption)));
+        // It has that message before anything that they send.
+        for (other, inbox) in (0..).zip(&self.threads) {
             let by = self.socket_threads[connection_of(other, &self.socket_threads)];
             if by == thread && other != thread {
-                desk.post(Mail::Route { api, thread });
+                inbox.post(Message::Route { api, thread });
             }
         }
         Ok(())
@@ -161,8 +161,8 @@ impl Switchboard {
         let mut nodes = lock(&self.api_nodes);
         let begins = nodes.begin_closing(api);
         if begins {
-            for desk in &self.threads {
-                desk.post(Mail::Close { api, reason });
+            for inbox in &self.threads {
+                inbox.post(Message::Close { api, reason });
             }
         }
         begins
@@ -172,7 +172,7 @@ impl Switchboard {
     pub fn note_closing_step(&self, api: NodeId) {
         let is_last = lock(&self.api_nodes).note_step(api);
         if is_last {
-            self.threads[usize::from(self.main_thread)].post(Mail::Closed { api });
+            self.threads[usize::from(self.main_thread)].post(Message::Closed { api });
         }
     }
 

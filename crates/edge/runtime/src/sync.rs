@@ -1,4 +1,4 @@
-//! The atomics and shared cells of rings and doorbells: the standard ones, or those of the model checker `loom` in a
+//! The atomics and shared cells of rings and wake-up events: the standard ones, or those of the model checker `loom` in a
 //! build with `--cfg loom`.
 
 #[cfg(not(loom))]

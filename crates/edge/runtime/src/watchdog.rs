@@ -75,7 +75,8 @@ pub(crate) fn run(threads: &[Arc<ThreadStatistics>], interval: Duration, stopped
                 Verdict::Fine => {}
                 Verdict::Report => {
                     let mut text = String::new();
-                    last_signals::tell_one(&thread.statistics, &mut text).expect("strings take everything");
+                    last_signals::write_thread(&thread.statistics, &mut text)
+                        .expect("strings take everything");
                     log::error!(target: "watchdog", "thread {name} has made no progress for {millis} ms: {text}");
                 }
                 Verdict::Stop => {

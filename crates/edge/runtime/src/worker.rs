@@ -1,6 +1,6 @@
 //! The turn of a thread: what the edge does around an executor.
 //!
-//! A turn is: take what sockets have reported, the mail and the rings; hand it to the executor (all of it, or what is due
+//! A turn is: take what sockets have reported, the messages and the rings; hand it to the executor (all of it, or what is due
 //! of API nodes that share the thread: [`crate::shares`]); run timers and a slice of long work; do what blocks have ordered of the driver; send what stands in the lanes, by one write for
 //! each connection, and wake the threads that got something. Then, if there is nothing left to do, spin for a while
 //! if the plan says so, let others run if that pays ([`crate::yielding`]), and sleep until something comes, until a timer is due, or for a second: the clock is read
@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::lane_progress::LANE_BYTES;
 use crate::last_signals::Registered;
 use crate::outlets::Outlets;
-use crate::parker::MAIL;
+use crate::parker::MESSAGE;
 use crate::poller::Poller;
 use crate::realtime::Realtime;
 use crate::rings::Rings;
@@ -28,7 +28,7 @@ use crate::slice_pacer::SlicePacer;
 use crate::sockets::{NODE_IDS, Sockets};
 use crate::spinning::Spinning;
 use crate::statistics::{Phase, ThreadStatistics};
-use crate::switchboard::{Desk, Mail, Switchboard};
+use crate::switchboard::{Inbox, Message, Switchboard};
 use crate::yielding::Yielding;
 use std::io;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ impl<H: Host> Worker<H> {
         Ok(Worker {
             index,
             executor: Box::new(executor),
-            poller: Poller::new(switchboard.threads[usize::from(index)].doorbell.alarm())?,
+            poller: Poller::new(switchboard.threads[usize::from(index)].wake_event.alarm())?,
             sockets: Sockets::new(threads, senders, clock),
             outlets: Outlets::new(index, NODE_IDS as u64),
             rings: Rings::new(index, threads),
@@ -172,12 +172,12 @@ impl<H: Host> Worker<H> {
         self.realtime.turn(now);
         self.executor.begin_turn(Clock::tick(now));
 
-        let word = self.desk().doorbell.take();
+        let word = self.inbox().wake_event.take();
         let has_overslept = std::mem::take(&mut self.has_overslept) && word == 0;
         let moved = if has_overslept { self.statistics.moved() } else { 0 };
-        if word & MAIL != 0 {
-            for mail in self.desk().collect() {
-                self.read_mail(mail, now);
+        if word & MESSAGE != 0 {
+            for message in self.inbox().collect() {
+                self.read_message(message, now);
             }
         }
         let (executor, switchboard, statistics) =
@@ -307,17 +307,17 @@ impl<H: Host> Worker<H> {
         if self.sockets.has_locals() && (self.sockets.has_news() || self.finds_after_yield(now)) {
             return self.look_at_times(now);
         }
-        if !self.desk().doorbell.begin_sleep() {
+        if !self.inbox().wake_event.begin_sleep() {
             return self.look(now);
         }
         if !self.sockets.begin_sleep() {
-            self.desk().doorbell.end_sleep();
+            self.inbox().wake_event.end_sleep();
             return self.look_at_times(now);
         }
         self.statistics.enter(Phase::Sleeping);
         self.statistics.sleeps.add(1);
         let is_called = self.poll(wake_at - now);
-        self.desk().doorbell.end_sleep();
+        self.inbox().wake_event.end_sleep();
         self.sockets.end_sleep();
         let woken = self.clock.nanos();
         // What a client puts into shared memory may be found just then, before it rings.
@@ -335,8 +335,8 @@ impl<H: Host> Worker<H> {
         self.statistics.enter(Phase::Spinning);
         let mut now = begin;
         while now < until {
-            let has_rung = self.desk().doorbell.has_rung();
-            if has_rung || self.sockets.has_news() || self.polls() && self.poll(0) {
+            let is_signalled = self.inbox().wake_event.is_signalled();
+            if is_signalled || self.sockets.has_news() || self.polls() && self.poll(0) {
                 break;
             }
             std::hint::spin_loop();
@@ -362,7 +362,7 @@ impl<H: Host> Worker<H> {
         !self.sockets.is_empty() || !self.outlets.is_empty()
     }
 
-    /// Waits until a socket or the doorbell has something to report, at most so long; says whether one had.
+    /// Waits until a socket or the wake-up event has something to report, at most so long; says whether one had.
     fn poll(&mut self, nanos_max: u64) -> bool {
         self.statistics.waits.add(1);
         let (sockets, outlets) = (&mut self.sockets, &mut self.outlets);
@@ -377,7 +377,7 @@ impl<H: Host> Worker<H> {
         self.statistics.sample_cpu();
         self.statistics.connections.set(self.sockets.len() as u64);
         self.spinning.note_preemptions(self.statistics.preemptions.get());
-        self.registered.tell_blocks(|out| self.executor.summarize(out));
+        self.registered.write_blocks(|out| self.executor.summarize(out));
         self.sockets.check_readers(self.executor.outbox(), &self.switchboard, &self.limits, now);
     }
 
@@ -390,7 +390,7 @@ impl<H: Host> Worker<H> {
         })
     }
 
-    fn desk(&self) -> &Desk<Mail> {
+    fn inbox(&self) -> &Inbox<Message> {
         &self.switchboard.threads[usize::from(self.index)]
     }
 }

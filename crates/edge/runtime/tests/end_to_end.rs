@@ -20,18 +20,18 @@ fn assert_alive(node: &NodeProcess) {
 }
 
 #[test]
-fn an_echo_in_pieces_and_in_trains() {
+fn an_echo_in_pieces_and_in_batches() {
     for settings in both_ways(1) {
         let (node, _) = start(settings);
         let mut client = Client::connect(node.address()).unwrap();
         client.echo(0, 1, b"one");
-        // A train of requests, cut at every possible place.
-        let mut train = Vec::new();
+        // A batch of requests, cut at every possible place.
+        let mut batch = Vec::new();
         for trace in 0..5 {
-            client.request(&mut train, SignalNumber::KeyReadRequest, 0, trace, &vec![9; trace as usize * 7]);
+            client.request(&mut batch, SignalNumber::KeyReadRequest, 0, trace, &vec![9; trace as usize * 7]);
         }
-        for cut in 0..train.len() {
-            let (front, back) = train.split_at(cut);
+        for cut in 0..batch.len() {
+            let (front, back) = batch.split_at(cut);
             client.stream.write_all(front).unwrap();
             if cut % 16 == 0 {
                 std::thread::sleep(Duration::from_millis(1));
@@ -42,14 +42,14 @@ fn an_echo_in_pieces_and_in_trains() {
                 assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
             }
         }
-        // The largest frame there is, and a long train behind it.
-        let mut train = Vec::new();
-        client.request(&mut train, SignalNumber::KeyReadRequest, 0, 7, &vec![1; FRAME_BYTES_MAX - 20]);
+        // The largest frame there is, and a long batch behind it.
+        let mut batch = Vec::new();
+        client.request(&mut batch, SignalNumber::KeyReadRequest, 0, 7, &vec![1; FRAME_BYTES_MAX - 20]);
         for trace in 0..20_000 {
-            client.request(&mut train, SignalNumber::KeyReadRequest, 0, trace, &[2; 40]);
+            client.request(&mut batch, SignalNumber::KeyReadRequest, 0, trace, &[2; 40]);
         }
         let mut writer = client.stream.try_clone().unwrap();
-        let writing = std::thread::spawn(move || writer.write_all(&train).unwrap());
+        let writing = std::thread::spawn(move || writer.write_all(&batch).unwrap());
         let (_, frame) = client.receive().unwrap().unwrap();
         assert_eq!(frame.len(), FRAME_BYTES_MAX);
         for trace in 0..20_000 {
@@ -110,15 +110,15 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
         let mut other = Client::connect(node.address()).unwrap();
         // It asks for 2 GB and reads nothing. Its requests pile up in its own socket, not in the node.
         slow.stream.set_nonblocking(true).unwrap();
-        let mut train = Vec::new();
+        let mut batch = Vec::new();
         for trace in 0..20_000 {
-            slow.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
+            slow.request(&mut batch, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
         }
         let begin = Instant::now();
         let mut written = 0;
         while records.gone().is_empty() {
-            if written < train.len() {
-                written += slow.stream.write(&train[written..]).unwrap_or(0);
+            if written < batch.len() {
+                written += slow.stream.write(&batch[written..]).unwrap_or(0);
             }
             other.echo(0, 1, b"meanwhile");
             let waiting: u64 = node.statistics().iter().map(|thread| thread.bytes_waiting.get()).sum();
@@ -128,17 +128,17 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
         assert_eq!(records.gone(), [(slow.api.0, 1)]);
         // One that reads in the end gets everything.
         let mut late = Client::connect(node.address()).unwrap();
-        let mut train = Vec::new();
+        let mut batch = Vec::new();
         for trace in 0..400 {
             late.request(
-                &mut train,
+                &mut batch,
                 SignalNumber::ScanOpenRequest,
                 trace as u16 % 2,
                 trace,
                 &number(100_000),
             );
         }
-        late.stream.write_all(&train).unwrap();
+        late.stream.write_all(&batch).unwrap();
         std::thread::sleep(Duration::from_millis(500));
         late.receive_many(400);
         node.stop();
@@ -167,11 +167,11 @@ fn send_threads_share_what_owners_do_not_write() {
     // One that breaks off in the middle of much is forgotten by both, and its node id is used again.
     for round in 0..50 {
         let mut client = clients.pop().unwrap();
-        let mut train = Vec::new();
+        let mut batch = Vec::new();
         for trace in 0..20 {
-            client.request(&mut train, SignalNumber::ScanOpenRequest, round % 2, trace, &number(100_000));
+            client.request(&mut batch, SignalNumber::ScanOpenRequest, round % 2, trace, &number(100_000));
         }
-        client.stream.write_all(&train).unwrap();
+        client.stream.write_all(&batch).unwrap();
         client.receive_many(usize::from(round) % 4);
         let api = client.api;
         drop(client);
@@ -195,12 +195,12 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
         settings.limits.send_buffer_bytes = 5_000_000;
         let (node, records) = start(settings);
         let mut slow = Client::connect(node.address()).unwrap();
-        let mut train = Vec::new();
+        let mut batch = Vec::new();
         for trace in 0..500 {
             // Answered by another thread, so that holding back requests comes too late.
-            slow.request(&mut train, SignalNumber::ScanOpenRequest, 1, trace, &number(100_000));
+            slow.request(&mut batch, SignalNumber::ScanOpenRequest, 1, trace, &number(100_000));
         }
-        slow.stream.write_all(&train).unwrap();
+        slow.stream.write_all(&batch).unwrap();
         wait_until("it is let go", || !records.gone().is_empty());
         assert_alive(&node);
         node.stop();
@@ -208,7 +208,7 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
 }
 
 #[test]
-fn the_same_life_comes_back() {
+fn the_same_incarnation_comes_back() {
     let (node, records) = start(settings(2));
     let mut client = Client::connect(node.address()).unwrap();
     for round in 1..50 {
@@ -243,12 +243,12 @@ fn a_reader_that_keeps_up_is_never_kept_waiting() {
     for settings in both_ways(1) {
         let (node, _) = start(settings);
         let mut client = Client::connect(node.address()).unwrap();
-        let mut train = Vec::new();
+        let mut batch = Vec::new();
         for trace in 0..5_000 {
-            client.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
+            client.request(&mut batch, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
         }
         let begin = Instant::now();
-        client.stream.write_all(&train).unwrap();
+        client.stream.write_all(&batch).unwrap();
         receive_awake(&mut client, &node, 5_000);
         println!("500 MB in {:?}", begin.elapsed());
         node.stop();
@@ -272,12 +272,12 @@ fn full_rings_keep_nobody_waiting() {
         // Answers come by the ring from the other thread: small ones, large ones, ones that do not fit the ring at all.
         let sizes = [10, 100, 1_000, 10_000, 30_000, 60_000, 120_000];
         for round in 0..60 {
-            let mut train = Vec::new();
+            let mut batch = Vec::new();
             for trace in 0..100 {
                 let size = sizes[(trace * 31 + round) as usize % sizes.len()];
-                client.request(&mut train, SignalNumber::ScanOpenRequest, 1, trace, &number(size));
+                client.request(&mut batch, SignalNumber::ScanOpenRequest, 1, trace, &number(size));
             }
-            client.stream.write_all(&train).unwrap();
+            client.stream.write_all(&batch).unwrap();
             receive_awake(&mut client, &node, 100);
         }
         node.stop();
@@ -389,20 +389,20 @@ fn whoever_breaks_off_is_gone_behind_its_last_frame() {
                             connections.push(joined);
                         }
                         for trace in 0..random.u32(1..40) {
-                            let mut train = Vec::new();
+                            let mut batch = Vec::new();
                             let place = random.usize(..connections.len());
                             for _ in 0..random.usize(1..200) {
                                 let body = vec![5; random.usize(..300)];
                                 let thread = random.u16(..3);
                                 connections[place].request(
-                                    &mut train,
+                                    &mut batch,
                                     SignalNumber::KeyReadRequest,
                                     thread,
                                     trace,
                                     &body,
                                 );
                             }
-                            if connections[place].stream.write_all(&train).is_err() {
+                            if connections[place].stream.write_all(&batch).is_err() {
                                 break;
                             }
                         }

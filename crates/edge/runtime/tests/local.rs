@@ -106,7 +106,7 @@ impl LocalClient {
             Way::Shared(link) => {
                 let moved = link.write(bytes)?;
                 if moved.wakes {
-                    vinga_local::link::ring(link.bell());
+                    vinga_local::link::ring(link.event());
                 }
                 Ok(moved.bytes)
             }
@@ -158,7 +158,7 @@ impl LocalClient {
                         moved = link.read(into)?;
                     }
                     if moved.wakes {
-                        vinga_local::link::ring(link.bell());
+                        vinga_local::link::ring(link.event());
                     }
                     has_ended &= moved.bytes == 0;
                     moved.bytes
@@ -210,11 +210,11 @@ fn frames_of_all_sizes_by_memory_and_by_the_socket_alone() {
         }
         // The largest frame there is, and much more than a ring holds, both ways at once.
         client.echo(0, 7, &vec![1; FRAME_BYTES_MAX - 20]);
-        let mut train = Vec::new();
+        let mut batch = Vec::new();
         for trace in 0..40 {
-            client.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
+            client.request(&mut batch, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
         }
-        client.write_all(&train);
+        client.write_all(&batch);
         (0..40).for_each(|trace| client.expect(trace, 100_000));
         drop(client);
         node.stop();
@@ -252,15 +252,15 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
     let mut slow = LocalClient::connect(&path, true).unwrap();
     let mut other = LocalClient::connect(&path, true).unwrap();
     // It asks for 2 GB and reads nothing: its requests pile up in its own ring, not in the node.
-    let mut train = Vec::new();
+    let mut batch = Vec::new();
     for trace in 0..20_000 {
-        slow.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
+        slow.request(&mut batch, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
     }
     let begin = Instant::now();
     let mut written = 0;
     while records.gone().is_empty() {
-        if written < train.len() {
-            written += slow.write(&train[written..]).unwrap();
+        if written < batch.len() {
+            written += slow.write(&batch[written..]).unwrap();
         }
         other.echo(0, 1, b"meanwhile");
         let waiting: u64 = node.statistics().iter().map(|thread| thread.bytes_waiting.get()).sum();
@@ -270,11 +270,11 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
     assert_eq!(records.gone(), [(slow.api.0, 1)]);
     // One that reads late gets everything; meanwhile the node does not work for nothing.
     let mut late = LocalClient::connect(&path, true).unwrap();
-    let mut train = Vec::new();
+    let mut batch = Vec::new();
     for trace in 0..400 {
-        late.request(&mut train, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
+        late.request(&mut batch, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
     }
-    late.write_all(&train);
+    late.write_all(&batch);
     let turns = || node.statistics().iter().map(|thread| thread.turns.get()).sum::<u64>();
     wait_until("it sleeps while it waits for room", || {
         let before = turns();
@@ -291,12 +291,12 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
     settings.limits.send_buffer_bytes = 5_000_000;
     let (node, records, path) = start_local("pile", settings);
     let mut slow = LocalClient::connect(&path, true).unwrap();
-    let mut train = Vec::new();
+    let mut batch = Vec::new();
     for trace in 0..500 {
         // Answered by another thread, so that holding back requests comes too late.
-        slow.request(&mut train, SignalNumber::ScanOpenRequest, 1, trace, &number(100_000));
+        slow.request(&mut batch, SignalNumber::ScanOpenRequest, 1, trace, &number(100_000));
     }
-    slow.write_all(&train);
+    slow.write_all(&batch);
     wait_until("it is let go", || !records.gone().is_empty());
     assert_alive(&node, &path);
     node.stop();
@@ -351,18 +351,18 @@ fn whoever_scribbles_breaks_only_his_own_connection() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut broken = 0;
     for round in 0..60 {
-        let (socket, memory, bell) = hostile(&path);
+        let (socket, memory, event) = hostile(&path);
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(10) {
             let at = [0, 128, 256, 384, 512, 640, 4096 + random.u64(..100)][random.usize(..7)];
             let value = if random.bool() { random.u32(..) } else { random.u32(..1 << 21) };
             memory.write_all_at(&value.to_ne_bytes(), at).unwrap();
-            vinga_local::link::ring(&bell);
+            vinga_local::link::ring(&event);
             other.echo(0, round, b"meanwhile");
         }
         assert!(memory.set_len(4096).is_err() && memory.set_len(1 << 30).is_err(), "its size is fixed");
         memory.write_all_at(&u32::MAX.to_ne_bytes(), 256).unwrap();
-        vinga_local::link::ring(&bell);
+        vinga_local::link::ring(&event);
         other.echo(0, round, b"meanwhile");
         // With positions that can't be, or with garbage for frames, it is let go.
         for _ in 0..1000 {
@@ -390,8 +390,8 @@ fn hostile(path: &Path) -> (Socket, File, OwnedFd) {
         RecvAncillaryMessage::ScmRights(descriptors) => descriptors,
         _ => panic!("only descriptors come"),
     });
-    let (memory, bell) = (descriptors.next().unwrap(), descriptors.next().unwrap());
-    (socket, File::from(memory), bell)
+    let (memory, event) = (descriptors.next().unwrap(), descriptors.next().unwrap());
+    (socket, File::from(memory), event)
 }
 
 #[test]

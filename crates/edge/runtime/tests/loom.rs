@@ -1,4 +1,4 @@
-//! The ring, the relay that is made of it and the doorbell under a model checker: every interleaving of two threads, within a bound on preemptions,
+//! The ring, the relay that is made of it and the wake-up event under a model checker: every interleaving of two threads, within a bound on preemptions,
 //! and every order that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p vinga-runtime --release --test loom`; the bound is 3 preemptions, which takes
@@ -7,7 +7,7 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use vinga_runtime::parker::{Doorbell, MAIL, thread_bit};
+use vinga_runtime::parker::{MESSAGE, WakeEvent, thread_bit};
 use vinga_runtime::ring::{Consumer, Producer, ring};
 
 /// A frame of `length` bytes: only the length matters to a ring; the rest tells frames apart.
@@ -18,7 +18,7 @@ fn frame(length: usize, mark: u8) -> Vec<u8> {
 }
 
 /// Sends `frames` as a worker does: what does not fit stays in the lane; it sleeps when there is no space.
-fn produce(mut producer: Producer, own: &Doorbell, other: &Doorbell, frames: &[u8]) {
+fn produce(mut producer: Producer, own: &WakeEvent, other: &WakeEvent, frames: &[u8]) {
     let mut lane = frames;
     while !lane.is_empty() {
         let mut taken = producer.push(lane);
@@ -28,7 +28,7 @@ fn produce(mut producer: Producer, own: &Doorbell, other: &Doorbell, frames: &[u
         }
         lane = &lane[taken..];
         if taken > 0 {
-            other.ring(thread_bit(0));
+            other.signal(thread_bit(0));
         }
         if !lane.is_empty() && own.take() == 0 {
             sleep(own);
@@ -41,7 +41,7 @@ const ALL: &[usize] = &[usize::MAX];
 
 /// Receives until all of `frames` are there, in their order; sleeps while there is nothing. It takes so many bytes at a time
 /// (`pieces`, round and round), as a send thread does, or [`ALL`], as a thread does that handles frames.
-fn consume(mut consumer: Consumer, own: &Doorbell, other: &Doorbell, mut frames: &[u8], pieces: &[usize]) {
+fn consume(mut consumer: Consumer, own: &WakeEvent, other: &WakeEvent, mut frames: &[u8], pieces: &[usize]) {
     let mut pieces = pieces.iter().cycle();
     while !frames.is_empty() {
         if own.take() != 0 {
@@ -54,7 +54,7 @@ fn consume(mut consumer: Consumer, own: &Doorbell, other: &Doorbell, mut frames:
                 }
                 frames = &frames[count..];
                 if consumer.release(count) {
-                    other.ring(thread_bit(1));
+                    other.signal(thread_bit(1));
                 }
             }
         } else {
@@ -63,7 +63,7 @@ fn consume(mut consumer: Consumer, own: &Doorbell, other: &Doorbell, mut frames:
     }
 }
 
-fn sleep(own: &Doorbell) {
+fn sleep(own: &WakeEvent) {
     if own.begin_sleep() {
         own.alarm().wait();
         own.end_sleep();
@@ -85,12 +85,12 @@ fn passes(capacity: usize, frames: Vec<u8>) {
 fn passes_to(capacity: usize, frames: Vec<u8>, pieces: &'static [usize]) {
     model(move || {
         let (producer, consumer) = ring(capacity);
-        let bells = Arc::new((Doorbell::new().unwrap(), Doorbell::new().unwrap()));
+        let events = Arc::new((WakeEvent::new().unwrap(), WakeEvent::new().unwrap()));
         let sending = {
-            let (bells, frames) = (bells.clone(), frames.clone());
-            thread::spawn(move || produce(producer, &bells.0, &bells.1, &frames))
+            let (events, frames) = (events.clone(), frames.clone());
+            thread::spawn(move || produce(producer, &events.0, &events.1, &frames))
         };
-        consume(consumer, &bells.1, &bells.0, &frames, pieces);
+        consume(consumer, &events.1, &events.0, &frames, pieces);
         sending.join().unwrap();
     });
 }
@@ -117,18 +117,18 @@ fn bytes_are_passed_on_in_pieces() {
     passes_to(16, [frame(8, 1), frame(20, 2), frame(8, 3)].concat(), &[7, 15]);
 }
 
-/// Two producers ring one doorbell; the owner misses neither.
+/// Two producers signal one wake-up event; the owner misses neither.
 #[test]
 fn two_producers_one_sleeper() {
     model(|| {
-        let bell = Arc::new(Doorbell::new().unwrap());
+        let event = Arc::new(WakeEvent::new().unwrap());
         let rings: Vec<Consumer> = (0..2)
             .map(|thread| {
                 let (mut producer, consumer) = ring(32);
-                let bell = bell.clone();
+                let event = event.clone();
                 thread::spawn(move || {
                     assert_eq!(producer.push(&frame(8, 1)), 8);
-                    bell.ring(thread_bit(thread));
+                    event.signal(thread_bit(thread));
                 });
                 consumer
             })
@@ -136,7 +136,7 @@ fn two_producers_one_sleeper() {
         let mut rings = rings;
         let mut arrived = 0;
         while arrived < 2 {
-            let bits = bell.take();
+            let bits = event.take();
             for thread in vinga_runtime::parker::threads_of(bits, 2) {
                 let ring = &mut rings[usize::from(thread)];
                 assert_eq!(ring.peek(), frame(8, 1));
@@ -144,38 +144,38 @@ fn two_producers_one_sleeper() {
                 arrived += 1;
             }
             if bits == 0 {
-                sleep(&bell);
+                sleep(&event);
             }
         }
     });
 }
 
-/// Mail is posted to two threads, and the one that has read it sends a frame to the other, which empties the ring for any
-/// reason: whenever it finds the frame there, it knows of the mail.
+/// Message is posted to two threads, and the one that has read it sends a frame to the other, which empties the ring for any
+/// reason: whenever it finds the frame there, it knows of the message.
 #[test]
-fn mail_is_seen_before_a_frame_that_was_sent_after_it() {
+fn a_message_is_seen_before_a_frame_that_was_sent_after_it() {
     model(|| {
-        let bells = Arc::new((Doorbell::new().unwrap(), Doorbell::new().unwrap()));
+        let events = Arc::new((WakeEvent::new().unwrap(), WakeEvent::new().unwrap()));
         let (mut producer, mut consumer) = ring(32);
         let posting = {
-            let bells = bells.clone();
+            let events = events.clone();
             thread::spawn(move || {
-                bells.0.ring(MAIL);
-                bells.1.ring(MAIL);
+                events.0.signal(MESSAGE);
+                events.1.signal(MESSAGE);
             })
         };
         let sending = {
-            let bells = bells.clone();
+            let events = events.clone();
             thread::spawn(move || {
-                if bells.1.take() & MAIL != 0 {
+                if events.1.take() & MESSAGE != 0 {
                     producer.push(&frame(8, 1));
-                    bells.0.ring(thread_bit(1));
+                    events.0.signal(thread_bit(1));
                 }
             })
         };
-        let has_read = bells.0.take() & MAIL != 0;
+        let has_read = events.0.take() & MESSAGE != 0;
         if !consumer.peek().is_empty() {
-            assert!(has_read || bells.0.has_mail(), "the frame came without the mail");
+            assert!(has_read || events.0.has_message(), "the frame came without the message");
         }
         posting.join().unwrap();
         sending.join().unwrap();

@@ -60,23 +60,23 @@ fn is_free_of_both(settings: NodeSettings) {
     let mut clients = [Client::connect(node.address()).unwrap(), Client::connect(node.address()).unwrap()];
     let second = clients[0].join(node.address(), 1).unwrap();
     // Batches that go straight to their thread and, half of them, by the ring to the other one and back.
-    let trains: Vec<Vec<u8>> = clients
+    let batches: Vec<Vec<u8>> = clients
         .iter()
         .map(|client| {
-            let mut train = Vec::new();
+            let mut batch = Vec::new();
             for trace in 0..BATCH {
-                client.request(&mut train, SignalNumber::KeyReadRequest, (trace % 2) as u16, trace, &[1; 30]);
+                client.request(&mut batch, SignalNumber::KeyReadRequest, (trace % 2) as u16, trace, &[1; 30]);
             }
-            train
+            batch
         })
         .collect();
     let mut reader = second;
     let mut exchange = |batches: u32| {
         for _ in 0..batches {
-            for (client, train) in clients.iter_mut().zip(&trains) {
+            for (client, batch) in clients.iter_mut().zip(&batches) {
                 // Cut anywhere: the beginning of a frame waits for its rest.
-                client.stream.write_all(&train[..1000]).unwrap();
-                client.stream.write_all(&train[1000..]).unwrap();
+                client.stream.write_all(&batch[..1000]).unwrap();
+                client.stream.write_all(&batch[1000..]).unwrap();
             }
             clients[0].receive_many(BATCH as usize / 2);
             reader.receive_many(BATCH as usize / 2);

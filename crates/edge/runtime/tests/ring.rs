@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::thread;
-use vinga_runtime::parker::{Doorbell, thread_bit};
+use vinga_runtime::parker::{WakeEvent, thread_bit};
 use vinga_runtime::ring::{Consumer, RING_BYTES, ring};
 use vinga_wire::frame::{FRAME_BYTES_MAX, Frames, HEADER_BYTES};
 
@@ -26,12 +26,12 @@ fn passes_to(
     capacity: usize,
     words: &[usize],
     batch: usize,
-    receive: impl FnOnce(Consumer, &Doorbell, &Doorbell),
+    receive: impl FnOnce(Consumer, &WakeEvent, &WakeEvent),
 ) {
     let (mut producer, consumer) = ring(capacity);
-    let bells = Arc::new((Doorbell::new().unwrap(), Doorbell::new().unwrap()));
+    let events = Arc::new((WakeEvent::new().unwrap(), WakeEvent::new().unwrap()));
     let sender = thread::spawn({
-        let (words, bells) = (words.to_vec(), bells.clone());
+        let (words, events) = (words.to_vec(), events.clone());
         move || {
             let mut number = 0;
             for batch in words.chunks(batch) {
@@ -47,20 +47,20 @@ fn passes_to(
                         taken += producer.push(&lane[taken..]);
                     }
                     lane.drain(..taken);
-                    bells.1.ring(thread_bit(0));
-                    while !lane.is_empty() && bells.0.take() == 0 {
+                    events.1.signal(thread_bit(0));
+                    while !lane.is_empty() && events.0.take() == 0 {
                         thread::yield_now();
                     }
                 }
             }
         }
     });
-    receive(consumer, &bells.1, &bells.0);
+    receive(consumer, &events.1, &events.0);
     sender.join().unwrap();
 }
 
 /// Takes whole frames, as a thread does that handles them.
-fn take_frames(mut consumer: Consumer, words: &[usize], own: &Doorbell, other: &Doorbell) {
+fn take_frames(mut consumer: Consumer, words: &[usize], own: &WakeEvent, other: &WakeEvent) {
     let mut number = 0;
     while (number as usize) < words.len() {
         if own.take() == 0 {
@@ -79,14 +79,14 @@ fn take_frames(mut consumer: Consumer, words: &[usize], own: &Doorbell, other: &
             }
             let count = run.len();
             if consumer.release(count) {
-                other.ring(thread_bit(1));
+                other.signal(thread_bit(1));
             }
         }
     }
 }
 
 /// Takes pieces of so many bytes, round and round, as a socket does.
-fn take_pieces(mut consumer: Consumer, all: &[u8], pieces: &[usize], own: &Doorbell, other: &Doorbell) {
+fn take_pieces(mut consumer: Consumer, all: &[u8], pieces: &[usize], own: &WakeEvent, other: &WakeEvent) {
     let mut pieces = pieces.iter().cycle();
     let mut received = 0;
     while received < all.len() {
@@ -103,7 +103,7 @@ fn take_pieces(mut consumer: Consumer, all: &[u8], pieces: &[usize], own: &Doorb
             }
             received += count;
             if consumer.release(count) {
-                other.ring(thread_bit(1));
+                other.signal(thread_bit(1));
             }
         }
     }

@@ -50,7 +50,7 @@ impl Stream for UnixStream {
 }
 
 /// A way to log in that no account has: the server asks for another.
-const NO_PLUGIN: &str = "vinga_sign_of_life";
+const NO_PLUGIN: &str = "vinga_liveness_check";
 
 /// Waits until a server answers at this Unix socket, or says that it has no room for another session. Nobody logs in.
 ///
@@ -59,12 +59,12 @@ const NO_PLUGIN: &str = "vinga_sign_of_life";
 ///
 /// # Errors
 /// It says nothing for so long, or does not listen.
-pub(crate) fn await_sign_of_life(path: &Path, patience: Duration) -> io::Result<()> {
+pub(crate) fn await_answer(path: &Path, patience: Duration) -> io::Result<()> {
     let stream: Box<dyn Stream> = Box::new(UnixStream::connect(path)?);
     stream.set_patience(patience)?;
     let mut connection = Connection::on(stream);
     let greeting = connection.receive()?;
-    // What is no greeting is an error: no room. It is a sign of life all the same.
+    // What is no greeting is an error: no room. The server is alive all the same.
     if greeting.first() != Some(&0xff) {
         connection.send_name(NO_PLUGIN)?;
         connection.receive()?;

@@ -1,10 +1,10 @@
-//! Signs of life of a SQL node: that its server answers, and that it reaches the data nodes.
+//! Whether a SQL node is alive: that its server answers, and that it reaches the data nodes.
 
 use crate::{Connection, Running, SqlError, connection};
 use std::io;
 use std::time::Duration;
 
-/// How long a server may take for a sign of life.
+/// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a server may take to ask the data nodes: longer than `vinga_wait_max` lets a statement wait.
@@ -31,12 +31,12 @@ pub enum Reach {
 }
 
 impl Running {
-    /// Asks the server for a sign of life, by its Unix socket.
+    /// Asks the server whether it is alive, by its Unix socket.
     ///
     /// # Errors
     /// It gave none within a few seconds.
     pub fn probe(&self) -> io::Result<()> {
-        connection::await_sign_of_life(&self.socket, PATIENCE)
+        connection::await_answer(&self.socket, PATIENCE)
     }
 
     /// Whether the server reaches the data nodes.

@@ -18,9 +18,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
+use crate::config_error::ParameterError;
 use crate::cpus::{Cpu, CpuSet};
 use crate::machine::Machine;
-use crate::mistake::Mistake;
 use crate::parameters::{Parameter, Parameters};
 use crate::placement::{Affinity, Grouped, ThreadPlan};
 use crate::threads::{Binding, ThreadGroup, ThreadKind, cpu_count, total};
@@ -34,8 +34,8 @@ pub(crate) fn bind(
     groups: &[ThreadGroup],
     parameters: &Parameters,
     machine: &Machine,
-    notes: &mut Vec<Mistake>,
-) -> Result<(), Mistake> {
+    notes: &mut Vec<ParameterError>,
+) -> Result<(), ParameterError> {
     let mut claims: Vec<Claim> = groups.iter().filter_map(Claim::of_group).collect();
     if let Some(list) = parameters.cpus(Parameter::LockMaintThreadsToCPU) {
         claims.extend(bind_maintenance(threads, list, parameters));
@@ -76,7 +76,7 @@ impl Claim {
         Claim { cpus, is_set: list.len() > 1, parameter, piece: parameters.written(parameter) }
     }
 
-    fn check(&self, earlier: &[Claim], machine: &Machine) -> Result<(), Mistake> {
+    fn check(&self, earlier: &[Claim], machine: &Machine) -> Result<(), ParameterError> {
         let missing: CpuSet = self.cpus.iter().filter(|&cpu| !machine.cpus.contains(cpu)).collect();
         if !missing.is_empty() {
             return Err(
@@ -97,8 +97,8 @@ impl Claim {
         Ok(())
     }
 
-    fn refuse(&self, problem: String) -> Mistake {
-        Mistake::new(self.parameter, &self.piece, problem)
+    fn refuse(&self, problem: String) -> ParameterError {
+        ParameterError::new(self.parameter, &self.piece, problem)
     }
 }
 
@@ -122,8 +122,8 @@ fn bind_executors(
     groups: &[ThreadGroup],
     list: &[Cpu],
     parameters: &Parameters,
-    notes: &mut Vec<Mistake>,
-) -> Result<(), Mistake> {
+    notes: &mut Vec<ParameterError>,
+) -> Result<(), ParameterError> {
     let refuse = |problem: String| parameters.refuse(Parameter::LockExecuteThreadToCPU, problem);
     let held = |cpu: &Cpu| {
         threads.iter().any(|(plan, _)| match plan.affinity {

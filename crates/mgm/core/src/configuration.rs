@@ -4,16 +4,16 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::config_error::{ConfigError, ConfigErrors, Origin, ParameterError};
 use crate::file::ConfigFile;
 use crate::machine::Machine;
-use crate::mistake::{ConfigError, ConfigErrors, Mistake, Origin};
 use crate::parameters::{Parameter, Parameters};
 use crate::placement::Placement;
 use crate::threads::ThreadGroup;
 use crate::value::Value;
 use crate::{automatic, execution_threads, thread_config};
 
-/// A configuration without mistakes.
+/// A configuration without errors.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     /// All values, with their origins.
@@ -30,13 +30,13 @@ impl Configuration {
     /// `[data]` of the file holds is said by a `NodeId` among the flags, or by there being only one.
     ///
     /// # Errors
-    /// All mistakes. What depends on a value that is a mistake itself is not judged.
+    /// All errors. What depends on a value that is wrong itself is not judged.
     pub fn new(
         file: Option<&ConfigFile>,
         flags: &[(&str, &str)],
         machine: &Machine,
     ) -> Result<Configuration, ConfigErrors> {
-        let mut errors: Vec<ConfigError> = file.map_or_else(Vec::new, |file| file.mistakes().to_vec());
+        let mut errors: Vec<ConfigError> = file.map_or_else(Vec::new, |file| file.errors().to_vec());
         let mut doubtful: Vec<Parameter> = file.map_or_else(Vec::new, |file| file.doubtful().to_vec());
         let flags = read_flags(flags, &mut errors, &mut doubtful);
         let mut warnings = Vec::new();
@@ -71,26 +71,26 @@ impl Configuration {
         }
 
         let mut notes = Vec::new();
-        let mut mistakes = check(&parameters, &doubtful);
+        let mut wrong_values = check(&parameters, &doubtful);
         remark(&parameters, machine, &mut notes);
         let groups = match thread_groups(&parameters, machine, &mut notes) {
             Ok(groups) => Some(groups),
             Err(wrong) => {
-                mistakes.extend(wrong);
+                wrong_values.extend(wrong);
                 None
             }
         };
         // Threads are placed by many parameters together: only when all of them are good is it clear which one is wrong.
-        let is_good = errors.is_empty() && mistakes.is_empty();
+        let is_good = errors.is_empty() && wrong_values.is_empty();
         let placement = groups.filter(|_| is_good).and_then(|groups| {
             let placement = Placement::new(groups, &parameters, machine, &mut notes);
-            placement.map_err(|mistake| mistakes.push(mistake)).ok()
+            placement.map_err(|wrong| wrong_values.push(wrong)).ok()
         });
-        let located = |mistake: Mistake| {
-            let origin = parameters.origin(mistake.parameter).clone();
-            mistake.at(origin)
+        let located = |wrong: ParameterError| {
+            let origin = parameters.origin(wrong.parameter).clone();
+            wrong.at(origin)
         };
-        errors.extend(mistakes.into_iter().map(located));
+        errors.extend(wrong_values.into_iter().map(located));
         warnings.extend(notes.into_iter().map(|note| located(note).to_string()));
         match placement {
             Some(placement) => Ok(Configuration { parameters, placement, warnings }),
@@ -134,12 +134,12 @@ fn read_flags<'a>(
 }
 
 /// What no single limit can say.
-fn check(parameters: &Parameters, doubtful: &[Parameter]) -> Vec<Mistake> {
-    let mut mistakes = Vec::new();
+fn check(parameters: &Parameters, doubtful: &[Parameter]) -> Vec<ParameterError> {
+    let mut wrong_values = Vec::new();
     if parameters.integer(Parameter::NoOfReplicas) > 1 {
         let problem =
             "this version keeps one copy of the data only; allowed now: 1 (the table's 1 to 4 come later)";
-        mistakes.push(parameters.refuse(Parameter::NoOfReplicas, problem));
+        wrong_values.push(parameters.refuse(Parameter::NoOfReplicas, problem));
     }
     let (initial, most) = (Parameter::InitialNoOfOpenFiles, Parameter::MaxNoOfOpenFiles);
     let are_read = !doubtful.contains(&initial) && !doubtful.contains(&most);
@@ -155,13 +155,13 @@ fn check(parameters: &Parameters, doubtful: &[Parameter]) -> Vec<Mistake> {
             initial.name(),
             most.name()
         );
-        mistakes.push(parameters.refuse(wrong, problem));
+        wrong_values.push(parameters.refuse(wrong, problem));
     }
-    mistakes
+    wrong_values
 }
 
 /// What is odd but allowed.
-fn remark(parameters: &Parameters, machine: &Machine, notes: &mut Vec<Mistake>) {
+fn remark(parameters: &Parameters, machine: &Machine, notes: &mut Vec<ParameterError>) {
     let ineffective = [
         (Parameter::SchedulerExecutionTimer, "a thread sends at the end of each turn"),
         (Parameter::MaxNoOfAttributes, "columns are limited for each table only"),
@@ -194,8 +194,8 @@ fn remark(parameters: &Parameters, machine: &Machine, notes: &mut Vec<Mistake>) 
 fn thread_groups(
     parameters: &Parameters,
     machine: &Machine,
-    notes: &mut Vec<Mistake>,
-) -> Result<Vec<ThreadGroup>, Vec<Mistake>> {
+    notes: &mut Vec<ParameterError>,
+) -> Result<Vec<ThreadGroup>, Vec<ParameterError>> {
     let most = parameters.optional_integer(Parameter::MaxNoOfExecutionThreads);
     if let Some(text) = parameters.text(Parameter::ThreadConfig) {
         if most.is_some() {

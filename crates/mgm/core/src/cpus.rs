@@ -31,7 +31,7 @@ pub struct CpuSet {
 }
 
 impl CpuSet {
-    /// Adds a CPU. Numbers over [`CPU_MAX`] are our mistake: lists are checked when they are read.
+    /// Adds a CPU. Numbers over [`CPU_MAX`] are our error: lists are checked when they are read.
     pub fn insert(&mut self, cpu: Cpu) {
         assert!(cpu.0 <= CPU_MAX, "CPU number {cpu} is beyond the mask");
         self.words[usize::from(cpu.0 / 64)] |= 1 << (cpu.0 % 64);
@@ -133,7 +133,7 @@ pub fn parse_list(text: &str) -> Result<Vec<Cpu>, String> {
 fn parse_cpu(text: &str) -> Result<Cpu, String> {
     let text = text.trim();
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        let quoted = crate::mistake::quotable(text);
+        let quoted = crate::config_error::quotable(text);
         return Err(format!(
             "'{quoted}' is no CPU number; allowed are 0 to {CPU_MAX} and ranges such as 0-3"
         ));
@@ -141,7 +141,7 @@ fn parse_cpu(text: &str) -> Result<Cpu, String> {
     match text.parse::<u16>() {
         Ok(number) if number <= CPU_MAX => Ok(Cpu(number)),
         _ => {
-            let quoted = crate::mistake::quotable(text);
+            let quoted = crate::config_error::quotable(text);
             Err(format!("CPU {quoted} is over the highest CPU number; allowed are 0 to {CPU_MAX}"))
         }
     }

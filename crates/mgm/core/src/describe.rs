@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use crate::automatic;
+use crate::config_error::enumerate;
 use crate::execution_threads::{MAX, MIN, Row, row};
-use crate::mistake::enumerate;
 use crate::parameters::{Default, Description, PARAMETERS, Parameters, Place, TABLE};
 use crate::threads::{Counts, KINDS, thread_count};
 use crate::value::{Kind, Value};

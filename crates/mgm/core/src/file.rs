@@ -25,11 +25,11 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::mistake::{ConfigError, Origin, enumerate, nearest_name};
+use crate::config_error::{ConfigError, Origin, enumerate, nearest_name};
 use crate::parameters::{Parameter, Place};
 use crate::value::{Kind, Value};
 
-/// A file that was read: what could be understood of it, and its mistakes. The values fit their own limits, not
+/// A file that was read: what could be understood of it, and its errors. The values fit their own limits, not
 /// necessarily each other.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
@@ -38,7 +38,7 @@ pub struct ConfigFile {
     data_default: Vec<Entry>,
     nodes: Vec<Node>,
     warnings: Vec<String>,
-    mistakes: Vec<ConfigError>,
+    errors: Vec<ConfigError>,
     /// Parameters that the file gives a value that they do not take.
     doubtful: Vec<Parameter>,
 }
@@ -68,7 +68,7 @@ enum Section {
     DataDefault,
     Data,
     OfOthers,
-    /// Its header is a mistake, so its lines are not judged.
+    /// Its header is an error, so its lines are not judged.
     Unknown,
 }
 
@@ -99,7 +99,7 @@ const SECTIONS: &[(&str, Section)] = &[
 
 impl ConfigFile {
     /// Reads the text of the file called `name`. What breaks the form above, and values that their parameters do not take,
-    /// are its mistakes; [`crate::Configuration::new`] tells them.
+    /// are its errors; [`crate::Configuration::new`] tells them.
     pub fn parse(name: &str, text: &str) -> ConfigFile {
         let mut file = ConfigFile {
             name: name.to_owned(),
@@ -107,7 +107,7 @@ impl ConfigFile {
             data_default: Vec::new(),
             nodes: Vec::new(),
             warnings: Vec::new(),
-            mistakes: Vec::new(),
+            errors: Vec::new(),
             doubtful: Vec::new(),
         };
         let mut section = None;
@@ -125,22 +125,22 @@ impl ConfigFile {
                 }
                 None => file.read_entry(section, text, line),
             };
-            if let Err(mistake) = read {
-                file.mistakes.push(mistake);
+            if let Err(error) = read {
+                file.errors.push(error);
                 // That the first section is missing is told once.
                 section = section.or(Some(Section::Unknown));
             }
         }
-        if let Err(mistake) = file.number_nodes() {
-            file.mistakes.push(mistake);
+        if let Err(error) = file.number_nodes() {
+            file.errors.push(error);
             file.doubtful.push(Parameter::NodeId);
         }
         file
     }
 
     /// What is wrong in the file, in the order of its lines.
-    pub fn mistakes(&self) -> &[ConfigError] {
-        &self.mistakes
+    pub fn errors(&self) -> &[ConfigError] {
+        &self.errors
     }
 
     /// Parameters that the file gives a value that they do not take; `NodeId` also if the numbers of nodes are in disorder.
@@ -343,7 +343,7 @@ mod tests {
 
     fn entries(text: &str, id: Option<u64>) -> Vec<(&'static str, String)> {
         let file = ConfigFile::parse("f", text);
-        assert_eq!(file.mistakes(), []);
+        assert_eq!(file.errors(), []);
         let (_, entries) = file.node(id).expect("the node exists");
         entries
             .map(|entry| (entry.parameter.name(), entry.parameter.description().kind.show(&entry.value)))
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn sections_of_others_leave_a_remark() {
         let file = ConfigFile::parse("f", "[mysqld]\nfoo=bar\n[data]\n");
-        assert_eq!(file.mistakes(), []);
+        assert_eq!(file.errors(), []);
         assert_eq!(file.warnings(), ["f line 1: '[mysqld]': a data node does not look at this section"]);
     }
 }

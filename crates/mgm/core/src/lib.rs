@@ -6,9 +6,9 @@
 //! Machine ──────────────────┘                              └─ automatic               ─┘
 //! ```
 //!
-//! [`Configuration::new`] is the door: it takes the three inputs on the left and gives the parameters, the
-//! placement and the warnings, or all mistakes. Nothing here reads files, asks the operating system or panics
-//! on bad input: the edge reads the text and describes the [`Machine`], and every mistake is a [`ConfigError`] that
+//! [`Configuration::new`] is the entry point: it takes the three inputs on the left and gives the parameters, the
+//! placement and the warnings, or all errors. Nothing here reads files, asks the operating system or panics
+//! on bad input: the edge reads the text and describes the [`Machine`], and every error is a [`ConfigError`] that
 //! quotes the offending piece, says where it stands and what is allowed there.
 //!
 //! | module | noun |
@@ -25,7 +25,7 @@
 //! | [`placement`] | which thread hosts what |
 //! | [`binding`] | which thread runs on which CPU |
 //! | [`cpus`] | CPU numbers, lists and sets |
-//! | [`mistake`] | what is wrong, where, and the nearest name |
+//! | [`config_error`] | what is wrong, where, and the nearest name |
 //! | [`describe`] | the reference page and the table of current values |
 #![no_std]
 
@@ -33,24 +33,24 @@ extern crate alloc;
 
 pub mod automatic;
 pub mod binding;
+pub mod config_error;
 pub mod configuration;
 pub mod cpus;
 pub mod describe;
 pub mod execution_threads;
 pub mod file;
 pub mod machine;
-pub mod mistake;
 pub mod parameters;
 pub mod placement;
 pub mod thread_config;
 pub mod threads;
 pub mod value;
 
+pub use config_error::{ConfigError, ConfigErrors, Origin, ParameterError};
 pub use configuration::Configuration;
 pub use cpus::{Cpu, CpuSet};
 pub use file::ConfigFile;
 pub use machine::Machine;
-pub use mistake::{ConfigError, ConfigErrors, Mistake, Origin};
 pub use parameters::{Parameter, Parameters};
 pub use placement::{Affinity, Placement, Scheduling, ThreadPlan};
 pub use threads::ThreadKind;

@@ -9,9 +9,9 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::config_error::{Origin, ParameterError, suggestion};
 use crate::cpus::Cpu;
 use crate::machine::Machine;
-use crate::mistake::{Mistake, Origin, suggestion};
 use crate::value::{Kind, Unit, Value};
 
 /// Where in a file a parameter may be written. Flags may set every parameter.
@@ -405,9 +405,9 @@ impl Parameters {
         alloc::format!("{}={}", parameter.name(), held.written.clone().unwrap_or_else(shown))
     }
 
-    /// The mistake that the value of `parameter` as a whole is wrong for the reason `problem`.
-    pub fn refuse(&self, parameter: Parameter, problem: impl Into<String>) -> Mistake {
-        Mistake::new(parameter, &self.written(parameter), problem)
+    /// The error that the value of `parameter` as a whole is wrong for the reason `problem`.
+    pub fn refuse(&self, parameter: Parameter, problem: impl Into<String>) -> ParameterError {
+        ParameterError::new(parameter, &self.written(parameter), problem)
     }
 }
 

@@ -37,9 +37,9 @@ use core::fmt;
 use core::ops::Range;
 
 use crate::binding;
+use crate::config_error::{ParameterError, enumerate, nearest_values};
 use crate::cpus::{Cpu, CpuSet};
 use crate::machine::Machine;
-use crate::mistake::{Mistake, enumerate, nearest_values};
 use crate::parameters::{Parameter, Parameters};
 use crate::threads::{Binding, KINDS, Sending, ThreadGroup, ThreadKind, total};
 use crate::value::Kind;
@@ -125,8 +125,8 @@ impl Placement {
         mut groups: Vec<ThreadGroup>,
         parameters: &Parameters,
         machine: &Machine,
-        notes: &mut Vec<Mistake>,
-    ) -> Result<Placement, Mistake> {
+        notes: &mut Vec<ParameterError>,
+    ) -> Result<Placement, ParameterError> {
         for kind in [ThreadKind::Files, ThreadKind::Watchdog] {
             if total(&groups, kind) == 0 {
                 groups.push(ThreadGroup::plain(kind, 1));
@@ -229,8 +229,8 @@ fn place_data_managers(
     threads: &mut [Grouped<'_>],
     parameters: &Parameters,
     machine: &Machine,
-    notes: &mut Vec<Mistake>,
-) -> Result<u16, Mistake> {
+    notes: &mut Vec<ParameterError>,
+) -> Result<u16, ParameterError> {
     use ThreadKind::{Coordinator, DataManager, Main, Receiver, Worker};
     let range = hosts(threads, [DataManager, Worker, Receiver, Coordinator, Main]);
     let hosts = &mut threads[range];
@@ -254,7 +254,7 @@ fn partitions_per_node(
     threads: &[Grouped<'_>],
     data_managers: u16,
     parameters: &Parameters,
-) -> Result<u16, Mistake> {
+) -> Result<u16, ParameterError> {
     let hosting = threads.iter().filter(|(plan, _)| !plan.data_managers.is_empty()).count();
     match parameters.optional_integer(Parameter::PartitionsPerNode) {
         None => Ok(hosting as u16),
@@ -273,8 +273,8 @@ fn check_spread(
     threads: usize,
     kind: ThreadKind,
     parameters: &Parameters,
-    notes: &mut Vec<Mistake>,
-) -> Result<(), Mistake> {
+    notes: &mut Vec<ParameterError>,
+) -> Result<(), ParameterError> {
     let Kind::Choice(choices) = Parameter::NoOfFragmentLogParts.description().kind else {
         panic!("NoOfFragmentLogParts is a choice")
     };
@@ -338,8 +338,8 @@ fn place_sockets(
     threads: &mut [Grouped<'_>],
     groups: &[ThreadGroup],
     parameters: &Parameters,
-    notes: &mut Vec<Mistake>,
-) -> Result<(), Mistake> {
+    notes: &mut Vec<ParameterError>,
+) -> Result<(), ParameterError> {
     use ThreadKind::{Coordinator, DataManager, Main, Receiver, Worker};
     let delegates = total(groups, ThreadKind::Sender) > 0;
     let hosts = hosts(threads, [Receiver, Worker, Coordinator, DataManager, Main]);
@@ -351,7 +351,7 @@ fn place_sockets(
             hosts.len()
         );
         notes.push(match parameters.get(Parameter::ThreadConfig) {
-            Some(_) => Mistake::new(Parameter::ThreadConfig, &group.text, problem),
+            Some(_) => ParameterError::new(Parameter::ThreadConfig, &group.text, problem),
             None => parameters.refuse(Parameter::MaxNoOfExecutionThreads, problem),
         });
     }
@@ -364,7 +364,7 @@ fn place_sockets(
             Sending::Delegated => {
                 let problem = "these threads own the sockets, and nosend=1 needs send threads that write them; add \
                                send={count=1} or take nosend=1 out";
-                return Err(Mistake::new(Parameter::ThreadConfig, &group.text, problem));
+                return Err(ParameterError::new(Parameter::ThreadConfig, &group.text, problem));
             }
         };
     }
@@ -373,18 +373,18 @@ fn place_sockets(
         plan.sends = true;
         if all_write && plan.index == 0 {
             let problem = "nothing to do: the threads that own the sockets all have nosend=0";
-            notes.push(Mistake::new(Parameter::ThreadConfig, &group.text, problem));
+            notes.push(ParameterError::new(Parameter::ThreadConfig, &group.text, problem));
         }
     }
     Ok(())
 }
 
 /// Remarks on real-time threads.
-fn note_scheduling(threads: &[Grouped<'_>], parameters: &Parameters, notes: &mut Vec<Mistake>) {
+fn note_scheduling(threads: &[Grouped<'_>], parameters: &Parameters, notes: &mut Vec<ParameterError>) {
     let realtime = |plan: &ThreadPlan| plan.scheduling == Scheduling::Realtime;
     // The remark is about the group's own words, or about the parameter that holds without them.
     let remark = |group: &ThreadGroup, problem: &str| match group.realtime {
-        Some(_) => Mistake::new(Parameter::ThreadConfig, &group.text, problem),
+        Some(_) => ParameterError::new(Parameter::ThreadConfig, &group.text, problem),
         None => parameters.refuse(Parameter::RealtimeScheduler, problem),
     };
     if let Some((_, group)) = threads.iter().find(|(plan, _)| realtime(plan) && plan.spin_us > 0) {

@@ -31,8 +31,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::config_error::{ParameterError, enumerate, nearest_values, quotable, suggestion};
 use crate::cpus::{self, Cpu};
-use crate::mistake::{Mistake, enumerate, nearest_values, quotable, suggestion};
 use crate::parameters::Parameter;
 use crate::threads::{
     Binding, Counts, KINDS, Sending, ThreadGroup, ThreadKind, cpu_count, thread_count, total,
@@ -42,10 +42,10 @@ use crate::threads::{
 ///
 /// # Errors
 /// What breaks the grammar; else in each group the first thing that breaks a limit of a setting; else the counts that do.
-pub fn parse(text: &str, notes: &mut Vec<Mistake>) -> Result<Vec<ThreadGroup>, Vec<Mistake>> {
-    let pieces = split(text).map_err(|mistake| alloc::vec![mistake])?;
-    let mut groups = all_or_mistakes(pieces.iter().map(|piece| piece.read(notes)))?;
-    all_or_mistakes(KINDS.iter().map(|&kind| check_total(&groups, kind)))?;
+pub fn parse(text: &str, notes: &mut Vec<ParameterError>) -> Result<Vec<ThreadGroup>, Vec<ParameterError>> {
+    let pieces = split(text).map_err(|error| alloc::vec![error])?;
+    let mut groups = all_or_errors(pieces.iter().map(|piece| piece.read(notes)))?;
+    all_or_errors(KINDS.iter().map(|&kind| check_total(&groups, kind)))?;
     if total(&groups, ThreadKind::Worker) == 0 {
         for kind in [ThreadKind::DataManager, ThreadKind::Receiver, ThreadKind::Main, ThreadKind::Events] {
             if !groups.iter().any(|group| group.kind == kind) {
@@ -56,20 +56,22 @@ pub fn parse(text: &str, notes: &mut Vec<Mistake>) -> Result<Vec<ThreadGroup>, V
     Ok(groups)
 }
 
-/// The results, or all mistakes.
-fn all_or_mistakes<T>(results: impl Iterator<Item = Result<T, Mistake>>) -> Result<Vec<T>, Vec<Mistake>> {
-    let (mut all, mut mistakes) = (Vec::new(), Vec::new());
+/// The results, or all errors.
+fn all_or_errors<T>(
+    results: impl Iterator<Item = Result<T, ParameterError>>,
+) -> Result<Vec<T>, Vec<ParameterError>> {
+    let (mut all, mut errors) = (Vec::new(), Vec::new());
     for result in results {
         match result {
             Ok(one) => all.push(one),
-            Err(mistake) => mistakes.push(mistake),
+            Err(error) => errors.push(error),
         }
     }
-    if mistakes.is_empty() { Ok(all) } else { Err(mistakes) }
+    if errors.is_empty() { Ok(all) } else { Err(errors) }
 }
 
-fn wrong(piece: &str, problem: impl Into<String>) -> Mistake {
-    Mistake::new(Parameter::ThreadConfig, piece, problem)
+fn wrong(piece: &str, problem: impl Into<String>) -> ParameterError {
+    ParameterError::new(Parameter::ThreadConfig, piece, problem)
 }
 
 /// A group whose inside is not read yet.
@@ -83,7 +85,7 @@ struct Piece<'a> {
 }
 
 /// Cuts the text into groups.
-fn split(text: &str) -> Result<Vec<Piece<'_>>, Mistake> {
+fn split(text: &str) -> Result<Vec<Piece<'_>>, ParameterError> {
     const EXAMPLE: &str = "groups have commas between, such as ldm={count=2},main";
     let mut pieces: Vec<Piece<'_>> = Vec::new();
     let mut rest = text.trim();
@@ -160,7 +162,7 @@ struct Setting<'a> {
 }
 
 impl<'a> Piece<'a> {
-    fn read(&self, notes: &mut Vec<Mistake>) -> Result<ThreadGroup, Mistake> {
+    fn read(&self, notes: &mut Vec<ParameterError>) -> Result<ThreadGroup, ParameterError> {
         let kind = self.kind()?;
         let settings = self.settings()?;
         let find = |key| settings.iter().find(|setting| setting.key == key);
@@ -207,7 +209,7 @@ impl<'a> Piece<'a> {
         })
     }
 
-    fn kind(&self) -> Result<ThreadKind, Mistake> {
+    fn kind(&self) -> Result<ThreadKind, ParameterError> {
         let known = KINDS.iter().find(|kind| kind.name().eq_ignore_ascii_case(self.kind));
         if let Some(kind) = known {
             return Ok(*kind);
@@ -233,7 +235,7 @@ impl<'a> Piece<'a> {
     }
 
     /// Cuts the body into settings; a part without a key goes on with the list before it.
-    fn settings(&self) -> Result<Vec<Setting<'a>>, Mistake> {
+    fn settings(&self) -> Result<Vec<Setting<'a>>, ParameterError> {
         let mut settings: Vec<Setting<'a>> = Vec::new();
         if self.body.trim().is_empty() {
             return Ok(settings);
@@ -291,8 +293,8 @@ impl<'a> Piece<'a> {
         &self,
         kind: ThreadKind,
         count: Option<&Setting<'_>>,
-        notes: &mut Vec<Mistake>,
-    ) -> Result<u16, Mistake> {
+        notes: &mut Vec<ParameterError>,
+    ) -> Result<u16, ParameterError> {
         let Some(setting) = count else { return Ok(1) };
         let number = setting.digits()?;
         if kind.counts() == Counts::Ignored {
@@ -316,8 +318,8 @@ impl<'a> Piece<'a> {
         count: u16,
         cpubind: Option<&Setting<'_>>,
         cpuset: Option<&Setting<'_>>,
-        notes: &mut Vec<Mistake>,
-    ) -> Result<Binding, Mistake> {
+        notes: &mut Vec<ParameterError>,
+    ) -> Result<Binding, ParameterError> {
         match (cpubind, cpuset) {
             (None, None) => Ok(Binding::Unbound),
             (Some(_), Some(_)) => Err(wrong(
@@ -341,7 +343,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-fn find_key(key: &str, whole: &str) -> Result<Key, Mistake> {
+fn find_key(key: &str, whole: &str) -> Result<Key, ParameterError> {
     let key = key.trim();
     if let Some((_, found)) = KEYS.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)) {
         return Ok(*found);
@@ -357,7 +359,7 @@ fn find_key(key: &str, whole: &str) -> Result<Key, Mistake> {
 
 impl Setting<'_> {
     /// A whole number from 0 to `max`.
-    fn number(&self, max: u16) -> Result<u16, Mistake> {
+    fn number(&self, max: u16) -> Result<u16, ParameterError> {
         let number = self.digits()?;
         match u16::try_from(number) {
             Ok(number) if number <= max => Ok(number),
@@ -369,20 +371,20 @@ impl Setting<'_> {
     }
 
     /// A whole number; one over 64 bits is only known to be too large.
-    fn digits(&self) -> Result<u64, Mistake> {
+    fn digits(&self) -> Result<u64, ParameterError> {
         if self.value.is_empty() || !self.value.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(wrong(self.whole, "the value must be a whole number"));
         }
         Ok(self.value.parse().unwrap_or(u64::MAX))
     }
 
-    fn list(&self) -> Result<Vec<Cpu>, Mistake> {
+    fn list(&self) -> Result<Vec<Cpu>, ParameterError> {
         cpus::parse_list(self.value).map_err(|problem| wrong(self.whole, problem))
     }
 }
 
 /// Checks all groups of a kind together, if there are any.
-fn check_total(groups: &[ThreadGroup], kind: ThreadKind) -> Result<(), Mistake> {
+fn check_total(groups: &[ThreadGroup], kind: ThreadKind) -> Result<(), ParameterError> {
     let texts: Vec<&str> =
         groups.iter().filter(|group| group.kind == kind).map(|group| group.text.as_str()).collect();
     let count = total(groups, kind);
@@ -393,8 +395,8 @@ fn check_total(groups: &[ThreadGroup], kind: ThreadKind) -> Result<(), Mistake> 
     }
 }
 
-/// The mistake that `count`, which is not allowed, is the number of threads of a kind.
-fn refuse_count(piece: &str, kind: ThreadKind, count: u64) -> Mistake {
+/// The error that `count`, which is not allowed, is the number of threads of a kind.
+fn refuse_count(piece: &str, kind: ThreadKind, count: u64) -> ParameterError {
     let name = kind.name();
     let allowed = match kind.counts() {
         Counts::List(list) => {
@@ -422,7 +424,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Vec<ThreadGroup> {
-        parse(text, &mut Vec::new()).unwrap_or_else(|mistake| panic!("{text}: {mistake:?}"))
+        parse(text, &mut Vec::new()).unwrap_or_else(|error| panic!("{text}: {error:?}"))
     }
 
     fn counts(text: &str) -> Vec<(&'static str, u64)> {

@@ -15,8 +15,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::config_error::{enumerate, nearest_values};
 use crate::cpus::{self, CPU_MAX, Cpu};
-use crate::mistake::{enumerate, nearest_values};
 
 /// What an integer counts. Decides how it is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

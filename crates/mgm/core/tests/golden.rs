@@ -1,4 +1,4 @@
-//! Exact messages and placements. The cases stand in `mistakes.txt` and `placements.txt`, blocks with blank lines between:
+//! Exact messages and placements. The cases stand in `errors.txt` and `placements.txt`, blocks with blank lines between:
 //!
 //! ```text
 //! == what the case is about
@@ -82,12 +82,12 @@ fn check(name: &str, lines_of: impl Fn(&str, Outcome) -> Vec<String>) {
 }
 
 #[test]
-fn every_mistake_has_its_message() {
-    check("mistakes.txt", |title, outcome| {
+fn every_error_has_its_message() {
+    check("errors.txt", |title, outcome| {
         let errors = outcome.errors.into_iter().map(|error| format!("error: {error}"));
         let lines: Vec<String> =
             errors.chain(outcome.warnings.into_iter().map(|line| format!("warning: {line}"))).collect();
-        assert!(!lines.is_empty(), "{title}: no mistake was found");
+        assert!(!lines.is_empty(), "{title}: no error was found");
         lines
     });
 }

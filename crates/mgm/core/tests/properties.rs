@@ -156,9 +156,9 @@ fn any_sequence_of_tokens_is_read_or_refused() {
             };
             text.push_str(random.one_of(tokens));
         }
-        if let Err(mistakes) = thread_config::parse(&text, &mut Vec::new()) {
-            for mistake in mistakes {
-                assert_readable(&mistake.at(vinga_config::Origin::Flag).to_string(), &text);
+        if let Err(errors) = thread_config::parse(&text, &mut Vec::new()) {
+            for error in errors {
+                assert_readable(&error.at(vinga_config::Origin::Flag).to_string(), &text);
             }
         }
     }
@@ -231,7 +231,7 @@ fn every_number_of_execution_threads_and_of_cpus_is_placed() {
 fn a_grant_of_cpu_time_bounds_the_workers() {
     let granted = |cpus_granted| {
         let machine = Machine { cpus_granted, ..machine(12) };
-        let configuration = Configuration::new(None, &[], &machine).expect("no mistake");
+        let configuration = Configuration::new(None, &[], &machine).expect("no error");
         configuration.placement.executors().len()
     };
     assert_eq!([None, Some(0), Some(2), Some(4), Some(500)].map(granted), [10, 1, 1, 3, 10]);
@@ -301,7 +301,7 @@ fn huge_pieces_give_short_errors() {
     ] {
         assert!(!place(&[(name, value)], &machine(4)), "{name}");
         let file = ConfigFile::parse("f", &format!("[data]\n{name}={value}\n"));
-        let errors = Configuration::new(Some(&file), &[], &machine(4)).expect_err("a mistake");
+        let errors = Configuration::new(Some(&file), &[], &machine(4)).expect_err("an error");
         assert_all_readable(&errors, name);
     }
     let nodes = ConfigFile::parse("f", &"[data]\n".repeat(100_000));
@@ -341,7 +341,7 @@ fn flags_override_the_file_and_the_node_overrides_its_default() {
         "[data default]\nServerPort=1\nDataDir=/a\nHostName=x\n[data]\nNodeId=2\nServerPort=2\nDataDir=/b\n";
     let file = ConfigFile::parse("f", text);
     let configuration =
-        Configuration::new(Some(&file), &[("server_port", "3")], &machine(1)).expect("no mistake").parameters;
+        Configuration::new(Some(&file), &[("server_port", "3")], &machine(1)).expect("no error").parameters;
     assert_eq!(configuration.integer(Parameter::NodeId), 2);
     assert_eq!(configuration.integer(Parameter::ServerPort), 3);
     assert_eq!(configuration.text(Parameter::DataDir), Some("/b"));

@@ -1,6 +1,6 @@
 //! Connections of the API node, as the drivers of node 1 tell membership of them.
 
-use super::{API, Cluster, Told};
+use super::{API, Cluster, Received};
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::Origin;
 use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody};
@@ -15,7 +15,7 @@ fn driver(thread: u16) -> Address {
 
 impl Cluster {
     /// A connection greets at a driver; its name comes back when it is admitted. The first one begins the API node's
-    /// life, the others bring the ticket that it got.
+    /// session, the others bring the ticket that it got.
     pub fn greet(&mut self, thread: u16, name: u64) {
         let node = if self.ticket == 0 { 0 } else { API.node().0 };
         let request = ApiConnectRequest {
@@ -48,17 +48,17 @@ impl Cluster {
 }
 
 /// What membership answers a driver that has asked, and the ticket.
-pub fn answer(frame: &Frame<'_>) -> Option<(Told, Option<u64>)> {
+pub fn answer(frame: &Frame<'_>) -> Option<(Received, Option<u64>)> {
     match frame.signal() {
         Some(SignalNumber::ApiConnectConfirm) => {
             let confirm: ApiConnectConfirm = cold::read(frame).expect("well-formed");
             assert_eq!(confirm.api, API.node().0, "the first id is the lowest");
-            Some((Told::Admitted(confirm.waiting), Some(confirm.ticket)))
+            Some((Received::Admitted(confirm.waiting), Some(confirm.ticket)))
         }
         Some(SignalNumber::ApiConnectRefuse) => {
             let refuse: ApiConnectRefuse = cold::read(frame).expect("well-formed");
             let code = ErrorCode::from_number(refuse.code).expect("a known error");
-            Some((Told::NotAdmitted(code), None))
+            Some((Received::NotAdmitted(code), None))
         }
         _ => None,
     }

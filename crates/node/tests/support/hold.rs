@@ -69,7 +69,7 @@ impl Cluster {
         self.run();
     }
 
-    /// How many frames of a pair are held back: a story that holds nothing back is another story.
+    /// How many frames of a pair are held back: a scenario that holds nothing back is another scenario.
     pub fn held(&self, from: Address, to: Address) -> usize {
         self.held.frames.iter().filter(|(_, pair, _)| *pair == (from, to)).count()
     }

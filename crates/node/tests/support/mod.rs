@@ -1,32 +1,32 @@
 //! A cluster in one thread, without delays: every frame is delivered in the order in which it was sent, so that a
-//! protocol can be read as a story. A test may hold frames back (`hold`), kill data nodes, and open and break connections
-//! of the API node (`connections`); `trains` and `reads` are what that sends, `told` is what it is told. (The simulator is for everything that can go wrong.)
+//! protocol can be read as a scenario. A test may hold frames back (`hold`), kill data nodes, and open and break connections
+//! of the API node (`connections`); `batches` and `reads` are what that sends, `told` is what it is told. (The simulator is for everything that can go wrong.)
 
+mod batches;
 mod connections;
 mod hold;
 pub mod ranges;
 mod reads;
-mod story;
-mod told;
-mod trains;
+mod received;
+mod scenario;
 pub mod unique;
 
 #[allow(unused_imports, reason = "each test uses its part of it")]
 pub use self::{
-    told::{Told, committed, open, refused},
-    trains::{ALL, Op, strict},
+    batches::{ALL, Op, strict},
+    received::{Received, committed, open, refused},
 };
 
 use hold::Held;
+use received::code;
 use std::collections::BTreeMap;
-use told::code;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::page_pool::PagePool;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TablePartitions, TransactionId};
 use vinga_distribution::NodePlace;
-use vinga_kernel::{Executor, LaneId, Mutation, Origin, Outbox, Tick};
+use vinga_kernel::{Executor, InjectedBug, LaneId, Origin, Outbox, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting, routes};
 use vinga_wire::dictionary::{CreateTableRequest, TableConfirm};
 use vinga_wire::frame::Frames;
@@ -73,13 +73,13 @@ pub struct Setup {
     pub unique: bool,
     /// Partitions of the table; 0 for all.
     pub partitions: u16,
-    /// A rule that is broken on purpose; only with the feature `mutations`.
-    pub mutation: Option<Mutation>,
+    /// A rule that is broken on purpose; only with the feature `injected-bugs`.
+    pub bug: Option<InjectedBug>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { nodes: 3, coordinators: 1, read_backup: false, unique: false, partitions: 0, mutation: None }
+        Setup { nodes: 3, coordinators: 1, read_backup: false, unique: false, partitions: 0, bug: None }
     }
 }
 
@@ -105,14 +105,14 @@ pub struct Cluster {
     hidden: Vec<(u32, u64)>,
     map: PartitionMap,
     now: Tick,
-    told: Vec<Told>,
+    told: Vec<Received>,
     transactions: u64,
     /// The newest outcome of each coordinator.
     outcomes: BTreeMap<Address, u32>,
     /// The epoch in the newest answer of a coordinator.
-    epoch_told: u64,
+    epoch_received: u64,
     /// The unique indexes that the newest answer blames: of the cause first, then of operations that failed alone.
-    indexes_told: Vec<u16>,
+    indexes_received: Vec<u16>,
     view: u32,
     settings: BTreeMap<u8, NodeSettings>,
     held: Held,
@@ -219,7 +219,7 @@ impl Cluster {
             }
             lanes.insert(node, own);
             let mut executor = Executor::new(NodeId(node), blocks, outbox, u64::from(node), Tick(0));
-            executor.set_mutation(setup.mutation);
+            executor.inject_bug(setup.bug);
             executors.insert(node, executor);
             all_settings.insert(node, settings);
         }
@@ -239,8 +239,8 @@ impl Cluster {
             told: vec![],
             transactions: 0,
             outcomes: BTreeMap::new(),
-            epoch_told: 0,
-            indexes_told: vec![],
+            epoch_received: 0,
+            indexes_received: vec![],
             view: 1,
             settings: all_settings,
             held: Held::default(),
@@ -385,16 +385,16 @@ impl Cluster {
     }
 
     /// Asks the coordinator of node 1 what became of a transaction: 1 committed, 3 nothing is known of it.
-    pub fn ask(&mut self, id: TransactionId) -> Vec<Told> {
-        self.told();
+    pub fn ask(&mut self, id: TransactionId) -> Vec<Received> {
+        self.received();
         self.send(SignalNumber::OutcomeRequest, TC, |w| {
             w.put(&OutcomeRequest { transaction: U64::new(id.0), request: U32::new(1) });
         });
-        self.told()
+        self.received()
     }
 
     /// What the API node was told since the last call.
-    pub fn told(&mut self) -> Vec<Told> {
+    pub fn received(&mut self) -> Vec<Received> {
         std::mem::take(&mut self.told)
     }
 
@@ -464,8 +464,8 @@ impl Cluster {
     }
 
     /// The epoch in the newest answer of a coordinator.
-    pub fn epoch_told(&self) -> u64 {
-        self.epoch_told
+    pub fn epoch_received(&self) -> u64 {
+        self.epoch_received
     }
 
     pub fn node(&self, node: u8) -> &Blocks {

@@ -37,8 +37,8 @@ impl Cluster {
             })
             .bytes(&key.to_le_bytes());
         });
-        match self.told().pop() {
-            Some(Told::Rows(mut rows)) => rows.pop().expect("one key was asked for"),
+        match self.received().pop() {
+            Some(Received::Rows(mut rows)) => rows.pop().expect("one key was asked for"),
             other => panic!("a read is answered by rows, not {other:?}"),
         }
     }
@@ -111,14 +111,14 @@ impl Cluster {
         });
         loop {
             let mut is_over = false;
-            for told in self.told() {
+            for told in self.received() {
                 match told {
-                    Told::Scanned { rows, end } => {
+                    Received::Scanned { rows, end } => {
                         meet(self, &rows);
                         found.extend(rows);
                         is_over |= end;
                     }
-                    Told::Refused(code) => return Err(code),
+                    Received::Refused(code) => return Err(code),
                     other => panic!("a scan is answered by rows, not {other:?}"),
                 }
             }

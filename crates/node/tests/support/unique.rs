@@ -34,7 +34,7 @@ impl Cluster {
 
     /// The unique indexes that the newest answer blames: of the cause first, then of operations that failed alone.
     pub fn blamed(&self) -> &[u16] {
-        &self.indexes_told
+        &self.indexes_received
     }
 
     /// At rest: the hidden tables of each node are what the rows there say. Returns the number of hidden rows.

@@ -1,30 +1,30 @@
 //! A client of the simulator: speaks the wire protocol as a real client does, with nothing in between.
 //!
 //! It connects to every data node, keeps a ticket to come back with after its connections broke, asks for the outcomes
-//! of what was being committed then, and confirms outcomes. What sessions ask for is turned into signals (`trains`,
+//! of what was being committed then, and confirms outcomes. What sessions ask for is turned into signals (`batches`,
 //! `reads`, `scans`, `schema`, `schema_events`), what comes back into answers for sessions and records of the history. It adds no
 //! cleverness: a step that can't be carried out fails.
 
+mod batches;
 mod connecting;
 mod outcomes;
 mod reads;
 mod scans;
 mod schema;
 mod schema_events;
-mod trains;
 
 use crate::agenda::Time;
 use crate::schema::Changes;
+use batches::OpenTransaction;
 use connecting::{Link, Phase};
 use outcomes::Seen;
 use reads::{ReadCall, Search};
 use scans::OpenScan;
 use schema_events::Watching;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use trains::OpenTransaction;
 use vinga_base::hash::KeyHash;
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::Mutation;
+use vinga_kernel::InjectedBug;
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::frame::Frame;
 use vinga_wire::handshake::Topology;
@@ -65,14 +65,14 @@ pub struct Surroundings<'a> {
     /// Which table a birth belongs to.
     pub names: &'a mut BTreeMap<u64, TableRef>,
     /// The rule that is broken on purpose.
-    pub mutation: Option<Mutation>,
+    pub bug: Option<InjectedBug>,
     /// What is known of schema changes.
     pub changes: &'a mut Changes,
 }
 
 /// What is under way for a session, by the tag that its answer carries.
 enum Call {
-    Train,
+    Execute,
     Read(ReadCall),
     Schema {
         session: usize,
@@ -134,7 +134,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that is going to connect, in its first life.
+    /// A client that is going to connect, in its first incarnation.
     pub fn new(node: NodeId, president: u8, incarnation: Incarnation, heartbeat_interval: Time) -> Self {
         Client {
             node,
@@ -164,7 +164,7 @@ impl Client {
         }
     }
 
-    /// The next life of the same client on the same machine, which remembers nothing.
+    /// The next incarnation of the same client on the same machine, which remembers nothing.
     pub fn successor(&self) -> Client {
         let incarnation = Incarnation(self.incarnation.0 + 1);
         Client::new(self.node, self.president, incarnation, self.heartbeat_interval)
@@ -214,7 +214,7 @@ impl Client {
             return;
         }
         match step {
-            Step::Train(train) => self.send_train(cx, session, train),
+            Step::Execute(batch) => self.send_batch(cx, session, batch),
             Step::Read(read) => self.send_read(cx, session, read),
             Step::ScanOpen(scan) => self.open_scan(cx, session, scan),
             Step::ScanNext => self.next_batch(cx, session),
@@ -235,7 +235,7 @@ impl Client {
     pub fn is_idle(&self) -> bool {
         self.calls.is_empty()
             && self.waiting.is_empty()
-            && self.seen.values().all(Seen::is_told)
+            && self.seen.values().all(Seen::is_confirmed)
             && matches!(self.phase, Phase::Up)
     }
 
@@ -260,7 +260,7 @@ impl Client {
             Some(SignalNumber::HeartbeatConfirm) => self.on_heartbeat_confirm(frame),
             Some(SignalNumber::TransactionRowReport) => self.on_row(cx, frame),
             Some(SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse) => {
-                self.on_train_answer(cx, frame)
+                self.on_batch_answer(cx, frame)
             }
             Some(SignalNumber::OutcomeConfirm) => self.on_outcome_confirm(cx, frame),
             Some(SignalNumber::KeyReadConfirm) => self.on_key_read_confirm(cx, frame),

@@ -24,7 +24,7 @@ impl Scheme for Reference {
         self.0.insert_unique(mixed(hash), row.0, |&row| mixed(rows.rehash(RowId(row))));
     }
 
-    /// The table has no door to its groups, so nothing can be fetched ahead.
+    /// The table has no access to its groups, so nothing can be fetched ahead.
     fn prefetch(&self, _: &Pages, _: u64) {}
 
     fn peek(&self, _: &Pages, hash: u64) -> Option<RowId> {

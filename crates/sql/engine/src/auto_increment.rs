@@ -41,7 +41,7 @@
 mod counters;
 mod ranges;
 
-pub use ranges::Wish;
+pub use ranges::ValueRequest;
 
 use crate::failure::{Failure, Result};
 use crate::node::Node;
@@ -79,7 +79,7 @@ struct State {
 /// A counter's name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Name {
-    /// The life of the cluster: in the next one births begin anew.
+    /// The incarnation of the cluster: in the next one births begin anew.
     pub incarnation: u64,
     /// Of the table.
     pub birth: u64,
@@ -122,17 +122,17 @@ impl Counter {
     ///
     /// # Errors
     /// Why none could be fetched.
-    pub fn take(self: &Arc<Self>, session: &Session, wish: &Wish) -> Result<(u64, u64)> {
+    pub fn take(self: &Arc<Self>, session: &Session, request: &ValueRequest) -> Result<(u64, u64)> {
         let node = session.node();
         let mut state = self.state.lock().expect(NO_PANIC);
         let mut waits = 0;
         // Who meets the fetch of a smaller range waits for that one, and for its own.
-        let patience = if (1..wish.span()).contains(&state.fetching) { 2 } else { 1 };
+        let patience = if (1..request.span()).contains(&state.fetching) { 2 } else { 1 };
         let mut fetches_before = state.fetches;
         loop {
-            if let Some(taken) = state.ranges.take(wish) {
-                if state.ranges.is_half_used(wish) {
-                    self.fetch(&mut state, node, wish);
+            if let Some(taken) = state.ranges.take(request) {
+                if state.ranges.is_half_used(request) {
+                    self.fetch(&mut state, node, request);
                 }
                 return Ok(taken);
             }
@@ -153,7 +153,7 @@ impl Counter {
                     state.size = (state.size * 2).min(RANGE_MAX);
                 }
             }
-            self.fetch(&mut state, node, wish);
+            self.fetch(&mut state, node, request);
             state = self.on_fetched.wait_timeout(state, LOOK_PAUSE).expect(NO_PANIC).0;
             if session.is_killed() {
                 return Err(Failure::killed());
@@ -161,12 +161,12 @@ impl Counter {
         }
     }
 
-    fn fetch(self: &Arc<Self>, state: &mut State, node: &Arc<Node>, wish: &Wish) {
+    fn fetch(self: &Arc<Self>, state: &mut State, node: &Arc<Node>, request: &ValueRequest) {
         if state.fetching > 0 {
             return;
         }
         state.size = state.size.max(node.prefetch());
-        state.fetching = state.ranges.portion(wish, state.size);
+        state.fetching = state.ranges.portion(request, state.size);
         node.fetcher.push(Arc::clone(self), state.fetching);
     }
 

@@ -40,7 +40,7 @@ const RANGES_BYTES_SOFT: usize = 16 * 1024;
 
 /// How a range is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RangeWish {
+pub struct RangeOptions {
     /// From its end to its beginning.
     pub is_descending: bool,
     /// Its rows have to come in order.

@@ -2,9 +2,9 @@
 //! the server tells nobody. The system tells it when to look ([`crate::folder_watch`]); now and then it looks all the same.
 //! If the data nodes can't be asked then, the first table in a new database does it.
 //!
-//! Data nodes keep nothing over a restart. In each new life of theirs every SQL node tells them all of its databases, so that
-//! SQL nodes that start later have them, too. Which life it has told stands in a file of its data folder: what a SQL node
-//! still has because it missed a `DROP DATABASE` must not come back within the same life.
+//! Data nodes keep nothing over a restart. In each new incarnation of the cluster every SQL node tells them all of its databases, so that
+//! SQL nodes that start later have them, too. Which incarnation it has told stands in a file of its data folder: what a SQL node
+//! still has because it missed a `DROP DATABASE` must not come back within the same incarnation.
 //!
 //! A database that a statement has dropped here stays at the data nodes if there are tables in it that SQL can't say: then it
 //! comes back here, too.
@@ -31,11 +31,11 @@ const KEPT_WATCHED: Duration = Duration::from_secs(3);
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// The file with the life of the data nodes that was told of all databases. The server runs in its data folder, and takes
+/// The file with the incarnation of the data nodes that was told of all databases. The server runs in its data folder, and takes
 /// no file there for its own.
 const TOLD: &str = "vinga.told";
 
-/// Whether the thread is telling the data nodes what it has found, and the life of theirs that is to be told of everything.
+/// Whether the thread is telling the data nodes what it has found, and their incarnation that is to be told of everything.
 #[derive(Default)]
 pub struct Telling {
     is_on: Mutex<bool>,
@@ -52,7 +52,7 @@ impl Telling {
         self.on_end.notify_all();
     }
 
-    /// The data nodes are in this life of theirs, and this node has what they have.
+    /// The data nodes are in this incarnation, and this node has what they have.
     pub fn meet(&self, incarnation: u64) {
         self.incarnation.store(incarnation, Ordering::Relaxed);
     }
@@ -108,18 +108,18 @@ pub fn run(node: &Arc<Node>) {
             }
         };
         let incarnation = node.telling.incarnation.load(Ordering::Relaxed);
-        let is_new_life = incarnation != 0 && incarnation != told;
+        let is_new_incarnation = incarnation != 0 && incarnation != told;
         node.telling.set(true);
         node.telling.make_kept(node);
         let mut are_told = true;
-        for (name, options) in node.server.new_databases(is_new_life) {
+        for (name, options) in node.server.new_databases(is_new_incarnation) {
             let counters = &node.counters;
             let counter = if is_noticed { &counters.databases_noticed } else { &counters.databases_found };
             counter.fetch_add(1, Ordering::Relaxed);
             are_told &= share(node, &name, &options);
         }
         node.telling.set(false);
-        if is_new_life && are_told {
+        if is_new_incarnation && are_told {
             told = incarnation;
             if let Err(error) = std::fs::write(TOLD, format!("{told}\n")) {
                 node.server

@@ -1,7 +1,7 @@
-//! Fences of tables whose rows a statement copies: meanwhile no other client may change them, so that none of its changes is
+//! Write fences of tables whose rows a statement copies: meanwhile no other client may change them, so that none of its changes is
 //! lost.
 //!
-//! A fence begins before the first row is read. What ends it is the drop of the old table, or its rename (back to its own
+//! A write fence begins before the first row is read. What ends it is the drop of the old table, or its rename (back to its own
 //! name, when the statement failed late), or the end of the statement.
 
 use crate::failure::Result;
@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::table::OpenTable;
 use vinga::Fence;
 
-/// The fences of a session: names of tables, `database.table`, and what holds others off.
+/// The write fences of a session: names of tables, `database.table`, and what holds others off.
 #[derive(Default)]
 pub struct Fences(Vec<(String, Fence)>);
 
@@ -40,11 +40,11 @@ pub fn lift_all(session: &mut Session) {
 }
 
 fn lift(session: &mut Session, fence: Fence) {
-    // If that can't be told the fence goes with the connection.
+    // If that can't be told the write fence goes with the connection.
     let _ = carry_out(session, |_| fence.lift());
 }
 
-/// A table has another name now. The fence goes on if that is where the server keeps an old table.
+/// A table has another name now. The write fence goes on if that is where the server keeps an old table.
 pub fn follow_rename(session: &mut Session, from: &str, to: &str) {
     let Some(fence) = session.fences().take(from) else { return };
     if to.split_once('.').is_some_and(|(_, table)| table.starts_with(BACKUP_PREFIX)) {
@@ -54,7 +54,7 @@ pub fn follow_rename(session: &mut Session, from: &str, to: &str) {
     }
 }
 
-/// A table is gone, and its fence with it.
+/// A table is gone, and its write fence with it.
 pub fn forget(session: &mut Session, name: &str) {
     if let Some(fence) = session.fences().take(name) {
         fence.gone();

@@ -149,7 +149,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
     Ok(())
 }
 
-/// Says goodbye to the data nodes when the last session is gone. None of our threads uses the server from now on.
+/// Disconnects to the data nodes when the last session is gone. None of our threads uses the server from now on.
 pub fn stop() {
     server::set_ending(true);
     if let Some(node) = NODE.write().expect(NO_PANIC).take() {
@@ -328,11 +328,12 @@ impl Node {
         }
     }
 
-    /// The cluster is in this life of it: says so if that is a new one.
+    /// The cluster is in this incarnation: says so if that is a new one.
     pub fn become_incarnation(&self, incarnation: u64) {
         let before = self.incarnation.swap(incarnation, Ordering::Relaxed);
         if before != 0 && before != incarnation {
-            self.server.warn("the cluster was restarted: tables and rows of its life before are gone");
+            self.server
+                .warn("the cluster was restarted: tables and rows of its earlier incarnation are gone");
         }
     }
 

@@ -111,7 +111,7 @@ impl OpenTable {
         })?;
         let tables: Vec<OnceLock<Table>> = (0..session.node().pool_size()).map(|_| OnceLock::new()).collect();
         let core = table.core();
-        // Asked for behind the description: what is of this life of the cluster by now was not taken in one before.
+        // Asked for behind the description: what is of this incarnation of the cluster by now was not taken in one before.
         let incarnation = session.cluster()?.incarnation();
         let counter = |is_of_hidden_key| {
             let name = Name { incarnation, birth: core.birth().0, is_of_hidden_key };

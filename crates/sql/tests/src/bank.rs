@@ -1,8 +1,8 @@
 //! Transfers between accounts, with a constant sum, and a journal that tells which transfers were made.
 //!
-//! A *life* is what the data node has between two starts. Each life's tables are made anew and `life` holds its number. A
+//! An *incarnation* is what the data node has between two starts. Each incarnation's tables are made anew and `incarnation` holds its number. A
 //! transfer reads that number first and writes it into the journal; the number that the journal's row is given beside it
-//! is read as the row is written. So a transfer across two lives has two different numbers.
+//! is read as the row is written. So a transfer across two incarnations has two different numbers.
 
 use crate::client::{Client, Seen};
 use crate::load::Worker;
@@ -25,10 +25,10 @@ enum Fate {
     RolledBack,
 }
 
-/// What the clients know of their transfers of the present life: `client number` → the life that was read, and the fate.
+/// What the clients know of their transfers of the present incarnation: `client number` → the incarnation that was read, and the fate.
 type Journal = Arc<Mutex<BTreeMap<(usize, u64), (u64, Fate)>>>;
 
-/// The number of the present life as clients were told.
+/// The number of the present incarnation as clients were told.
 #[derive(Clone, Default)]
 pub struct Bank {
     journal: Journal,
@@ -40,16 +40,16 @@ const PAUSE: Duration = Duration::from_millis(2);
 const NO_PANIC: &str = "nothing panics while it holds the journal";
 
 impl Bank {
-    /// Statements that make the tables of a life.
-    pub fn tables(life: u64) -> Vec<String> {
+    /// Statements that make the tables of an incarnation.
+    pub fn tables(incarnation: u64) -> Vec<String> {
         vec![
             "CREATE TABLE accounts (id INT PRIMARY KEY, balance BIGINT NOT NULL) ENGINE=VINGA".into(),
-            "CREATE TABLE journal (client INT, number BIGINT, seen BIGINT NOT NULL, life BIGINT NOT NULL, \
+            "CREATE TABLE journal (client INT, number BIGINT, seen BIGINT NOT NULL, incarnation BIGINT NOT NULL, \
              PRIMARY KEY (client, number)) ENGINE=VINGA"
                 .into(),
             format!("INSERT INTO accounts SELECT seq, {BALANCE} FROM seq_1_to_{ACCOUNTS}"),
-            "CREATE TABLE life (one INT PRIMARY KEY, life BIGINT NOT NULL) ENGINE=VINGA".into(),
-            format!("INSERT INTO life VALUES (1, {life})"),
+            "CREATE TABLE incarnation (one INT PRIMARY KEY, incarnation BIGINT NOT NULL) ENGINE=VINGA".into(),
+            format!("INSERT INTO incarnation VALUES (1, {incarnation})"),
         ]
     }
 
@@ -65,33 +65,42 @@ impl Bank {
         }
     }
 
-    /// Checks what the present life has, while no clerk works; how many transfers it saw. The next check is of the next
-    /// life, or of this one again.
-    pub fn check(&self, client: &mut Client, life: u64) -> usize {
+    /// Checks what the present incarnation has, while no clerk works; how many transfers it saw. The next check is of the next
+    /// incarnation, or of this one again.
+    pub fn check(&self, client: &mut Client, incarnation: u64) -> usize {
         let sum = client.rows("SELECT COUNT(*), SUM(balance) FROM accounts").expect("the data node is there");
-        assert_eq!(sum, [[ACCOUNTS.to_string(), (ACCOUNTS as i64 * BALANCE).to_string()]], "life {life}");
-        let rows =
-            client.rows("SELECT client, number, seen, life FROM journal").expect("the data node is there");
+        assert_eq!(
+            sum,
+            [[ACCOUNTS.to_string(), (ACCOUNTS as i64 * BALANCE).to_string()]],
+            "incarnation {incarnation}"
+        );
+        let rows = client
+            .rows("SELECT client, number, seen, incarnation FROM journal")
+            .expect("the data node is there");
         let known = self.journal.lock().expect(NO_PANIC);
         let mut found = BTreeMap::new();
         for row in &rows {
             let number = |at: usize| row[at].parse::<u64>().expect("a number");
             let key = (number(0) as usize, number(1));
-            assert_eq!((number(2), number(3)), (life, life), "transfer {key:?} is not of life {life}");
+            assert_eq!(
+                (number(2), number(3)),
+                (incarnation, incarnation),
+                "transfer {key:?} is not of incarnation {incarnation}"
+            );
             let fate = known.get(&key).unwrap_or_else(|| panic!("transfer {key:?} of nobody"));
             assert_ne!(fate.1, Fate::RolledBack, "transfer {key:?} has an effect, though it failed");
             found.insert(key, ());
         }
         for (key, &(seen, fate)) in known.iter() {
-            let is_lost = seen == life && fate == Fate::Committed && !found.contains_key(key);
+            let is_lost = seen == incarnation && fate == Fate::Committed && !found.contains_key(key);
             assert!(!is_lost, "transfer {key:?} is lost");
         }
         found.len()
     }
 
-    /// Forgets the transfers of a life that is over.
-    pub fn forget(&self, life: u64) {
-        self.journal.lock().expect(NO_PANIC).retain(|_, &mut (seen, _)| seen > life);
+    /// Forgets the transfers of an incarnation that is over.
+    pub fn forget(&self, incarnation: u64) {
+        self.journal.lock().expect(NO_PANIC).retain(|_, &mut (seen, _)| seen > incarnation);
     }
 }
 
@@ -107,12 +116,12 @@ impl Worker for Clerk {
     fn work(&mut self) {
         self.transfers += 1;
         std::thread::sleep(PAUSE);
-        let Some((life, fate)) = self.transfer() else {
+        let Some((incarnation, fate)) = self.transfer() else {
             // Nothing was said of it, or all of it is undone.
             return;
         };
         let key = (self.number, self.transfers);
-        self.journal.lock().expect(NO_PANIC).insert(key, (life, fate));
+        self.journal.lock().expect(NO_PANIC).insert(key, (incarnation, fate));
     }
 
     fn seen(&self) -> Seen {
@@ -121,19 +130,19 @@ impl Worker for Clerk {
 }
 
 impl Clerk {
-    /// The life that was read, and how it ended.
+    /// The incarnation that was read, and how it ended.
     fn transfer(&mut self) -> Option<(u64, Fate)> {
         self.client.run("BEGIN").ok()?;
-        let life = self.client.rows("SELECT life FROM life WHERE one = 1");
-        let life = life.ok().and_then(|rows| rows.first()?.first()?.parse().ok());
-        let Some(life) = life else {
+        let incarnation = self.client.rows("SELECT incarnation FROM incarnation WHERE one = 1");
+        let incarnation = incarnation.ok().and_then(|rows| rows.first()?.first()?.parse().ok());
+        let Some(incarnation) = incarnation else {
             let _ = self.client.run("ROLLBACK");
             return None;
         };
-        Some((life, self.move_money(life)))
+        Some((incarnation, self.move_money(incarnation)))
     }
 
-    fn move_money(&mut self, life: u64) -> Fate {
+    fn move_money(&mut self, incarnation: u64) -> Fate {
         let amount = self.random.i64(1..100);
         let mut accounts = [self.random.u64(1..=ACCOUNTS), self.random.u64(1..=ACCOUNTS)];
         // Mostly in one order, so that there are some deadlocks, but not only.
@@ -145,7 +154,9 @@ impl Clerk {
         let statements = [
             format!("EXECUTE move USING {}, {from}", -amount),
             format!("UPDATE accounts SET balance = balance + {amount} WHERE id = {to}"),
-            format!("INSERT INTO journal SELECT {number}, {transfers}, {life}, life FROM life"),
+            format!(
+                "INSERT INTO journal SELECT {number}, {transfers}, {incarnation}, incarnation FROM incarnation"
+            ),
         ];
         for statement in statements {
             if self.client.run(&statement).is_err() {

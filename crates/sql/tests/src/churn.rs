@@ -2,7 +2,7 @@
 //! other columns each time.
 
 use crate::client::{Client, Seen};
-use crate::lives::Lives;
+use crate::incarnations::Incarnations;
 use crate::load::Worker;
 use std::path::Path;
 use vinga_sqlnode::SqlError;
@@ -15,17 +15,17 @@ pub struct Churn {
     name: String,
     turn: u64,
     clients: [Client; 2],
-    lives: Lives,
+    incarnations: Incarnations,
 }
 
 impl Churn {
     /// One with a table of its own.
-    pub fn new(number: usize, sockets: [&Path; 2], lives: &Lives) -> Self {
+    pub fn new(number: usize, sockets: [&Path; 2], incarnations: &Incarnations) -> Self {
         Churn {
             name: format!("churn_{number}"),
             turn: 0,
             clients: sockets.map(Client::new),
-            lives: lives.clone(),
+            incarnations: incarnations.clone(),
         }
     }
 
@@ -42,7 +42,7 @@ impl Churn {
                 format!("1 {turn} more"),
             ),
         };
-        let began = self.lives.now();
+        let began = self.incarnations.now();
         maker.run(&format!("CREATE TABLE {name} ({columns}) ENGINE=VINGA"))?;
         user.run(&format!("INSERT INTO {name} (id, value) VALUES (1, {turn})"))?;
         for client in [&mut *maker, &mut *user] {
@@ -57,7 +57,7 @@ impl Churn {
         let gone = maker.run(&format!("SELECT * FROM {name}"));
         let number = gone.as_ref().err().and_then(SqlError::number);
         // It can't be reached while something is away.
-        if self.lives.now() == began && began.is_alive() && gone.is_ok() {
+        if self.incarnations.now() == began && began.is_alive() && gone.is_ok() {
             panic!("{name} is there after it was dropped");
         }
         match gone {

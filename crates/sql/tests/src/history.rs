@@ -1,7 +1,7 @@
-//! A table of events with an auto-increment key: each insert stands alone and is in the life in which it was made.
+//! A table of events with an auto-increment key: each insert stands alone and is in the incarnation in which it was made.
 
 use crate::client::{Client, Seen};
-use crate::lives::{Lives, Moment};
+use crate::incarnations::{Incarnations, Moment};
 use crate::load::Worker;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,7 +25,7 @@ type Known = Arc<Mutex<BTreeMap<(usize, u64), Insert>>>;
 /// See the head of this file.
 #[derive(Clone)]
 pub struct History {
-    lives: Lives,
+    incarnations: Incarnations,
     known: Known,
 }
 
@@ -35,12 +35,12 @@ const PAUSE: Duration = Duration::from_millis(2);
 const NO_PANIC: &str = "nothing panics while it holds what is known";
 
 impl History {
-    /// One whose clients look here for the present life.
-    pub fn new(lives: &Lives) -> Self {
-        History { lives: lives.clone(), known: Known::default() }
+    /// One whose clients look here for the present incarnation.
+    pub fn new(incarnations: &Incarnations) -> Self {
+        History { incarnations: incarnations.clone(), known: Known::default() }
     }
 
-    /// Statements that make the tables of a life.
+    /// Statements that make the tables of an incarnation.
     pub fn tables() -> Vec<String> {
         vec![
             "CREATE TABLE history (id BIGINT AUTO_INCREMENT PRIMARY KEY, client INT NOT NULL, \
@@ -59,8 +59,8 @@ impl History {
         Writer { number, inserts: 0, client, history: self.clone() }
     }
 
-    /// Checks what the present life has, while nobody inserts; how many rows it saw.
-    pub fn check(&self, client: &mut Client, life: u64) -> usize {
+    /// Checks what the present incarnation has, while nobody inserts; how many rows it saw.
+    pub fn check(&self, client: &mut Client, incarnation: u64) -> usize {
         let rows = client.rows("SELECT id, client, number, part FROM history ORDER BY id");
         let rows = rows.expect("the data node is there");
         let known = self.known.lock().expect(NO_PANIC);
@@ -72,8 +72,11 @@ impl History {
             let key = (who as usize, number);
             assert!(ids.insert(id), "two rows have the id {id}");
             let insert = known.get(&key).unwrap_or_else(|| panic!("insert {key:?} of nobody"));
-            let is_across = insert.began.is_alive() && insert.began.life() < life;
-            assert!(!is_across, "insert {key:?} was begun in another life than {life}: {insert:?}");
+            let is_across = insert.began.is_alive() && insert.began.incarnation() < incarnation;
+            assert!(
+                !is_across,
+                "insert {key:?} was begun in another incarnation than {incarnation}: {insert:?}"
+            );
             found.entry(key).or_default().insert(part, id);
         }
         for (key, parts) in &found {
@@ -82,18 +85,18 @@ impl History {
         }
         for (key, insert) in known.iter() {
             let Some((id, moment)) = insert.confirmed else { continue };
-            if insert.began.life() < life || moment.life() != life {
+            if insert.began.incarnation() < incarnation || moment.incarnation() != incarnation {
                 continue;
             }
             let first = found.get(key).and_then(|parts| parts.get(&0)).copied();
-            assert_eq!(first, Some(id), "insert {key:?} of life {life}, {insert:?}");
+            assert_eq!(first, Some(id), "insert {key:?} of incarnation {incarnation}, {insert:?}");
         }
         rows.len()
     }
 
-    /// Forgets the inserts of a life that is over.
-    pub fn forget(&self, life: u64) {
-        self.known.lock().expect(NO_PANIC).retain(|_, insert| insert.began.is_after(life));
+    /// Forgets the inserts of an incarnation that is over.
+    pub fn forget(&self, incarnation: u64) {
+        self.known.lock().expect(NO_PANIC).retain(|_, insert| insert.began.is_after(incarnation));
     }
 }
 
@@ -117,12 +120,12 @@ impl Worker for Writer {
         } else {
             (1, format!("EXECUTE one USING {number}, {insert}"))
         };
-        let began = self.history.lives.now();
+        let began = self.history.incarnations.now();
         let key = (number, insert);
         let mut known = Insert { began, rows, confirmed: None };
         self.history.known.lock().expect(NO_PANIC).insert(key, known);
         if let Ok(answer) = self.client.run(&statement) {
-            known.confirmed = Some((answer.last_insert_id, self.history.lives.now()));
+            known.confirmed = Some((answer.last_insert_id, self.history.incarnations.now()));
             self.history.known.lock().expect(NO_PANIC).insert(key, known);
         }
     }

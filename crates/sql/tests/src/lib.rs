@@ -9,7 +9,7 @@ pub mod client;
 pub mod data_process;
 pub mod environment;
 pub mod history;
-pub mod lives;
+pub mod incarnations;
 pub mod load;
 pub mod memory;
 pub mod oracle;

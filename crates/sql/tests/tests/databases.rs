@@ -86,9 +86,9 @@ fn what_is_left_of_a_database_that_was_being_made_is_cleared_away() {
     assert!(!unfinished.exists());
 }
 
-/// Data nodes keep nothing over a restart: SQL nodes do, and tell it to them, but to no life of theirs twice.
+/// Data nodes keep nothing over a restart: SQL nodes do, and tell it to them, but to none of their incarnations twice.
 #[test]
-fn a_new_life_of_the_data_nodes_learns_the_databases_of_those_before() {
+fn a_new_incarnation_of_the_data_nodes_learns_the_databases_of_those_before() {
     let mut servers = Servers::start(env!("CARGO_BIN_EXE_data_node_of_test"), 2, &[]);
     let mut here = servers.connect(0);
     here.query("CREATE DATABASE one COLLATE latin1_bin");
@@ -102,7 +102,7 @@ fn a_new_life_of_the_data_nodes_learns_the_databases_of_those_before() {
     let mut there = Session::new(later.connect().expect("it answers"));
     until(|| has(&mut there, "one") && has(&mut there, "two"));
     assert!(shown(&mut there, "one").contains("latin1_bin"));
-    // All of it goes at the same time: the SQL nodes know the next life when they start.
+    // All of it goes at the same time: the SQL nodes know the next incarnation when they start.
     servers.sql_nodes[0].stop().expect("it stops");
     servers.sql_nodes[1].stop().expect("it stops");
     drop((there, later));

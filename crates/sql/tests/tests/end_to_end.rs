@@ -1,7 +1,7 @@
 //! Two SQL nodes under load, while everything beside them comes and goes.
 //!
 //! Clients of both transfer money, write a history, and make and drop tables. Meanwhile one SQL node is killed and comes
-//! back, and then the data node ends and comes back, empty: a new *life*. Each life is checked by itself, before it ends.
+//! back, and then the data node ends and comes back, empty: a new *incarnation*. Each incarnation is checked by itself, before it ends.
 //! After ten rounds the SQL node that was not killed has hardly more memory than after the second.
 
 use std::path::Path;
@@ -13,17 +13,17 @@ use vinga_sql_tests::churn::Churn;
 use vinga_sql_tests::client::{Client, LOST, Seen};
 use vinga_sql_tests::data_process::DataProcess;
 use vinga_sql_tests::history::History;
-use vinga_sql_tests::lives::Lives;
+use vinga_sql_tests::incarnations::Incarnations;
 use vinga_sql_tests::load::Load;
 use vinga_sql_tests::memory::resident;
 use vinga_sqlnode::ScopedSqlNode;
 
 /// No statement may take longer.
 const STATEMENT_MAX: Duration = HANG_GUARD;
-/// How long it may take until a life's tables can be made.
+/// How long it may take until an incarnation's tables can be made.
 const RETURN_MAX: Duration = HANG_GUARD;
 
-/// The SQL node that is killed; the other one lives through everything.
+/// The SQL node that is killed; the other one survives everything.
 const KILLED: usize = 1;
 
 struct World {
@@ -31,7 +31,7 @@ struct World {
     load: Load,
     nodes: Vec<ScopedSqlNode>,
     data: DataProcess,
-    lives: Lives,
+    incarnations: Incarnations,
     bank: Bank,
     history: History,
     keepers: Vec<Keeper>,
@@ -45,10 +45,10 @@ impl World {
             .iter()
             .map(|address| ScopedSqlNode::start(address).unwrap_or_else(|error| panic!("{error}")))
             .collect();
-        let lives = Lives::default();
-        let (bank, history) = (Bank::default(), History::new(&lives));
+        let incarnations = Incarnations::default();
+        let (bank, history) = (Bank::default(), History::new(&incarnations));
         let keepers = nodes.iter().map(|node| Keeper::new(&node.socket())).collect();
-        World { load: Load::default(), nodes, data, lives, bank, history, keepers }
+        World { load: Load::default(), nodes, data, incarnations, bank, history, keepers }
     }
 
     fn client(&self, node: usize) -> Client {
@@ -61,25 +61,25 @@ impl World {
             self.load.add(self.bank.clerk(number, &sockets[number % 2]));
             self.load.add(self.history.writer(number, &sockets[number % 2]));
         }
-        self.load.add(Churn::new(0, [&sockets[0], &sockets[1]], &self.lives));
+        self.load.add(Churn::new(0, [&sockets[0], &sockets[1]], &self.incarnations));
     }
 
-    /// Makes the tables of a new life.
-    fn begin_life(&mut self) {
-        let life = self.lives.begin();
-        let mut client = self.client(life as usize % 2);
+    /// Makes the tables of a new incarnation.
+    fn begin_incarnation(&mut self) {
+        let incarnation = self.incarnations.begin();
+        let mut client = self.client(incarnation as usize % 2);
         client.until_good("CREATE DATABASE IF NOT EXISTS test", RETURN_MAX);
         client.disconnect();
-        for statement in Bank::tables(life).iter().chain(&History::tables()) {
+        for statement in Bank::tables(incarnation).iter().chain(&History::tables()) {
             client.until_good(statement, RETURN_MAX);
         }
-        self.meet_strangers(life);
+        self.meet_strangers(incarnation);
         self.check_time(&client.seen);
     }
 
-    /// A table of the same name as one of the life before, with other columns, is neither read nor written by what a SQL
+    /// A table of the same name as one of the incarnation before, with other columns, is neither read nor written by what a SQL
     /// node remembers of that.
-    fn meet_strangers(&mut self, life: u64) {
+    fn meet_strangers(&mut self, incarnation: u64) {
         // First one that no SQL node can use.
         let native = vinga::blocking::Cluster::connect(&self.data.address()).expect("the data node is there");
         let number = vinga::ColumnType::Integer { bytes: 4, signed: true };
@@ -89,25 +89,31 @@ impl World {
             .column("a", number)
             .nullable_column("wide", wide)
             .primary_key(&["id"]);
-        let stranger = native.create_table(stranger).expect("it is new in this life");
+        let stranger = native.create_table(stranger).expect("it is new in this incarnation");
         for keeper in &mut self.keepers {
             for statement in ["EXECUTE write_kept USING 1, 2", "EXECUTE read_kept", "SELECT * FROM kept"] {
                 if let Ok(answer) = keeper.client.run(statement) {
-                    panic!("life {life}: {statement} uses a table that SQL can't say: {answer:?}");
+                    panic!(
+                        "incarnation {incarnation}: {statement} uses a table that SQL can't say: {answer:?}"
+                    );
                 }
             }
         }
-        assert_eq!(native.get::<vinga::Record>(&stranger, 1).expect("it is there"), None, "life {life}");
+        assert_eq!(
+            native.get::<vinga::Record>(&stranger, 1).expect("it is there"),
+            None,
+            "incarnation {incarnation}"
+        );
         native.drop_table("test.kept").expect("it is there");
         // Then one that a SQL node has made.
-        let (columns, written, read) = shape_of(life);
-        let mut maker = self.client((life as usize + 1) % 2);
+        let (columns, written, read) = shape_of(incarnation);
+        let mut maker = self.client((incarnation as usize + 1) % 2);
         maker.until_good(&format!("CREATE TABLE kept ({columns}) ENGINE=VINGA"), RETURN_MAX);
         for (at, keeper) in self.keepers.iter_mut().enumerate() {
-            keeper.meet(life, at, written, read);
+            keeper.meet(incarnation, at, written, read);
         }
         let rows = maker.rows("SELECT COUNT(*) FROM kept").expect("it was made just before");
-        assert_eq!(rows[0][0], if written { "2" } else { "0" }, "life {life}");
+        assert_eq!(rows[0][0], if written { "2" } else { "0" }, "incarnation {incarnation}");
         for keeper in &self.keepers {
             self.check_time(&keeper.client.seen);
         }
@@ -124,34 +130,35 @@ impl World {
         self.nodes[KILLED].restart().expect("it starts again");
     }
 
-    /// Looks at the present life while nobody works.
+    /// Looks at the present incarnation while nobody works.
     fn check(&mut self) {
         self.load.pause();
-        let life = self.lives.now().life();
-        let node = life as usize % 2;
+        let incarnation = self.incarnations.now().incarnation();
+        let node = incarnation as usize % 2;
         let mut client = self.client(node);
-        let (transfers, rows) = (self.bank.check(&mut client, life), self.history.check(&mut client, life));
+        let (transfers, rows) =
+            (self.bank.check(&mut client, incarnation), self.history.check(&mut client, incarnation));
         println!(
-            "life {life}: {transfers} transfers, {rows} rows of history; SQL node 0 has {} MiB",
+            "incarnation {incarnation}: {transfers} transfers, {rows} rows of history; SQL node 0 has {} MiB",
             self.memory() >> 20
         );
-        assert!(transfers > 0 && rows > 0, "life {life} has seen no work");
+        assert!(transfers > 0 && rows > 0, "incarnation {incarnation} has seen no work");
         self.load.go_on();
     }
 
     /// The data node ends while all work, and comes back without anything.
-    fn end_life(&mut self) {
-        let life = self.lives.now().life();
-        if life.is_multiple_of(2) {
+    fn end_incarnation(&mut self) {
+        let incarnation = self.incarnations.now().incarnation();
+        if incarnation.is_multiple_of(2) {
             self.data.kill();
         } else {
             self.data.stop();
         }
-        self.lives.end();
+        self.incarnations.end();
         self.work(1000);
         self.data.restart();
-        self.bank.forget(life);
-        self.history.forget(life);
+        self.bank.forget(incarnation);
+        self.history.forget(incarnation);
     }
 
     fn memory(&self) -> u64 {
@@ -165,7 +172,7 @@ impl World {
     }
 }
 
-/// A client that keeps statements prepared, and so tables open, from one life to the next.
+/// A client that keeps statements prepared, and so tables open, from one incarnation to the next.
 struct Keeper {
     client: Client,
 }
@@ -175,9 +182,9 @@ impl Keeper {
         Keeper { client: Client::new(socket) }
     }
 
-    fn meet(&mut self, life: u64, at: usize, is_written: bool, read: &str) {
+    fn meet(&mut self, incarnation: u64, at: usize, is_written: bool, read: &str) {
         let client = &mut self.client;
-        // Prepared in an earlier life, unless the SQL node was killed.
+        // Prepared in an earlier incarnation, unless the SQL node was killed.
         let write = format!("EXECUTE write_kept USING {at}, 5");
         let mut written = client.run(&write);
         if written.as_ref().is_err_and(|error| matches!(error.number(), None | Some(1243))) {
@@ -189,10 +196,12 @@ impl Keeper {
             written = client.run(&write);
         }
         match written {
-            Ok(_) => assert!(is_written, "life {life}: two values for three columns are written"),
+            Ok(_) => {
+                assert!(is_written, "incarnation {incarnation}: two values for three columns are written")
+            }
             Err(error) => {
                 let is_right = matches!(error.number(), Some(1136 | 1243));
-                assert!(!is_written && is_right, "life {life}: {write}: {error}");
+                assert!(!is_written && is_right, "incarnation {incarnation}: {write}: {error}");
             }
         }
         let rows = client.rows("EXECUTE read_kept").expect("the table is there");
@@ -201,18 +210,18 @@ impl Keeper {
             assert_eq!(
                 rows.last().map(String::as_str),
                 Some(read.replace('#', &at.to_string()).as_str()),
-                "life {life}"
+                "incarnation {incarnation}"
             );
         } else {
-            assert_eq!(rows, [""; 0], "life {life}");
+            assert_eq!(rows, [""; 0], "incarnation {incarnation}");
         }
     }
 }
 
-/// Of the table that keepers use: its columns in this life, whether two values can be written into it, and how the row
+/// Of the table that keepers use: its columns in this incarnation, whether two values can be written into it, and how the row
 /// of keeper `#` is read then.
-fn shape_of(life: u64) -> (&'static str, bool, &'static str) {
-    match life % 3 {
+fn shape_of(incarnation: u64) -> (&'static str, bool, &'static str) {
+    match incarnation % 3 {
         1 => ("id INT PRIMARY KEY, a INT", true, "# 5"),
         2 => ("a VARCHAR(20), b INT DEFAULT 9, id INT AUTO_INCREMENT PRIMARY KEY", false, ""),
         _ => ("id VARCHAR(20) PRIMARY KEY, a DECIMAL(9,2)", true, "# 5.00"),
@@ -237,7 +246,7 @@ fn is_expected(number: u16) -> bool {
 
 fn run(rounds: u64) {
     let mut world = World::new();
-    world.begin_life();
+    world.begin_incarnation();
     world.begin_load();
     let mut memory = Vec::new();
     for round in 1..=rounds {
@@ -247,8 +256,8 @@ fn run(rounds: u64) {
         world.work(1200);
         world.check();
         world.work(300);
-        world.end_life();
-        world.begin_life();
+        world.end_incarnation();
+        world.begin_incarnation();
         world.work(500);
         memory.push(world.memory());
         println!("round {round} took {:?}", began.elapsed());

@@ -76,7 +76,7 @@ fn killed_statements_say_so_and_leave_nothing() {
         let inside = ["BEGIN", "UPDATE t SET v = 9 WHERE id = 9"];
         assert_eq!(scene.kill("KILL QUERY", &inside, statement), 1317, "{statement}");
     }
-    // The lock is waited for by the train of the commit.
+    // The lock is waited for by the batch of the commit.
     let commits = ["INSERT INTO t VALUES (10001, 2)", "INSERT INTO t VALUES (10000, 2), (10001, 2)"];
     for statement in commits {
         assert_eq!(scene.kill("KILL QUERY", &[], statement), 1317, "{statement}");

@@ -1,5 +1,5 @@
 //! The data node goes before, during and after statements, for a while or for good: everything that it was needed for
-//! fails in time, with Vinga's number and the data node's address, and nothing of a life is seen in the next.
+//! fails in time, with Vinga's number and the data node's address, and nothing of an incarnation is seen in the next.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -180,7 +180,7 @@ fn a_transaction_that_is_lost_is_over() {
     servers.check_alive();
 }
 
-/// Each of these has done something in a life of the data node, and goes on in the next, in which there is a table of
+/// Each of these has done something in an incarnation of the data node, and goes on in the next, in which there is a table of
 /// the same name and columns: at its end nothing of it may have been done.
 #[test]
 fn transactions_across_two_lives_fail() {

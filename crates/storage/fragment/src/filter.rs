@@ -10,7 +10,7 @@
 //!
 //! [`Program::read`] does 2 and 3 at once, in a short way where the filter is plain (`plain.rs`).
 //!
-//! Every mistake of a client is a [`ProgramError`] that names the place.
+//! Every error of a client is a [`ProgramError`] that names the place.
 
 mod bytes_test;
 mod check;
@@ -27,7 +27,7 @@ mod row_block;
 mod tests;
 pub mod tree;
 
-pub use error::{Mistake, Position, ProgramError, ValueType};
+pub use error::{Position, ProgramError, ProgramErrorKind, ValueType};
 pub use evaluate::Program;
 pub use row_block::{NoVariable, ROWS_MAX, RowBlock, VariableSource};
 

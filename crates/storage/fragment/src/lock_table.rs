@@ -1,4 +1,4 @@
-//! Row locks: who holds which row, who waits for it, in which order, and who waits in a circle.
+//! Row locks: who holds which row, who waits for it, in which order, and who waits in a cycle.
 //!
 //! A row that is locked has a *row lock*; its number stands in the row's header as long as anybody holds or awaits the
 //! row. Each operation that does so has an *entry* at it. A row lock without entries does not exist: a row that nobody
@@ -19,8 +19,8 @@
 //!    transaction holds is the strongest of them.
 //!
 //! A transaction waits for those that hold the row in a mode that does not go with its request, and for those that wait
-//! ahead of it for such a mode. After each request that has to wait, [`LockTable::find_deadlock`] looks for a circle
-//! through it: [`Deadlock`] says whom to stop. For circles through other lock tables the caller
+//! ahead of it for such a mode. After each request that has to wait, [`LockTable::find_deadlock`] looks for a cycle
+//! through it: [`Deadlock`] says whom to stop. For cycles through other lock tables the caller
 //! can ask who is in whose way ([`LockTable::for_each_blocker`], [`LockTable::waits_of`]). Whoever gives up
 //! releases its waiting entry.
 //!

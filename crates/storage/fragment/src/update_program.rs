@@ -31,7 +31,7 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-pub use error::{UpdateError, UpdateMistake};
+pub use error::{UpdateError, UpdateErrorKind};
 
 use crate::comparison::Comparison;
 use crate::stored_value;
@@ -135,9 +135,9 @@ impl<'a> UpdateProgram<'a> {
     /// What is wrong first.
     #[inline]
     pub fn check(bytes: &'a [u8], layout: &RowLayout) -> Result<Self, UpdateError> {
-        let fail = |instruction, mistake| Err(UpdateError { instruction, mistake });
+        let fail = |instruction, kind| Err(UpdateError { instruction, kind });
         if bytes.len() > UPDATE_BYTES_MAX {
-            return fail(0, UpdateMistake::TooLong);
+            return fail(0, UpdateErrorKind::TooLong);
         }
         let mut rest = bytes;
         let mut last_change = None;
@@ -147,11 +147,11 @@ impl<'a> UpdateProgram<'a> {
                 .and_then(|instruction| check_instruction(instruction, last_change, layout));
             match checked {
                 Ok(change) => last_change = change,
-                Err(mistake) => return fail(count, mistake),
+                Err(kind) => return fail(count, kind),
             }
             count += 1;
             if count > INSTRUCTIONS_MAX {
-                return fail(count - 1, UpdateMistake::TooManyInstructions);
+                return fail(count - 1, UpdateErrorKind::TooManyInstructions);
             }
         }
         Ok(UpdateProgram { bytes })
@@ -186,16 +186,16 @@ impl<'a> UpdateProgram<'a> {
             let result = if instruction.action.is_check() {
                 holds(instruction.action, layout, fixed, variable, column)
                     .then_some(())
-                    .ok_or(UpdateMistake::ConditionFailed(instruction.column))
+                    .ok_or(UpdateErrorKind::ConditionFailed(instruction.column))
             } else {
                 if matches!(column.place, Place::Variable { .. }) && variable_changes.is_empty() {
                     variable_changes = from_here;
                 }
                 change(instruction, layout, &mut image[start..], column)
             };
-            if let Err(mistake) = result {
+            if let Err(kind) = result {
                 image.truncate(start);
-                return Err(UpdateError { instruction: index, mistake });
+                return Err(UpdateError { instruction: index, kind });
             }
             index += 1;
         }
@@ -205,7 +205,7 @@ impl<'a> UpdateProgram<'a> {
             write_variable(variable_changes, layout, fixed, variable, image);
             if image.len() - start > ROW_BYTES_MAX {
                 image.truncate(start);
-                return Err(UpdateError { instruction: index, mistake: UpdateMistake::RowTooLong });
+                return Err(UpdateError { instruction: index, kind: UpdateErrorKind::RowTooLong });
             }
         }
         Ok(())
@@ -245,23 +245,23 @@ fn take_checked<'a>(rest: &mut &'a [u8], layout: &RowLayout) -> Instruction<'a> 
 
 /// Reads the next instruction: its form alone is checked.
 #[inline(always)]
-fn take_instruction<'a>(rest: &mut &'a [u8], layout: &RowLayout) -> Result<Instruction<'a>, UpdateMistake> {
-    let (head, after) = rest.split_first_chunk::<3>().ok_or(UpdateMistake::Truncated)?;
+fn take_instruction<'a>(rest: &mut &'a [u8], layout: &RowLayout) -> Result<Instruction<'a>, UpdateErrorKind> {
+    let (head, after) = rest.split_first_chunk::<3>().ok_or(UpdateErrorKind::Truncated)?;
     *rest = after;
     let id = ColumnId(u16::from_le_bytes([head[1], head[2]]));
     if layout.column(id).is_none() {
-        return Err(UpdateMistake::NoSuchColumn(id));
+        return Err(UpdateErrorKind::NoSuchColumn(id));
     }
     let mut operand = || match layout.take(id, rest) {
         Ok(operand) => Ok(operand),
-        Err(RowError::TooLong(id)) => Err(UpdateMistake::OperandTooLong(id)),
+        Err(RowError::TooLong(id)) => Err(UpdateErrorKind::OperandTooLong(id)),
         Err(
             RowError::WrongLength
             | RowError::EndsNotAscending(_)
             | RowError::NullNotEmpty(_)
             | RowError::PaddingSet
             | RowError::RowTooLong,
-        ) => Err(UpdateMistake::Truncated),
+        ) => Err(UpdateErrorKind::Truncated),
     };
     let action = match head[0] {
         SET => Action::Set(operand()?),
@@ -274,7 +274,7 @@ fn take_instruction<'a>(rest: &mut &'a [u8], layout: &RowLayout) -> Result<Instr
         BIT_AND => Action::BitAnd(operand()?),
         BIT_OR => Action::BitOr(operand()?),
         BIT_XOR => Action::BitXor(operand()?),
-        unknown => return Err(UpdateMistake::UnknownOperation(unknown)),
+        unknown => return Err(UpdateErrorKind::UnknownOperation(unknown)),
     };
     Ok(Instruction { column: id, action })
 }
@@ -285,35 +285,35 @@ fn check_instruction(
     instruction: Instruction<'_>,
     last_change: Option<ColumnId>,
     layout: &RowLayout,
-) -> Result<Option<ColumnId>, UpdateMistake> {
+) -> Result<Option<ColumnId>, UpdateErrorKind> {
     let Instruction { column: id, action } = instruction;
     let column = &layout.columns()[usize::from(id.0)];
     match action {
         Action::Check(..) | Action::CheckNull | Action::CheckNotNull => {
-            return if last_change.is_none() { Ok(None) } else { Err(UpdateMistake::CheckBehindChange) };
+            return if last_change.is_none() { Ok(None) } else { Err(UpdateErrorKind::CheckBehindChange) };
         }
         Action::Set(_) => {}
         Action::SetNull => {
             if column.null_bit.is_none() {
-                return Err(UpdateMistake::NotNullable(id));
+                return Err(UpdateErrorKind::NotNullable(id));
             }
         }
         Action::Add(_) | Action::Subtract(_) => {
             if let Kind::Bytes(_) | Kind::VarBytes(_) = column.kind {
-                return Err(UpdateMistake::NotNumber(id));
+                return Err(UpdateErrorKind::NotNumber(id));
             }
         }
         Action::BitAnd(_) | Action::BitOr(_) | Action::BitXor(_) => {
             if !matches!(column.kind, Kind::Signed(_) | Kind::Unsigned(_)) {
-                return Err(UpdateMistake::NotInteger(id));
+                return Err(UpdateErrorKind::NotInteger(id));
             }
         }
     }
     if layout.key().contains(&id) {
-        return Err(UpdateMistake::KeyColumn(id));
+        return Err(UpdateErrorKind::KeyColumn(id));
     }
     if last_change.is_some_and(|last| last >= id) {
-        return Err(UpdateMistake::NotAscending(id));
+        return Err(UpdateErrorKind::NotAscending(id));
     }
     Ok(Some(id))
 }
@@ -350,8 +350,8 @@ fn change(
     layout: &RowLayout,
     fixed: &mut [u8],
     column: &ColumnLayout,
-) -> Result<(), UpdateMistake> {
-    let overflow = UpdateMistake::Overflow(instruction.column);
+) -> Result<(), UpdateErrorKind> {
+    let overflow = UpdateErrorKind::Overflow(instruction.column);
     let was_null = layout.is_null(fixed, column);
     let place = match column.place {
         Place::Fixed { offset, bytes } => usize::from(offset)..usize::from(offset) + usize::from(bytes),
@@ -439,7 +439,7 @@ pub fn write(
         .enumerate()
         .try_for_each(|(index, instruction)| {
             write_instruction(*instruction, layout, out)
-                .map_err(|mistake| UpdateError { instruction: index, mistake })
+                .map_err(|kind| UpdateError { instruction: index, kind })
         })
         .and_then(|()| UpdateProgram::check(&out[start..], layout).map(|_| ()));
     if written.is_err() {
@@ -452,9 +452,9 @@ fn write_instruction(
     instruction: Instruction<'_>,
     layout: &RowLayout,
     out: &mut Vec<u8>,
-) -> Result<(), UpdateMistake> {
+) -> Result<(), UpdateErrorKind> {
     let id = instruction.column;
-    let column = layout.column(id).ok_or(UpdateMistake::NoSuchColumn(id))?;
+    let column = layout.column(id).ok_or(UpdateErrorKind::NoSuchColumn(id))?;
     let (code, operand) = instruction.action.code();
     out.push(code);
     out.extend_from_slice(&id.0.to_le_bytes());
@@ -463,11 +463,11 @@ fn write_instruction(
     };
     match column.place {
         Place::Fixed { bytes, .. } if usize::from(bytes) != operand.len() => {
-            return Err(UpdateMistake::OperandLength(id));
+            return Err(UpdateErrorKind::OperandLength(id));
         }
         Place::Fixed { .. } => {}
         Place::Variable { .. } => {
-            let length = u16::try_from(operand.len()).map_err(|_| UpdateMistake::OperandTooLong(id))?;
+            let length = u16::try_from(operand.len()).map_err(|_| UpdateErrorKind::OperandTooLong(id))?;
             out.extend_from_slice(&length.to_le_bytes());
         }
     }

@@ -27,14 +27,14 @@ pub struct World {
 
 impl World {
     pub fn new(layout: Layout, seed: u64) -> Self {
-        let mut world = World::unsettled(layout, seed);
-        world.settle();
+        let mut world = World::before_idle(layout, seed);
+        world.run_until_idle();
         assert_eq!(world.client.readiness(), Readiness::Ready);
         world
     }
 
     /// One in which nothing has moved yet.
-    pub fn unsettled(layout: Layout, seed: u64) -> Self {
+    pub fn before_idle(layout: Layout, seed: u64) -> Self {
         World {
             client: Client::new(Settings::default()),
             node: ScriptedNode::new(layout),
@@ -184,7 +184,7 @@ impl World {
     }
 
     /// Moves everything until nothing is left to be done for a while.
-    pub fn settle(&mut self) {
+    pub fn run_until_idle(&mut self) {
         for _ in 0..40 {
             self.advance(50_000);
             while self.step() {}
@@ -194,7 +194,7 @@ impl World {
     /// Sends a request and waits for its answer.
     pub fn ask(&mut self, request: &Request) -> vinga_client_core::Result<Answer> {
         let token = self.client.request(request)?;
-        self.settle();
+        self.run_until_idle();
         self.client.take_answer(token).expect("the node answers")
     }
 
@@ -213,7 +213,7 @@ impl World {
             push_insert(&mut batch, table, key);
         }
         let token = self.client.write(batch, vinga_client_core::Urgency::Now).unwrap();
-        self.settle();
+        self.run_until_idle();
         let batch = self.client.take_write(token).expect("all are answered");
         assert!(batch.endings().all(|ending| ending.is_ok()));
     }

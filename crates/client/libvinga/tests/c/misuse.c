@@ -1,4 +1,4 @@
-/* Mistakes that programs make: each is told, none does harm. */
+/* Errors that programs make: each is reported, none does harm. */
 #include "check.h"
 
 /* What Rust has on the other side. */
@@ -300,6 +300,6 @@ int main(int argc, char **argv)
     EXPECT(vinga_table_close(table), 0);
     EXPECT(vinga_cluster_close(cluster), 0);
     EXPECT(vinga_cluster_close(cluster), VINGA_ERROR_BAD_HANDLE);
-    puts("all mistakes were told");
+    puts("all errors were reported");
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Definitions, changes of tables and databases, the fence, the schema lock, and news of all this; blocking and not. */
+/* Definitions, changes of tables and databases, the write fence, the schema lock, and news of all this; blocking and not. */
 #include "check.h"
 
 static vinga_cluster *cluster, *other;

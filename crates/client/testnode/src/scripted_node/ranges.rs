@@ -76,8 +76,8 @@ impl ScriptedNode {
         let flags = head.flags.get();
         let is_descending = flags & RANGE_DESCENDING != 0;
         let none = Changes::new();
-        let life = self.lives.get(&api)?;
-        let changes = life.open.get(&head.transaction.get()).map_or(&none, |(_, changes)| changes);
+        let session = self.sessions.get(&api)?;
+        let changes = session.open.get(&head.transaction.get()).map_or(&none, |(_, changes)| changes);
         let table = self.store.table(head.table.get(), head.version.get());
         let found = table.and_then(|table| {
             Ok((table, Self::index_key(table, head.index.get())?, filter(table, program)?))
@@ -124,7 +124,7 @@ impl ScriptedNode {
             batch_bytes: head.batch_bytes.get() as usize,
             wants_keys: flags & RANGE_KEYS != 0,
         };
-        self.lives.get_mut(&api)?.ranges.insert(head.scan.get(), scan);
+        self.sessions.get_mut(&api)?.ranges.insert(head.scan.get(), scan);
         self.range_batch(api, head.scan.get());
         Some(())
     }
@@ -144,9 +144,9 @@ impl ScriptedNode {
 
     /// Closes all scans of ranges that wait for their consumers, as if these had been idle too long.
     pub fn time_out_scans(&mut self) {
-        let apis: Vec<u8> = self.lives.keys().copied().collect();
+        let apis: Vec<u8> = self.sessions.keys().copied().collect();
         for api in apis {
-            let scans = std::mem::take(&mut self.lives.get_mut(&api).expect("just listed").ranges);
+            let scans = std::mem::take(&mut self.sessions.get_mut(&api).expect("just listed").ranges);
             for (name, scan) in scans {
                 self.refuse_scan(api, scan.at, name, ErrorCode::ScanTimeout);
             }
@@ -157,7 +157,7 @@ impl ScriptedNode {
     pub(super) fn range_next(&mut self, api: u8, frame: &Frame<'_>) -> Option<bool> {
         let (body, _) = frame.head::<ScanNextBody>()?;
         let name = body.scan.get();
-        let Some(scan) = self.lives.get_mut(&api)?.ranges.get_mut(&name) else { return Some(false) };
+        let Some(scan) = self.sessions.get_mut(&api)?.ranges.get_mut(&name) else { return Some(false) };
         if body.batch_rows.get() != 0 {
             scan.batch_rows = body.batch_rows.get().into();
             scan.batch_bytes = body.batch_bytes.get() as usize;
@@ -167,8 +167,8 @@ impl ScriptedNode {
     }
 
     fn range_batch(&mut self, api: u8, name: u32) {
-        let life = self.lives.get_mut(&api).expect("it has sent a frame");
-        let scan = life.ranges.get_mut(&name).expect("the caller has it");
+        let session = self.sessions.get_mut(&api).expect("it has sent a frame");
+        let scan = session.ranges.get_mut(&name).expect("the caller has it");
         let mut out = Vec::new();
         let mut count = 0;
         while let Some(found) = scan.rows.get(scan.next) {
@@ -190,7 +190,7 @@ impl ScriptedNode {
         let at = scan.at;
         let ends = scan.next == scan.rows.len();
         if ends {
-            life.ranges.remove(&name);
+            session.ranges.remove(&name);
         }
         let head = ScanAnswer {
             epoch: U64::new(self.epoch),

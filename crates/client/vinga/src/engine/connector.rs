@@ -33,7 +33,7 @@ pub fn open(engine: &Arc<Engine>, link: LinkId, opening: u64) {
             Ok(socket) => opened(&engine, state, link, socket),
             Err(error) => {
                 state.client.on_broken(link, format!("can't connect to {address}: {error}"));
-                engine.settle(state, &mut Vec::new());
+                engine.flush(state, &mut Vec::new());
             }
         }
     });
@@ -51,7 +51,7 @@ fn opened(
     state.sockets_version += 1;
     engine.alarm_reader();
     state.client.on_opened(link);
-    engine.settle(state, &mut Vec::new());
+    engine.flush(state, &mut Vec::new());
 }
 
 fn connect(address: &str) -> io::Result<(Socket, Way)> {

@@ -112,7 +112,7 @@ impl Engine {
         let mut state = self.lock();
         self.events.get().expect("it was made just before").update(&mut state)?;
         // From now on data nodes that share memory with us have to wake us, by their sockets, unless somebody looks.
-        if state.lookers == 0 && !state.begin_local_sleep() {
+        if state.pollers == 0 && !state.begin_local_sleep() {
             return Ok(Micros(0));
         }
         Ok(state.sleep(self.now()))

@@ -45,23 +45,23 @@ pub struct Shared {
 }
 
 /// How often looking was worth it.
-pub struct Luck {
-    /// Share of the waits that ended while their thread looked, of [`Luck::ALWAYS`].
+pub struct HitRate {
+    /// Share of the waits that ended while their thread looked, of [`HitRate::ALWAYS`].
     share: u32,
     /// Waits without a look since the last one with.
     skipped: u32,
 }
 
-impl Default for Luck {
+impl Default for HitRate {
     fn default() -> Self {
-        Luck { share: Luck::ALWAYS, skipped: 0 }
+        HitRate { share: HitRate::ALWAYS, skipped: 0 }
     }
 }
 
-impl Luck {
+impl HitRate {
     const ALWAYS: u32 = 1 << 16;
     /// Looking pays from this share on.
-    const WORTHWHILE: u32 = Luck::ALWAYS / 4;
+    const WORTHWHILE: u32 = HitRate::ALWAYS / 4;
     /// While it does not, it is tried once in so many waits.
     const TRIED_EVERY: u32 = 32;
     /// Weight of the newest wait: a sixteenth.
@@ -70,16 +70,16 @@ impl Luck {
     /// Whether to look.
     fn is_good(&mut self) -> bool {
         self.skipped += 1;
-        let is_good = self.share >= Luck::WORTHWHILE || self.skipped >= Luck::TRIED_EVERY;
+        let is_good = self.share >= HitRate::WORTHWHILE || self.skipped >= HitRate::TRIED_EVERY;
         if is_good {
             self.skipped = 0;
         }
         is_good
     }
 
-    fn note(&mut self, was_lucky: bool) {
-        let newest = if was_lucky { Luck::ALWAYS } else { 0 };
-        self.share = self.share - (self.share >> Luck::WEIGHT_SHIFT) + (newest >> Luck::WEIGHT_SHIFT);
+    fn note(&mut self, was_hit: bool) {
+        let newest = if was_hit { HitRate::ALWAYS } else { 0 };
+        self.share = self.share - (self.share >> HitRate::WEIGHT_SHIFT) + (newest >> HitRate::WEIGHT_SHIFT);
     }
 }
 
@@ -90,11 +90,11 @@ impl Engine {
             return false;
         }
         let mut state = self.lock();
-        if state.locals.is_empty() || !state.luck.is_good() || !state.time_slices.may_yield() {
+        if state.locals.is_empty() || !state.hit_rate.is_good() || !state.time_slices.may_yield() {
             return false;
         }
-        state.lookers += 1;
-        if state.lookers == 1 {
+        state.pollers += 1;
+        if state.pollers == 1 {
             state.end_local_sleep();
         }
         let (mut looks, mut turns, mut before) = (0, 0, Instant::now());
@@ -124,17 +124,17 @@ impl Engine {
             state = self.lock();
         };
         state = self.lock();
-        state.lookers -= 1;
-        state.luck.note(is_done);
-        let others = state.lookers;
+        state.pollers -= 1;
+        state.hit_rate.note(is_done);
+        let others = state.pollers;
         state.time_slices.note(longest, others);
-        if state.lookers > 0 || state.begin_local_sleep() {
+        if state.pollers > 0 || state.begin_local_sleep() {
             return is_done;
         }
         self.take_in(state);
         // What came then has to wake the reader, unless somebody has begun to look.
         let state = self.lock();
-        if state.lookers == 0 && !state.begin_local_sleep() {
+        if state.pollers == 0 && !state.begin_local_sleep() {
             self.alarm_reader();
         }
         is_done || done()
@@ -145,7 +145,7 @@ impl Engine {
         state.client.on_time(self.now());
         state.drain_all();
         let mut wakers = std::mem::take(&mut state.local_wakers);
-        self.settle(state, &mut wakers);
+        self.flush(state, &mut wakers);
         if wakers.capacity() > 0 {
             self.lock().local_wakers = wakers;
         }
@@ -276,16 +276,16 @@ mod tests {
 
     #[test]
     fn looking_is_left_alone_while_it_does_not_pay_and_tried_again() {
-        let mut luck = Luck::default();
-        assert!(luck.is_good());
+        let mut hit_rate = HitRate::default();
+        assert!(hit_rate.is_good());
         for _ in 0..100 {
-            luck.note(false);
+            hit_rate.note(false);
         }
-        let tries = (0..320).filter(|_| luck.is_good()).count();
+        let tries = (0..320).filter(|_| hit_rate.is_good()).count();
         assert_eq!(tries, 10);
         for _ in 0..10 {
-            luck.note(true);
+            hit_rate.note(true);
         }
-        assert!(luck.is_good() && luck.is_good());
+        assert!(hit_rate.is_good() && hit_rate.is_good());
     }
 }

@@ -200,7 +200,7 @@ impl Engine {
         }
         let busy = if state.client.is_busy() { BUSY_SLEEP } else { LONGEST_SLEEP };
         let mut timeout = state.sleep(self.now()).min(busy).min(longest);
-        if state.lookers == 0 && !state.begin_local_sleep() {
+        if state.pollers == 0 && !state.begin_local_sleep() {
             timeout = Micros(0);
         }
         if !same(state.reader_waker.as_ref(), waiter.waker) {
@@ -215,7 +215,7 @@ impl Engine {
         }
         let mut state = self.lock();
         self.reader_sleeps.store(false, Ordering::SeqCst);
-        if state.lookers == 0 {
+        if state.pollers == 0 {
             state.end_local_sleep();
         }
         state.client.on_time(self.now());
@@ -227,7 +227,7 @@ impl Engine {
             self.has_shared.store(true, Ordering::Relaxed);
         }
         let mut wakers = std::mem::take(&mut reader.wakers);
-        self.settle(state, &mut wakers);
+        self.flush(state, &mut wakers);
         reader.wakers = wakers;
         is_done
     }

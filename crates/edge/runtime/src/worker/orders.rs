@@ -1,9 +1,9 @@
-//! What a thread is told beside the frames for its blocks: by mail of other threads, and by orders of blocks and of other
+//! What a thread is told beside the frames for its blocks: by messages of other threads, and by orders of blocks and of other
 //! drivers, which stand in the driver's lane.
 
 use super::Worker;
-use crate::listener::ListenerMail;
-use crate::switchboard::Mail;
+use crate::listener::ListenerMessage;
+use crate::switchboard::Message;
 use std::mem;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Host, LaneId, Origin};
@@ -17,25 +17,25 @@ const MARKER: Incarnation = Incarnation(0);
 const MARKER_BACK: Incarnation = Incarnation(1);
 
 impl<H: Host> Worker<H> {
-    pub(super) fn read_mail(&mut self, mail: Mail, now: u64) {
-        match mail {
-            Mail::Ring { from, consumer } => self.rings.connect(from, consumer),
-            Mail::Frames(frames) => self.feed_own(&frames),
-            Mail::Adopt(adoption) => {
+    pub(super) fn read_message(&mut self, message: Message, now: u64) {
+        match message {
+            Message::Ring { from, consumer } => self.rings.connect(from, consumer),
+            Message::Frames(frames) => self.feed_own(&frames),
+            Message::Adopt(adoption) => {
                 self.sockets.adopt(*adoption, &mut self.executor, &self.poller, &self.switchboard, now);
             }
-            Mail::Route { api, thread } => {
+            Message::Route { api, thread } => {
                 self.executor.outbox().routes.set_node(api, Some(LaneId::thread(thread)));
             }
-            Mail::Close { api, reason } => self.close(api, reason),
-            Mail::Closed { api } => self.report_closed(api),
-            Mail::OpenOutlet(outlet) => {
+            Message::Close { api, reason } => self.close(api, reason),
+            Message::Closed { api } => self.report_closed(api),
+            Message::OpenOutlet(outlet) => {
                 self.outlets.open(*outlet, &self.poller, &self.switchboard, &self.statistics);
             }
-            Mail::CloseOutlet { owner, api } => {
+            Message::CloseOutlet { owner, api } => {
                 self.outlets.close(owner, api, &self.poller, &self.statistics);
             }
-            Mail::Stop => self.stops_since = Some(now),
+            Message::Stop => self.stops_since = Some(now),
         }
     }
 
@@ -113,11 +113,11 @@ impl<H: Host> Worker<H> {
                 let confirm: ApiConnectConfirm = cold::read(frame).expect("Membership sends whole confirms");
                 let (api, incarnation) = (NodeId(confirm.api), Incarnation(confirm.incarnation));
                 let admission = self.switchboard.admit(api, incarnation);
-                self.switchboard.listener.post(ListenerMail::Confirm { confirm, admission });
+                self.switchboard.listener.post(ListenerMessage::Confirm { confirm, admission });
             }
             Some(SignalNumber::ApiConnectRefuse) => {
                 let refuse = cold::read(frame).expect("Membership sends whole refusals");
-                self.switchboard.listener.post(ListenerMail::Refuse(refuse));
+                self.switchboard.listener.post(ListenerMessage::Refuse(refuse));
             }
             signal => panic!("{} sent {signal:?} to a driver", frame.sender()),
         }

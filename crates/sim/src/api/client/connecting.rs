@@ -124,7 +124,7 @@ impl Client {
         let refusal: Refusal = cold::read(frame)?;
         self.close_all(cx);
         if key.index > 0 || key.node != self.president {
-            // The life was closed while its other connections were being opened.
+            // The session was closed while its other connections were being opened.
             return Some(());
         }
         match ErrorCode::from_number(refusal.code)? {
@@ -135,7 +135,7 @@ impl Client {
                 self.transactions = 0;
                 self.seen.clear();
             }
-            // The data nodes still know an older life or connection.
+            // The data nodes still know an older session or connection.
             ErrorCode::NodeIdInUse | ErrorCode::ConnectionLost => {}
             other => {
                 cx.violations.push(format!("API node {} was refused: {other}", self.node));
@@ -177,7 +177,7 @@ impl Client {
         }
         for call in std::mem::take(&mut self.calls).into_values() {
             match call {
-                Call::Train | Call::Outcome { .. } => {}
+                Call::Execute | Call::Outcome { .. } => {}
                 Call::Read(read) => self.fail(read.session, ErrorCode::ConnectionLost),
                 Call::Schema { session, .. } | Call::Lock { session } => {
                     self.fail(session, ErrorCode::ConnectionLost);
@@ -190,13 +190,13 @@ impl Client {
     }
 
     /// The last word on each connection to the president.
-    pub fn say_goodbye(&mut self) {
+    pub fn send_disconnect(&mut self) {
         let membership = Address::new(NodeId(self.president), BlockNumber::Membership, 0);
         let body = ApiNodeBody::new(self.node, self.incarnation);
         let keys: Vec<LinkKey> =
             self.links.keys().copied().filter(|key| key.node == self.president).collect();
         for key in keys {
-            if let Some(mut frame) = self.frame(key, SignalNumber::GoodbyeOrder, membership, 0) {
+            if let Some(mut frame) = self.frame(key, SignalNumber::DisconnectOrder, membership, 0) {
                 frame.put(&body);
             }
         }

@@ -19,7 +19,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn is_told(&self) -> bool {
+    pub fn is_confirmed(&self) -> bool {
         self.told == self.number && self.questions == 0
     }
 
@@ -32,8 +32,8 @@ impl Seen {
 }
 
 impl Client {
-    /// What a train tells its coordinator.
-    pub(super) fn seen_for_train(&mut self, coordinator: Address) -> u32 {
+    /// What a batch tells its coordinator.
+    pub(super) fn seen_for_batch(&mut self, coordinator: Address) -> u32 {
         let seen = self.seen.entry(coordinator).or_default();
         seen.told = seen.number;
         seen.number
@@ -69,7 +69,7 @@ impl Client {
         // What was told last may have been lost as well.
         self.seen.values_mut().for_each(|seen| seen.told = 0);
         for session in 0..self.sessions.len() {
-            self.finish_train(cx, session);
+            self.finish_batch(cx, session);
             let Some(transaction) = &mut self.sessions[session].transaction else { continue };
             if transaction.is_in_doubt {
                 // The answer to a question may be lost too: it is asked again.
@@ -123,7 +123,7 @@ impl Client {
         Some(())
     }
 
-    /// This life was declared failed: nobody will answer.
+    /// This incarnation was declared failed: nobody will answer.
     pub(super) fn give_up_questions(&mut self, cx: &mut Surroundings<'_>) {
         for session in 0..self.sessions.len() {
             if self.sessions[session].transaction.is_some() {

@@ -4,8 +4,8 @@ use super::{Client, LinkKey, Surroundings};
 use crate::agenda::Time;
 use vinga_base::{PartitionId, TablePartitions};
 use vinga_client_core::{Merge, ScanRows};
-use vinga_kernel::Mutation;
-use vinga_kernel::mutation::is_on;
+use vinga_kernel::InjectedBug;
+use vinga_kernel::injected_bug::is_on;
 use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::range_scan::{RANGE_DESCENDING, RANGE_KEYS, RangeHead, RangeScanOpenHead};
 use vinga_wire::scan::{
@@ -250,9 +250,9 @@ impl Client {
             Some(_) => ScanRows::of_ranges(answer.count.get(), rest)?,
             None => ScanRows::of_scan(answer.count.get(), rest)?,
         };
-        let is_mutated = is_on(cx.mutation, Mutation::MergeIgnoresOrder);
+        let has_bug = is_on(cx.bug, InjectedBug::MergeIgnoresOrder);
         match &mut open.merge {
-            Some(merge) if !is_mutated => merge.push(open.part, rows),
+            Some(merge) if !has_bug => merge.push(open.part, rows),
             Some(_) | None => open.take_rows(cx, &rows, awaited),
         }
         let flags = answer.flags.get();
@@ -272,7 +272,7 @@ impl Client {
             self.next_batch(cx, session);
             return Some(());
         }
-        if let Some(mut merge) = open.merge.take().filter(|_| !is_mutated) {
+        if let Some(mut merge) = open.merge.take().filter(|_| !has_bug) {
             let mut merged = ScanRows::default();
             merge.take(&mut merged, u32::MAX, usize::MAX, |_, _| {});
             open.take_rows(cx, &merged, awaited);

@@ -53,7 +53,7 @@ impl Watching {
 }
 
 impl Client {
-    /// A schema event that was confirmed only after the asker of the change was told, if there is one.
+    /// A schema event that was confirmed only after the requester of the change was told, if there is one.
     pub fn late_schema_event(&self) -> Option<&String> {
         self.watching.suspicion()
     }
@@ -96,7 +96,7 @@ impl Client {
                 && event.kind != SchemaEventKind::DropTable
             {
                 let what = format!(
-                    "the asker of version {} was told at {told} µs, API node {} had not confirmed the event",
+                    "the requester of version {} was told at {told} µs, API node {} had not confirmed the event",
                     event.version, self.node
                 );
                 self.watching.suspicions.push(what);

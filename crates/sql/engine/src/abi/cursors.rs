@@ -2,7 +2,7 @@
 
 use super::layout::{DirectChange, RecordIn, RecordOut, array, end_of, lock_of};
 use super::{Found, calm, entries};
-use crate::cursor::{Ahead, Cursor, Deferral, RangeWish, ScanLock};
+use crate::cursor::{Ahead, Cursor, Deferral, RangeOptions, ScanLock};
 use crate::failure::{Result, ha};
 use crate::session::{Numbered, Session};
 use crate::table::OpenTable;
@@ -122,8 +122,8 @@ pub(super) unsafe extern "C" fn scan_range(cursor: &Cursor) -> u32 {
 }
 
 /// A sum of `VINGA_RANGE` numbers.
-fn wish_of(wish: u8) -> RangeWish {
-    RangeWish { is_descending: wish & 1 != 0, in_order: wish & 2 != 0, is_short: wish & 4 != 0 }
+fn range_options_of(options: u8) -> RangeOptions {
+    RangeOptions { is_descending: options & 1 != 0, in_order: options & 2 != 0, is_short: options & 4 != 0 }
 }
 
 fn scan_lock_of(lock: u8, enough: u32) -> ScanLock {
@@ -238,16 +238,16 @@ entries! {
     }
 
     fn range_begin(cursor: &mut Cursor; session, key: u32, low: *const u8, low_bytes: u32, low_is_excluded: u32,
-                   high: *const u8, high_bytes: u32, high_is_excluded: u32, wish: u8, lock: u8, enough: u32) {
+                   high: *const u8, high_bytes: u32, high_is_excluded: u32, options: u8, lock: u8, enough: u32) {
         // SAFETY: both ends are there during the call.
         let range = unsafe {
             (end_of(low, low_bytes, low_is_excluded), end_of(high, high_bytes, high_is_excluded))
         };
-        cursor.begin_range(session, key as usize, range, wish_of(wish), scan_lock_of(lock, enough))
+        cursor.begin_range(session, key as usize, range, range_options_of(options), scan_lock_of(lock, enough))
     }
 
-    fn batch_scan(cursor: &mut Cursor; session, key: u32, wish: u8, lock: u8, enough: u32) {
-        cursor.begin_batch_scan(session, key as usize, wish_of(wish), scan_lock_of(lock, enough))
+    fn batch_scan(cursor: &mut Cursor; session, key: u32, options: u8, lock: u8, enough: u32) {
+        cursor.begin_batch_scan(session, key as usize, range_options_of(options), scan_lock_of(lock, enough))
     }
 
     fn batch_run(cursor: &mut Cursor; session, lock: u8) {

@@ -177,19 +177,19 @@ impl DirectChange {
     }
 }
 
-/// `vinga_wish`
+/// `vinga_value_request`
 #[repr(C)]
-pub struct Wish {
+pub struct ValueRequest {
     count: u64,
     step: u64,
     offset: u64,
     max: u64,
 }
 
-impl Wish {
-    pub fn read(&self) -> auto_increment::Wish {
-        let Wish { count, step, offset, max } = *self;
-        auto_increment::Wish { step: step.max(1), offset, max, count }.of(count)
+impl ValueRequest {
+    pub fn read(&self) -> auto_increment::ValueRequest {
+        let ValueRequest { count, step, offset, max } = *self;
+        auto_increment::ValueRequest { step: step.max(1), offset, max, count }.of(count)
     }
 }
 

@@ -10,7 +10,7 @@
 //! | [`information`] | what the data nodes tell of themselves |
 //!
 //! An entry is written with [`entries!`]: a function of Rust, whose references are the C side's pointers, that gives a
-//! [`Result`]. Around it: a null session is refused, what fails is remembered in the session, and a panic, a mistake of
+//! [`Result`]. Around it: a null session is refused, what fails is remembered in the session, and a panic, an error of
 //! ours, ends the statement with an internal error, not the server. Entries that can't fail catch panics with `calm`. Only
 //! where the allocator of this side has nothing left the process ends: Rust does not unwind then.
 
@@ -72,14 +72,14 @@ fn enter<T: Outcome>(session: Option<&mut Session>, work: impl FnOnce(&mut Sessi
 /// Runs something; a panic is an error, as whose cause nothing is known the whole transaction is lost.
 fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = mistake(&*panic);
+        let text = internal_error(&*panic);
         warn(&text);
         Err(Failure::new(internal_error(), text).doomed())
     })
 }
 
-fn mistake(panic: &(dyn std::any::Any + Send)) -> String {
-    format!("a mistake of the storage engine: {}", panic_text(panic))
+fn internal_error(panic: &(dyn std::any::Any + Send)) -> String {
+    format!("an internal error of the storage engine: {}", panic_text(panic))
 }
 
 /// Writes a warning into the server's log, if the engine was started.
@@ -113,7 +113,7 @@ fn calm<T: Default>(work: impl FnOnce() -> T) -> T {
 #[inline]
 fn calm_or<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        warn(&mistake(&*panic));
+        warn(&internal_error(&*panic));
         otherwise
     })
 }

@@ -1,6 +1,6 @@
 //! Open tables: what the optimizer asks, and auto-increment values.
 
-use super::layout::{Definition, Statistics, Wish, end_of};
+use super::layout::{Definition, Statistics, ValueRequest, end_of};
 use super::{calm, calm_or, enter, entries, internal_error};
 use crate::cursor::Cursor;
 use crate::session::Session;
@@ -79,10 +79,10 @@ entries! {
         Ok(())
     }
 
-    fn reserve_values(; session, table: &OpenTable, wish: &Wish, first: &mut u64, count: &mut u64) {
-        let wish = wish.read();
-        session.note_wish(wish);
-        (*first, *count) = table.counter.take(session, &wish)?;
+    fn reserve_values(; session, table: &OpenTable, request: &ValueRequest, first: &mut u64, count: &mut u64) {
+        let request = request.read();
+        session.note_value_request(request);
+        (*first, *count) = table.counter.take(session, &request)?;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 /// Values that a statement wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wish {
+pub struct ValueRequest {
     /// How many.
     pub count: u64,
     /// From one to the next (`auto_increment_increment`), at least 1.
@@ -13,15 +13,15 @@ pub struct Wish {
     pub max: u64,
 }
 
-impl Wish {
+impl ValueRequest {
     /// One value, whichever is next.
     pub fn one() -> Self {
-        Wish { count: 1, step: 1, offset: 1, max: u64::MAX }
+        ValueRequest { count: 1, step: 1, offset: 1, max: u64::MAX }
     }
 
     /// The same for so many values, at least one.
     pub fn of(self, count: u64) -> Self {
-        Wish { count: count.max(1), ..self }
+        ValueRequest { count: count.max(1), ..self }
     }
 
     /// The first value for it that is not less than `from`. With an offset greater than the step the server's arithmetic
@@ -96,28 +96,28 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Takes values that follow each other at the wish's steps: the first, and how many. That is less than was asked for if
+    /// Takes values that follow each other at the request's steps: the first, and how many. That is less than was asked for if
     /// these are the last ones of all, and none if the first would be greater than the column's greatest. `None` if more
     /// values have to be fetched.
-    pub fn take(&mut self, wish: &Wish) -> Option<(u64, u64)> {
+    pub fn take(&mut self, request: &ValueRequest) -> Option<(u64, u64)> {
         loop {
             let own = &mut self.own;
             own.next = own.next.max(self.floor).min(own.end);
             if own.next < own.end {
-                let first = wish.first(own.next);
-                if first > wish.max {
+                let first = request.first(own.next);
+                if first > request.max {
                     return Some((first, 0));
                 }
-                let is_enough = wish.last(first, wish.count).is_some_and(|last| last < own.end);
+                let is_enough = request.last(first, request.count).is_some_and(|last| last < own.end);
                 // Behind the last range of all there is none.
                 let count = match own.end {
-                    _ if is_enough => wish.count,
-                    u64::MAX if first < own.end => (own.end - 1 - first) / wish.step.max(1) + 1,
+                    _ if is_enough => request.count,
+                    u64::MAX if first < own.end => (own.end - 1 - first) / request.step.max(1) + 1,
                     _ => 0,
                 };
                 if count > 0 {
                     self.slack = 0;
-                    self.floor = self.floor.max(wish.behind(first, count));
+                    self.floor = self.floor.max(request.behind(first, count));
                     return Some((first, count));
                 }
             }
@@ -131,16 +131,16 @@ impl Ranges {
     }
 
     /// Whether more than half of the range is used, there is none behind it, and one is of use.
-    pub fn is_half_used(&self, wish: &Wish) -> bool {
+    pub fn is_half_used(&self, request: &ValueRequest) -> bool {
         let Range { next, end, .. } = self.own;
         let left = end - next.max(self.floor).min(end);
-        self.spare.is_none() && end <= wish.max && left < self.size.div_ceil(2)
+        self.spare.is_none() && end <= request.max && left < self.size.div_ceil(2)
     }
 
     /// How many values are fetched at a time, if it is not more than `usual`: not all that a small column has are one
     /// node's.
-    pub fn portion(&self, wish: &Wish, usual: u64) -> u64 {
-        usual.min(wish.max.saturating_sub(self.known) / 8 + 1).max(wish.span())
+    pub fn portion(&self, request: &ValueRequest, usual: u64) -> u64 {
+        usual.min(request.max.saturating_sub(self.known) / 8 + 1).max(request.span())
     }
 
     /// A range has come from the counter.
@@ -215,8 +215,8 @@ mod tests {
 
     const INT: u64 = 0x7fff_ffff;
 
-    fn wish(count: u64, max: u64) -> Wish {
-        Wish { count, max, ..Wish::one() }
+    fn request(count: u64, max: u64) -> ValueRequest {
+        ValueRequest { count, max, ..ValueRequest::one() }
     }
 
     fn ranges(begin: u64, end: u64) -> Ranges {
@@ -228,12 +228,12 @@ mod tests {
     #[test]
     fn values_of_a_statement_follow_each_other() {
         let mut ranges = ranges(1, 5);
-        assert_eq!(ranges.take(&wish(3, INT)), Some((1, 3)));
-        assert_eq!(ranges.take(&wish(3, INT)), None, "one is left");
+        assert_eq!(ranges.take(&request(3, INT)), Some((1, 3)));
+        assert_eq!(ranges.take(&request(3, INT)), None, "one is left");
         ranges.add(9, 20);
-        assert_eq!(ranges.take(&wish(3, INT)), Some((9, 3)));
+        assert_eq!(ranges.take(&request(3, INT)), Some((9, 3)));
         ranges.add(20, 30);
-        assert_eq!(ranges.take(&wish(12, INT)), Some((12, 12)), "over the end of the range");
+        assert_eq!(ranges.take(&request(12, INT)), Some((12, 12)), "over the end of the range");
         assert_eq!(ranges.peek(), Some(24));
     }
 
@@ -241,15 +241,15 @@ mod tests {
     fn a_value_that_was_given_is_never_given_out() {
         let mut ranges = ranges(1, 10);
         assert_eq!(ranges.use_value(3), None, "the data nodes know");
-        assert_eq!(ranges.take(&wish(1, INT)), Some((4, 1)));
+        assert_eq!(ranges.take(&request(1, INT)), Some((4, 1)));
         assert_eq!(ranges.use_value(100), Some((101, 0)));
-        assert_eq!(ranges.take(&wish(1, INT)), None);
+        assert_eq!(ranges.take(&request(1, INT)), None);
         ranges.move_behind(101, 101, 256);
         // A range that was on its way.
         ranges.add(10, 105);
-        assert_eq!(ranges.take(&wish(1, INT)), Some((101, 1)));
+        assert_eq!(ranges.take(&request(1, INT)), Some((101, 1)));
         assert_eq!(ranges.use_value(50), None);
-        assert_eq!(ranges.take(&wish(1, INT)), Some((102, 1)));
+        assert_eq!(ranges.take(&request(1, INT)), Some((102, 1)));
     }
 
     #[test]
@@ -264,14 +264,14 @@ mod tests {
             }
         }
         assert_eq!(moves, 9 + (10_000 - 264_u64).div_ceil(257));
-        assert_eq!(ranges.take(&wish(1, INT)), Some((10_001, 1)));
+        assert_eq!(ranges.take(&request(1, INT)), Some((10_001, 1)));
     }
 
     #[test]
     fn the_last_values_of_all_come_one_by_one_and_then_none() {
         let mut ranges = ranges(u64::MAX - 2, u64::MAX);
-        assert_eq!(ranges.take(&wish(5, u64::MAX)), Some((u64::MAX - 2, 2)));
-        assert_eq!(ranges.take(&wish(1, u64::MAX)), None);
+        assert_eq!(ranges.take(&request(5, u64::MAX)), Some((u64::MAX - 2, 2)));
+        assert_eq!(ranges.take(&request(1, u64::MAX)), None);
         assert_eq!(ranges.use_value(u64::MAX), None, "the counter is there already");
         assert_eq!(Ranges::default().use_value(u64::MAX), Some((u64::MAX, 0)));
     }
@@ -279,22 +279,22 @@ mod tests {
     #[test]
     fn what_a_column_can_not_hold_is_told_and_not_taken() {
         let mut ranges = ranges(126, 140);
-        assert_eq!(ranges.take(&wish(2, 127)), Some((126, 2)));
+        assert_eq!(ranges.take(&request(2, 127)), Some((126, 2)));
         for _ in 0..3 {
-            assert_eq!(ranges.take(&wish(1, 127)), Some((128, 0)));
+            assert_eq!(ranges.take(&request(1, 127)), Some((128, 0)));
         }
         assert_eq!(ranges.peek(), Some(128));
-        assert!(!ranges.is_half_used(&wish(1, 127)), "there is nothing to fetch");
+        assert!(!ranges.is_half_used(&request(1, 127)), "there is nothing to fetch");
     }
 
     #[test]
     fn a_small_column_is_shared() {
         let mut ranges = Ranges::default();
-        assert_eq!(ranges.portion(&wish(1, 127), 256), 16);
-        assert_eq!(ranges.portion(&wish(1, INT), 256), 256);
-        assert_eq!(ranges.portion(&wish(300, INT), 256), 300);
+        assert_eq!(ranges.portion(&request(1, 127), 256), 16);
+        assert_eq!(ranges.portion(&request(1, INT), 256), 256);
+        assert_eq!(ranges.portion(&request(300, INT), 256), 300);
         ranges.learn(200);
-        assert_eq!(ranges.portion(&wish(1, 127), 256), 1);
+        assert_eq!(ranges.portion(&request(1, 127), 256), 1);
     }
 
     #[test]
@@ -305,17 +305,17 @@ mod tests {
             let mut ranges = ranges(1, 100);
             for value in values {
                 assert_eq!(
-                    ranges.take(&Wish { count: 1, step, offset, max: INT }),
+                    ranges.take(&ValueRequest { count: 1, step, offset, max: INT }),
                     Some((value, 1)),
                     "{step} {offset}"
                 );
             }
         }
         let mut ranges = ranges(1, 100);
-        assert_eq!(ranges.take(&Wish { count: 3, step: 10, offset: 5, max: INT }), Some((5, 3)));
+        assert_eq!(ranges.take(&ValueRequest { count: 3, step: 10, offset: 5, max: INT }), Some((5, 3)));
         assert_eq!(ranges.peek(), Some(35), "behind the whole block");
         assert_eq!(
-            ranges.take(&Wish { count: 8, step: 10, offset: 5, max: INT }),
+            ranges.take(&ValueRequest { count: 8, step: 10, offset: 5, max: INT }),
             None,
             "the last would be 105"
         );
@@ -324,11 +324,11 @@ mod tests {
     #[test]
     fn a_range_in_which_others_were_met_is_left() {
         let mut ranges = ranges(1, 257);
-        assert_eq!(ranges.take(&wish(1, INT)), Some((1, 1)));
+        assert_eq!(ranges.take(&request(1, INT)), Some((1, 1)));
         assert!(ranges.leave(1));
-        assert_eq!(ranges.take(&wish(1, INT)), None);
+        assert_eq!(ranges.take(&request(1, INT)), None);
         ranges.add(257, 513);
         assert!(!ranges.leave(1), "another session has left it already");
-        assert_eq!(ranges.take(&wish(1, INT)), Some((257, 1)));
+        assert_eq!(ranges.take(&request(1, INT)), Some((257, 1)));
     }
 }

@@ -1,6 +1,6 @@
 //! Batches: many keys, or many ranges, with one request.
 
-use super::{Cursor, Hold, RANGES_BYTES_SOFT, RANGES_MAX, RangeWish, ScanLock, row_of, table_of};
+use super::{Cursor, Hold, RANGES_BYTES_SOFT, RANGES_MAX, RangeOptions, ScanLock, row_of, table_of};
 use crate::failure::{Result, ha};
 use crate::plan::End;
 use crate::session::{Given, RowLock, Session};
@@ -65,12 +65,12 @@ impl Cursor {
         &mut self,
         session: &mut Session,
         key: usize,
-        wish: RangeWish,
+        options: RangeOptions,
         lock: ScanLock,
     ) -> Result<()> {
         session.node().counters.batches.fetch_add(1, Ordering::Relaxed);
         let ranges = std::mem::take(&mut self.batch_ranges);
-        let begun = self.begin_ranges(session, key, &ranges, wish, lock);
+        let begun = self.begin_ranges(session, key, &ranges, options, lock);
         self.batch_ranges = ranges;
         begun
     }

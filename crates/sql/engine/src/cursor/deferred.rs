@@ -13,7 +13,7 @@
 
 use super::Cursor;
 use super::kept_rows::{Kept, KeptRows};
-use crate::auto_increment::Wish;
+use crate::auto_increment::ValueRequest;
 use crate::failure::{Failure, Result};
 use crate::row_name::{RowName, RowSet};
 use crate::session::Session;
@@ -213,7 +213,7 @@ impl Cursor {
     /// The primary key of a new row of a table that has none of its own; 0 for others.
     pub(super) fn new_hidden_key(&self, session: &Session) -> Result<u64> {
         match self.table.plan.has_hidden_key() {
-            true => Ok(self.table.hidden_keys.take(session, &Wish::one())?.0),
+            true => Ok(self.table.hidden_keys.take(session, &ValueRequest::one())?.0),
             false => Ok(0),
         }
     }

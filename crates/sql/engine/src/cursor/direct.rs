@@ -12,7 +12,7 @@
 //! the statement then. A sum that does not fit its column is no error of the statement yet, for what becomes of it depends
 //! on the session: all is undone here, and the server goes row by row.
 
-use super::{Cursor, RangeWish};
+use super::{Cursor, RangeOptions};
 use crate::failure::{Failure, Result, ha};
 use crate::plan::{ChangedColumn, Projection};
 use crate::row_name::RowSet;
@@ -275,7 +275,7 @@ impl Cursor {
     ) -> Result<ScanRequest> {
         let Some(key) = key else { return self.request(session, projection) };
         let ranges: Vec<KeyRange> = std::mem::take(&mut self.batch_ranges);
-        let any_order = RangeWish { is_descending: false, in_order: false, is_short: false };
+        let any_order = RangeOptions { is_descending: false, in_order: false, is_short: false };
         self.request_ranges(session, projection, key, &ranges, any_order)
     }
 

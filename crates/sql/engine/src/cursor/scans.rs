@@ -1,6 +1,6 @@
 //! Scans: of all rows, of a range of an index, of many.
 
-use super::{Checked, Cursor, Hold, OpenScan, RangeWish, ScanLock, Shown, Source, put_row, table_of};
+use super::{Checked, Cursor, Hold, OpenScan, RangeOptions, ScanLock, Shown, Source, put_row, table_of};
 use crate::condition;
 use crate::failure::{Failure, Result, ha};
 use crate::plan::{End, Projection};
@@ -56,11 +56,11 @@ impl Cursor {
         session: &mut Session,
         key: usize,
         (low, high): (End<'_>, End<'_>),
-        wish: RangeWish,
+        options: RangeOptions,
         lock: ScanLock,
     ) -> Result<()> {
         let range = self.table.plan.range(key, low, high, &session.node().server)?;
-        self.begin_ranges(session, key, &[range], wish, lock)
+        self.begin_ranges(session, key, &[range], options, lock)
     }
 
     pub(super) fn begin_ranges(
@@ -68,7 +68,7 @@ impl Cursor {
         session: &mut Session,
         key: usize,
         ranges: &[KeyRange],
-        wish: RangeWish,
+        options: RangeOptions,
         lock: ScanLock,
     ) -> Result<()> {
         // Who locks a row looks once more whether it lies in the range.
@@ -76,9 +76,9 @@ impl Cursor {
             Lock::None => Arc::clone(&self.projection),
             Lock::Shared | Lock::Exclusive => self.projection_with_key(key),
         };
-        let request = self.request_ranges(session, &projection, key, ranges, wish)?;
+        let request = self.request_ranges(session, &projection, key, ranges, options)?;
         // One that is short goes on if its first row was not enough.
-        let enough = if lock.enough == 0 && wish.is_short { 1 } else { lock.enough };
+        let enough = if lock.enough == 0 && options.is_short { 1 } else { lock.enough };
         self.begin(session, request, projection, ScanLock { enough, ..lock }, false)
     }
 
@@ -89,15 +89,15 @@ impl Cursor {
         projection: &Projection,
         key: usize,
         ranges: &[KeyRange],
-        wish: RangeWish,
+        options: RangeOptions,
     ) -> Result<ScanRequest> {
         let request = self.request(session, projection)?;
         let index = self.table.plan.ordered_index(key).unwrap_or_default();
         let mut request = ranges.iter().fold(request.index(index), ScanRequest::range);
-        if wish.is_descending {
+        if options.is_descending {
             request = request.descending();
         }
-        if wish.in_order {
+        if options.in_order {
             request = request.in_order();
         }
         Ok(request)
@@ -138,7 +138,7 @@ impl Cursor {
     pub fn count_ranges(&mut self, session: &mut Session, key: usize) -> Result<u64> {
         let projection = Arc::clone(&self.projection);
         let ranges = std::mem::take(&mut self.batch_ranges);
-        let any_order = RangeWish { is_descending: false, in_order: false, is_short: false };
+        let any_order = RangeOptions { is_descending: false, in_order: false, is_short: false };
         let request = self.request_ranges(session, &projection, key, &ranges, any_order);
         self.batch_ranges = ranges;
         count(session, request?)

@@ -197,14 +197,14 @@ impl Session {
         };
         self.has_unlocks = false;
         match wait(&self.node, &self.waiter, cluster, transaction.execute()) {
-            Ok(Ok(())) => self.settle(),
+            Ok(Ok(())) => self.finish_statement(),
             Ok(Err(error)) => Err(self.lost(&error)),
             Err(failure) => Err(failure.doomed()),
         }
     }
 
     /// Looks at the answers of all changes.
-    fn settle(&mut self) -> Result<()> {
+    fn finish_statement(&mut self) -> Result<()> {
         let Some(transaction) = &self.transaction else { return Ok(()) };
         let failed = self
             .pending

@@ -5,7 +5,7 @@
 //! before, and so do those of the whole statement if all of it was sent together.
 
 use super::{FIRST, Numbered, Pending, Session, When};
-use crate::auto_increment::Wish;
+use crate::auto_increment::ValueRequest;
 use crate::failure::{Failure, Result, ha};
 use crate::table::OpenTable;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const ATTEMPTS_MAX: u32 = 100;
 #[derive(Default)]
 pub(super) struct Numbers {
     /// How the statement wants its values.
-    wish: Option<Wish>,
+    request: Option<ValueRequest>,
     /// Of the insert that is defined next.
     next: Numbered,
     /// Rows that have to be written anew: where they begin among the operations, and they.
@@ -46,8 +46,8 @@ struct Again {
 
 impl Session {
     /// The present statement takes values in this way.
-    pub fn note_wish(&mut self, wish: Wish) {
-        self.numbers.wish = Some(wish);
+    pub fn note_value_request(&mut self, request: ValueRequest) {
+        self.numbers.request = Some(request);
     }
 
     /// What is known of the auto-increment value of the row that is inserted next.
@@ -76,7 +76,7 @@ impl Session {
         }
         let Some(value) = plan.number_of(&self.images[row.image.clone()]) else { return };
         row.table.counter.leave(value);
-        if row.numbered != Numbered::Free || self.numbers.wish.is_none() {
+        if row.numbered != Numbered::Free || self.numbers.request.is_none() {
             return;
         }
         let start = self.pending.partition_point(|pending| pending.number < self.statement_start);
@@ -142,20 +142,20 @@ impl Session {
     fn define_again(&mut self, again: Again) -> Result<()> {
         let Again { rows, mut images, .. } = again;
         let table = Arc::clone(&rows[0].table);
-        let wish = self.numbers.wish.unwrap_or_else(Wish::one);
+        let request = self.numbers.request.unwrap_or_else(ValueRequest::one);
         let count = rows.iter().filter(|row| row.numbered == Numbered::Free).count() as u64;
-        let (mut value, mut left) = table.counter.take(self, &wish.of(count))?;
+        let (mut value, mut left) = table.counter.take(self, &request.of(count))?;
         for row in &rows {
             let image = row.image.clone();
             if row.numbered == Numbered::Free {
                 if left == 0 {
-                    (value, left) = table.counter.take(self, &wish)?;
+                    (value, left) = table.counter.take(self, &request)?;
                 }
-                if left == 0 || value > wish.max {
+                if left == 0 || value > request.max {
                     return Err(no_value());
                 }
                 self.give(&table, &mut images[image.clone()], value);
-                (value, left) = (value.saturating_add(wish.step), left - 1);
+                (value, left) = (value.saturating_add(request.step), left - 1);
             }
             self.numbers.next = row.numbered;
             self.define(&table, OperationKind::Insert, &[], &images[image], row.when)?;

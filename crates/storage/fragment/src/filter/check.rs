@@ -7,7 +7,7 @@
 //!   size. Prefixes may have any length.
 //! - NULL goes with everything.
 //!
-//! What three-valued logic makes of the shorthands is settled here, so that lowering knows few shapes:
+//! What three-valued logic makes of the shorthands is decided here, so that lowering knows few shapes:
 //!
 //! ```text
 //!   x BETWEEN a AND b   x >= a AND x <= b
@@ -16,7 +16,7 @@
 //!   −x, ~x              0 − x (−0.0 − x for doubles), x ^ (2^64 − 1)
 //! ```
 
-use super::error::{Mistake, Position, ProgramError, ValueType};
+use super::error::{Position, ProgramError, ProgramErrorKind, ValueType};
 use super::numbers::{Double, Integer};
 use super::tree::{Arithmetic, Constant, Expression};
 use super::{DEPTH_MAX, NODES_MAX};
@@ -89,8 +89,8 @@ struct Checker<'a> {
     nodes: usize,
 }
 
-fn error<T>(at: Position, mistake: Mistake) -> Result<T, ProgramError> {
-    Err(ProgramError { at, mistake })
+fn error<T>(at: Position, kind: ProgramErrorKind) -> Result<T, ProgramError> {
+    Err(ProgramError { at, kind })
 }
 
 impl Checker<'_> {
@@ -99,10 +99,10 @@ impl Checker<'_> {
         let at = Position::Node(self.nodes);
         self.nodes += 1;
         if self.nodes > NODES_MAX {
-            return error(at, Mistake::TooManyNodes);
+            return error(at, ProgramErrorKind::TooManyNodes);
         }
         if depth > DEPTH_MAX {
-            return error(at, Mistake::TooDeep);
+            return error(at, ProgramErrorKind::TooDeep);
         }
         Ok(at)
     }
@@ -137,7 +137,7 @@ impl Checker<'_> {
             | Expression::Parameter(_)
             | Expression::Arithmetic(..)
             | Expression::Negate(_)
-            | Expression::Complement(_) => error(at, Mistake::ConditionExpected),
+            | Expression::Complement(_) => error(at, ProgramErrorKind::ConditionExpected),
         }
     }
 
@@ -151,7 +151,7 @@ impl Checker<'_> {
             Expression::Column(id) => self.column(at, *id),
             Expression::Constant(constant) => Ok(value_of(constant)),
             Expression::Parameter(parameter) => {
-                error(at, Mistake::NoSuchParameter { parameter: *parameter, given: 0 })
+                error(at, ProgramErrorKind::NoSuchParameter { parameter: *parameter, given: 0 })
             }
             Expression::Arithmetic(operation, left, right) => {
                 let left = self.value(left, depth + 1)?;
@@ -179,13 +179,16 @@ impl Checker<'_> {
             | Expression::StartsWith(..)
             | Expression::And(_)
             | Expression::Or(_)
-            | Expression::Not(_) => error(at, Mistake::ValueExpected),
+            | Expression::Not(_) => error(at, ProgramErrorKind::ValueExpected),
         }
     }
 
     fn column(&self, at: Position, id: ColumnId) -> Result<Value, ProgramError> {
         let Some(&column) = self.layout.column(id) else {
-            return error(at, Mistake::NoSuchColumn { column: id, columns: self.layout.columns().len() });
+            return error(
+                at,
+                ProgramErrorKind::NoSuchColumn { column: id, columns: self.layout.columns().len() },
+            );
         };
         Ok(match column.kind {
             Kind::Signed(_) | Kind::Unsigned(_) => Value::Integer(Integer::Column(column)),
@@ -201,7 +204,7 @@ impl Checker<'_> {
                 let at = Position::Node(self.nodes);
                 self.value(node, depth).map(|value| (at, value))
             }
-            _ => error(Position::Node(self.nodes), Mistake::ConstantExpected),
+            _ => error(Position::Node(self.nodes), ProgramErrorKind::ConstantExpected),
         }
     }
 
@@ -230,7 +233,7 @@ impl Checker<'_> {
                     }
                 }
                 (value, member) => {
-                    return error(at, Mistake::TypesDiffer(value.value_type(), member.value_type()));
+                    return error(at, ProgramErrorKind::TypesDiffer(value.value_type(), member.value_type()));
                 }
             }
         }
@@ -269,9 +272,9 @@ impl Checker<'_> {
                 Ok(Condition::Unknown)
             }
             (Value::Null | Value::Bytes(_), prefix) => {
-                error(prefix_at, Mistake::BytesExpected(prefix.value_type()))
+                error(prefix_at, ProgramErrorKind::BytesExpected(prefix.value_type()))
             }
-            (value, _) => error(at, Mistake::BytesExpected(value.value_type())),
+            (value, _) => error(at, ProgramErrorKind::BytesExpected(value.value_type())),
         }
     }
 }
@@ -322,7 +325,9 @@ fn compare(
             check_lengths(at, &left, &right)?;
             Test::Bytes(left, right, accepted)
         }
-        (left, right) => return error(at, Mistake::TypesDiffer(left.value_type(), right.value_type())),
+        (left, right) => {
+            return error(at, ProgramErrorKind::TypesDiffer(left.value_type(), right.value_type()));
+        }
     };
     Ok(Condition::Test(test))
 }
@@ -333,12 +338,14 @@ fn check_lengths(at: Position, left: &Bytes, right: &Bytes) -> Result<(), Progra
         Bytes::Column(_) | Bytes::Constant(_) => None,
     };
     match (width(left), left, width(right), right) {
-        (Some(left), _, Some(right), _) if left != right => error(at, Mistake::WidthsDiffer(left, right)),
+        (Some(left), _, Some(right), _) if left != right => {
+            error(at, ProgramErrorKind::WidthsDiffer(left, right))
+        }
         (Some(width), _, _, Bytes::Constant(constant)) | (_, Bytes::Constant(constant), Some(width), _)
             if usize::from(width) != constant.len() =>
         {
             let constant_bytes = constant.len();
-            error(at, Mistake::WrongLength { column_bytes: width, constant_bytes })
+            error(at, ProgramErrorKind::WrongLength { column_bytes: width, constant_bytes })
         }
         _ => Ok(()),
     }
@@ -349,11 +356,11 @@ fn arithmetic(at: Position, operation: Arithmetic, left: Value, right: Value) ->
         match side {
             Value::Null | Value::Integer(_) => {}
             Value::Double(_) if !operation.is_bitwise() => {}
-            Value::Double(_) => return error(at, Mistake::IntegerExpected(ValueType::Double)),
+            Value::Double(_) => return error(at, ProgramErrorKind::IntegerExpected(ValueType::Double)),
             Value::Bytes(_) if operation.is_bitwise() => {
-                return error(at, Mistake::IntegerExpected(ValueType::Bytes));
+                return error(at, ProgramErrorKind::IntegerExpected(ValueType::Bytes));
             }
-            Value::Bytes(_) => return error(at, Mistake::NumberExpected(ValueType::Bytes)),
+            Value::Bytes(_) => return error(at, ProgramErrorKind::NumberExpected(ValueType::Bytes)),
         }
     }
     let doubles = |left, right| Value::Double(Double::binary(operation, left, right));

@@ -28,7 +28,7 @@
 //! Kinds are only ever added. Limits: those of [`super`]. A parent pays for its children when it names their number,
 //! so that a lying number cannot reserve memory; depth is counted, so that no input can exhaust the stack.
 
-use super::error::{Mistake, Position, ProgramError};
+use super::error::{Position, ProgramError, ProgramErrorKind};
 use super::tree::{Arithmetic, Constant, Expression};
 use super::{CONSTANT_BYTES_MAX, DEPTH_MAX, NODES_MAX, PROGRAM_BYTES_MAX, VERSION};
 use crate::comparison::Comparison;
@@ -93,24 +93,24 @@ struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    fn error(&self, mistake: Mistake) -> ProgramError {
-        ProgramError { at: Position::Byte(self.out.len() - self.start), mistake }
+    fn error(&self, kind: ProgramErrorKind) -> ProgramError {
+        ProgramError { at: Position::Byte(self.out.len() - self.start), kind }
     }
 
     fn enter(&mut self, depth: usize) -> Result<(), ProgramError> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
-            return Err(self.error(Mistake::TooManyNodes));
+            return Err(self.error(ProgramErrorKind::TooManyNodes));
         }
         if depth > DEPTH_MAX {
-            return Err(self.error(Mistake::TooDeep));
+            return Err(self.error(ProgramErrorKind::TooDeep));
         }
         Ok(())
     }
 
     fn check_length(&self) -> Result<(), ProgramError> {
         if self.out.len() - self.start > PROGRAM_BYTES_MAX {
-            return Err(self.error(Mistake::TooLong));
+            return Err(self.error(ProgramErrorKind::TooLong));
         }
         Ok(())
     }
@@ -246,17 +246,17 @@ impl<'a> Decoder<'a> {
         self.at == self.bytes.len()
     }
 
-    fn error(&self, at: usize, mistake: Mistake) -> ProgramError {
-        ProgramError { at: Position::Byte(at), mistake }
+    fn error(&self, at: usize, kind: ProgramErrorKind) -> ProgramError {
+        ProgramError { at: Position::Byte(at), kind }
     }
 
     fn filter(&mut self) -> Result<Expression, ProgramError> {
         if self.bytes.len() > PROGRAM_BYTES_MAX {
-            return Err(self.error(PROGRAM_BYTES_MAX, Mistake::TooLong));
+            return Err(self.error(PROGRAM_BYTES_MAX, ProgramErrorKind::TooLong));
         }
         match self.byte()? {
             VERSION => {}
-            found => return Err(self.error(0, Mistake::UnknownVersion(found))),
+            found => return Err(self.error(0, ProgramErrorKind::UnknownVersion(found))),
         }
         let parameters = self.children()?;
         self.parameters.reserve_exact(parameters);
@@ -264,7 +264,7 @@ impl<'a> Decoder<'a> {
             let at = self.at;
             match self.node(1)? {
                 Expression::Constant(constant) => self.parameters.push(constant),
-                _ => return Err(self.error(at, Mistake::NotConstant)),
+                _ => return Err(self.error(at, ProgramErrorKind::NotConstant)),
             }
         }
         // What counts is how often they are used.
@@ -272,7 +272,7 @@ impl<'a> Decoder<'a> {
         self.pay_for(1, self.at)?;
         let program = self.node(1)?;
         if self.at < self.bytes.len() {
-            return Err(self.error(self.at, Mistake::BytesLeft));
+            return Err(self.error(self.at, ProgramErrorKind::BytesLeft));
         }
         Ok(program)
     }
@@ -284,7 +284,7 @@ impl<'a> Decoder<'a> {
                 self.at += count;
                 Ok(taken)
             }
-            None => Err(self.error(self.bytes.len(), Mistake::Truncated)),
+            None => Err(self.error(self.bytes.len(), ProgramErrorKind::Truncated)),
         }
     }
 
@@ -308,28 +308,30 @@ impl<'a> Decoder<'a> {
                 return Ok(number);
             }
         }
-        Err(self.error(at, Mistake::NumberTooLarge))
+        Err(self.error(at, ProgramErrorKind::NumberTooLarge))
     }
 
     /// The number of children that a node names, paid for.
     fn children(&mut self) -> Result<usize, ProgramError> {
         let at = self.at;
         let count = self.number()?;
-        let count = usize::try_from(count).map_err(|_| self.error(at, Mistake::TooManyNodes))?;
+        let count = usize::try_from(count).map_err(|_| self.error(at, ProgramErrorKind::TooManyNodes))?;
         self.pay_for(count, at)?;
         Ok(count)
     }
 
     fn pay_for(&mut self, nodes: usize, at: usize) -> Result<(), ProgramError> {
-        self.nodes_left =
-            self.nodes_left.checked_sub(nodes).ok_or_else(|| self.error(at, Mistake::TooManyNodes))?;
+        self.nodes_left = self
+            .nodes_left
+            .checked_sub(nodes)
+            .ok_or_else(|| self.error(at, ProgramErrorKind::TooManyNodes))?;
         Ok(())
     }
 
     fn node(&mut self, depth: usize) -> Result<Expression, ProgramError> {
         let at = self.at;
         if depth > DEPTH_MAX {
-            return Err(self.error(at, Mistake::TooDeep));
+            return Err(self.error(at, ProgramErrorKind::TooDeep));
         }
         let kind = self.byte()?;
         Ok(match kind {
@@ -347,8 +349,8 @@ impl<'a> Decoder<'a> {
             BYTES => {
                 let length_at = self.at;
                 let length = self.number()?;
-                let length =
-                    usize::try_from(length).map_err(|_| self.error(length_at, Mistake::NumberTooLarge))?;
+                let length = usize::try_from(length)
+                    .map_err(|_| self.error(length_at, ProgramErrorKind::NumberTooLarge))?;
                 let bytes = self.take(length)?;
                 self.pay_for_bytes(length, at)?;
                 Expression::Constant(Constant::Bytes(bytes.to_vec()))
@@ -384,16 +386,16 @@ impl<'a> Decoder<'a> {
             }
             NEGATE => Expression::Negate(self.one(depth)?),
             COMPLEMENT => Expression::Complement(self.one(depth)?),
-            unknown => return Err(self.error(at, Mistake::UnknownNode(unknown))),
+            unknown => return Err(self.error(at, ProgramErrorKind::UnknownNode(unknown))),
         })
     }
 
     fn parameter(&mut self, at: usize) -> Result<Expression, ProgramError> {
         let number = self.number()?;
-        let number = u16::try_from(number).map_err(|_| self.error(at, Mistake::NumberTooLarge))?;
+        let number = u16::try_from(number).map_err(|_| self.error(at, ProgramErrorKind::NumberTooLarge))?;
         let Some(constant) = self.parameters.get(usize::from(number)) else {
             let given = self.parameters.len();
-            return Err(self.error(at, Mistake::NoSuchParameter { parameter: number, given }));
+            return Err(self.error(at, ProgramErrorKind::NoSuchParameter { parameter: number, given }));
         };
         let bytes = if let Constant::Bytes(bytes) = constant { bytes.len() } else { 0 };
         let constant = constant.clone();
@@ -405,7 +407,7 @@ impl<'a> Decoder<'a> {
         self.constant_bytes_left = self
             .constant_bytes_left
             .checked_sub(bytes)
-            .ok_or_else(|| self.error(at, Mistake::ConstantsTooLong))?;
+            .ok_or_else(|| self.error(at, ProgramErrorKind::ConstantsTooLong))?;
         Ok(())
     }
 

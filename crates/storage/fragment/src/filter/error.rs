@@ -19,7 +19,7 @@ pub struct ProgramError {
     /// Where.
     pub at: Position,
     /// What.
-    pub mistake: Mistake,
+    pub kind: ProgramErrorKind,
 }
 
 /// The type of a value, as far as a filter cares.
@@ -37,7 +37,7 @@ pub enum ValueType {
 
 /// What is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mistake {
+pub enum ProgramErrorKind {
     /// More than [`PROGRAM_BYTES_MAX`] bytes in encoded form.
     TooLong,
     /// More than [`NODES_MAX`] nodes.
@@ -101,8 +101,8 @@ impl core::error::Error for ProgramError {}
 
 impl fmt::Display for ProgramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ProgramError { at, mistake } = self;
-        write!(f, "filter program, {at}: {mistake}")
+        let ProgramError { at, kind } = self;
+        write!(f, "filter program, {at}: {kind}")
     }
 }
 
@@ -126,47 +126,49 @@ impl fmt::Display for ValueType {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ProgramErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Mistake::TooLong => write!(f, "it is longer than the {PROGRAM_BYTES_MAX} bytes allowed"),
-            Mistake::TooManyNodes => write!(f, "it has more than the {NODES_MAX} nodes allowed"),
-            Mistake::TooDeep => write!(f, "it is nested deeper than the {DEPTH_MAX} levels allowed"),
-            Mistake::ConstantsTooLong => write!(
+            ProgramErrorKind::TooLong => write!(f, "it is longer than the {PROGRAM_BYTES_MAX} bytes allowed"),
+            ProgramErrorKind::TooManyNodes => write!(f, "it has more than the {NODES_MAX} nodes allowed"),
+            ProgramErrorKind::TooDeep => write!(f, "it is nested deeper than the {DEPTH_MAX} levels allowed"),
+            ProgramErrorKind::ConstantsTooLong => write!(
                 f,
                 "its constants, parameters included, are longer than the {CONSTANT_BYTES_MAX} bytes allowed"
             ),
-            Mistake::UnknownVersion(found) => {
+            ProgramErrorKind::UnknownVersion(found) => {
                 write!(f, "it is of version {found}; this release knows version {VERSION}")
             }
-            Mistake::UnknownNode(found) => {
+            ProgramErrorKind::UnknownNode(found) => {
                 write!(f, "there is no node of kind {found:#04x}; a newer client may have sent it")
             }
-            Mistake::Truncated => f.write_str("it ends too early"),
-            Mistake::NumberTooLarge => f.write_str("a number is too large for its place"),
-            Mistake::BytesLeft => f.write_str("it ends here, but more bytes follow"),
-            Mistake::NotConstant => f.write_str("a parameter must be a constant"),
-            Mistake::NoSuchParameter { parameter, given } => {
+            ProgramErrorKind::Truncated => f.write_str("it ends too early"),
+            ProgramErrorKind::NumberTooLarge => f.write_str("a number is too large for its place"),
+            ProgramErrorKind::BytesLeft => f.write_str("it ends here, but more bytes follow"),
+            ProgramErrorKind::NotConstant => f.write_str("a parameter must be a constant"),
+            ProgramErrorKind::NoSuchParameter { parameter, given } => {
                 write!(f, "it needs parameter {parameter} (counted from 0), but {given} are given")
             }
-            Mistake::NoSuchColumn { column, columns } => {
+            ProgramErrorKind::NoSuchColumn { column, columns } => {
                 write!(f, "it reads column {column} (counted from 0), but the table has {columns}")
             }
-            Mistake::ConditionExpected => f.write_str("a value stands where a condition is needed"),
-            Mistake::ValueExpected => f.write_str("a condition stands where a value is needed"),
-            Mistake::TypesDiffer(left, right) => write!(f, "{left} can't be compared with {right}"),
-            Mistake::NumberExpected(found) => write!(f, "arithmetic needs numbers, this is {found}"),
-            Mistake::IntegerExpected(found) => write!(f, "bit operations need integers, this is {found}"),
-            Mistake::BytesExpected(found) => write!(f, "only bytes have a prefix, this is {found}"),
-            Mistake::ConstantExpected => {
+            ProgramErrorKind::ConditionExpected => f.write_str("a value stands where a condition is needed"),
+            ProgramErrorKind::ValueExpected => f.write_str("a condition stands where a value is needed"),
+            ProgramErrorKind::TypesDiffer(left, right) => write!(f, "{left} can't be compared with {right}"),
+            ProgramErrorKind::NumberExpected(found) => write!(f, "arithmetic needs numbers, this is {found}"),
+            ProgramErrorKind::IntegerExpected(found) => {
+                write!(f, "bit operations need integers, this is {found}")
+            }
+            ProgramErrorKind::BytesExpected(found) => write!(f, "only bytes have a prefix, this is {found}"),
+            ProgramErrorKind::ConstantExpected => {
                 f.write_str("IN lists and prefixes hold constants and parameters only")
             }
-            Mistake::WrongLength { column_bytes, constant_bytes } => write!(
+            ProgramErrorKind::WrongLength { column_bytes, constant_bytes } => write!(
                 f,
                 "a column of {column_bytes} bytes is compared with a constant of {constant_bytes}; \
                  it must have the column's length, padded as the column is"
             ),
-            Mistake::WidthsDiffer(left, right) => write!(
+            ProgramErrorKind::WidthsDiffer(left, right) => write!(
                 f,
                 "a column of {left} bytes is compared with one of {right}; columns of fixed size must be \
                  of equal size"

@@ -2,7 +2,7 @@
 //!
 //! Most scans have such a filter, and a short range is scanned in less time than the general way takes: it makes two
 //! trees of the bytes before the flat form. Here the flat form is made straight from the bytes, with a single allocation.
-//! Whatever is not plain, or not well formed, is left to the general way, so mistakes are told in one place:
+//! Whatever is not plain, or not well formed, is left to the general way, so errors are reported in one place:
 //!
 //! ```text
 //!   filter:      u8 version, 0 parameters, AND with 1 to 16 terms, or one term

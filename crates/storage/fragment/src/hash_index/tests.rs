@@ -1,4 +1,4 @@
-//! The index against a model, and stories about its edges.
+//! The index against a model, and scenarios about its edges.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,9 +1,9 @@
-//! Finding transactions that wait for each other in a circle.
+//! Finding transactions that wait for each other in a cycle.
 //!
-//! A new circle can only come into being when a request begins to wait, and then passes through its transaction: so
+//! A new cycle can only come into being when a request begins to wait, and then passes through its transaction: so
 //! it is looked for from there, breadth first, along "waits for". The nodes of the search are waiting entries: an
 //! entry leads to the transactions that it waits for, each of these to all its waiting entries. When the search comes
-//! back to where it began, the way is a circle; the youngest transaction on it, the one with the largest
+//! back to where it began, the way is a cycle; the youngest transaction on it, the one with the largest
 //! [`TransactionId::number`] (of equal ones the largest id), is the victim.
 //!
 //! A row with many waiters would be walked once for each. So an entry that has been passed on the way to the head of
@@ -15,14 +15,14 @@ use super::{Entry, LockMode, LockTable, Locker};
 use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
 
-/// A circle of waiting, to be broken at this place.
+/// A cycle of waiting, to be broken at this place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deadlock {
-    /// The youngest transaction of the circle. It should be rolled back.
+    /// The youngest transaction of the cycle. It should be rolled back.
     pub transaction: TransactionId,
-    /// Its operation that waits in the circle.
+    /// Its operation that waits in the cycle.
     pub operation: Handle,
-    /// That operation's entry: releasing it breaks the circle.
+    /// That operation's entry: releasing it breaks the cycle.
     pub entry: Handle,
 }
 
@@ -42,8 +42,8 @@ pub(super) struct Mark {
 }
 
 impl<R: Copy> LockTable<R> {
-    /// Looks for a circle through the transaction of an entry that waits. When the caller has released the entry of
-    /// the victim it should ask again, unless that was this entry: there may be more circles.
+    /// Looks for a cycle through the transaction of an entry that waits. When the caller has released the entry of
+    /// the victim it should ask again, unless that was this entry: there may be more cycles.
     pub fn find_deadlock(&mut self, entry: Handle) -> Option<Deadlock> {
         let Entry { locker, granted, .. } = self.entries[entry];
         if granted {

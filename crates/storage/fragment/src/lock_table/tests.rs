@@ -155,7 +155,7 @@ impl Both {
             let found = self.table.find_deadlock(waiting);
             assert_eq!(found.is_some(), reaches(&graph, transaction, transaction, |_| true));
             let Some(victim) = found else { break };
-            // There is a circle through both in which nobody is younger.
+            // There is a cycle through both in which nobody is younger.
             let age = |t: TransactionId| (t.number(), t);
             let older = |t: TransactionId| age(t) <= age(victim.transaction);
             assert!(older(transaction));
@@ -171,7 +171,7 @@ impl Both {
             self.release(number);
         }
         let graph = self.graph();
-        assert!(graph.keys().all(|&t| !reaches(&graph, t, t, |_| true)), "a circle is left");
+        assert!(graph.keys().all(|&t| !reaches(&graph, t, t, |_| true)), "a cycle is left");
     }
 
     fn release(&mut self, number: u64) {
@@ -315,7 +315,7 @@ fn run(mut both: Both, steps: Vec<Step>) {
         }
         both.check();
     }
-    // Without circles somebody always goes on: holders of rows end one after another, until nothing is left.
+    // Without cycles somebody always goes on: holders of rows end one after another, until nothing is left.
     while !both.requests.is_empty() {
         let graph = both.graph();
         let runs = both.requests.values().map(|(_, transaction, _)| *transaction);

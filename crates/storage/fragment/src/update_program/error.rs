@@ -11,12 +11,12 @@ pub struct UpdateError {
     /// Which instruction, from 0.
     pub instruction: usize,
     /// What is wrong with it.
-    pub mistake: UpdateMistake,
+    pub kind: UpdateErrorKind,
 }
 
 /// What is wrong with an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UpdateMistake {
+pub enum UpdateErrorKind {
     /// The row is not as a check wants it. Only this one, `Overflow` and `RowTooLong` depend on the row.
     ConditionFailed(ColumnId),
     /// A sum does not fit the column.
@@ -56,33 +56,37 @@ impl core::error::Error for UpdateError {}
 impl fmt::Display for UpdateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "update, instruction {}: ", self.instruction)?;
-        match self.mistake {
-            UpdateMistake::ConditionFailed(id) => write!(f, "column {id} is not as the check wants it"),
-            UpdateMistake::Overflow(id) => write!(f, "the result does not fit column {id}"),
-            UpdateMistake::RowTooLong => {
+        match self.kind {
+            UpdateErrorKind::ConditionFailed(id) => write!(f, "column {id} is not as the check wants it"),
+            UpdateErrorKind::Overflow(id) => write!(f, "the result does not fit column {id}"),
+            UpdateErrorKind::RowTooLong => {
                 write!(f, "the changed row would be longer than the {ROW_BYTES_MAX} bytes allowed")
             }
-            UpdateMistake::TooLong => {
+            UpdateErrorKind::TooLong => {
                 write!(f, "the program is longer than the {UPDATE_BYTES_MAX} bytes allowed")
             }
-            UpdateMistake::TooManyInstructions => {
+            UpdateErrorKind::TooManyInstructions => {
                 write!(f, "the program has more than the {INSTRUCTIONS_MAX} instructions allowed")
             }
-            UpdateMistake::Truncated => f.write_str("the program ends too early"),
-            UpdateMistake::UnknownOperation(found) => {
+            UpdateErrorKind::Truncated => f.write_str("the program ends too early"),
+            UpdateErrorKind::UnknownOperation(found) => {
                 write!(f, "there is no operation {found:#04x}; a newer client may have sent it")
             }
-            UpdateMistake::NoSuchColumn(id) => write!(f, "the table has no column {id} (counted from 0)"),
-            UpdateMistake::OperandTooLong(id) => write!(f, "the value is longer than column {id} allows"),
-            UpdateMistake::OperandLength(id) => write!(f, "the value is not as long as column {id}"),
-            UpdateMistake::NotNumber(id) => write!(f, "column {id} is no number; only numbers can be added"),
-            UpdateMistake::NotInteger(id) => write!(f, "column {id} is no integer; only integers have bits"),
-            UpdateMistake::NotNullable(id) => write!(f, "column {id} can't be NULL"),
-            UpdateMistake::KeyColumn(id) => {
+            UpdateErrorKind::NoSuchColumn(id) => write!(f, "the table has no column {id} (counted from 0)"),
+            UpdateErrorKind::OperandTooLong(id) => write!(f, "the value is longer than column {id} allows"),
+            UpdateErrorKind::OperandLength(id) => write!(f, "the value is not as long as column {id}"),
+            UpdateErrorKind::NotNumber(id) => {
+                write!(f, "column {id} is no number; only numbers can be added")
+            }
+            UpdateErrorKind::NotInteger(id) => {
+                write!(f, "column {id} is no integer; only integers have bits")
+            }
+            UpdateErrorKind::NotNullable(id) => write!(f, "column {id} can't be NULL"),
+            UpdateErrorKind::KeyColumn(id) => {
                 write!(f, "column {id} belongs to the primary key; delete the row and insert it anew")
             }
-            UpdateMistake::CheckBehindChange => f.write_str("checks must stand before all changes"),
-            UpdateMistake::NotAscending(id) => {
+            UpdateErrorKind::CheckBehindChange => f.write_str("checks must stand before all changes"),
+            UpdateErrorKind::NotAscending(id) => {
                 write!(f, "column {id} stands twice or too late; changes must ascend by column")
             }
         }

@@ -197,7 +197,7 @@ fn the_form_is_frozen() {
 }
 
 #[test]
-fn each_mistake_is_named() {
+fn each_error_is_named() {
     let columns =
         [(ColumnType::Year, false), (ColumnType::VarChar { bytes_max: 2 }, true), (ColumnType::Double, true)];
     let layout = layout(&columns);
@@ -227,7 +227,7 @@ fn each_mistake_is_named() {
     }
     let short = &mut [Instruction { column: ColumnId(1), action: Action::Set(&[]) }];
     let error = write(short, &layout, &mut vec![]).unwrap_err();
-    assert_eq!(error.mistake, UpdateMistake::OperandLength(ColumnId(1)));
+    assert_eq!(error.kind, UpdateErrorKind::OperandLength(ColumnId(1)));
 }
 
 #[test]
@@ -245,10 +245,10 @@ fn compare_and_set_tells_which_check_failed() {
     };
     let at_least = |value| Action::Check(Comparison::GreaterOrEqual, value);
     assert_eq!(apply(&[at_least(&[250]), Action::Set(&[7])]), Ok(Some(7)));
-    let mistake = UpdateMistake::ConditionFailed(ColumnId(1));
-    let refused = Err(UpdateError { instruction: 1, mistake });
+    let kind = UpdateErrorKind::ConditionFailed(ColumnId(1));
+    let refused = Err(UpdateError { instruction: 1, kind });
     assert_eq!(apply(&[Action::CheckNotNull, at_least(&[251]), Action::Set(&[7])]), refused);
     assert_eq!(apply(&[Action::Add(&[5])]), Ok(Some(255)));
-    let mistake = UpdateMistake::Overflow(ColumnId(1));
-    assert_eq!(apply(&[Action::Add(&[6])]), Err(UpdateError { instruction: 0, mistake }));
+    let kind = UpdateErrorKind::Overflow(ColumnId(1));
+    assert_eq!(apply(&[Action::Add(&[6])]), Err(UpdateError { instruction: 0, kind }));
 }

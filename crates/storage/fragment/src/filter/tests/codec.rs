@@ -4,7 +4,7 @@ use super::generator::take_parameters;
 use crate::filter::codec::{decode, encode};
 use crate::filter::tree::{Constant, Expression, column, not, null, parameter};
 use crate::filter::{
-    CONSTANT_BYTES_MAX, DEPTH_MAX, Mistake, NODES_MAX, PROGRAM_BYTES_MAX, Position, Program,
+    CONSTANT_BYTES_MAX, DEPTH_MAX, NODES_MAX, PROGRAM_BYTES_MAX, Position, Program, ProgramErrorKind,
 };
 use crate::test_rows::{Choices, Table};
 use alloc::vec;
@@ -90,28 +90,28 @@ fn the_form_is_frozen() {
 
 #[test]
 fn every_limit_holds_on_both_sides() {
-    let refusal = |program: &Expression| encode(program, &[], &mut vec![]).unwrap_err().mistake;
+    let refusal = |program: &Expression| encode(program, &[], &mut vec![]).unwrap_err().kind;
     let round = |program: &Expression| decode(&encoded(program)).unwrap();
     let nested = |levels: usize| (1..levels).fold(Expression::Or(vec![]), |inner, _| not(inner));
     assert_eq!(round(&nested(DEPTH_MAX)), nested(DEPTH_MAX));
-    assert_eq!(refusal(&nested(DEPTH_MAX + 1)), Mistake::TooDeep);
+    assert_eq!(refusal(&nested(DEPTH_MAX + 1)), ProgramErrorKind::TooDeep);
     let deep = [&[1, 0][..], &[0x24; 1000]].concat();
-    assert_eq!(decode(&deep).unwrap_err().mistake, Mistake::TooDeep);
+    assert_eq!(decode(&deep).unwrap_err().kind, ProgramErrorKind::TooDeep);
 
     let wide = |nodes: usize| Expression::And(vec![Expression::Or(vec![]); nodes - 1]);
     assert_eq!(round(&wide(NODES_MAX)), wide(NODES_MAX));
-    assert_eq!(refusal(&wide(NODES_MAX + 1)), Mistake::TooManyNodes);
+    assert_eq!(refusal(&wide(NODES_MAX + 1)), ProgramErrorKind::TooManyNodes);
     // Each AND promises 4000 more: the second is refused before anything is reserved for it.
     let lying = [0x22, 0xa0, 0x1f].repeat(10);
     let error = decode(&[&[1, 0][..], &lying].concat()).unwrap_err();
-    assert_eq!((error.at, error.mistake), (Position::Byte(6), Mistake::TooManyNodes));
+    assert_eq!((error.at, error.kind), (Position::Byte(6), ProgramErrorKind::TooManyNodes));
 
     let long = |bytes: usize| column(1).equal(vec![7; bytes]);
-    assert_eq!(refusal(&long(PROGRAM_BYTES_MAX)), Mistake::TooLong);
+    assert_eq!(refusal(&long(PROGRAM_BYTES_MAX)), ProgramErrorKind::TooLong);
     let fits = PROGRAM_BYTES_MAX - 10;
     assert_eq!(encoded(&long(fits)).len(), PROGRAM_BYTES_MAX);
     assert_eq!(round(&long(fits)), long(fits));
-    assert_eq!(decode(&vec![1; PROGRAM_BYTES_MAX + 1]).unwrap_err().mistake, Mistake::TooLong);
+    assert_eq!(decode(&vec![1; PROGRAM_BYTES_MAX + 1]).unwrap_err().kind, ProgramErrorKind::TooLong);
 
     // A long parameter may not be multiplied by using it often.
     let often = column(1).is_in((0..3).map(|_| parameter(0)));
@@ -119,8 +119,8 @@ fn every_limit_holds_on_both_sides() {
         let mut wire = vec![];
         let constant = Constant::Bytes(vec![0; CONSTANT_BYTES_MAX / 3 + extra]);
         encode(&often, &[constant], &mut wire).unwrap();
-        decode(&wire).map(|_| ()).map_err(|error| error.mistake)
+        decode(&wire).map(|_| ()).map_err(|error| error.kind)
     };
     assert_eq!(third(0), Ok(()));
-    assert_eq!(third(1), Err(Mistake::ConstantsTooLong));
+    assert_eq!(third(1), Err(ProgramErrorKind::ConstantsTooLong));
 }

@@ -1,4 +1,4 @@
-//! Each mistake is named in a sentence, with its place.
+//! Each error is named in a sentence, with its place.
 
 use crate::filter::codec::decode;
 use crate::filter::tree::{Constant, Expression, column, not, null, parameter};
@@ -21,7 +21,7 @@ fn layout() -> RowLayout {
 }
 
 #[test]
-fn mistakes_of_type() {
+fn errors_of_type() {
     let deep = (0..DEPTH_MAX).fold(Expression::Or(vec![]), |inner, _| not(inner));
     let many = Expression::Or(vec![Expression::And(vec![]); NODES_MAX]);
     let cases = [
@@ -72,7 +72,7 @@ fn mistakes_of_type() {
 }
 
 #[test]
-fn what_is_no_mistake() {
+fn what_is_no_error() {
     let cases = [
         column(0).equal(null()),
         column(0).less_than(1.5).and(column(1).equal(u64::MAX)),
@@ -88,7 +88,7 @@ fn what_is_no_mistake() {
 }
 
 #[test]
-fn mistakes_of_form() {
+fn errors_of_form() {
     let cases: [(&[u8], &str); 11] = [
         (&[], "byte 0: it ends too early"),
         (&[9], "byte 0: it is of version 9; this release knows version 1"),

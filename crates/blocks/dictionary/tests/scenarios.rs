@@ -1,4 +1,4 @@
-//! Golden stories of schema changes, and what API nodes can get wrong.
+//! Golden scenarios of schema changes, and what API nodes can get wrong.
 
 mod common;
 
@@ -18,7 +18,7 @@ use vinga_wire::{Address, ErrorCode, SignalNumber, cold};
 
 fn check(name: &str, harness: &Harness<Dictionary>) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    check_golden(&path, harness.story());
+    check_golden(&path, harness.scenario());
 }
 
 const V: u64 = first_version(1).0;
@@ -162,7 +162,7 @@ fn dies(h: &mut Harness<Dictionary>) {
 /// The API node dies after each round of each kind of change: until the decision nothing has happened, from then on the
 /// change is carried out.
 #[test]
-fn asker_dies_in_each_step() {
+fn requester_dies_in_each_step() {
     let mut indexed = definition("test.t");
     indexed.indexes.push(index(1, IndexKind::Ordered));
     type Ask = fn(&mut Harness<Dictionary>);
@@ -174,14 +174,14 @@ fn asker_dies_in_each_step() {
         ("add an index", |h| alter(h, api(150), 2, indexed_definition()), 3),
     ];
     assert_eq!(indexed, indexed_definition());
-    let mut story = String::new();
+    let mut scenario = String::new();
     for (what, ask, before_decision) in asks {
         for rounds in 0..6 {
             let (mut h, mut asked) = (harness(), Asked::default());
             create(&mut h, api(151), 1, "test.t");
             asked.end_all(&mut h);
             let before: Vec<_> = h.block().tables().cloned().collect();
-            let told = h.story().len();
+            let told = h.scenario().len();
             h.heading(&format!("{what}: it dies after {rounds} rounds"));
             ask(&mut h);
             for _ in 0..rounds {
@@ -196,11 +196,11 @@ fn asker_dies_in_each_step() {
             let is_undone = h.block().tables().eq(&before);
             assert_eq!(is_undone, rounds < before_decision, "{what}, {rounds} rounds");
             if what != "create" && what != "drop" {
-                story.push_str(&h.story()[told..]);
+                scenario.push_str(&h.scenario()[told..]);
             }
         }
     }
-    h_check("asker_dies_in_each_step.txt", &story);
+    h_check("requester_dies_in_each_step.txt", &scenario);
     let (mut h, mut asked) = (harness(), Asked::default());
     // What it asked for and waits behind somebody else's change is forgotten.
     create(&mut h, api(151), 8, "test.others");
@@ -211,9 +211,9 @@ fn asker_dies_in_each_step() {
     assert!(!h.block().is_changing());
 }
 
-fn h_check(name: &str, story: &str) {
+fn h_check(name: &str, scenario: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    check_golden(&path, story);
+    check_golden(&path, scenario);
 }
 
 fn index(id: u16, kind: IndexKind) -> IndexDefinition {
@@ -241,7 +241,7 @@ fn rename_and_alter() {
     }
     asked.end_all(&mut h);
     named(&mut h, api(151), SignalNumber::DescribeTableRequest, 4, "other.T");
-    h.heading("what the asker thinks of it is no longer true");
+    h.heading("what the requester thinks of it is no longer true");
     let pinned = Some(VersionedTable { table: 1, version: V });
     let (name, new_name) = ("other.T".into(), "test.t".into());
     change(&mut h, api(150), 5, SchemaChange::RenameTable { name, new_name, pinned });
@@ -343,7 +343,7 @@ fn events_are_awaited() {
     for node in [150, 151, 152] {
         subscribe(&mut h, api(node), 1);
     }
-    h.heading("the asker is told when all the others have confirmed");
+    h.heading("the requester is told when all the others have confirmed");
     create(&mut h, api(150), 2, "test.t");
     asked.end_all(&mut h);
     seen(&mut h, api(151), 2);
@@ -423,14 +423,14 @@ fn limits_are_named() {
     let mut h = harness();
     create(&mut h, api(150), 1, "nodatabase");
     assert_eq!(refusals(&mut h), [(SignalNumber::CreateTableRefuse, 1, ErrorCode::BadTableDefinition)]);
-    assert!(h.story().contains("detail: \"the table name 'nodatabase' has no database"));
+    assert!(h.scenario().contains("detail: \"the table name 'nodatabase' has no database"));
     for request in 1..=TABLES_MAX {
         create(&mut h, api(150), request, &format!("test.t{request}"));
         obey(&mut h);
     }
     create(&mut h, api(150), 9, "test.t9");
     assert_eq!(refusals(&mut h), [(SignalNumber::CreateTableRefuse, 9, ErrorCode::OutOfTables)]);
-    assert!(h.story().contains("detail: \"MaxNoOfTables is 3\""));
+    assert!(h.scenario().contains("detail: \"MaxNoOfTables is 3\""));
     // One change is under way, as many as may wait do, then there is no more room.
     named(&mut h, api(150), SignalNumber::DropTableRequest, 10, "test.t1");
     for request in 0..QUEUED_CHANGES_MAX as u32 {
@@ -480,7 +480,7 @@ fn a_definition_fits_its_frames() {
     assert_eq!(described.table.definition, wide(0));
     send_create(&mut h, api(150), 3, wide(1));
     assert_eq!(refusals(&mut h), [(SignalNumber::CreateTableRefuse, 3, ErrorCode::BadTableDefinition)]);
-    assert!(h.story().contains("names, indexes and attachment of 120001 bytes; 120000 are allowed"));
+    assert!(h.scenario().contains("names, indexes and attachment of 120001 bytes; 120000 are allowed"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The short form: one operation, its transaction's last, on a row that nobody else has, whose only replica is here.
+//! One-phase commit: one operation, its transaction's last, on a row that nobody else has, whose only replica is here.
 //!
 //! Such an operation is prepared and committed in one step, in the later of the epoch that it carries and the newest one
 //! here. No record is made and no lock is taken: between the check and the change nothing else runs. It is allowed if
@@ -14,7 +14,7 @@ use vinga_base::pool::Handle;
 use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
 use vinga_fragment::fragment::NewRow;
 use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{
     OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARED_COMMITTED, PrepareHead,
     PreparedHead,
@@ -22,7 +22,7 @@ use vinga_wire::commit::{
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
 use vinga_wire::{Address, ErrorCode, SignalNumber, U16, U64};
 
-/// Why an operation can't take the short form, or fails in it.
+/// Why an operation can't take the one-phase commit, or fails in it.
 enum Obstacle {
     /// It must be prepared in the ordinary way.
     Ordinary,
@@ -37,7 +37,7 @@ impl From<ErrorCode> for Obstacle {
 
 impl DataManager {
     /// Whether the last operations of a transaction may be committed with their prepare.
-    pub(crate) fn may_commit_at_once(&self, cx: &Context<'_>, head: &PrepareHead, view: u8) -> bool {
+    pub(crate) fn may_commit_in_one_phase(&self, cx: &Context<'_>, head: &PrepareHead, view: u8) -> bool {
         let own = self.settings.node;
         head.chain.is_only(own)
             && Address(head.actor.coordinator.get()).node() == own
@@ -45,16 +45,16 @@ impl DataManager {
             && self.find_transaction(TransactionId(head.transaction.get())).is_none()
     }
 
-    /// Tries the short form; false if the operation must be prepared in the ordinary way.
-    pub(crate) fn one_shot(
+    /// Tries the one-phase commit; false if the operation must be prepared in the ordinary way.
+    pub(crate) fn one_phase(
         &mut self,
         cx: &mut Context<'_>,
         head: &PrepareHead,
         operation: &Operation<'_>,
     ) -> bool {
-        let given = if cx.is_mutated(Mutation::ShortFormTakesOwnEpoch) { 0 } else { head.epoch.get() };
+        let given = if cx.has_bug(InjectedBug::OnePhaseTakesOwnEpoch) { 0 } else { head.epoch.get() };
         let epoch = self.epoch.max(Epoch(given));
-        let (signal, flags, epoch, code) = match self.try_one_shot(cx, head, operation, epoch) {
+        let (signal, flags, epoch, code) = match self.try_one_phase(cx, head, operation, epoch) {
             Ok(flags) => (SignalNumber::PrepareConfirm, flags, epoch, 0),
             Err(Obstacle::Ordinary) => return false,
             Err(Obstacle::Failed(code)) => {
@@ -63,7 +63,7 @@ impl DataManager {
                 (SignalNumber::PrepareRefuse, flags, self.epoch, code as u16)
             }
         };
-        self.statistics.one_shots += 1;
+        self.statistics.one_phase_commits += 1;
         cx.frame(signal, Address(head.actor.acting.get()))
             .put(&PreparedHead {
                 transaction: head.transaction,
@@ -79,7 +79,7 @@ impl DataManager {
         true
     }
 
-    fn try_one_shot(
+    fn try_one_phase(
         &mut self,
         cx: &mut Context<'_>,
         head: &PrepareHead,
@@ -228,7 +228,12 @@ impl DataManager {
     }
 
     /// All operations of a last signal are prepared here and wait for nobody: commits them.
-    pub(crate) fn commit_at_once(&mut self, cx: &mut Context<'_>, head: &PrepareHead, answers: &mut Answers) {
+    pub(crate) fn commit_in_one_phase(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &PrepareHead,
+        answers: &mut Answers,
+    ) {
         let id = TransactionId(head.transaction.get());
         let epoch = self.epoch.max(Epoch(head.epoch.get()));
         if let Some(transaction) = self.find_transaction(id) {
@@ -237,7 +242,7 @@ impl DataManager {
         for answer in &mut answers.confirmed {
             answer.flags &= !OPERATION_HOLDS;
         }
-        cx.probe("several operations committed with their prepare");
+        cx.mark("several operations committed with their prepare");
         answers.committed = Some(epoch);
     }
 

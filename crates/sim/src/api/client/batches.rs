@@ -13,7 +13,7 @@ use vinga_wire::transaction::{
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16, U32, U64};
 use vinga_workloads::history::{Event, OperationRecord, OperationResult, Transaction};
 use vinga_workloads::shape::Value;
-use vinga_workloads::step::{Answer, Body, End, Fate, Operation, Train, TrainAnswer};
+use vinga_workloads::step::{Answer, BatchAnswer, Body, End, Fate, Operation, OperationBatch};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// A transaction that has begun.
@@ -22,8 +22,8 @@ pub struct OpenTransaction {
     /// Its place in the history.
     pub index: usize,
     pub coordinator: Address,
-    /// The train under way.
-    train: Option<UnderWay>,
+    /// The batch under way.
+    batch: Option<UnderWay>,
     /// Its commit was asked for and the connection broke.
     pub is_in_doubt: bool,
 }
@@ -53,59 +53,59 @@ impl UnderWay {
 }
 
 impl Client {
-    pub(super) fn send_train(&mut self, cx: &mut Surroundings<'_>, session: usize, train: Train) {
-        if train.begin {
-            let Some(coordinator) = self.choose_coordinator(cx, &train) else {
+    pub(super) fn send_batch(&mut self, cx: &mut Surroundings<'_>, session: usize, batch: OperationBatch) {
+        if batch.begin {
+            let Some(coordinator) = self.choose_coordinator(cx, &batch) else {
                 self.answers.push_back((session, rolled_back(ErrorCode::ClusterFailure)));
                 return;
             };
             self.begin_transaction(cx, session, coordinator);
         }
         let Some(transaction) = &self.sessions[session].transaction else {
-            // The connection broke since the last train.
+            // The connection broke since the last batch.
             self.answers.push_back((session, rolled_back(ErrorCode::ConnectionLost)));
             return;
         };
         let (id, index, coordinator) = (transaction.id, transaction.index, transaction.coordinator);
         let mut bytes = Vec::new();
-        for operation in &train.operations {
+        for operation in &batch.operations {
             self.write_operation(cx, operation, &mut bytes);
         }
         let tag = self.next_tag();
-        let mut flags = match train.end {
+        let mut flags = match batch.end {
             End::Stay => 0,
             End::Commit => FLAG_COMMIT,
             End::Rollback => FLAG_ROLLBACK,
         };
-        flags |= if train.begin { FLAG_START } else { 0 };
-        flags |= if train.rollback_to.is_some() { FLAG_ROLLBACK_TO } else { 0 };
+        flags |= if batch.begin { FLAG_START } else { 0 };
+        flags |= if batch.rollback_to.is_some() { FLAG_ROLLBACK_TO } else { 0 };
         let head = TransactionHead {
             transaction: U64::new(id.0),
             epoch_seen: U64::new(self.epoch_seen),
             request: U32::new(tag),
-            outcomes_seen: U32::new(self.seen_for_train(coordinator)),
-            rollback_from: U32::new(train.rollback_to.unwrap_or(0)),
+            outcomes_seen: U32::new(self.seen_for_batch(coordinator)),
+            rollback_from: U32::new(batch.rollback_to.unwrap_or(0)),
             flags: U16::new(flags),
-            count: U16::new(train.operations.len() as u16),
+            count: U16::new(batch.operations.len() as u16),
         };
-        self.put_train(coordinator, &head, &bytes);
-        let operations = self.record_train(cx, index, &train);
-        self.calls.insert(tag, Call::Train);
-        let reads = train.operations.iter().filter(|operation| operation.kind.is_read());
+        self.put_batch(coordinator, &head, &bytes);
+        let operations = self.record_batch(cx, index, &batch);
+        self.calls.insert(tag, Call::Execute);
+        let reads = batch.operations.iter().filter(|operation| operation.kind.is_read());
         let owners = reads
             .map(|operation| {
                 let hash = cx.shapes[usize::from(operation.table.0)].key_hash(operation.key);
                 (operation.number, self.owner(operation.table, hash).node().0)
             })
             .collect();
-        let (end, rows) = (train.end, BTreeMap::new());
-        let versions = train.operations.iter().map(|o| (o.number, self.table(o.table).1)).collect();
+        let (end, rows) = (batch.end, BTreeMap::new());
+        let versions = batch.operations.iter().map(|o| (o.number, self.table(o.table).1)).collect();
         let under_way =
             UnderWay { tag, end, operations, owners, versions, rows, answer: None, is_given_up: false };
-        self.sessions[session].transaction.as_mut().expect("it is open").train = Some(under_way);
+        self.sessions[session].transaction.as_mut().expect("it is open").batch = Some(under_way);
     }
 
-    fn put_train(&mut self, coordinator: Address, head: &TransactionHead, operations: &[u8]) {
+    fn put_batch(&mut self, coordinator: Address, head: &TransactionHead, operations: &[u8]) {
         let link = self.link_to(coordinator).expect("while the client is up it reaches all coordinators");
         self.frame(link, SignalNumber::TransactionRequest, coordinator, head.request.get())
             .expect("the link is open")
@@ -113,18 +113,18 @@ impl Client {
             .bytes(operations);
     }
 
-    /// Asks that all transactions with a train under way be rolled back at once.
-    pub fn give_up_trains(&mut self) {
+    /// Asks that all transactions with a batch under way be rolled back at once.
+    pub fn give_up_batches(&mut self) {
         if !matches!(self.phase, Phase::Up) {
             return;
         }
         for session in 0..self.sessions.len() {
             let Some(transaction) = &mut self.sessions[session].transaction else { continue };
             let (id, coordinator) = (transaction.id, transaction.coordinator);
-            let Some(under_way) = transaction.train.as_mut().filter(|_| !transaction.is_in_doubt) else {
+            let Some(under_way) = transaction.batch.as_mut().filter(|_| !transaction.is_in_doubt) else {
                 continue;
             };
-            // A train that is committed only lacks its rows.
+            // A batch that is committed only lacks its rows.
             if under_way.end == End::Rollback || under_way.is_given_up || under_way.is_committed() {
                 continue;
             }
@@ -135,17 +135,17 @@ impl Client {
                 transaction: U64::new(id.0),
                 epoch_seen: U64::new(self.epoch_seen),
                 request: U32::new(tag),
-                outcomes_seen: U32::new(self.seen_for_train(coordinator)),
+                outcomes_seen: U32::new(self.seen_for_batch(coordinator)),
                 rollback_from: U32::ZERO,
                 flags: U16::new(FLAG_ROLLBACK),
                 count: U16::ZERO,
             };
-            self.put_train(coordinator, &head, &[]);
+            self.put_batch(coordinator, &head, &[]);
         }
     }
 
     /// Mostly one beside the owner of the first row, sometimes any other.
-    fn choose_coordinator(&mut self, cx: &Surroundings<'_>, train: &Train) -> Option<Address> {
+    fn choose_coordinator(&mut self, cx: &Surroundings<'_>, batch: &OperationBatch) -> Option<Address> {
         self.transactions += 1;
         let all: Vec<Address> = self
             .topology
@@ -157,7 +157,7 @@ impl Client {
             })
             .filter(|&coordinator| self.link_to(coordinator).is_some())
             .collect();
-        let beside = train.operations.first().and_then(|first| {
+        let beside = batch.operations.first().and_then(|first| {
             let owner = self.owner(first.table, cx.shapes[usize::from(first.table.0)].key_hash(first.key));
             let link = self.link_to(owner)?;
             all.iter().copied().find(|&coordinator| self.link_to(coordinator) == Some(link))
@@ -179,7 +179,7 @@ impl Client {
             fate: Fate::Open,
         });
         self.sessions[session].transaction =
-            Some(OpenTransaction { id, index, coordinator, train: None, is_in_doubt: false });
+            Some(OpenTransaction { id, index, coordinator, batch: None, is_in_doubt: false });
     }
 
     fn write_operation(&self, cx: &Surroundings<'_>, operation: &Operation, out: &mut Vec<u8>) {
@@ -221,17 +221,22 @@ impl Client {
         out.extend(filter);
     }
 
-    /// Writes a train into the history; says where its operations stand there.
-    fn record_train(&self, cx: &mut Surroundings<'_>, index: usize, train: &Train) -> BTreeMap<u32, usize> {
+    /// Writes a batch into the history; says where its operations stand there.
+    fn record_batch(
+        &self,
+        cx: &mut Surroundings<'_>,
+        index: usize,
+        batch: &OperationBatch,
+    ) -> BTreeMap<u32, usize> {
         let record = &mut cx.history.transactions[index];
-        if train.end == End::Commit {
+        if batch.end == End::Commit {
             record.commit_sent = Some(cx.now);
         }
-        if let Some(from) = train.rollback_to {
+        if let Some(from) = batch.rollback_to {
             record.events.push(Event::RollbackTo(from));
         }
         let mut places = BTreeMap::new();
-        for operation in &train.operations {
+        for operation in &batch.operations {
             places.insert(operation.number, record.events.len());
             record.events.push(Event::Operation(OperationRecord {
                 operation: operation.clone(),
@@ -256,7 +261,7 @@ impl Client {
         let Some(session) = self.find(TransactionId(head.transaction.get())) else { return Some(()) };
         let transaction = self.sessions[session].transaction.as_mut().expect("found just now");
         let index = transaction.index;
-        let Some(under_way) = &mut transaction.train else { return Some(()) };
+        let Some(under_way) = &mut transaction.batch else { return Some(()) };
         let Some(&place) = under_way.operations.get(&number) else { return Some(()) };
         let Event::Operation(record) = &mut cx.history.transactions[index].events[place] else { return None };
         let shape = &cx.shapes[usize::from(record.operation.table.0)];
@@ -277,17 +282,17 @@ impl Client {
                 }
             }
         };
-        // Whether others have it locked is told with the train.
+        // Whether others have it locked is told with the batch.
         if record.operation.wait != LockWait::ElseCommitted {
             record.result = OperationResult::Row(row);
             record.answered = Some(cx.now);
         }
         under_way.rows.insert(number, row);
-        self.finish_train(cx, session);
+        self.finish_batch(cx, session);
         Some(())
     }
 
-    pub(super) fn on_train_answer(&mut self, cx: &mut Surroundings<'_>, frame: &Frame<'_>) -> Option<()> {
+    pub(super) fn on_batch_answer(&mut self, cx: &mut Surroundings<'_>, frame: &Frame<'_>) -> Option<()> {
         let (answer, rest) = frame.head::<TransactionAnswer>()?;
         let id = TransactionId(answer.transaction.get());
         self.note_epoch(answer.epoch.get());
@@ -303,27 +308,27 @@ impl Client {
             .collect::<Option<Vec<_>>>()?;
         let Some(session) = self.find(id) else { return Some(()) };
         let transaction = self.sessions[session].transaction.as_mut().expect("found just now");
-        match &mut transaction.train {
+        match &mut transaction.batch {
             // The answer to the question is on its way as well.
             Some(_) if transaction.is_in_doubt => {}
-            // The answer to a train that was given up, just too late.
+            // The answer to a batch that was given up, just too late.
             Some(under_way) if under_way.is_given_up && answer.outcome == Outcome::Open as u8 => {}
             // The answer to giving it up, just too late; it still lacks rows.
             Some(under_way) if under_way.is_committed() => {}
             Some(under_way) if under_way.tag == answer.request.get() => {
                 under_way.answer = Some((*answer, errors));
-                self.finish_train(cx, session);
+                self.finish_batch(cx, session);
             }
-            // Rolled back by a time-out or a failure while no train was under way: the next train will tell.
+            // Rolled back by a time-out or a failure while no batch was under way: the next batch will tell.
             Some(_) | None => {}
         }
         Some(())
     }
 
-    /// Ends the train if all that belongs to it has come, or if what is missing can't come any more.
-    pub(super) fn finish_train(&mut self, cx: &mut Surroundings<'_>, session: usize) {
+    /// Ends the batch if all that belongs to it has come, or if what is missing can't come any more.
+    pub(super) fn finish_batch(&mut self, cx: &mut Surroundings<'_>, session: usize) {
         let Some(transaction) = &mut self.sessions[session].transaction else { return };
-        let Some(under_way) = &transaction.train else { return };
+        let Some(under_way) = &transaction.batch else { return };
         let Some((answer, _)) = &under_way.answer else { return };
         let outcome = Outcome::from_number(answer.outcome).expect("coordinators send outcomes");
         let is_lost =
@@ -334,7 +339,7 @@ impl Client {
             return;
         }
         let index = transaction.index;
-        let under_way = transaction.train.take().expect("seen above");
+        let under_way = transaction.batch.take().expect("seen above");
         let (answer, errors) = under_way.answer.expect("seen above");
         self.calls.remove(&under_way.tag);
         let operation = answer.failed_operation.get();
@@ -355,7 +360,7 @@ impl Client {
         let record = &mut cx.history.transactions[index];
         if !is_expected {
             let (id, end) = (record.id, under_way.end);
-            cx.violations.push(format!("train of {id:#x} that was to {end:?} ended {fate:?}"));
+            cx.violations.push(format!("batch of {id:#x} that was to {end:?} ended {fate:?}"));
         }
         if matches!(fate, Fate::RolledBack { error: Some(ErrorCode::InternalError), .. }) {
             cx.violations.push(format!("transaction {:#x} met an internal error", record.id));
@@ -397,30 +402,30 @@ impl Client {
         }
         let rows = under_way.rows.into_iter().collect();
         let errors = errors.into_iter().map(|(number, code, _)| (number, code)).collect();
-        self.answers.push_back((session, Answer::Train(TrainAnswer { fate, rows, errors })));
+        self.answers.push_back((session, Answer::Executed(BatchAnswer { fate, rows, errors })));
     }
 
-    /// A transaction has ended otherwise than by the answer to a train.
+    /// A transaction has ended otherwise than by the answer to a batch.
     pub(super) fn end_transaction(&mut self, cx: &mut Surroundings<'_>, session: usize, fate: Fate) {
         let transaction = self.sessions[session].transaction.take().expect("the caller has it");
         let record = &mut cx.history.transactions[transaction.index];
         (record.fate, record.ended) = (fate, Some(cx.now));
-        if transaction.train.is_some() {
-            let answer = TrainAnswer { fate, rows: Vec::new(), errors: Vec::new() };
-            self.answers.push_back((session, Answer::Train(answer)));
+        if transaction.batch.is_some() {
+            let answer = BatchAnswer { fate, rows: Vec::new(), errors: Vec::new() };
+            self.answers.push_back((session, Answer::Executed(answer)));
         }
     }
 
     /// A data node is gone, and with it perhaps rows that it had sent.
     pub(super) fn answer_without_rows(&mut self, cx: &mut Surroundings<'_>) {
         for session in 0..self.sessions.len() {
-            self.finish_train(cx, session);
+            self.finish_batch(cx, session);
         }
     }
 }
 
-/// The answer to a train that was not sent.
+/// The answer to a batch that was not sent.
 fn rolled_back(error: ErrorCode) -> Answer {
     let fate = Fate::RolledBack { error: Some(error), operation: 0 };
-    Answer::Train(TrainAnswer { fate, rows: Vec::new(), errors: Vec::new() })
+    Answer::Executed(BatchAnswer { fate, rows: Vec::new(), errors: Vec::new() })
 }

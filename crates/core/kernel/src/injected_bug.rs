@@ -1,26 +1,26 @@
 //! Deliberate bugs: each breaks one rule of the protocols, so that a run of the simulator can show that its checkers
-//! notice. They exist only in builds with the feature `mutations`; in all others [`is_on`] is the constant `false`.
+//! notice. They exist only in builds with the feature `injected-bugs`; in all others [`is_on`] is the constant `false`.
 
-macro_rules! mutations {
+macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
         /// A rule to be broken.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Mutation {
+        pub enum InjectedBug {
             $($(#[$doc])* $name,)*
         }
 
-        impl Mutation {
+        impl InjectedBug {
             /// All of them.
-            pub const ALL: &'static [Mutation] = &[$(Mutation::$name,)*];
+            pub const ALL: &'static [InjectedBug] = &[$(InjectedBug::$name,)*];
 
             /// The name by which the simulator's command line knows it.
             pub fn name(self) -> &'static str {
                 match self {
-                    $(Mutation::$name => $text,)*
+                    $(InjectedBug::$name => $text,)*
                 }
             }
 
-            /// The mutation of that name.
+            /// The bug of that name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|m| m.name() == name)
             }
@@ -28,15 +28,15 @@ macro_rules! mutations {
     };
 }
 
-mutations! {
+injected_bugs! {
     /// The coordinator tells the API node "committed" when the first replica has committed, not the primary.
     AnswerBeforePrimary = "answer-before-primary";
     /// The coordinator sends `Abort` to every replica at once instead of along the chain.
     AbortToEveryReplica = "abort-to-every-replica";
     /// A backup that becomes primary goes on hiding what it has committed but not completed.
     PromotedHidesCommitted = "promoted-hides-committed";
-    /// A forwarded `Prepare` does not settle the earlier operations on its row.
-    ForwardedDoesNotSettle = "forwarded-does-not-settle";
+    /// A forwarded `Prepare` does not resolve the earlier operations on its row.
+    ForwardedDoesNotResolve = "forwarded-does-not-resolve";
     /// A scan sees own changes whatever their operation number.
     ScanSeesLaterOwnChanges = "scan-sees-later-own-changes";
     /// A shared lock does not keep an exclusive one out.
@@ -48,7 +48,7 @@ mutations! {
     /// A coordinator gives out its own epoch without regard to those of the operations.
     EpochIgnoresOperations = "epoch-ignores-operations";
     /// A data manager that prepares and commits in one step does so without regard to the epoch that it is given.
-    ShortFormTakesOwnEpoch = "short-form-takes-own-epoch";
+    OnePhaseTakesOwnEpoch = "one-phase-takes-own-epoch";
     /// When an API node fails, its locks stay.
     ApiFailureKeepsLocks = "api-failure-keeps-locks";
     /// An operation that skips a locked row stays in the queue for its lock.
@@ -61,8 +61,8 @@ mutations! {
     StaleVersionAccepted = "stale-version-accepted";
     /// Waiters of a row that ceased to exist are dropped.
     WaitersOfVanishedRowLost = "waiters-of-vanished-row-lost";
-    /// A settled backup shows what is only prepared, as if it had been committed.
-    SettleShowsPrepared = "settle-shows-prepared";
+    /// A resolved backup shows what is only prepared, as if it had been committed.
+    ResolveShowsPrepared = "resolve-shows-prepared";
     /// A backup shows new versions at commit, before it knows that all have committed.
     BackupShowsAtCommit = "backup-shows-at-commit";
     /// A read runs although an earlier change of its own transaction waits for the row's lock.
@@ -101,9 +101,9 @@ mutations! {
     CompleteKeepsOldVersion = "complete-keeps-old-version";
     /// A coordinator does not wait for transactions that use a table which is about to change.
     SwitchDoesNotWait = "switch-does-not-wait";
-    /// The asker of a schema change is told before subscribers have confirmed the event.
+    /// The requester of a schema change is told before subscribers have confirmed the event.
     EventNotAwaited = "event-not-awaited";
-    /// The fence of an API node that has gone stays.
+    /// The write fence of an API node that has gone stays.
     FenceOutlivesOwner = "fence-outlives-owner";
     /// The schema lock of an API node that has gone stays.
     LockOutlivesOwner = "lock-outlives-owner";
@@ -111,8 +111,8 @@ mutations! {
     UndoForgetsPrepared = "undo-forgets-prepared";
 }
 
-/// Whether `mutation` is the one that was chosen for this run.
+/// Whether `bug` is the one that was chosen for this run.
 #[inline(always)]
-pub fn is_on(chosen: Option<Mutation>, mutation: Mutation) -> bool {
-    cfg!(feature = "mutations") && chosen == Some(mutation)
+pub fn is_on(chosen: Option<InjectedBug>, bug: InjectedBug) -> bool {
+    cfg!(feature = "injected-bugs") && chosen == Some(bug)
 }

@@ -6,7 +6,7 @@ use vinga_wire::scan::{ScanAnswer, ScanRefusal};
 
 /// What an API node was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum Received {
     Confirm {
         request: u32,
         outcome: u8,
@@ -34,20 +34,20 @@ pub enum Told {
     Other(SignalNumber),
 }
 
-pub fn committed(request: u32) -> Told {
-    Told::Confirm { request, outcome: 1, errors: vec![] }
+pub fn committed(request: u32) -> Received {
+    Received::Confirm { request, outcome: 1, errors: vec![] }
 }
 
-pub fn open(request: u32) -> Told {
-    Told::Confirm { request, outcome: 0, errors: vec![] }
+pub fn open(request: u32) -> Received {
+    Received::Confirm { request, outcome: 0, errors: vec![] }
 }
 
-pub fn refused(request: u32, code: ErrorCode, operation: u32) -> Told {
-    Told::Refuse { request, code, operation }
+pub fn refused(request: u32, code: ErrorCode, operation: u32) -> Received {
+    Received::Refuse { request, code, operation }
 }
 
 impl Cluster {
-    pub(super) fn hear(&mut self, frame: &Frame<'_>) -> Told {
+    pub(super) fn hear(&mut self, frame: &Frame<'_>) -> Received {
         let signal = frame.signal().expect("our own signals are known");
         match signal {
             SignalNumber::CreateTableConfirm => {
@@ -56,24 +56,24 @@ impl Cluster {
                 self.partitions = table.partitions;
                 self.hidden =
                     table.unique_tables.iter().map(|unique| (unique.table, unique.version)).collect();
-                Told::Other(signal)
+                Received::Other(signal)
             }
             SignalNumber::SchemaChangeConfirm => {
                 let confirm: SchemaChangeConfirm = cold::read(frame).expect("well-formed");
                 let table = confirm.table.expect("it was a change of a table");
                 self.table = (table.table, table.version);
                 self.partitions = table.partitions;
-                Told::Other(signal)
+                Received::Other(signal)
             }
             SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse => {
                 let (answer, rest) = frame.head::<TransactionAnswer>().expect("well-formed");
                 let request = answer.request.get();
-                self.indexes_told = vec![answer.failed_index.get()];
+                self.indexes_received = vec![answer.failed_index.get()];
                 let newest = self.outcomes.entry(frame.sender()).or_default();
                 *newest = (*newest).max(answer.outcome_number.get());
-                self.epoch_told = answer.epoch.get();
+                self.epoch_received = answer.epoch.get();
                 if signal == SignalNumber::TransactionRefuse {
-                    return Told::Refuse {
+                    return Received::Refuse {
                         request,
                         code: code(answer.error),
                         operation: answer.failed_operation.get(),
@@ -84,9 +84,9 @@ impl Cluster {
                 for e in list.take(usize::from(answer.errors.get())) {
                     let number = u32::from_le_bytes(e[..4].try_into().expect("four bytes"));
                     errors.push((number, code(U16::from_bytes([e[4], e[5]]))));
-                    self.indexes_told.push(U16::from_bytes([e[6], e[7]]).get());
+                    self.indexes_received.push(U16::from_bytes([e[6], e[7]]).get());
                 }
-                Told::Confirm { request, outcome: answer.outcome, errors }
+                Received::Confirm { request, outcome: answer.outcome, errors }
             }
             SignalNumber::TransactionRowReport => {
                 let (head, rest) = frame.head::<TransactionRow>().expect("well-formed");
@@ -95,14 +95,14 @@ impl Cluster {
                     0 => Some(unique::FOUND),
                     bytes => Some(self.row(&rest[..usize::from(bytes)])),
                 };
-                Told::Row { operation: head.operation.get(), row }
+                Received::Row { operation: head.operation.get(), row }
             }
             SignalNumber::KeyReadConfirm => {
                 let (answer, rest) = frame.head::<KeyReadAnswer>().expect("well-formed");
-                Told::Rows(Rows::new(answer, rest).map(|row| row.map(|row| self.row(row))).collect())
+                Received::Rows(Rows::new(answer, rest).map(|row| row.map(|row| self.row(row))).collect())
             }
             SignalNumber::KeyReadRefuse => {
-                Told::Refused(code(frame.head::<KeyReadRefusal>().expect("well-formed").0.code))
+                Received::Refused(code(frame.head::<KeyReadRefusal>().expect("well-formed").0.code))
             }
             SignalNumber::ScanConfirm => {
                 let (answer, mut rest) = frame.head::<ScanAnswer>().expect("well-formed");
@@ -112,15 +112,15 @@ impl Cluster {
                     rows.push(self.row(&rest[2..2 + length]));
                     rest = &rest[2 + length..];
                 }
-                Told::Scanned { rows, end: answer.flags.get() & vinga_wire::scan::SCAN_END != 0 }
+                Received::Scanned { rows, end: answer.flags.get() & vinga_wire::scan::SCAN_END != 0 }
             }
             SignalNumber::ScanRefuse => {
-                Told::Refused(code(frame.head::<ScanRefusal>().expect("well-formed").0.code))
+                Received::Refused(code(frame.head::<ScanRefusal>().expect("well-formed").0.code))
             }
             SignalNumber::OutcomeConfirm => {
-                Told::Outcome(frame.head::<OutcomeConfirm>().expect("well-formed").0.outcome)
+                Received::Outcome(frame.head::<OutcomeConfirm>().expect("well-formed").0.outcome)
             }
-            _ => Told::Other(signal),
+            _ => Received::Other(signal),
         }
     }
 

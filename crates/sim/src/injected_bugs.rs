@@ -1,39 +1,39 @@
 //! Deliberate bugs: shows that the checks notice when a rule of the protocols is broken.
 //!
-//! Each [`Mutation`] breaks one rule; seeds are run until one notices. That works only in builds with the feature
-//! `mutations`; in others the blocks keep all rules.
+//! Each [`InjectedBug`] breaks one rule; seeds are run until one notices. That works only in builds with the feature
+//! `injected-bugs`; in others the blocks keep all rules.
 
 use crate::run::{Options, run_seed};
 use std::fmt;
-pub use vinga_kernel::Mutation;
+pub use vinga_kernel::InjectedBug;
 
 /// Whether this build can break rules.
-pub const IS_BUILT_IN: bool = cfg!(feature = "mutations");
+pub const IS_BUILT_IN: bool = cfg!(feature = "injected-bugs");
 
 /// A hunted rule must be noticed within so many seeds, whichever is the first.
 pub const SEEDS_MAX: u64 = 600;
 
-/// Rules that seeds break too seldom to be hunted by default; the stories in `crates/node/tests/hazards.rs` show them.
-/// - For `settle-shows-prepared` the order to roll back must die with the middle replica of three, and another transaction on
+/// Rules that seeds break too seldom to be hunted by default; the scenarios in `crates/node/tests/hazards.rs` show them.
+/// - For `resolve-shows-prepared` the order to roll back must die with the middle replica of three, and another transaction on
 ///   the same row must be faster than the next order: one seed in some thousands.
 /// - For `reconnect-does-not-wait` a commit must wait unread on a broken connection while the question about it is answered.
 /// - For `entries-go-at-commit` a backup must be asked; clients of the simulator scan at primaries.
-/// - For `switch-does-not-wait` somebody must look at the rows behind a fence, or data managers must not wait themselves until
-///   nobody uses what they change; the sessions that fence a table in the simulator don't look.
+/// - For `switch-does-not-wait` somebody must look at the rows behind a write fence, or data managers must not wait themselves until
+///   nobody uses what they change; the sessions that set a write fence in the simulator don't look.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
-pub const SHOWN_BY_STORIES: &[Mutation] = &[
-    Mutation::DeadlockVictimGoesOn,
-    Mutation::SettleShowsPrepared,
-    Mutation::ReconnectDoesNotWait,
-    Mutation::EntriesGoAtCommit,
-    Mutation::SwitchDoesNotWait,
+pub const SHOWN_BY_STORIES: &[InjectedBug] = &[
+    InjectedBug::DeadlockVictimGoesOn,
+    InjectedBug::ResolveShowsPrepared,
+    InjectedBug::ReconnectDoesNotWait,
+    InjectedBug::EntriesGoAtCommit,
+    InjectedBug::SwitchDoesNotWait,
 ];
 
 /// A broken rule, and how it was noticed.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// The rule.
-    pub mutation: Mutation,
+    pub bug: InjectedBug,
     /// The seeds that were needed, and what the last of them noticed; `None` if nobody noticed.
     pub noticed: Option<(u64, String)>,
 }
@@ -43,29 +43,29 @@ impl fmt::Display for Verdict {
         match &self.noticed {
             Some((seeds, what)) => {
                 let first: String = what.lines().next().unwrap_or_default().chars().take(110).collect();
-                write!(f, "{:<32} {seeds:>5} seeds: {first}", self.mutation.name())
+                write!(f, "{:<32} {seeds:>5} seeds: {first}", self.bug.name())
             }
-            None => write!(f, "{:<32} not noticed", self.mutation.name()),
+            None => write!(f, "{:<32} not noticed", self.bug.name()),
         }
     }
 }
 
 /// Breaks one rule and runs seeds from `from` on, at most `seeds_max`, until one notices.
-pub fn hunt(mutation: Mutation, from: u64, seeds_max: u64) -> Verdict {
-    let options = Options { mutation: Some(mutation), ..Options::default() };
+pub fn hunt(bug: InjectedBug, from: u64, seeds_max: u64) -> Verdict {
+    let options = Options { bug: Some(bug), ..Options::default() };
     let noticed = (from..=u64::MAX).zip(1..=seeds_max).find_map(|(seed, count)| {
         let report = run_seed(seed, &options);
         report.violation.map(|what| (count, what))
     });
-    Verdict { mutation, noticed }
+    Verdict { bug, noticed }
 }
 
 /// Breaks one rule after the other, each for at most [`SEEDS_MAX`] seeds; or for as many as are given, and then those
 /// of [`SHOWN_BY_STORIES`] too. `on_verdict` is told of each.
 pub fn hunt_all(from: u64, seeds: Option<u64>, mut on_verdict: impl FnMut(&Verdict)) -> Vec<Verdict> {
-    let hunted = Mutation::ALL.iter().filter(|m| seeds.is_some() || !SHOWN_BY_STORIES.contains(m));
-    let verdicts = hunted.map(|&mutation| {
-        let verdict = hunt(mutation, from, seeds.unwrap_or(SEEDS_MAX));
+    let hunted = InjectedBug::ALL.iter().filter(|m| seeds.is_some() || !SHOWN_BY_STORIES.contains(m));
+    let verdicts = hunted.map(|&bug| {
+        let verdict = hunt(bug, from, seeds.unwrap_or(SEEDS_MAX));
         on_verdict(&verdict);
         verdict
     });

@@ -1,12 +1,12 @@
 //! The operations that a transaction sends together, and what came back: memory that its owner uses again and again.
 //!
-//! Operations are numbered within their transaction, from 1. A train that is cleared goes on with the next number.
+//! Operations are numbered within their transaction, from 1. A batch that is cleared goes on with the next number.
 //!
-//! Locks that reads have taken can be let go of ([`Train::unlock`]), also while the results of the train are still looked
+//! Locks that reads have taken can be let go of ([`OperationBatch::unlock`]), also while the results of the batch are still looked
 //! at: what lets go of them is put in front of the operations that are appended next.
 
 use crate::error::{Error, Result};
-use crate::operation::{OperationSpec, TRAIN_BYTES_MAX, TakenLock};
+use crate::operation::{BATCH_BYTES_MAX, OperationSpec, TakenLock};
 use alloc::format;
 use alloc::vec::Vec;
 use vinga_base::{Epoch, OperationNumber, PartitionId};
@@ -15,7 +15,7 @@ use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, OperationHead, OperationKind};
 use vinga_wire::transaction::OPERATIONS_MAX;
 use zerocopy::FromBytes;
 
-/// How a transaction stands behind a train.
+/// How a transaction stands behind a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// It goes on.
@@ -36,7 +36,7 @@ enum Answer {
     Locked(Option<Place>),
 }
 
-/// Where a row stands among those of its train.
+/// Where a row stands among those of its batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Place {
     offset: usize,
@@ -54,7 +54,7 @@ struct Operation {
 
 /// See the head of this file.
 #[derive(Debug)]
-pub struct Train {
+pub struct OperationBatch {
     first: u32,
     bytes: Vec<u8>,
     operations: Vec<Operation>,
@@ -68,10 +68,10 @@ pub struct Train {
     unlocks: Vec<u32>,
 }
 
-impl Default for Train {
-    /// A train for a new transaction.
+impl Default for OperationBatch {
+    /// A batch for a new transaction.
     fn default() -> Self {
-        Train {
+        OperationBatch {
             first: 1,
             bytes: Vec::new(),
             operations: Vec::new(),
@@ -85,7 +85,7 @@ impl Default for Train {
     }
 }
 
-impl Train {
+impl OperationBatch {
     /// Empties it for the next operations of the same transaction; its memory stays.
     pub fn clear(&mut self) {
         self.first = self.next_number().0;
@@ -114,7 +114,7 @@ impl Train {
         let number = self.next_number();
         let begin = self.bytes.len();
         let hash = operation.write(number, &mut self.bytes)?;
-        if self.bytes.len() - begin > TRAIN_BYTES_MAX {
+        if self.bytes.len() - begin > BATCH_BYTES_MAX {
             self.bytes.truncate(begin);
             return Err(Error::with_detail(ErrorCode::TooManyOperations, "one operation is too long"));
         }
@@ -166,7 +166,7 @@ impl Train {
     }
 
     /// Undoes operations from this number on: those that wait here are dropped, those that were sent will be undone
-    /// before the rest of this train is done.
+    /// before the rest of this batch is done.
     pub fn roll_back_to(&mut self, from: OperationNumber) {
         let keep = from.0.saturating_sub(self.first) as usize;
         if keep < self.operations.len() {
@@ -206,7 +206,7 @@ impl Train {
         self.operations.is_empty()
     }
 
-    /// Whether it changes anything: such a train must be answered before reads may go past it.
+    /// Whether it changes anything: such a batch must be answered before reads may go past it.
     pub fn has_changes(&self) -> bool {
         self.rollback_from.is_some() || self.operations.iter().any(|operation| operation.kind.is_change())
     }
@@ -218,11 +218,11 @@ impl Train {
     pub fn standing(&self) -> Result<Standing> {
         match &self.standing {
             Some(standing) => standing.clone(),
-            None => Err(Error::with_detail(ErrorCode::InternalError, "the train was not sent")),
+            None => Err(Error::with_detail(ErrorCode::InternalError, "the batch was not sent")),
         }
     }
 
-    /// What an operation of this train gave: the row of a read (`None` if there is none), nothing for a change.
+    /// What an operation of this batch gave: the row of a read (`None` if there is none), nothing for a change.
     ///
     /// # Errors
     /// Why it failed, if it failed alone; or why its row was not received.
@@ -233,7 +233,7 @@ impl Train {
             Some(Answer::NoRow) => Ok(None),
             Some(Answer::Failed(code)) => Err(code),
             Some(Answer::Locked(_)) => Err(ErrorCode::RowLocked),
-            // It belongs to another train, or was never sent.
+            // It belongs to another batch, or was never sent.
             Some(Answer::Waiting) | None => Err(ErrorCode::NoSuchTransaction),
         }
     }
@@ -257,7 +257,7 @@ impl Train {
         &self.rows[offset..offset + length]
     }
 
-    /// The unique index of its table because of which an operation of this train failed alone, if it was one.
+    /// The unique index of its table because of which an operation of this batch failed alone, if it was one.
     pub fn failed_index(&self, number: OperationNumber) -> Option<u16> {
         let operation = self.operations.get(number.0.checked_sub(self.first)? as usize)?;
         (operation.index != 0).then_some(operation.index)
@@ -274,7 +274,7 @@ impl Train {
     /// How many operations from this index on one signal can carry.
     pub(crate) fn share_from(&self, index: usize) -> usize {
         let begin = index.checked_sub(1).map_or(0, |before| self.operations[before].end);
-        let fits = |operation: &&Operation| operation.end - begin <= TRAIN_BYTES_MAX;
+        let fits = |operation: &&Operation| operation.end - begin <= BATCH_BYTES_MAX;
         self.operations[index..].iter().take(OPERATIONS_MAX).take_while(fits).count()
     }
 

@@ -1,6 +1,6 @@
-//! A train arrives: check it, find the owners of its rows, send each what is its share.
+//! A batch arrives: check it, find the owners of its rows, send each what is its share.
 //!
-//! Everything that can be wrong with a train by itself is found before anything is sent (`stages`).
+//! Everything that can be wrong with a batch by itself is found before anything is sent (`stages`).
 
 use crate::ending::Cause;
 use crate::stages::Routed;
@@ -11,7 +11,7 @@ use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
 use vinga_base::row_layout::RowError;
 use vinga_base::{Epoch, TransactionId};
-use vinga_kernel::{Context, Mutation};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{AbortBody, Actor};
 use vinga_wire::epoch::EPOCH_LEAP_MAX;
 use vinga_wire::frame::FRAME_BYTES_MAX;
@@ -22,8 +22,8 @@ use vinga_wire::transaction::{
 };
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
 
-/// Bytes of a train, at most: its operations fit one `PrepareRequest`.
-const TRAIN_BYTES_MAX: usize = FRAME_BYTES_MAX - 256;
+/// Bytes of a batch, at most: its operations fit one `PrepareRequest`.
+const BATCH_BYTES_MAX: usize = FRAME_BYTES_MAX - 256;
 
 impl Coordinator {
     pub(crate) fn on_transaction_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -39,11 +39,11 @@ impl Coordinator {
             cx.reject(frame, ErrorCode::AbsurdEpoch);
             return Some(());
         }
-        self.statistics.trains += 1;
+        self.statistics.batches += 1;
         self.statistics.operations += u64::from(head.count.get());
         self.confirm_outcomes(cx, id.owner(), head.outcomes_seen.get());
         let flags = head.flags.get();
-        if flags & FLAG_ROLLBACK != 0 && self.give_up_train(cx, id) {
+        if flags & FLAG_ROLLBACK != 0 && self.give_up_batch(cx, id) {
             return Some(());
         }
         let handle = match self.open(cx, id, api, head) {
@@ -62,7 +62,7 @@ impl Coordinator {
             self.roll_back(cx, handle, Cause::asked());
             return Some(());
         }
-        if frame.length() > TRAIN_BYTES_MAX || usize::from(head.count.get()) > OPERATIONS_MAX {
+        if frame.length() > BATCH_BYTES_MAX || usize::from(head.count.get()) > OPERATIONS_MAX {
             self.roll_back(cx, handle, Cause::error(ErrorCode::TooManyOperations));
             return Some(());
         }
@@ -72,7 +72,7 @@ impl Coordinator {
                 let mut rest = operations;
                 let operation = Operation::take(&mut rest)?;
                 match self.route(cx, handle, operation) {
-                    Ok(routed) => self.send_train(cx, handle, head, &[routed]),
+                    Ok(routed) => self.send_batch(cx, handle, head, &[routed]),
                     Err(code) => {
                         self.roll_back(cx, handle, Cause::operation(code, operation.head.number.get()));
                     }
@@ -91,22 +91,22 @@ impl Coordinator {
                         }
                     }
                 }
-                self.send_train(cx, handle, head, &routed);
+                self.send_batch(cx, handle, head, &routed);
             }
         }
         Some(())
     }
 
-    /// A rollback is asked for: gives up the train of that transaction that is under way, if one is. Who asked is told
-    /// what became of the transaction by the answer to that train. It is too late if the commit is decided. If a data
+    /// A rollback is asked for: gives up the batch of that transaction that is under way, if one is. Who asked is told
+    /// what became of the transaction by the answer to that batch. It is too late if the commit is decided. If a data
     /// manager may have decided it, that one's answer tells: it comes at once, also if the operations wait. (What rolls
     /// back already is as good as gone.)
-    fn give_up_train(&mut self, cx: &mut Context<'_>, id: TransactionId) -> bool {
+    fn give_up_batch(&mut self, cx: &mut Context<'_>, id: TransactionId) -> bool {
         let Some(handle) = self.find(id) else { return false };
         match self.transactions[handle].state {
             State::Open { .. } | State::RollingBack { .. } => false,
             State::Preparing { last: false, .. } => {
-                cx.probe("train given up by its API node");
+                cx.mark("batch given up by its API node");
                 self.roll_back(cx, handle, Cause::asked());
                 true
             }
@@ -115,13 +115,13 @@ impl Coordinator {
                 true
             }
             State::Committing { .. } => {
-                cx.probe("train given up too late");
+                cx.mark("batch given up too late");
                 true
             }
         }
     }
 
-    /// The record of the train's transaction: a new one, or the one that is open.
+    /// The record of the batch's transaction: a new one, or the one that is open.
     fn open(
         &mut self,
         cx: &mut Context<'_>,
@@ -146,7 +146,7 @@ impl Coordinator {
             return Err(ErrorCode::ConnectionLost);
         }
         if client.outcomes.len() >= OUTCOMES_MAX {
-            cx.probe("too many unconfirmed outcomes");
+            cx.mark("too many unconfirmed outcomes");
             return Err(ErrorCode::Overloaded);
         }
         let handle = self
@@ -222,8 +222,8 @@ impl Coordinator {
         Ok(Routed::new(operation, kind, hash, place, table))
     }
 
-    /// Sends a checked train to the owners of its rows; or goes on at once if there is nothing to send.
-    fn send_train(
+    /// Sends a checked batch to the owners of its rows; or goes on at once if there is nothing to send.
+    fn send_batch(
         &mut self,
         cx: &mut Context<'_>,
         handle: Handle,
@@ -234,7 +234,7 @@ impl Coordinator {
         let commit = flags & FLAG_COMMIT != 0;
         let is_overloaded = routed.iter().any(|one| cx.is_congested(one.place.at(one.place.chain.primary())));
         if is_overloaded {
-            cx.probe("train refused because a data manager is congested");
+            cx.mark("batch refused because a data manager is congested");
             self.roll_back(cx, handle, Cause::error(ErrorCode::Overloaded));
             return;
         }
@@ -267,7 +267,7 @@ impl Coordinator {
     /// Tells every chain with changes to undo operations from a number on, with all that followed from them; returns how
     /// many will answer.
     fn send_partial_rollback(&mut self, cx: &mut Context<'_>, handle: Handle, from: u32) -> u32 {
-        let from = if cx.is_mutated(Mutation::PartialRollbackKeepsLast) { from + 1 } else { from.max(1) };
+        let from = if cx.has_bug(InjectedBug::PartialRollbackKeepsLast) { from + 1 } else { from.max(1) };
         let actor = actor(cx.own(), &self.settings, handle);
         let mut asked = 0;
         let mut next = self.transactions[handle].participants;
@@ -309,7 +309,7 @@ pub fn actor(own: Address, settings: &crate::Settings, handle: Handle) -> Actor 
     }
 }
 
-/// Refuses a train of which nothing was begun.
+/// Refuses a batch of which nothing was begun.
 fn refuse(cx: &mut Context<'_>, api: Address, head: &TransactionHead, code: ErrorCode) {
     let view = cx.view().0 as u8;
     cx.frame(SignalNumber::TransactionRefuse, api).put(&TransactionAnswer {

@@ -1,20 +1,20 @@
-//! The story of a run: what blocks have handled, line by line.
+//! The scenario of a run: what blocks have handled, line by line.
 
 use super::*;
 use std::fmt::Write;
 
 impl Cluster {
-    /// The signals that blocks have handled since the story of the given length, without the driver's, node by node.
-    pub fn story(&self) -> String {
-        let mut story = String::new();
+    /// The signals that blocks have handled since the scenario of the given length, without the driver's, node by node.
+    pub fn scenario(&self) -> String {
+        let mut scenario = String::new();
         for (node, executor) in &self.executors {
-            writeln!(story, "node {node}").expect("a string takes all");
+            writeln!(scenario, "node {node}").expect("a string takes all");
             for entry in executor.trace().iter() {
                 let Some(line) = describe(entry.length, &entry.bytes) else { continue };
-                writeln!(story, "    {line}").expect("a string takes all");
+                writeln!(scenario, "    {line}").expect("a string takes all");
             }
         }
-        story
+        scenario
     }
 }
 

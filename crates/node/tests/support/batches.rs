@@ -1,11 +1,11 @@
-//! What an API node sends to coordinators: trains of operations.
+//! What an API node sends to coordinators: batches of operations.
 
 use super::*;
 use vinga_fragment::update_program::{self, Action, Instruction};
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, OperationHead};
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START, TransactionHead};
 
-/// One operation of a train.
+/// One operation of a batch.
 #[derive(Clone, Debug)]
 pub enum Op {
     Insert(Row),
@@ -31,12 +31,12 @@ pub fn strict(ops: &[Op]) -> Vec<(Op, bool)> {
 }
 
 impl Cluster {
-    /// Sends a train; operations are numbered from `first`. The request's tag is the first number.
-    pub fn train(&mut self, id: TransactionId, flags: u16, first: u32, ops: &[(Op, bool)]) {
-        self.train_with(id, flags, first, 0, ops);
+    /// Sends a batch; operations are numbered from `first`. The request's tag is the first number.
+    pub fn batch(&mut self, id: TransactionId, flags: u16, first: u32, ops: &[(Op, bool)]) {
+        self.batch_with(id, flags, first, 0, ops);
     }
 
-    pub fn train_with(
+    pub fn batch_with(
         &mut self,
         id: TransactionId,
         flags: u16,
@@ -44,11 +44,11 @@ impl Cluster {
         rollback_from: u32,
         ops: &[(Op, bool)],
     ) {
-        self.train_at(TC, id, flags, first, rollback_from, ops);
+        self.batch_at(TC, id, flags, first, rollback_from, ops);
     }
 
     /// The same, to a certain coordinator.
-    pub fn train_at(
+    pub fn batch_at(
         &mut self,
         coordinator: Address,
         id: TransactionId,
@@ -57,12 +57,12 @@ impl Cluster {
         rollback_from: u32,
         ops: &[(Op, bool)],
     ) {
-        let bytes = self.train_bytes(coordinator, id, flags, first, rollback_from, ops);
+        let bytes = self.batch_bytes(coordinator, id, flags, first, rollback_from, ops);
         self.send_bytes(coordinator.node().0, &bytes);
     }
 
-    /// A train as it stands on a connection.
-    pub fn train_bytes(
+    /// A batch as it stands on a connection.
+    pub fn batch_bytes(
         &self,
         coordinator: Address,
         id: TransactionId,
@@ -110,16 +110,16 @@ impl Cluster {
         bytes
     }
 
-    /// A transaction of one train.
-    pub fn at_once(&mut self, ops: &[Op]) -> Vec<Told> {
+    /// A transaction of one batch.
+    pub fn at_once(&mut self, ops: &[Op]) -> Vec<Received> {
         self.at_once_by(TC, ops)
     }
 
     /// The same, by a certain coordinator.
-    pub fn at_once_by(&mut self, coordinator: Address, ops: &[Op]) -> Vec<Told> {
+    pub fn at_once_by(&mut self, coordinator: Address, ops: &[Op]) -> Vec<Received> {
         let id = self.begin();
-        self.train_at(coordinator, id, ALL, 1, 0, &strict(ops));
-        self.told()
+        self.batch_at(coordinator, id, ALL, 1, 0, &strict(ops));
+        self.received()
     }
 }
 

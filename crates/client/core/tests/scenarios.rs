@@ -1,11 +1,11 @@
-//! What a client does, one story a test, with a scripted node.
+//! What a client does, one scenario a test, with a scripted node.
 
 mod world;
 
 use vinga_base::{ColumnId, OperationNumber};
 use vinga_client_core::{
-    Answer, OperationSpec, ReadBatch, Request, RowRef, ScanProgress, ScanSpec, Standing, Token, Train,
-    TrainEnd, Urgency, WriteBatch,
+    Answer, BatchEnd, OperationBatch, OperationSpec, ReadBatch, Request, RowRef, ScanProgress, ScanSpec,
+    Standing, Token, Urgency, WriteBatch,
 };
 use vinga_testnode::Layout;
 use vinga_wire::operation::OperationKind;
@@ -16,11 +16,11 @@ fn world(seed: u64) -> World {
     World::new(Layout { connections: 3, answer_bytes: 100, ..Layout::default() }, seed)
 }
 
-/// Sends a train and waits until it is over.
-fn run(world: &mut World, transaction: Token, train: Train, end: TrainEnd) -> Train {
-    world.client.send(transaction, train, end);
-    world.settle();
-    world.client.take_train(transaction).expect("it is over")
+/// Sends a batch and waits until it is over.
+fn run(world: &mut World, transaction: Token, batch: OperationBatch, end: BatchEnd) -> OperationBatch {
+    world.client.send(transaction, batch, end);
+    world.run_until_idle();
+    world.client.take_operations(transaction).expect("it is over")
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn many_rows_are_read_in_few_frames() {
     let requests = |world: &World| world.node.handled.get(&(SignalNumber::KeyReadRequest as u16)).copied();
     let token = world.client.read(batch, Urgency::Now).unwrap();
     assert!(world.client.take_read(token).is_none());
-    world.settle();
+    world.run_until_idle();
     assert!((9..=16).contains(&requests(&world).unwrap()), "full frames, then one a partition");
     let batch = world.client.take_read(token).unwrap();
     for key in 0..1000u64 {
@@ -60,7 +60,7 @@ fn refused_reads_are_sent_again_for_some_seconds() {
     (0..300u64).for_each(|key| batch.push(&key.to_le_bytes()).unwrap());
     world.node.refuses_reads = 20;
     let token = world.client.read(batch, Urgency::Now).unwrap();
-    world.settle();
+    world.run_until_idle();
     let batch = world.client.take_read(token).expect("the node has room again");
     assert!(batch.rows().all(|row| matches!(row, Ok(Some(_)))));
 
@@ -71,10 +71,10 @@ fn refused_reads_are_sent_again_for_some_seconds() {
         batch.push(&1u64.to_le_bytes()).unwrap();
         world.client.read(batch, Urgency::Now).unwrap()
     };
-    world.settle();
+    world.run_until_idle();
     assert!(world.client.take_read(token).is_none(), "it goes on trying");
     world.client.cancel(abandoned);
-    (0..3).for_each(|_| world.settle());
+    (0..3).for_each(|_| world.run_until_idle());
     let batch = world.client.take_read(token).expect("it has given up");
     assert!(batch.rows().all(|row| row == Err(ErrorCode::Overloaded)));
     assert!(world.client.is_at_rest());
@@ -101,7 +101,7 @@ fn lone_readers_travel_together() {
         .collect();
     // What went out before was swallowed by this test; break so that those are told.
     world.break_any();
-    world.settle();
+    world.run_until_idle();
     let lost = tokens
         .iter()
         .filter(|token| {
@@ -119,7 +119,7 @@ fn lone_readers_travel_together() {
         .collect();
     let request = SignalNumber::KeyReadRequest as u16;
     let before = world.node.handled.get(&request).copied().unwrap_or(0);
-    world.settle();
+    world.run_until_idle();
     let frames = world.node.handled[&request] - before;
     assert!(frames <= 8, "{frames} frames");
     for (key, token) in tokens.into_iter().enumerate() {
@@ -137,19 +137,19 @@ fn a_transaction_reads_writes_and_undoes() {
     world.load(&table, 0..10);
     let transaction = world.client.begin().unwrap();
     let key = |key: u64| key.to_le_bytes();
-    let mut train = Train::default();
-    let read = train.push(&OperationSpec::new(&table, OperationKind::ReadExclusive, &key(3), &[])).unwrap();
-    let none = train.push(&OperationSpec::new(&table, OperationKind::ReadCommitted, &key(77), &[])).unwrap();
+    let mut batch = OperationBatch::default();
+    let read = batch.push(&OperationSpec::new(&table, OperationKind::ReadExclusive, &key(3), &[])).unwrap();
+    let none = batch.push(&OperationSpec::new(&table, OperationKind::ReadCommitted, &key(77), &[])).unwrap();
     let missing = key(77);
     let delete = OperationSpec::new(&table, OperationKind::Delete, &missing, &[]);
-    let fails = train.push(&OperationSpec { error_is_local: true, ..delete }).unwrap();
+    let fails = batch.push(&OperationSpec { error_is_local: true, ..delete }).unwrap();
     let inserted = image(&table, 50, "own");
-    train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &inserted)).unwrap();
-    let mut train = run(&mut world, transaction, train, TrainEnd::Open);
-    assert_eq!(train.standing().unwrap(), Standing::Open);
-    assert_eq!(train.result(read).unwrap().unwrap(), image(&table, 3, &text_of(3)));
-    assert_eq!(train.result(none), Ok(None));
-    assert_eq!(train.result(fails), Err(ErrorCode::NoSuchRow));
+    batch.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &inserted)).unwrap();
+    let mut batch = run(&mut world, transaction, batch, BatchEnd::Open);
+    assert_eq!(batch.standing().unwrap(), Standing::Open);
+    assert_eq!(batch.result(read).unwrap().unwrap(), image(&table, 3, &text_of(3)));
+    assert_eq!(batch.result(none), Ok(None));
+    assert_eq!(batch.result(fails), Err(ErrorCode::NoSuchRow));
     // A direct read sees its own change, another's does not.
     let shape = world.client.add_shape(&table, None, &[]).unwrap();
     let read_50 = |world: &mut World, within: Option<OperationNumber>| {
@@ -159,33 +159,33 @@ fn a_transaction_reads_writes_and_undoes() {
             Some(operation) => world.client.read_within(transaction, operation, batch).unwrap(),
             None => world.client.read(batch, Urgency::Now).unwrap(),
         };
-        world.settle();
+        world.run_until_idle();
         let batch = world.client.take_read(token).unwrap();
         batch.row(0).unwrap().map(<[u8]>::to_vec)
     };
-    assert_eq!(read_50(&mut world, Some(train.next_number())), Some(inserted.clone()));
+    assert_eq!(read_50(&mut world, Some(batch.next_number())), Some(inserted.clone()));
     assert_eq!(read_50(&mut world, None), None);
     // Undone from there on, and again.
-    train.clear();
-    let savepoint = train.next_number();
+    batch.clear();
+    let savepoint = batch.next_number();
     assert_eq!(savepoint, OperationNumber(5));
-    train.push(&OperationSpec::new(&table, OperationKind::Delete, &key(3), &[])).unwrap();
-    let mut train = run(&mut world, transaction, train, TrainEnd::Open);
-    train.clear();
-    train.roll_back_to(savepoint);
-    train.push(&OperationSpec::new(&table, OperationKind::Delete, &key(4), &[])).unwrap();
-    train.roll_back_to(OperationNumber(6));
-    train.push(&OperationSpec::new(&table, OperationKind::Delete, &key(5), &[])).unwrap();
-    let train = run(&mut world, transaction, train, TrainEnd::Commit);
-    assert!(matches!(train.standing().unwrap(), Standing::Committed(epoch) if epoch.0 > 100));
+    batch.push(&OperationSpec::new(&table, OperationKind::Delete, &key(3), &[])).unwrap();
+    let mut batch = run(&mut world, transaction, batch, BatchEnd::Open);
+    batch.clear();
+    batch.roll_back_to(savepoint);
+    batch.push(&OperationSpec::new(&table, OperationKind::Delete, &key(4), &[])).unwrap();
+    batch.roll_back_to(OperationNumber(6));
+    batch.push(&OperationSpec::new(&table, OperationKind::Delete, &key(5), &[])).unwrap();
+    let batch = run(&mut world, transaction, batch, BatchEnd::Commit);
+    assert!(matches!(batch.standing().unwrap(), Standing::Committed(epoch) if epoch.0 > 100));
     let rows = world.node.rows("test.t");
     assert!(
         rows.contains_key(&key(3)[..]) && rows.contains_key(&key(4)[..]) && rows.contains_key(&key(50)[..])
     );
     assert!(!rows.contains_key(&key(5)[..]));
     // It is over, whatever is asked of it.
-    let train = run(&mut world, transaction, Train::default(), TrainEnd::Commit);
-    assert_eq!(train.standing().unwrap_err().code(), ErrorCode::NoSuchTransaction);
+    let batch = run(&mut world, transaction, OperationBatch::default(), BatchEnd::Commit);
+    assert_eq!(batch.standing().unwrap_err().code(), ErrorCode::NoSuchTransaction);
     world.client.cancel(transaction);
     assert!(world.client.is_at_rest() && world.node.is_at_rest());
     assert_eq!(world.node.unconfirmed(), 0, "idle clients confirm what they have seen");
@@ -197,41 +197,41 @@ fn the_first_error_rolls_back_and_names_its_operation() {
     let table = world.create("test.t");
     world.load(&table, 0..1);
     let transaction = world.client.begin().unwrap();
-    let mut train = Train::default();
+    let mut batch = OperationBatch::default();
     for key in [5, 0, 6] {
         let row = image(&table, key, "x");
-        train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
+        batch.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
     }
-    let train = run(&mut world, transaction, train, TrainEnd::Commit);
-    let error = train.standing().unwrap_err();
+    let batch = run(&mut world, transaction, batch, BatchEnd::Commit);
+    let error = batch.standing().unwrap_err();
     assert_eq!((error.code(), error.operation()), (ErrorCode::DuplicateKey, Some(OperationNumber(2))));
     assert!(!error.is_retryable());
     assert_eq!(world.node.rows("test.t").len(), 1);
-    let train = run(&mut world, transaction, train, TrainEnd::Commit);
-    assert_eq!(train.standing().unwrap_err().code(), ErrorCode::TransactionAborted);
+    let batch = run(&mut world, transaction, batch, BatchEnd::Commit);
+    assert_eq!(batch.standing().unwrap_err().code(), ErrorCode::TransactionAborted);
     world.client.cancel(transaction);
     assert!(world.client.is_at_rest());
 }
 
 #[test]
-fn long_trains_go_in_shares() {
+fn long_batches_go_in_shares() {
     let mut world = world(5);
     let table = world.create("test.t");
     let transaction = world.client.begin().unwrap();
-    let mut train = Train::default();
+    let mut batch = OperationBatch::default();
     let mut reads = Vec::new();
     for key in 0..3000u64 {
         let row = image(&table, key, &text_of(key));
-        train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
+        batch.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
         if key % 10 == 0 {
             let read = OperationSpec::new(&table, OperationKind::ReadCommitted, &row[..8], &[]);
-            reads.push((key, train.push(&read).unwrap()));
+            reads.push((key, batch.push(&read).unwrap()));
         }
     }
-    let train = run(&mut world, transaction, train, TrainEnd::Commit);
-    assert!(matches!(train.standing().unwrap(), Standing::Committed(_)));
+    let batch = run(&mut world, transaction, batch, BatchEnd::Commit);
+    assert!(matches!(batch.standing().unwrap(), Standing::Committed(_)));
     for (key, read) in reads {
-        assert_eq!(train.result(read).unwrap().unwrap(), image(&table, key, &text_of(key)));
+        assert_eq!(batch.result(read).unwrap().unwrap(), image(&table, key, &text_of(key)));
     }
     assert_eq!(world.node.rows("test.t").len(), 3000);
     assert!(world.node.handled[&(SignalNumber::TransactionRequest as u16)] >= 4);
@@ -242,21 +242,21 @@ fn long_trains_go_in_shares() {
 fn abandoned_transactions_are_rolled_back() {
     let mut world = world(6);
     let table = world.create("test.t");
-    // Open, with a train under way, fresh, and with a train of many shares under way.
-    for (trains, operations) in [(1, 1), (0, 1), (0, 0), (0, 3000u64)] {
+    // Open, with a batch under way, fresh, and with a batch of many shares under way.
+    for (batches, operations) in [(1, 1), (0, 1), (0, 0), (0, 3000u64)] {
         let transaction = world.client.begin().unwrap();
-        let mut train = Train::default();
+        let mut batch = OperationBatch::default();
         for key in 0..operations {
             let row = image(&table, key, "x");
-            train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
+            batch.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
         }
-        world.client.send(transaction, train, TrainEnd::Open);
-        if trains == 1 {
-            world.settle();
+        world.client.send(transaction, batch, BatchEnd::Open);
+        if batches == 1 {
+            world.run_until_idle();
         }
         world.client.cancel(transaction);
         assert!(operations == 0 || world.client.wants_reader());
-        world.settle();
+        world.run_until_idle();
         assert!(!world.client.wants_reader());
         assert!(world.client.is_at_rest() && world.node.is_at_rest());
     }
@@ -276,20 +276,20 @@ fn who_stops_a_commit_learns_what_was_decided() {
     ];
     for (keys, expected) in cases {
         let transaction = world.client.begin().unwrap();
-        let mut train = Train::default();
+        let mut batch = OperationBatch::default();
         for key in keys {
             let row = image(&table, key, "x");
-            train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
+            batch.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
         }
         world.client.stop_commit(transaction);
-        world.client.send(transaction, train, TrainEnd::Commit);
+        world.client.send(transaction, batch, BatchEnd::Commit);
         world.client.stop_commit(transaction);
         world.client.stop_commit(transaction);
-        world.settle();
-        let train = world.client.take_train(transaction).expect("it is over");
-        assert_eq!(train.standing().map(|_| ()).map_err(|error| error.code()), expected);
+        world.run_until_idle();
+        let batch = world.client.take_operations(transaction).expect("it is over");
+        assert_eq!(batch.standing().map(|_| ()).map_err(|error| error.code()), expected);
         world.client.stop_commit(transaction);
-        world.settle();
+        world.run_until_idle();
         world.client.cancel(transaction);
         assert!(world.client.is_at_rest() && world.node.is_at_rest());
     }
@@ -330,7 +330,7 @@ fn scans_give_every_row_once() {
         rows.dedup();
         assert_eq!(rows.len(), count);
         assert_eq!(count, if limit == 0 { 500 } else { limit as usize });
-        world.settle();
+        world.run_until_idle();
         assert!(world.client.is_at_rest() && world.node.is_at_rest());
     }
     // One that is dropped in the middle is closed.
@@ -339,7 +339,7 @@ fn scans_give_every_row_once() {
         world.step();
     }
     world.client.cancel(token);
-    world.settle();
+    world.run_until_idle();
     assert!(world.client.is_at_rest() && world.node.is_at_rest());
 }
 
@@ -350,7 +350,7 @@ fn a_slow_consumer_holds_two_batches_of_a_partition() {
     world.load(&table, 0..2000);
     let spec = ScanSpec { batch_rows: 1000, batch_bytes: 300, ..ScanSpec::default() };
     let token = world.client.scan(&table, spec, None).unwrap();
-    world.settle();
+    world.run_until_idle();
     let next = world.node.handled.get(&(SignalNumber::ScanNextRequest as u16)).copied().unwrap_or(0);
     assert!(next <= 8 * 2, "{next} batches were asked for and nobody took one");
     let (rows, result) = scan(&mut world, token);
@@ -363,20 +363,20 @@ fn a_scan_sees_own_changes_below_its_number() {
     let table = world.create("test.t");
     world.load(&table, 0..3);
     let transaction = world.client.begin().unwrap();
-    let mut train = Train::default();
+    let mut batch = OperationBatch::default();
     let row = image(&table, 10, "own");
-    train.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
+    batch.push(&OperationSpec::new(&table, OperationKind::Insert, &[], &row)).unwrap();
     let delete = OperationSpec::new(&table, OperationKind::Delete, &row[..8], &[]);
-    train.push(&delete).unwrap();
-    let train = run(&mut world, transaction, train, TrainEnd::Open);
+    batch.push(&delete).unwrap();
+    let batch = run(&mut world, transaction, batch, BatchEnd::Open);
     for (number, count) in [(1, 3), (2, 4), (3, 3)] {
         let within = Some((transaction, OperationNumber(number)));
         let token = world.client.scan(&table, ScanSpec::default(), within).unwrap();
         assert_eq!(scan(&mut world, token).0.len(), count);
     }
-    assert_eq!(train.next_number(), OperationNumber(3));
+    assert_eq!(batch.next_number(), OperationNumber(3));
     world.client.cancel(transaction);
-    world.settle();
+    world.run_until_idle();
     assert!(world.client.is_at_rest() && world.node.is_at_rest());
 }
 
@@ -403,7 +403,7 @@ fn the_dictionary_answers() {
     let mut batch = WriteBatch::default();
     push_insert(&mut batch, &tables[3], 1);
     let token = world.client.write(batch, Urgency::Now).unwrap();
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::NoSuchTable));
     assert!(world.client.is_at_rest());
 }
@@ -416,15 +416,15 @@ fn a_restart_makes_open_commits_unknown() {
     push_insert(&mut batch, &table, 1);
     let token = world.client.write(batch, Urgency::Now).unwrap();
     let transaction = world.client.begin().unwrap();
-    world.client.send(transaction, one_insert(&table, 2), TrainEnd::Open);
+    world.client.send(transaction, one_insert(&table, 2), BatchEnd::Open);
     let before = world.client.node();
     world.restart_node();
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::UnknownOutcome));
-    let train = world.client.take_train(transaction).unwrap();
-    assert_eq!(train.standing().unwrap_err().code(), ErrorCode::ConnectionLost);
+    let batch = world.client.take_operations(transaction).unwrap();
+    assert_eq!(batch.standing().unwrap_err().code(), ErrorCode::ConnectionLost);
     world.client.cancel(transaction);
-    // It goes on with a new life.
+    // It goes on with a new incarnation.
     world.load(&table, [7]);
     assert!(world.client.is_at_rest());
     assert_eq!(world.client.node(), before);
@@ -448,16 +448,16 @@ fn an_outcome_is_asked_for_and_unknown_only_after_long() {
     let token = world.client.write(batch, Urgency::Now).unwrap();
     assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::ClusterFailure));
     world.is_cut = false;
-    world.settle();
+    world.run_until_idle();
     world.load(&table, [3]);
     assert!(world.client.is_at_rest());
 }
 
-fn one_insert(table: &vinga_client_core::Table, key: u64) -> Train {
-    let mut train = Train::default();
+fn one_insert(table: &vinga_client_core::Table, key: u64) -> OperationBatch {
+    let mut batch = OperationBatch::default();
     let row = image(table, key, &text_of(key));
-    train.push(&OperationSpec::new(table, OperationKind::Insert, &[], &row)).unwrap();
-    train
+    batch.push(&OperationSpec::new(table, OperationKind::Insert, &[], &row)).unwrap();
+    batch
 }
 
 #[test]
@@ -473,7 +473,7 @@ fn a_silent_node_is_given_up() {
         world.advance(100_000);
     }
     assert_eq!(world.client.take_read(token).unwrap().row(0), Err(ErrorCode::ConnectionLost));
-    world.settle();
+    world.run_until_idle();
     world.load(&table, [1]);
 }
 
@@ -487,7 +487,7 @@ fn a_node_is_not_silent_because_the_client_did_not_run() {
     let token = world.client.read(batch, Urgency::Now).unwrap();
     // The machine stands still; the answer comes when the client runs again.
     world.advance(60_000_000);
-    world.settle();
+    world.run_until_idle();
     assert!(world.client.take_read(token).unwrap().row(0).is_ok());
 }
 
@@ -505,7 +505,7 @@ fn a_silent_node_is_given_up_by_a_client_that_runs_now_and_then() {
     }
     let read = world.client.take_read(token).expect("it does not wait for ever");
     assert_eq!(read.row(0), Err(ErrorCode::ConnectionLost));
-    world.settle();
+    world.run_until_idle();
     world.load(&table, [1]);
 }
 
@@ -530,13 +530,13 @@ fn garbage_closes_the_connection() {
             });
         }
         world.client.on_bytes(vinga_client_core::LinkId::new(0, 0), &garbage);
-        world.settle();
-        world.settle();
+        world.run_until_idle();
+        world.run_until_idle();
         assert!(world.client.take_read(token).is_some());
         let mut batch = ReadBatch::new(shape);
         batch.push(&1u64.to_le_bytes()).unwrap();
         let token = world.client.read(batch, Urgency::Now).unwrap();
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.client.take_read(token).unwrap().row(0), Ok(None));
     }
 }
@@ -559,32 +559,32 @@ fn a_busy_client_says_that_it_is_alive() {
 }
 
 #[test]
-fn goodbye_is_the_last_word() {
+fn the_disconnect_notice_is_the_last_frame() {
     let mut world = World::new(Layout { connections: 3, ..Layout::default() }, 1);
-    let goodbyes = |world: &World| world.node.handled.get(&(SignalNumber::GoodbyeOrder as u16)).copied();
+    let notices = |world: &World| world.node.handled.get(&(SignalNumber::DisconnectOrder as u16)).copied();
     world.client.leave();
     assert!(!world.client.has_left(), "it has not been sent yet");
-    world.settle();
+    world.run_until_idle();
     assert!(world.client.has_left());
-    assert_eq!(goodbyes(&world), Some(3), "one on each connection");
+    assert_eq!(notices(&world), Some(3), "one on each connection");
     world.break_any();
-    world.settle();
+    world.run_until_idle();
     assert!(world.client.has_left(), "nothing is opened again");
 }
 
 #[test]
-fn who_is_just_greeted_hears_goodbye_when_it_has_answered() {
+fn a_node_that_is_being_greeted_gets_the_disconnect_notice_when_it_has_answered() {
     for steps in 0..12 {
-        let mut world = World::unsettled(Layout { connections: 2, ..Layout::default() }, steps);
+        let mut world = World::before_idle(Layout { connections: 2, ..Layout::default() }, steps);
         if steps > 0 {
             world.advance(50_000);
             (1..steps).for_each(|_| _ = world.step());
         }
         world.client.leave();
-        world.settle();
+        world.run_until_idle();
         assert!(world.client.has_left());
         let count = |signal| world.node.handled.get(&(signal as u16)).copied().unwrap_or(0);
-        let (hellos, goodbyes) = (count(SignalNumber::HelloRequest), count(SignalNumber::GoodbyeOrder));
-        assert_eq!(hellos, goodbyes, "after {steps} steps");
+        let (hellos, notices) = (count(SignalNumber::HelloRequest), count(SignalNumber::DisconnectOrder));
+        assert_eq!(hellos, notices, "after {steps} steps");
     }
 }

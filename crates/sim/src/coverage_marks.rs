@@ -1,20 +1,20 @@
-//! Rare branches of the protocols: each block reports it when it takes one (`cx.probe`), so that a range of seeds can
+//! Rare branches of the protocols: each block reports it when it takes one (`cx.mark`), so that a range of seeds can
 //! show that none of them is never run.
 //!
-//! The tests of the house compare this list with the sources: who adds a probe says here whether seeds meet it.
+//! The tests of the house compare this list with the sources: who adds a mark says here whether seeds meet it.
 
-/// Branches that 500 seeds meet: `vinga sim --seeds A..B --expect-probes` fails if one of them was not.
+/// Branches that 500 seeds meet: `vinga sim --seeds A..B --expect-marks` fails if one of them was not.
 pub const EXPECTED: &[&str] = &[
     "abort sent again without a failed replica",
-    "all operations of a last train wait",
-    "asker has gone while changes end for its fence",
-    "asker has gone while data managers prepare its change",
-    "asker has gone while its change frees what it replaces",
-    "asker has gone while its change is completed",
-    "asker has gone while its change is published",
-    "asker has gone while subscribers are awaited",
-    "asker has gone while transactions end for its change",
-    "asker of a schema change has gone",
+    "all operations of a last batch wait",
+    "requester has gone while changes end for its fence",
+    "requester has gone while data managers prepare its change",
+    "requester has gone while its change frees what it replaces",
+    "requester has gone while its change is completed",
+    "requester has gone while its change is published",
+    "requester has gone while subscribers are awaited",
+    "requester has gone while transactions end for its change",
+    "requester of a schema change has gone",
     "backup refuses what the primary has prepared",
     "commit of a transaction that is not (any more) here",
     "commit sent again without a failed replica",
@@ -25,14 +25,14 @@ pub const EXPECTED: &[&str] = &[
     "driver did not report a closed connection",
     "forwarded prepare shows an earlier commit",
     "fences of an API node are lifted because it has gone",
-    "goodbye of an API node that is being closed",
-    "goodbye that is not the first",
+    "disconnect notice of an API node that is being closed",
+    "disconnect notice that is not the first",
     "holder of the schema lock has gone",
-    "lock probe comes by a second way",
+    "deadlock probe comes by a second way",
     "lock wait timed out",
-    "newer life ends the grace time of the older",
-    "newer life waits for the older to be forgotten",
-    "newer life waits for the older to close",
+    "newer session ends the grace time of the older",
+    "newer session waits for the older to be forgotten",
+    "newer session waits for the older to close",
     "node was not running for longer than a heartbeat period",
     "not forwarded to a failed replica",
     "operation is undone alone because of a unique index",
@@ -43,30 +43,30 @@ pub const EXPECTED: &[&str] = &[
     "prepare for a chain that is not the present one",
     "promoted backup locks a prepared row",
     "promoted backup shows a committed version",
-    "read of a train refused because too many rows wait for its API node",
+    "read of a batch refused because too many rows wait for its API node",
     "read refused because too many answers wait for its API node",
-    "rest of a train waits for unique indexes",
+    "rest of a batch waits for unique indexes",
     "share of a data manager goes as several signals",
-    "same life waits for its connections to close",
+    "same session waits for its connections to close",
     "scan pauses because its reader is slow",
     "schema change goes on without a failed data node",
-    "schema change is undone because its asker has gone",
+    "schema change is undone because its requester has gone",
     "several operations committed with their prepare",
     "subscriber did not confirm a schema event in time",
     "table described while it changes",
-    "train given up before its data manager has answered",
-    "train given up by its API node",
-    "train given up too late",
-    "train refused because a data manager is congested",
+    "batch given up before its data manager has answered",
+    "batch given up by its API node",
+    "batch given up too late",
+    "batch refused because a data manager is congested",
     "transactions are rolled back for a schema change",
     "waiter of a vanished row runs again",
-    "waiting connection was closed with its life",
+    "waiting connection was closed with its session",
 ];
 
-/// Branches that only thousands of seeds meet: they are asked for with `--expect-probes all`.
+/// Branches that only thousands of seeds meet: they are asked for with `--expect-marks all`.
 pub const RARE: &[&str] = &[
-    "asker has gone while indexes are built for its change",
-    "asker has gone while its change is undone",
+    "requester has gone while indexes are built for its change",
+    "requester has gone while its change is undone",
     "closing goes on without a failed data node",
     "forwarded prepare undoes an earlier prepare",
     "late report of a broken connection",
@@ -101,7 +101,7 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "outcome asked while the transaction is under way",
         "clients ask when they come back, and are admitted when everything is finished",
     ),
-    ("forwarded prepare came twice", "nobody sends a prepare twice yet; an heir will"),
+    ("forwarded prepare came twice", "nobody sends a prepare twice yet; a successor will"),
     (
         "next president goes on with the epochs",
         "the president is not killed while nobody takes its coordinators over",
@@ -125,5 +125,5 @@ pub fn missing<'a>(
     met: impl Fn(&str) -> bool + 'a,
 ) -> impl Iterator<Item = &'static str> + 'a {
     let rare = if with_rare { RARE } else { &[] };
-    EXPECTED.iter().chain(rare).copied().filter(move |probe| !met(probe))
+    EXPECTED.iter().chain(rare).copied().filter(move |mark| !met(mark))
 }

@@ -1,4 +1,4 @@
-//! Golden stories: what membership says to whom when API nodes come, go and fail.
+//! Golden scenarios: what membership says to whom when API nodes come, go and fail.
 
 mod common;
 
@@ -13,7 +13,7 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U32, U64, cold};
 
 fn check(name: &str, harness: &Harness<Membership>) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    check_golden(&path, harness.story());
+    check_golden(&path, harness.scenario());
 }
 
 fn request(waiting: u64, node: u8, incarnation: u32, connection: u16, ticket: u64) -> ApiConnectRequest {
@@ -135,17 +135,17 @@ fn reconnect_within_grace() {
 }
 
 #[test]
-fn goodbye() {
+fn disconnect() {
     let mut h = harness();
     connect(&mut h, 0, &request(1, 0, 7, 0, 0));
     let ticket = confirmed(&mut h).ticket;
     connect(&mut h, 1, &request(2, 145, 7, 1, ticket));
     h.heading("it leaves: everything is closed, although no connection has broken yet");
     let own = Address::new(NodeId(145), BlockNumber::Api, 0);
-    tell(&mut h, own, SignalNumber::GoodbyeOrder, 145, 7);
-    h.heading("its other connection brings its goodbye, too; the life can't come back");
+    tell(&mut h, own, SignalNumber::DisconnectOrder, 145, 7);
+    h.heading("its other connection brings its disconnect notice, too; the session can't come back");
     tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
-    tell(&mut h, own, SignalNumber::GoodbyeOrder, 145, 7);
+    tell(&mut h, own, SignalNumber::DisconnectOrder, 145, 7);
     connect(&mut h, 0, &request(3, 145, 7, 0, ticket));
     assert_eq!(refused(&mut h), ErrorCode::UnknownOutcome);
     tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
@@ -153,34 +153,34 @@ fn goodbye() {
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
     all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 145, 7);
     assert_eq!(h.block().api_nodes().count(), 0);
-    h.heading("a goodbye counts also when a connection was closed before it came");
+    h.heading("a disconnect notice counts also when a connection was closed before it came");
     connect(&mut h, 0, &request(4, 0, 3, 0, 0));
     let ticket = confirmed(&mut h).ticket;
     connect(&mut h, 1, &request(5, 145, 3, 1, ticket));
     tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 3);
-    tell(&mut h, own, SignalNumber::GoodbyeOrder, 145, 3);
-    assert!(h.has_met("goodbye of an API node that is being closed"));
+    tell(&mut h, own, SignalNumber::DisconnectOrder, 145, 3);
+    assert!(h.has_met("disconnect notice of an API node that is being closed"));
     tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 3);
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 3);
     all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 145, 3);
     assert_eq!(h.block().api_nodes().count(), 0);
-    h.heading("that of an earlier life does not count");
+    h.heading("that of an earlier session does not count");
     connect(&mut h, 0, &request(6, 145, 9, 0, 0));
-    tell(&mut h, own, SignalNumber::GoodbyeOrder, 145, 3);
+    tell(&mut h, own, SignalNumber::DisconnectOrder, 145, 3);
     assert_eq!(h.block().api_nodes().next().map(|(_, _, phase)| phase), Some(Phase::Connected));
-    check("goodbye.txt", &h);
+    check("disconnect.txt", &h);
 }
 
 #[test]
-fn newer_life() {
+fn newer_session() {
     let mut h = harness();
     connect(&mut h, 0, &request(1, 150, 7, 0, 0));
     let ticket = confirmed(&mut h).ticket;
     tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 150, 7);
-    h.heading("the node with this id was started anew: its older life, which waits, will not be back");
+    h.heading("the node with this id was started anew: its older session, which waits, will not be back");
     connect(&mut h, 0, &request(2, 150, 7, 0, ticket));
     connect(&mut h, 0, &request(3, 150, 8, 0, 0));
-    assert!(h.has_met("newer life waits for the older to close"));
+    assert!(h.has_met("newer session waits for the older to close"));
     assert_eq!(refused(&mut h), ErrorCode::UnknownOutcome);
     h.heading("an older incarnation is refused, also while a newer one waits");
     connect(&mut h, 0, &request(4, 150, 6, 0, 0));
@@ -194,13 +194,13 @@ fn newer_life() {
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
     all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 150, 7);
     assert_eq!(confirmed(&mut h).waiting, 5);
-    h.heading("in the grace time the newer life ends it");
+    h.heading("in the grace time the newer session ends it");
     tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 150, 9);
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 150, 9);
     connect(&mut h, 1, &request(7, 150, 10, 0, 0));
     all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 150, 9);
     assert_eq!(confirmed(&mut h).waiting, 7);
-    check("newer_life.txt", &h);
+    check("newer_session.txt", &h);
 }
 
 #[test]

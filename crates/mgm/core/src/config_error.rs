@@ -1,7 +1,7 @@
 //! What is wrong in a configuration: the piece, the place, and what would be right.
 //!
-//! A [`Mistake`] knows the parameter whose value is wrong; where that value was written ([`Origin`]) is known to
-//! whoever read it, who turns the mistake into a [`ConfigError`] with [`Mistake::at`]. The printed form is
+//! A [`ParameterError`] knows the parameter whose value is wrong; where that value was written ([`Origin`]) is known to
+//! whoever read it, who turns the error into a [`ConfigError`] with [`ParameterError::at`]. The printed form is
 //!
 //! ```text
 //! vinga.ini line 7: 'ldm={count=3}': 3 ldm threads in all; allowed are …; the nearest are 2 and 4
@@ -18,7 +18,7 @@ use crate::parameters::Parameter;
 
 /// A wrong value of one parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ParameterError {
     /// The parameter that holds the piece, or that caused the conflict.
     pub parameter: Parameter,
     /// The offending text as it was written, shortened by [`quotable`].
@@ -27,13 +27,13 @@ pub struct Mistake {
     pub problem: String,
 }
 
-impl Mistake {
-    /// A mistake in the value of `parameter`: `piece` as it was written, and a sentence that says what is allowed.
+impl ParameterError {
+    /// An error in the value of `parameter`: `piece` as it was written, and a sentence that says what is allowed.
     pub fn new(parameter: Parameter, piece: &str, problem: impl Into<String>) -> Self {
-        Mistake { parameter, piece: quotable(piece), problem: problem.into() }
+        ParameterError { parameter, piece: quotable(piece), problem: problem.into() }
     }
 
-    /// The same mistake with the place where the value was written.
+    /// The same error with the place where the value was written.
     pub fn at(self, origin: Origin) -> ConfigError {
         ConfigError { origin, piece: self.piece, problem: self.problem }
     }
@@ -119,7 +119,7 @@ impl fmt::Display for ConfigErrors {
         }
         match self.0.len().saturating_sub(ERRORS_SHOWN_MAX) {
             0 => Ok(()),
-            more => write!(f, "\nand {more} more mistakes"),
+            more => write!(f, "\nand {more} more errors"),
         }
     }
 }
@@ -243,12 +243,12 @@ mod tests {
     }
 
     #[test]
-    fn many_mistakes_are_counted() {
+    fn many_errors_are_counted() {
         let errors =
             |count| ConfigErrors::new(alloc::vec![ConfigError::new(Origin::Flag, "x", "wrong"); count]);
         assert_eq!(errors(2).to_string(), "command line: 'x': wrong\ncommand line: 'x': wrong");
         let many = errors(ERRORS_SHOWN_MAX + 7).to_string();
-        assert!(many.lines().count() == ERRORS_SHOWN_MAX + 1 && many.ends_with("\nand 7 more mistakes"));
+        assert!(many.lines().count() == ERRORS_SHOWN_MAX + 1 && many.ends_with("\nand 7 more errors"));
     }
 
     #[test]
