@@ -1,4 +1,4 @@
-//! Time as blocks see it, and the signals that they send to themselves later.
+//! Timers: signals that blocks send to themselves later.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
@@ -37,12 +37,12 @@ impl Sub for Tick {
     }
 }
 
-/// A timer that is due: `TimerReport` with this token goes to this block.
+/// A timer that is due: `TimerReport` with this token is sent to this block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Timer {
-    /// Who asked.
+    /// The block that set it.
     pub owner: Address,
-    /// What for, in the owner's own terms.
+    /// Chosen by the owner to identify the timer.
     pub token: u64,
 }
 
@@ -54,13 +54,13 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Sets a timer. There is no way to unset one: its owner ignores a token that it no longer waits for.
+    /// Sets a timer. It can't be cancelled: its owner ignores a token that it no longer waits for.
     pub fn set(&mut self, due: Tick, timer: Timer) {
         self.sequence += 1;
         self.heap.push(Reverse((due, self.sequence, timer)));
     }
 
-    /// Takes the first timer that is due.
+    /// Removes and returns the first timer that is due.
     pub fn pop_due(&mut self, now: Tick) -> Option<Timer> {
         let Reverse((due, _, timer)) = self.heap.peek()?;
         let timer = *timer;
