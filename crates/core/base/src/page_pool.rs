@@ -84,7 +84,7 @@ impl Drop for HeapRegion {
     }
 }
 
-// SAFETY: the memory is plain bytes; who may touch which page is the contract of the pools.
+// SAFETY: the memory is plain bytes; the contract of the pools decides which thread may access which page.
 unsafe impl Send for HeapRegion {}
 // SAFETY: as above; the object itself is never changed after `new`.
 unsafe impl Sync for HeapRegion {}
@@ -156,7 +156,7 @@ impl PagePool {
     #[inline]
     pub fn bytes(&self, page: PageNumber) -> &[u8; PAGE_BYTES] {
         assert!(page.0 < self.pages);
-        // SAFETY: the page lies in the region, is initialised, and only its owner, who borrows us, touches it.
+        // SAFETY: the page lies in the region, is initialised, and only its owner, which borrows the pool, accesses it.
         unsafe { &*self.address(page).cast() }
     }
 

@@ -61,7 +61,7 @@ injected_bugs! {
     StaleVersionAccepted = "stale-version-accepted";
     /// The waiters of a row that ceased to exist are dropped.
     WaitersOfVanishedRowLost = "waiters-of-vanished-row-lost";
-    /// A backup that resolves transactions shows what is only prepared, as if it had been committed.
+    /// A backup that resolves a row's earlier operations shows what is only prepared, as if it had been committed.
     ResolveShowsPrepared = "resolve-shows-prepared";
     /// A backup shows new versions at commit, before it knows that all replicas have committed.
     BackupShowsAtCommit = "backup-shows-at-commit";
@@ -103,9 +103,9 @@ injected_bugs! {
     SwitchDoesNotWait = "switch-does-not-wait";
     /// A schema change is confirmed to its requester before subscribers have confirmed the event.
     EventNotAwaited = "event-not-awaited";
-    /// The write fence of an API node that failed is not lifted.
+    /// The write fence of an API node whose session has ended is not lifted.
     FenceOutlivesOwner = "fence-outlives-owner";
-    /// The schema lock of an API node that failed is not released.
+    /// The schema lock of an API node whose session has ended is not released.
     LockOutlivesOwner = "lock-outlives-owner";
     /// A refused schema change does not remove what it had prepared.
     UndoForgetsPrepared = "undo-forgets-prepared";

@@ -3,7 +3,7 @@
 use core::fmt;
 use vinga_base::NodeId;
 
-/// The kinds of blocks, by the number that stands in addresses. Append-only.
+/// The kinds of blocks, by their number in addresses. Append-only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum BlockNumber {

@@ -51,7 +51,7 @@ pub enum SchemaChange {
         /// The version that the API node knows.
         pinned: Option<VersionedTable>,
     },
-    /// Only this API node may change rows of the table, until it lifts the write fence or fails.
+    /// Only this API node may change rows of the table, until it lifts the write fence or its session ends.
     FenceTable {
         /// `database.table`.
         name: String,

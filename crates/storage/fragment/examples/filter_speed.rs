@@ -1,9 +1,9 @@
 //! Nanoseconds per row of filters over pages in row order, as a scan reads them.
 //!
 //! A million rows of 120 bytes (16 of them header) in pages of 32 KiB with 272 slots each; the working set is 120 MB,
-//! so what memory costs is included. Each figure is the median of nine passes over all pages, the spread beside it.
-//! For comparison stand a pass that only builds the bitmap from the row headers, one hand-written loop over rows with
-//! the same five comparisons, and the program evaluated row by row.
+//! so the cost of memory access is included. Each figure is the median of nine passes over all pages, with the range
+//! beside it. For comparison there are a pass that only builds the bitmap from the row headers, one hand-written loop
+//! over rows with the same five comparisons, and the program evaluated row by row.
 //!
 //! `cargo run --release --example filter_speed [rows]`
 
@@ -46,7 +46,7 @@ fn layout() -> RowLayout {
         primary_key: vec![ColumnId(0)],
         ..TableDefinition::default()
     };
-    definition.check().expect("a good table");
+    definition.check().expect("a valid table");
     RowLayout::new(&definition)
 }
 
@@ -169,7 +169,7 @@ fn measure(what: &str, rows: usize, pass: impl Fn() -> usize) {
 }
 
 /// Five comparisons: ((c1 < 500 and c2 >= 500) or (c3 < 0.5 and c4 > day 500)) and c0 < 0. Each of the first four
-/// passes half of the rows, the last none, and it stands last in cost, so that all are evaluated.
+/// passes half of the rows, the last none; it is the most expensive one and comes last, so that all are evaluated.
 fn tree() -> Expression {
     let day = &[0x0f, 0xa1, 0xf4][..]; // 2000 << 9 | 500
     let first = column(1).less_than(500).and(column(2).at_least(500));
@@ -198,7 +198,7 @@ fn main() {
     let rows: usize = std::env::args().nth(1).map_or(1_000_000, |n| n.parse().expect("a number of rows"));
     for rows in [rows, 2 * SLOTS] {
         let table = Table::new(rows);
-        let program = |filter: &Expression| Program::new(filter, &table.layout).expect("a good filter");
+        let program = |filter: &Expression| Program::new(filter, &table.layout).expect("a valid filter");
         println!("{rows} rows, {} KiB of pages", table.pages.len() / 1024);
         measure("bitmap from row headers alone", rows, || table.bitmap_from_headers());
         for (what, filter) in [

@@ -1,5 +1,5 @@
-//! Nanoseconds of what every locked, updated or filtered operation pays: a row lock, an update program, making a
-//! filter ready. Each figure is the median of nine runs, the spread beside it.
+//! Nanoseconds of the steps of every locked, updated or filtered operation: a row lock, an update program, preparing a
+//! filter. Each figure is the median of nine runs, with the range beside it.
 //!
 //! `cargo run --release --example operation_speed`
 
@@ -80,7 +80,7 @@ fn locks() {
                 if table.release(holder, |entry, _| next = Some(entry)) {
                     break waiters;
                 }
-                holder = next.expect("the row is granted to who waits");
+                holder = next.expect("the row is granted to the waiter");
             }
         });
     }
@@ -103,7 +103,7 @@ fn layout() -> RowLayout {
         primary_key: vec![ColumnId(0)],
         ..TableDefinition::default()
     };
-    definition.check().expect("a good table");
+    definition.check().expect("a valid table");
     RowLayout::new(&definition)
 }
 
@@ -125,10 +125,10 @@ fn updates() {
         let mut instructions: Vec<_> =
             actions.iter().map(|&(id, action)| Instruction { column: ColumnId(id), action }).collect();
         let mut wire = Vec::new();
-        write(&mut instructions, &layout, &mut wire).expect("a good program");
+        write(&mut instructions, &layout, &mut wire).expect("a valid program");
         measure(what, 1_000_000, || {
             image.clear();
-            let program = UpdateProgram::check(black_box(&wire), &layout).expect("a good program");
+            let program = UpdateProgram::check(black_box(&wire), &layout).expect("a valid program");
             program.apply(&layout, black_box(fixed), black_box(variable), &mut image).expect("it fits");
             usize::from(black_box(&image).len() > 100)
         });
@@ -151,7 +151,7 @@ fn filters() {
         let mut wire = Vec::new();
         codec::encode(&filter, &[], &mut wire).expect("a small filter");
         measure(what, 100_000, || {
-            let filter = codec::decode(black_box(&wire)).expect("a good filter");
+            let filter = codec::decode(black_box(&wire)).expect("a valid filter");
             black_box(Program::new(&filter, &layout).expect("it fits"));
             1
         });

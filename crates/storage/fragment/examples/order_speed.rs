@@ -1,8 +1,8 @@
 //! Nanoseconds for the operations of an ordered index, and its memory: keys of 8 bytes that need no row, then keys of
 //! 35 bytes of which 24 are always the same, which are compared in the rows.
 //!
-//! `cargo run --release --example order_speed [rows]`. Keys come in random order. *Batched* is the way of a data node:
-//! 16 keys at a time, inner nodes and leaves asked for before they are read. Times are those of the processor.
+//! `cargo run --release --example order_speed [rows]`. Keys are in random order. *Batched* is how a data node does it:
+//! 16 keys at a time, inner nodes and leaves prefetched before they are read. Times are processor time.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -73,15 +73,15 @@ impl World {
         let bigint = ColumnType::Integer { bytes: 8, signed: false };
         let layout = support::layout(&[(bigint, false), (value, false)], &[0]);
         let column = OrderColumn { column: ColumnId(1), direction: Direction::Ascending };
-        let order = OrderKey::new(&layout, &[column]).expect("the column is there");
-        // Rows with their chunks and their hash index, and the ordered index twice as large as it should be.
+        let order = OrderKey::new(&layout, &[column]).expect("the column exists");
+        // Rows with their chunks and their hash index, and twice the expected size of the ordered index.
         let bytes = count * if of_text { 32 + 64 + 12 + 50 } else { 28 + 12 + 50 };
         let mut pool = huge_region::pool((bytes / PAGE_BYTES as u64) as u32 + 64);
         let mut rows =
             Rows { fragment: Fragment::new(layout), chunks: ChunkStore::new(), order, key: Vec::new() };
         let keys = (0..count)
             .map(|number| {
-                // The rows lie in the order of their numbers, the keys do not.
+                // The rows are stored in the order of their numbers, the keys are not.
                 let mixed = KeyHash::of(&number.to_le_bytes()).0;
                 let text = format!("{SHARED}{:010x}", mixed >> 24);
                 let value = if of_text { text.into_bytes() } else { mixed.to_le_bytes().to_vec() };
@@ -100,7 +100,7 @@ impl World {
         World { pool, rows, keys }
     }
 
-    /// Calls `each` for every key and says how long one takes.
+    /// Calls `each` for every key and returns the time per key.
     fn time(
         &mut self,
         what: &str,
@@ -128,11 +128,11 @@ impl World {
     }
 }
 
-/// Time that this thread has been running, so that other work on the machine counts less. It is kept up to date by the
-/// scheduler: good to some milliseconds.
+/// Processor time of this thread, so that other work on the machine has less influence. The scheduler updates it every
+/// few milliseconds.
 fn processor_time() -> Duration {
-    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells it");
-    let nanoseconds = statistics.split(' ').next().expect("the first number is it");
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has this file");
+    let nanoseconds = statistics.split(' ').next().expect("the first number is the time");
     Duration::from_nanos(nanoseconds.parse().expect("it is a number"))
 }
 
@@ -177,7 +177,7 @@ fn main() {
                 tree.remove(pool, rows, key, row);
             });
         }
-        assert_eq!(tree.usage().pages, 0, "all pages went back");
+        assert_eq!(tree.usage().pages, 0, "all pages were returned");
     }
 }
 
@@ -185,7 +185,7 @@ fn build(world: &mut World, tree: &mut OrderedIndex, percent: usize) {
     let World { pool, rows, keys } = world;
     let begin = processor_time();
     let mut entries = Vec::with_capacity(keys.len());
-    // The rows are read in the order in which they lie.
+    // The rows are read in the order in which they are stored.
     for (_, row) in keys.iter() {
         rows.write_key(pool, *row);
         entries.push(Entry::new(&rows.key, *row));
@@ -208,11 +208,11 @@ fn read(world: &mut World, tree: &mut OrderedIndex) {
             let range = Range { from: Cut::before_key(key), to: Some(Cut::after_key(key)) };
             let mut cursor = tree.cursor(pool, rows, range, Direction::Ascending);
             let mut found = cursor.next(rows);
-            // Few of the text keys are there twice.
+            // A few of the text keys occur twice.
             while found.is_some_and(|entry| entry.row() != row) {
                 found = cursor.next(rows);
             }
-            assert!(found.is_some(), "all keys are there");
+            assert!(found.is_some(), "all keys are in the index");
         });
     }
     let World { pool, rows, keys } = world;
@@ -263,7 +263,7 @@ fn read(world: &mut World, tree: &mut OrderedIndex) {
     println!("{:<44} {:?}", "different keys, estimated from 1,000 ways", tree.distinct(&sample));
 }
 
-/// The same keys, but rows are not loaded ahead: for who looks at the index alone.
+/// The same keys, but rows are not prefetched: measures the index alone.
 struct NoRows<'a>(&'a mut Rows);
 
 impl KeySource for NoRows<'_> {

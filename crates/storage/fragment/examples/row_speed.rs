@@ -1,7 +1,7 @@
-//! Nanoseconds a row for the operations of a fragment: 1 million rows of 8 + 100 bytes in 8 fragments.
+//! Nanoseconds per row for the operations of a fragment: 1 million rows of 8 + 100 bytes in 8 fragments.
 //!
-//! `cargo run --release --example row_speed [rows]`. Keys come in random order. *Batched* is the way of a data node:
-//! 32 keys at a time, index and rows asked for before they are read.
+//! `cargo run --release --example row_speed [rows]`. Keys are in random order. *Batched* is how a data node does it: 32
+//! keys at a time, index and rows prefetched before they are read.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -37,11 +37,11 @@ impl World {
     fn new(rows: u64) -> Self {
         let bigint = ColumnType::Integer { bytes: 8, signed: false };
         let layout = support::layout(&[(bigint, false), (ColumnType::Char { bytes: 100 }, false)], &[0]);
-        // Twice what the rows need, and some for each fragment.
+        // Twice what the rows need, and some more for each fragment.
         let pages = (rows * 120 * 2 / PAGE_BYTES as u64) as u32 + 64;
         let pool = huge_region::pool(pages);
         let fragments = (0..FRAGMENTS).map(|_| Fragment::new(layout.clone())).collect();
-        // Multiplying by an odd number goes through all keys in an order that looks random.
+        // Multiplying by an odd number visits all keys in an order that looks random.
         let mask = rows.next_power_of_two() - 1;
         let keys = (0..=mask)
             .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask)
@@ -51,7 +51,7 @@ impl World {
         World { pool, chunks: ChunkStore::new(), fragments, keys, layout }
     }
 
-    /// Calls `each` for all keys, batched or not, and says how long one takes.
+    /// Calls `each` for all keys, batched or not, and returns the time per key.
     fn time(
         &mut self,
         what: &str,
@@ -185,7 +185,7 @@ fn repeat(world: &mut World) {
         let World { pool, chunks, fragments, .. } = world;
         fragments[fragment].remove_row(pool, chunks, hash, row);
     });
-    assert_eq!(world.pool.owned(), 0, "all pages came back");
+    assert_eq!(world.pool.owned(), 0, "all pages were returned");
     let mut image = [7; 108];
     world.time("insert, again", true, |world, fragment, key, hash| {
         image[..8].copy_from_slice(&key.to_le_bytes());

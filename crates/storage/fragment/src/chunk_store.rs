@@ -1,22 +1,22 @@
 //! Pieces of memory of any size up to a page: the variable parts of rows and the after-images of open operations.
 //!
-//! A data manager has one chunk store. Its pages are cut into equal slots; all slots of a page are of one *class*. A
-//! chunk takes a slot of the smallest class that holds it and two bytes more: the slot begins with the chunk's length,
-//! so the exact length costs no memory access beside that of the chunk itself.
+//! A data manager has one chunk store. Its pages are divided into equal slots; all slots of a page are of one *class*.
+//! A chunk takes a slot of the smallest class that holds it and two bytes more: the slot begins with the chunk's
+//! length, so that reading the length costs no memory access in addition to that of the chunk itself.
 //!
 //! ```text
 //!   slot in use:   byte 0  u16, little-endian: length of the chunk      byte 2  the chunk
 //!   free slot:     byte 0  u16, little-endian: 0x8000 | next free slot of this page (0 = none)
-//!   never used:    anything; the page's state knows from which slot on
+//!   never used:    anything; the page's state holds the first such slot
 //! ```
 //!
 //! Classes: slots of 8, 12, … 32 bytes, then eight sizes for each doubling, each widened to the largest multiple of 4
-//! that fits a page as often. Up to 4 KiB a slot loses at most a sixth; above, where a page holds but a few, up to a
-//! third, and up to a half above 16 KiB.
+//! of which the same number fits a page. Up to 4 KiB a slot wastes at most a sixth; above that, where a page holds only
+//! a few, up to a third, and up to a half above 16 KiB.
 //!
-//! A chunk is named by a [`ChunkRef`]: 20 bits page index in the store (32 GiB), 12 bits slot, counted from 1 so that
-//! 0 can mean "none" in a row header. Free slots of a page are linked through the slots, pages of a class that have a
-//! free slot are linked with each other, and a page without chunks goes back to the pool at once: allocating and
+//! A chunk is named by a [`ChunkRef`]: 20 bits page index in the store (32 GiB), 12 bits slot, counted from 1 so that 0
+//! can mean "none" in a row header. Free slots of a page are linked through the slots, pages of a class that have a
+//! free slot are linked with each other, and a page without chunks is returned to the pool at once: allocating and
 //! freeing take constant time.
 
 use crate::page_table::{PageList, PageTable};
@@ -27,12 +27,12 @@ use vinga_base::page_pool::{OutOfPages, PAGE_BYTES, PagePool, Purpose};
 /// Bytes of a chunk, at most: more than the largest row.
 pub const CHUNK_BYTES_MAX: usize = PAGE_BYTES - LENGTH_BYTES;
 
-/// What stands in front of each chunk.
+/// Bytes of the length in front of each chunk.
 const LENGTH_BYTES: usize = 2;
 /// Marks a free slot in the place of the length, which is always smaller.
 const FREE: u16 = 0x8000;
 
-/// Names a chunk. `Option<ChunkRef>` takes 4 bytes, too; as a number `None` is 0.
+/// Names a chunk. `Option<ChunkRef>` also takes 4 bytes; as a number `None` is 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ChunkRef(NonZeroU32);
 
@@ -55,7 +55,7 @@ impl ChunkRef {
         (self.0.get() & ((1 << Self::SLOT_BITS) - 1)) as u16
     }
 
-    /// The number that stands in a row header; 0 for `None`.
+    /// The number that is stored in a row header; 0 for `None`.
     #[inline]
     pub fn to_bits(chunk: Option<ChunkRef>) -> u32 {
         chunk.map_or(0, |chunk| chunk.0.get())
@@ -77,7 +77,7 @@ pub struct ChunkUsage {
     pub chunks: u64,
     /// Bytes of the slots that they take.
     pub bytes_used: u64,
-    /// Bytes that were asked for.
+    /// Bytes that were requested.
     pub bytes_asked: u64,
     /// Bytes of bookkeeping outside the pool.
     pub heap_bytes: u64,
@@ -91,7 +91,7 @@ struct PageState {
     used: u16,
     /// The free slot to be used next, 0 for none.
     free: u16,
-    /// Slots from here on were never used.
+    /// Slots from here on have never been used.
     fresh: u16,
 }
 
@@ -105,7 +105,7 @@ impl PageState {
     }
 }
 
-/// See the head of this file.
+/// The chunks of one data manager.
 pub struct ChunkStore {
     pages: PageTable<PageState>,
     /// For each class the pages that have room.
@@ -129,7 +129,7 @@ impl ChunkStore {
         }
     }
 
-    /// Takes memory for a chunk of exactly `length` bytes, up to [`CHUNK_BYTES_MAX`]. Its content is anything.
+    /// Allocates a chunk of exactly `length` bytes, up to [`CHUNK_BYTES_MAX`]. Its content is arbitrary.
     ///
     /// # Errors
     /// [`OutOfPages`] when a page is needed and there is none.
@@ -193,7 +193,7 @@ impl ChunkStore {
         let at = offset_of(slot_bytes, chunk.slot());
         let slot = &self.pages.bytes(pool, chunk.page())[at..at + usize::from(slot_bytes)];
         let (length, rest) = slot.split_first_chunk().expect("a slot is longer than a length");
-        // The mark of a free slot is larger than any slot, so using a freed chunk ends here.
+        // The mark of a free slot is larger than any slot, so using a freed chunk panics here.
         &rest[..usize::from(u16::from_le_bytes(*length))]
     }
 
@@ -226,8 +226,8 @@ impl ChunkStore {
         length <= CHUNK_BYTES_MAX && class_of(length) == usize::from(self.pages.state(chunk.page()).class)
     }
 
-    /// Changes the length of a chunk to one that it [can hold](Self::can_hold). What is kept stays, what is added is
-    /// anything.
+    /// Changes the length of a chunk to one that it [can hold](Self::can_hold). Bytes that remain are kept, added bytes
+    /// are arbitrary.
     pub fn resize(&mut self, pool: &mut PagePool, chunk: ChunkRef, length: usize) {
         assert!(self.can_hold(chunk, length), "{length} bytes do not fit the chunk's slot");
         self.usage.bytes_asked -= self.bytes(pool, chunk).len() as u64;
@@ -302,7 +302,7 @@ fn split_slot(
     page[at..at + usize::from(slot_bytes)].split_first_chunk_mut().expect("a slot is longer than a length")
 }
 
-/// The class of chunks of `length` bytes.
+/// The class for chunks of `length` bytes.
 #[inline]
 fn class_of(length: usize) -> usize {
     let bytes = length + LENGTH_BYTES;
@@ -314,7 +314,7 @@ fn class_of(length: usize) -> usize {
     }
 }
 
-/// Number of steps: multiples of 4 from 8 to 32, then eight a doubling up to a page.
+/// Number of steps: multiples of 4 from 8 to 32, then eight per doubling up to a page.
 const STEPS: usize = 7 + 8 * 10;
 
 /// The smallest step whose slots have `bytes` bytes.
@@ -335,7 +335,7 @@ struct Classes {
     of_step: [u8; STEPS],
 }
 
-/// Steps that fit a page equally often share a class.
+/// Steps of which the same number fits a page share a class.
 const CLASSES: Classes = {
     let mut classes = Classes { count: 0, slot_bytes: [0; STEPS], of_step: [0; STEPS] };
     let mut step = 0;

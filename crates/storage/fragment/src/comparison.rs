@@ -1,8 +1,8 @@
-//! Comparing two values: the operators that programs know, and the sets of outcomes that they accept.
+//! Comparing two values: the operators that programs have, and the sets of outcomes that they accept.
 //!
-//! Two values that are not NULL compare with one of four outcomes: less, equal, greater or, if one of them is not a
-//! number, unordered. An operator is nothing but the set of outcomes that make it true, so that NOT is the other set
-//! and exchanging the operands is the mirrored set. What NULL does is the business of whoever compares.
+//! Two values that are not NULL compare with one of four outcomes: less, equal, greater or, if one of them is NaN,
+//! unordered. An operator is just the set of outcomes for which it is true, so that NOT is the complement and
+//! exchanging the operands gives the mirrored set. Callers handle NULL.
 
 use core::cmp::Ordering;
 
@@ -85,7 +85,7 @@ impl Outcomes {
         Outcomes(kept | less | greater)
     }
 
-    /// Whether values that are no numbers are accepted.
+    /// Whether the set holds unordered: comparisons with NaN.
     pub(crate) fn accept_unordered(self) -> bool {
         self.accept(None)
     }

@@ -1,12 +1,13 @@
 //! One replica of one partition: its rows, found by their keys.
 //!
-//! A row has three parts: the fixed part in a slot of the row store, in tables with columns of variable size a chunk
-//! for the variable part, and an entry in the hash index. They come and go together: each call here does all of its
-//! work or, when memory is refused, none. The ordered indexes lie beside them, but whoever calls fills and empties them.
+//! A row has three parts: the fixed part in a slot of the row store, a chunk for the variable part (in tables with
+//! columns of variable size), and an entry in the hash index. They are added and removed together: each call here does
+//! all of its work or, when memory is refused, none. The ordered indexes are kept beside them, but callers maintain
+//! their entries.
 //!
-//! The fragment knows nothing of transactions. A row is found from the moment it is inserted until it is removed, what
-//! its header says notwithstanding, and two rows may have the same key for a while (a deleted one that is still shown
-//! and its successor; during a restart, one row that has moved). Whoever calls decides which one counts.
+//! The fragment knows nothing of transactions. A row is found from the moment it is inserted until it is removed,
+//! whatever its header says, and two rows may have the same key for a while (a deleted one that is still visible and
+//! its successor; during a restart, one row that has moved). Callers decide which one is valid.
 
 use crate::chunk_store::ChunkStore;
 use crate::fragment_index::FragmentIndex;
@@ -20,7 +21,7 @@ use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::KEY_BYTES_MAX;
 
-/// What a new row begins with.
+/// The contents of a new row.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRow<'a> {
     /// The hash of its key.
@@ -31,16 +32,16 @@ pub struct NewRow<'a> {
     pub header: RowHeader,
 }
 
-/// See the head of this file.
+/// The rows of one replica of one partition, with their indexes.
 pub struct Fragment {
     layout: RowLayout,
     rows: RowStore,
     index: HashIndex,
     /// In ascending order of their ids.
     indexes: Vec<FragmentIndex>,
-    /// Where a key is put together that does not stand in one piece in its row; sized for the longest.
+    /// Buffer for a key that is not stored in one piece in its row; sized for the longest key.
     key: Vec<u8>,
-    /// Where [`Fragment::release_slice`] goes on.
+    /// The page at which [`Fragment::release_slice`] continues.
     released_from: Option<u32>,
 }
 
@@ -76,7 +77,7 @@ impl Fragment {
     ) -> impl Iterator<Item = RowId> + 'a {
         self.index.candidates(pool, hash).filter(move |&row| {
             let row = self.rows.row(pool, row);
-            // The variable part is looked for only where the key needs it.
+            // The variable part is only looked up if the key needs it.
             let variable =
                 if self.layout.key_bytes().is_some() { &[][..] } else { variable_of(pool, chunks, row) };
             self.layout.key_equals(key, row.fixed(), variable)
@@ -107,14 +108,14 @@ impl Fragment {
         }
     }
 
-    /// The fixed and the variable part of a row that exists.
+    /// The fixed and the variable part of an existing row.
     #[inline]
     pub fn parts<'a>(&self, pool: &'a PagePool, chunks: &ChunkStore, row: RowId) -> (&'a [u8], &'a [u8]) {
         let row = self.rows.row(pool, row);
         (row.fixed(), variable_of(pool, chunks, row))
     }
 
-    /// Appends the image of a row that exists.
+    /// Appends the image of an existing row.
     #[inline]
     pub fn row_image(&self, pool: &PagePool, chunks: &ChunkStore, row: RowId, out: &mut Vec<u8>) {
         let (fixed, variable) = self.parts(pool, chunks, row);
@@ -125,7 +126,7 @@ impl Fragment {
     /// Adds a row in any free slot.
     ///
     /// # Errors
-    /// [`OutOfPages`], and everything is as it was.
+    /// [`OutOfPages`]; then nothing has changed.
     #[inline]
     pub fn insert_row(
         &mut self,
@@ -142,7 +143,7 @@ impl Fragment {
     /// Adds a row in the slot that another replica has chosen.
     ///
     /// # Errors
-    /// If the slot can't be had, or no memory for the rest, and everything is as it was.
+    /// If the slot can't be used, or there is no memory for the rest; then nothing has changed.
     #[inline]
     pub fn insert_row_at(
         &mut self,
@@ -156,7 +157,7 @@ impl Fragment {
         Ok(self.fill_row(pool, chunks, purpose, row, new)?)
     }
 
-    /// Gives a row that has just got its slot the other parts, or takes the slot away again.
+    /// Adds the other parts of a row that has just got its slot, or frees the slot again.
     #[inline]
     fn fill_row(
         &mut self,
@@ -173,7 +174,7 @@ impl Fragment {
             index.insert(pool, purpose, new.hash, row, rehash)
         });
         match filled {
-            // The index will soon read some rows again, to grow: load them one insert ahead.
+            // The index will soon read some rows again, to grow: prefetch them one insert ahead.
             Ok(()) => self.index.rows_of_next_step(pool).for_each(|row| self.rows.prefetch(pool, row)),
             Err(OutOfPages) => self.free_row(pool, chunks, row),
         }
@@ -183,7 +184,7 @@ impl Fragment {
     /// Overwrites a row in place, header and key excepted.
     ///
     /// # Errors
-    /// [`OutOfPages`] when the variable part needs more room, and everything is as it was.
+    /// [`OutOfPages`] when the variable part needs more room; then nothing has changed.
     #[inline]
     pub fn store_image(
         &self,
@@ -221,12 +222,12 @@ impl Fragment {
                     }
                     return Ok(());
                 }
-                // A slot that is too large wastes memory, but a full node can't be choosy.
+                // A slot that is too large wastes memory, but that is better than failing when memory is full.
                 Err(OutOfPages) if old.is_some_and(|old| chunks.can_hold(old, variable.len())) => {}
                 Err(OutOfPages) => return Err(OutOfPages),
             }
         }
-        let chunk = old.expect("there is one and it has room");
+        let chunk = old.expect("the row has a chunk with room");
         chunks.resize(pool, chunk, variable.len());
         chunks.bytes_mut(pool, chunk).copy_from_slice(variable);
         Ok(())
@@ -250,14 +251,15 @@ impl Fragment {
         self.rows.free(pool, row);
     }
 
-    /// The hash of the key of a row that exists, for those who know the row only by its id.
+    /// The hash of the key of an existing row, for callers that only have its row id.
     #[inline]
     pub fn key_hash(&mut self, pool: &PagePool, chunks: &ChunkStore, row: RowId) -> KeyHash {
         hash_of(&self.layout, pool, chunks, self.rows.row(pool, row), &mut self.key)
     }
 
-    /// Frees the whole fragment in slices: at most `steps` rows or pages of one kind. True when nothing is left and the fragment
-    /// is as new; until then only this may be called, because the index still names rows that are gone.
+    /// Frees the whole fragment in slices: at most `steps` rows or pages of one kind per call. True when nothing is
+    /// left and the fragment is empty again; until then no other method may be called, because the index still contains
+    /// rows that have been freed.
     pub fn release_slice(&mut self, pool: &mut PagePool, chunks: &mut ChunkStore, steps: u32) -> bool {
         while let Some(last) = self.indexes.last_mut() {
             if !last.tree.release_slice(pool, steps) {
@@ -295,13 +297,13 @@ impl Fragment {
         &self.layout
     }
 
-    /// The rows' slots: headers, pages to go through, memory.
+    /// The rows' slots: headers, pages, memory usage.
     #[inline]
     pub fn rows(&self) -> &RowStore {
         &self.rows
     }
 
-    /// Somebody begins to name a row ([`RowStore::note_named`]), or nobody does any more.
+    /// Notes that operations begin to name a row ([`RowStore::note_named`]), or that none does any more.
     #[inline]
     pub fn note_named(&mut self, row: RowId, is_named: bool) {
         match is_named {
@@ -322,12 +324,12 @@ impl Fragment {
         self.indexes.iter().find(|index| index.id() == id)
     }
 
-    /// The same, to change it.
+    /// The ordered index with an id, to change it.
     pub fn ordered_index_mut(&mut self, id: u16) -> Option<&mut FragmentIndex> {
         self.indexes.iter_mut().find(|index| index.id() == id)
     }
 
-    /// The ordered indexes, to change them, and what that takes.
+    /// The ordered indexes, to change them, and the parts of the fragment that this needs.
     #[inline]
     pub fn split_indexes(&mut self) -> (&RowLayout, &RowStore, &mut [FragmentIndex]) {
         (&self.layout, &self.rows, &mut self.indexes)
@@ -343,25 +345,25 @@ impl Fragment {
         self.indexes.insert(at, index);
     }
 
-    /// Takes an ordered index out; its memory is still to be freed.
+    /// Removes an ordered index; the caller must free its memory.
     pub fn take_index(&mut self, id: u16) -> Option<FragmentIndex> {
         let at = self.indexes.iter().position(|index| index.id() == id)?;
         Some(self.indexes.remove(at))
     }
 
-    /// The hash index: its memory.
+    /// The hash index, for its memory usage.
     pub fn index(&self) -> &HashIndex {
         &self.index
     }
 }
 
-/// The variable part of a row; nothing if it has none.
+/// The variable part of a row; empty if it has none.
 #[inline]
 fn variable_of<'a>(pool: &'a PagePool, chunks: &ChunkStore, row: Row<'a>) -> &'a [u8] {
     row.variable().map_or(&[], |variable| chunks.bytes(pool, variable))
 }
 
-/// The hash of a row's key, put together in `key` if it does not stand in one piece.
+/// The hash of a row's key, which is assembled in `key` if it is not stored in one piece.
 #[inline]
 fn hash_of(
     layout: &RowLayout,

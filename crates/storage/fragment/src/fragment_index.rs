@@ -1,7 +1,7 @@
 //! One ordered index of one fragment: its id in the table's definition, how its keys are made, and its tree.
 //!
-//! The fragment keeps it beside its rows and frees it with them. Who enters and removes keys is whoever knows the
-//! versions of rows: the fragment knows only those in the slots.
+//! The fragment keeps it beside its rows and frees it with them. The caller that knows the versions of rows inserts and
+//! removes keys: the fragment only knows the versions in the slots.
 
 use crate::ordered_index::OrderedIndex;
 use alloc::vec::Vec;
@@ -12,24 +12,25 @@ use vinga_base::order_key::OrderKey;
 pub struct Distinct {
     /// Entries of the tree when this was estimated.
     pub entries: u64,
-    /// Empty if it never was.
+    /// Empty if it was never estimated.
     pub values: Vec<u64>,
 }
 
 impl Distinct {
-    /// Whether it will still do for a tree of so many entries: they are within a tenth of those that it had.
+    /// Whether the estimate is still good enough for a tree with this many entries: they are within a tenth of those at
+    /// the time of the estimate.
     pub fn is_of(&self, entries: u64) -> bool {
         !self.values.is_empty() && self.entries.abs_diff(entries) <= self.entries / 10
     }
 }
 
-/// See the head of this file.
+/// An ordered index of a fragment.
 pub struct FragmentIndex {
     id: u16,
     order: OrderKey,
     /// The entries.
     pub tree: OrderedIndex,
-    /// What whoever asked last was told.
+    /// The last estimate.
     pub distinct: Distinct,
 }
 

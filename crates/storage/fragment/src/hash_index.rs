@@ -2,36 +2,36 @@
 //!
 //! ## Format
 //! The index is an array of *lines*: 64 bytes, 12 entries of an 8-bit tag and a 32-bit row id, and a link (see
-//! `hash_index/line.rs`). Lines lie in pages of the pool: line n is line n % 512 of the array's page n / 512. Of a hash,
-//! bits 40–47 are the tag (0 is written as 1, because 0 marks a free place) and bits 0–39 choose the line; neither the
-//! hash nor the key is stored, so whoever searches compares keys in the rows.
+//! `hash_index/line.rs`). Lines are stored in pages of the pool: line n is line n % 512 of the array's page n / 512. Of
+//! a hash, bits 40–47 are the tag (0 is written as 1, because 0 marks a free place) and bits 0–39 choose the line;
+//! neither the hash nor the key is stored, so a search compares keys in the rows.
 //!
-//! Which line a hash belongs to, its *home*, is decided by linear hashing with partial expansions
-//! (`hash_index/addressing.rs`). The array grows by one line when there are more than 8 entries a line, and shrinks by
-//! one when there are fewer than 7. Either is one *step*, which places the entries of one group of at most four lines
-//! and their overflow lines anew; no insert and no removal does more than one. The smallest array that has entries is
-//! one page; without entries there is no page.
+//! The line that a hash belongs to, its *home*, is determined by linear hashing with partial expansions
+//! (`hash_index/addressing.rs`). The array grows by one line when there are more than 8 entries per line, and shrinks
+//! by one when there are fewer than 7. Either is one *step*, which distributes the entries of one group of at most four
+//! lines and their overflow lines again; no insert and no removal does more than one. The smallest array that has
+//! entries is one page; without entries there is no page.
 //!
-//! Entries that find no place in their home go to *overflow lines*, in an array of their own, numbered in it from 0:
+//! Entries for which their home has no place go to *overflow lines*, in an array of their own, numbered in it from 0:
 //!
 //! ```text
 //!   home ──link──► newest overflow line ──link──► older ──link──► oldest
 //!   full           1 to 12 entries                full            full
 //! ```
 //!
-//! A home with a link is full, and only the newest overflow line may have free places. So inserting looks at two lines
+//! A home with a link is full, and only the newest overflow line may have free places. So an insert examines two lines,
 //! and the place of a removed entry is filled from the newest overflow line, however long the chain is: rows with equal
-//! hashes make it long and nothing can make it shorter. The overflow array has no gaps: the line that leaves is replaced
-//! by the last one, whose chain is found through the hash of one of its rows.
+//! hashes make it long and nothing can make it shorter. The overflow array has no gaps: a line that is removed is
+//! replaced by the last one, whose chain is found through the hash of one of its rows.
 //!
 //! ## Rows are read again
-//! A step may need hashes, which only the rows still know: `rehash` gives them. All rows in the index must be readable
-//! whenever the index is changed. The rows that the next growing step will ask for are known before it:
-//! [`HashIndex::rows_of_next_step`] names a few of them after each insert, so that they can be loaded meanwhile.
+//! A step may need hashes, which can only be computed from the rows: `rehash` does that. All rows in the index must be
+//! readable whenever the index is changed. The rows that the next growing step will read are known before it:
+//! [`HashIndex::rows_of_next_step`] names a few of them after each insert, so that they can be prefetched.
 //!
 //! ## Running out of memory
 //! An insert takes the pages that it and its step may need before it changes anything. A removal always succeeds: a
-//! shrinking step that can get no page for overflow lines is left for the next removal.
+//! shrinking step that can't get a page for overflow lines is postponed to the next removal.
 
 mod addressing;
 mod line;
@@ -46,25 +46,26 @@ use vinga_base::RowId;
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::{OutOfPages, PAGE_BYTES, PagePool, Purpose};
 
-/// More entries a line than this on average make the array grow.
+/// The array grows when there are more entries per line than this on average.
 const ENTRIES_PER_LINE_MAX: u64 = 8;
-/// Fewer entries a line than this on average make the array shrink. The distance to the maximum keeps inserts and
-/// removals that take turns from moving the same entries to and fro.
+/// The array shrinks when there are fewer entries per line than this on average. The distance to the maximum prevents
+/// alternating inserts and removals from moving the same entries back and forth.
 const ENTRIES_PER_LINE_MIN: u64 = 7;
-/// Overflow lines that a step may take beyond those that it has freed before. It empties one line after the other;
-/// what came out of s homes and f overflow lines fills fewer than s + f overflow lines, wherever it goes, and s is at
-/// most four.
+/// Overflow lines that a step may take in addition to those that it has freed before. It empties one line after the
+/// other; the entries of s homes and f overflow lines fill fewer than s + f overflow lines, however they are
+/// distributed, and s is at most four.
 const STEP_OVERFLOW_LINES: u32 = 3;
-/// Overflow lines for which room is kept when pages go back, so that a page does not come and go with one line.
+/// Overflow lines for which room is kept when pages are returned, so that a page is not returned and taken again for
+/// one line.
 const SPARE_OVERFLOW_LINES: u32 = LINES_PER_PAGE / 8;
 /// Lines of the largest group.
 const LINES_OF_GROUP_MAX: usize = 4;
-/// How many inserts before a growing step the lines of its group are loaded.
+/// The lines of a growing step's group are prefetched this many inserts before it.
 const PREFETCH_LINES_AT: u64 = 6;
-/// From how many inserts before it on the rows in those lines are named, one line's rows an insert.
+/// From this many inserts before a growing step on, the rows in those lines are named, those of one line per insert.
 const PREFETCH_ROWS_FROM: u64 = 4;
 
-/// See the head of this file.
+/// The hash index of one fragment.
 pub struct HashIndex {
     addressing: Addressing,
     /// Invariant: as many lines as `addressing` says, or none when there are no entries.
@@ -103,10 +104,10 @@ impl HashIndex {
         Candidates { overflow: &self.overflow, pool, line, tag, matches: line.matches(tag) }
     }
 
-    /// Adds a row. Rows with equal hashes are different entries; the same row is not added twice.
+    /// Adds a row. Rows with equal hashes are separate entries; the same row is not added twice.
     ///
     /// # Errors
-    /// [`OutOfPages`], and the index is as it was.
+    /// [`OutOfPages`]; then the index is unchanged.
     pub fn insert(
         &mut self,
         pool: &mut PagePool,
@@ -135,7 +136,7 @@ impl HashIndex {
         Ok(())
     }
 
-    /// Removes a row that was added with this hash; it may be gone from the rows already, all others must be there.
+    /// Removes a row that was added with this hash; the row itself may have been freed already, all others must exist.
     ///
     /// # Panics
     /// If there is no such entry.
@@ -185,7 +186,7 @@ impl HashIndex {
         self.pages() as usize * PAGE_BYTES + self.lines.heap_bytes() + self.overflow.heap_bytes()
     }
 
-    /// Forgets all entries and gives all pages back.
+    /// Removes all entries and returns all pages.
     pub fn clear(&mut self, pool: &mut PagePool) {
         self.lines.clear(pool);
         self.overflow.clear(pool);
@@ -193,8 +194,8 @@ impl HashIndex {
         self.entries = 0;
     }
 
-    /// Some of the rows that the next growing step will read; mostly none. Who loads them after each insert finds all
-    /// but a few in the caches when the step comes.
+    /// Some of the rows that the next growing step will read; usually none. If the caller prefetches them after each
+    /// insert, all but a few are in the caches when the step happens.
     #[inline]
     pub fn rows_of_next_step<'a>(&self, pool: &'a PagePool) -> impl Iterator<Item = RowId> + use<'a> {
         let step = self.addressing.next_step();
@@ -212,7 +213,7 @@ impl Default for HashIndex {
     }
 }
 
-/// The rows that a search has to look at.
+/// The rows that a search has to compare.
 pub struct Candidates<'a> {
     overflow: &'a LineArray,
     pool: &'a PagePool,
@@ -239,13 +240,13 @@ impl Iterator for Candidates<'_> {
 
 /// Changing chains of lines.
 impl HashIndex {
-    /// Inserts that are possible before one makes the array grow.
+    /// Number of inserts until one makes the array grow.
     #[inline]
     fn inserts_until_step(&self) -> u64 {
         (u64::from(self.addressing.lines()) * ENTRIES_PER_LINE_MAX).saturating_sub(self.entries)
     }
 
-    /// Takes the pages that an insert, and the step that it brings about, may need.
+    /// Takes the pages that an insert, and the step that it causes, may need.
     fn reserve(
         &mut self,
         pool: &mut PagePool,
@@ -267,15 +268,15 @@ impl HashIndex {
         Ok(())
     }
 
-    /// Whether an entry more needs an overflow line more.
+    /// Whether one more entry needs one more overflow line.
     #[inline]
     fn is_chain_full(&self, pool: &PagePool, home: u32) -> bool {
         let line = self.lines.line(pool, home);
         line.is_full() && line.link().is_none_or(|newest| self.overflow.line(pool, newest).is_full())
     }
 
-    /// Adds an entry to the chain of a home. An overflow line comes from `spare` if that has one, else from the array,
-    /// where there is a page for it.
+    /// Adds an entry to the chain of a home. An overflow line comes from `spare` if that has one, otherwise from the
+    /// array, which must have a page for it.
     #[inline]
     fn push(&mut self, pool: &mut PagePool, home: u32, entry: Entry, spare: &mut Option<u32>) {
         let mut line = self.lines.line_mut(pool, home);
@@ -332,7 +333,7 @@ impl HashIndex {
             Some(newest) => self.overflow.line_mut(pool, newest).pop(),
             None => self.lines.line_mut(pool, home).pop(),
         };
-        // If the entry was itself the last of the line that was popped, it is gone.
+        // If the entry was itself the last of the line that was popped, it has been removed.
         if last != entry {
             match at {
                 Some(number) => self.overflow.line_mut(pool, number).set(place, last),
@@ -354,7 +355,7 @@ impl HashIndex {
     fn shrink(&mut self, pool: &mut PagePool, rehash: impl FnMut(&PagePool, RowId) -> KeyHash) {
         let mut addressing = self.addressing;
         let Some(step) = addressing.shrink() else { return };
-        // Removals go on when memory is full, so this may use what is kept back for them.
+        // Removals must succeed when memory is full, so this may use the reserved pages.
         if self.overflow.reserve(pool, Purpose::Reserved, STEP_OVERFLOW_LINES).is_err() {
             return;
         }
@@ -364,14 +365,14 @@ impl HashIndex {
         self.lines.trim(pool, 0);
     }
 
-    /// Places the entries of a group anew, as the addressing has it after the step.
+    /// Distributes the entries of a group again, by the addressing after the step.
     fn rearrange(
         &mut self,
         pool: &mut PagePool,
         step: Step,
         mut rehash: impl FnMut(&PagePool, RowId) -> KeyHash,
     ) {
-        // All homes are emptied, and their rows read, before any entry is placed: so the misses overlap.
+        // All homes are emptied, and their rows read, before any entry is placed: so the cache misses overlap.
         let mut homes = [Line::EMPTY; LINES_OF_GROUP_MAX];
         let mut hashes = [[KeyHash(0); ENTRIES]; LINES_OF_GROUP_MAX];
         for position in 0..step.from {
@@ -415,12 +416,12 @@ impl HashIndex {
             }
         }
         let taken = self.overflow.len() - overflow_before;
-        assert!(taken <= STEP_OVERFLOW_LINES, "a step takes no more than was reserved for it, but {taken}");
+        assert!(taken <= STEP_OVERFLOW_LINES, "a step takes no more than was reserved for it: {taken}");
         self.free_overflow(pool, spare, rehash);
     }
 
-    /// Closes the gaps that a list of overflow lines leaves. They are empty and linked with each other, and all other
-    /// lines are where they belong.
+    /// Closes the gaps of a list of overflow lines that are empty and linked with each other; all other lines are in
+    /// their chains.
     fn free_overflow(
         &mut self,
         pool: &mut PagePool,
@@ -455,7 +456,7 @@ impl HashIndex {
         let mut next = self.lines.line(pool, home).link();
         while next != Some(last) {
             before = next;
-            let number = next.expect("an overflow line hangs on the home of its entries");
+            let number = next.expect("an overflow line is in the chain of its entries' home");
             next = self.overflow.line(pool, number).link();
         }
         *self.overflow.line_mut(pool, gap).0 = line.0;
@@ -466,10 +467,10 @@ impl HashIndex {
         self.overflow.pop();
     }
 
-    /// Stops on the first broken invariant: for tests, and for whoever suspects memory. It reads every row.
+    /// Checks all invariants: for tests, and when memory corruption is suspected. It reads every row.
     ///
     /// # Panics
-    /// When something is not as the head of this file says.
+    /// If an invariant that this module documents does not hold.
     pub fn check(&self, pool: &PagePool, mut rehash: impl FnMut(&PagePool, RowId) -> KeyHash) {
         let lines = if self.entries == 0 { 0 } else { self.addressing.lines() };
         assert_eq!(self.lines.len(), lines, "there are as many lines as the addressing says");
@@ -486,7 +487,7 @@ impl HashIndex {
             let mut chained = 0u32;
             loop {
                 let length = line.len();
-                assert_eq!(line.matches(0), (0xfff << length) & 0xfff, "entries stand in front");
+                assert_eq!(line.matches(0), (0xfff << length) & 0xfff, "entries are in the first places");
                 for entry in line.entries() {
                     let hash = rehash(pool, entry.row);
                     assert_eq!((self.addressing.line_of(hash), tag_of(hash)), (home, entry.tag), "{entry:?}");
@@ -504,7 +505,8 @@ impl HashIndex {
             overflow_lines += chained;
         }
         assert_eq!(entries, self.entries, "every entry is counted");
-        // Chains do not meet, because their entries have different homes; so equal numbers mean no gaps.
+        // Chains are disjoint, because their entries have different homes; so equal numbers mean that there are no
+        // gaps.
         assert_eq!(overflow_lines, self.overflow.len(), "every overflow line is in a chain");
     }
 }

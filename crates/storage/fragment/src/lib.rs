@@ -1,7 +1,7 @@
-//! Storage inside a data manager: rows, their index, their locks, and the programs that filter them.
+//! Storage inside a data manager: rows, their indexes, their locks, and the programs that filter and update them.
 //!
 //! Single-threaded plain data: no latches, no signals, no nodes, no time. Memory comes from a page pool that can
-//! refuse; every call that may need a page says so in its result and leaves everything as it was when refused.
+//! refuse; every call that may need a page returns that as an error and then leaves everything unchanged.
 #![no_std]
 
 extern crate alloc;

@@ -1,30 +1,30 @@
-//! Row locks: who holds which row, who waits for it, in which order, and who waits in a cycle.
+//! Row locks: holders and waiters of each row, the order of waiting, and cycles of waiting transactions.
 //!
-//! A row that is locked has a *row lock*; its number stands in the row's header as long as anybody holds or awaits the
-//! row. Each operation that does so has an *entry* at it. A row lock without entries does not exist: a row that nobody
-//! locks costs nothing.
+//! A row that is locked has a *row lock*; its number is stored in the row's header as long as any operation holds the
+//! row or waits for it. Each such operation has an *entry* in the row lock. A row lock without entries does not exist:
+//! a row that is not locked costs nothing.
 //!
 //! Rules:
-//! 1. Modes are shared and exclusive. Shared goes with shared; exclusive goes with nothing of another transaction. What
-//!    one transaction holds is never in its own way.
-//! 2. First come, first served: a request is granted at once if nobody waits and all holders of other transactions go
-//!    with it, otherwise it waits at the end of the queue. When an entry is released the queue is served from its head
-//!    until the first that can't be granted.
-//! 3. A transaction that holds enough for the request already is granted it at once, whoever waits.
-//! 4. Upgrade: a transaction that holds shared and asks for exclusive is granted it at once if it is the only holder;
-//!    else it waits before all others. Two upgrades of one row are a deadlock.
-//! 5. A transaction that waits for the row already, and holds nothing there, waits directly behind itself: else it
-//!    could wait for somebody who waits for it.
-//! 6. Every operation has an entry of its own. Releasing one leaves the others of its transaction; what the
-//!    transaction holds is the strongest of them.
+//! 1. Modes are shared and exclusive. Shared is compatible with shared; exclusive is not compatible with any lock of
+//!    another transaction. Locks of one transaction never conflict with each other.
+//! 2. First come, first served: a request is granted at once if no request waits and all holders of other transactions
+//!    are compatible with it, otherwise it waits at the end of the queue. When an entry is released, the waiters are
+//!    granted from the head of the queue until the first that can't be granted.
+//! 3. A request of a transaction that already holds the row strongly enough is granted at once, whoever waits.
+//! 4. Upgrade: a transaction that holds a shared lock and requests an exclusive one is granted it at once if it is the
+//!    only holder; otherwise it waits before all others. Two upgrades of one row are a deadlock.
+//! 5. A request of a transaction that already waits for the row, and does not hold it, waits directly behind its
+//!    earlier one: otherwise it could wait for a transaction that waits for it.
+//! 6. Every operation has an entry of its own. Releasing one leaves the others of its transaction; the transaction's
+//!    lock is the strongest of them.
 //!
-//! A transaction waits for those that hold the row in a mode that does not go with its request, and for those that wait
+//! A transaction waits for those that hold the row in a mode that conflicts with its request, and for those that wait
 //! ahead of it for such a mode. After each request that has to wait, [`LockTable::find_deadlock`] looks for a cycle
-//! through it: [`Deadlock`] says whom to stop. For cycles through other lock tables the caller
-//! can ask who is in whose way ([`LockTable::for_each_blocker`], [`LockTable::waits_of`]). Whoever gives up
-//! releases its waiting entry.
+//! through it: [`Deadlock`] names the transaction to abort. For cycles through other lock tables the caller can query
+//! who blocks whom ([`LockTable::for_each_blocker`], [`LockTable::waits_of`]). An operation that stops waiting must
+//! release its waiting entry.
 //!
-//! Memory is that of pools, lists run through the entries, and a pool that is empty refuses.
+//! All memory is that of pools, lists are linked through the entries, and a request is refused if a pool is exhausted.
 
 mod deadlock;
 #[cfg(test)]
@@ -36,7 +36,7 @@ use vinga_base::TransactionId;
 use vinga_base::id_map::IdMap;
 use vinga_base::pool::{Handle, Pool};
 
-/// What a row's header holds: the number of its lock, or 0.
+/// The number of a row's lock, or 0; stored in the row's header.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LockRef(pub u32);
 
@@ -45,12 +45,12 @@ impl LockRef {
     pub const NONE: LockRef = LockRef(0);
 }
 
-/// How a row is locked.
+/// The mode of a row lock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LockMode {
     /// Others may share it.
     Shared,
-    /// Nobody else.
+    /// No other transaction may lock it.
     Exclusive,
 }
 
@@ -61,21 +61,21 @@ impl LockMode {
     }
 }
 
-/// An operation that wants a row, waits for it or holds it.
+/// An operation that requests a row lock, waits for it or holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Locker {
     /// The caller's own handle of the operation.
     pub operation: Handle,
     /// Its transaction.
     pub transaction: TransactionId,
-    /// The mode that it wants or has.
+    /// The mode that it requests or holds.
     pub mode: LockMode,
 }
 
 /// The answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lock {
-    /// What the row's header has to hold from now on.
+    /// The lock number that the row's header has to hold from now on.
     pub row: LockRef,
     /// The operation's entry, to release it by.
     pub entry: Handle,
@@ -83,20 +83,20 @@ pub struct Lock {
     pub granted: bool,
 }
 
-/// A pool is empty: a temporary error. Nothing has changed.
+/// A pool is exhausted: a temporary error. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LocksExhausted {
     /// Too many rows are locked.
     RowLocks,
-    /// Too many operations hold or await rows.
+    /// Too many operations hold rows or wait for them.
     Entries,
 }
 
-/// Row locks of one data manager. `R` names a row to the caller.
+/// Row locks of one data manager. `R` is how the caller identifies a row.
 pub struct LockTable<R> {
     rows: Pool<RowLock<R>>,
     entries: Pool<Entry>,
-    /// For each transaction that waits, one of its waiting entries; the others hang on it.
+    /// For each transaction that waits, one of its waiting entries; the others are linked to it.
     waiting: IdMap,
     searches: u32,
 }
@@ -104,12 +104,12 @@ pub struct LockTable<R> {
 struct RowLock<R> {
     row: R,
     holders: List,
-    /// How many holders are exclusive. If there are any, all holders are of one transaction.
+    /// Number of exclusive holders. If there are any, all holders are of one transaction.
     exclusive_holders: u32,
     waiters: List,
 }
 
-/// Entries of one row, linked by their indexes; 0 is nobody.
+/// Entries of one row, linked by their indexes; 0 is none.
 #[derive(Clone, Copy, Default)]
 struct List {
     first: u32,
@@ -130,7 +130,7 @@ struct Entry {
 }
 
 impl<R: Copy> LockTable<R> {
-    /// A table for so many locked rows and so many operations that hold or await one.
+    /// A table for at most this many locked rows and operations that hold rows or wait for them.
     pub fn new(rows_max: u32, entries_max: u32) -> Self {
         LockTable {
             rows: Pool::new(rows_max),
@@ -145,7 +145,7 @@ impl<R: Copy> LockTable<R> {
     /// If the request has to wait, [`Self::find_deadlock`] should be called.
     ///
     /// # Errors
-    /// A pool is empty.
+    /// If a pool is exhausted.
     #[inline]
     pub fn lock(&mut self, at: LockRef, row: R, locker: Locker) -> Result<Lock, LocksExhausted> {
         if at == LockRef::NONE {
@@ -166,10 +166,10 @@ impl<R: Copy> LockTable<R> {
         Ok(Lock { row: at, entry, granted })
     }
 
-    /// As [`Self::lock`], but a request that would have to wait is not made: `None`, and nothing has changed.
+    /// As [`Self::lock`], but a request that would have to wait is not made: returns `None`, and nothing has changed.
     ///
     /// # Errors
-    /// A pool is empty.
+    /// If a pool is exhausted.
     pub fn try_lock(&mut self, at: LockRef, row: R, locker: Locker) -> Result<Option<Lock>, LocksExhausted> {
         if at != LockRef::NONE
             && let Place::Waiters { .. } = self.place_of(self.row_handle(at), locker)
@@ -195,8 +195,8 @@ impl<R: Copy> LockTable<R> {
         }
     }
 
-    /// Takes an entry away, whether it holds the row or waits for it. Calls `granted` for each waiter that holds the
-    /// row now, in their order. Returns whether the row's lock is gone: its header must hold [`LockRef::NONE`] then.
+    /// Removes an entry, whether it holds the row or waits for it. Calls `granted` for each waiter that now holds the
+    /// row, in their order. Returns whether the row's lock was removed: its header must hold [`LockRef::NONE`] then.
     #[inline]
     #[must_use]
     pub fn release(&mut self, entry: Handle, granted: impl FnMut(Handle, Locker)) -> bool {
@@ -210,7 +210,7 @@ impl<R: Copy> LockTable<R> {
         self.serve(row, granted);
         let gone = self.rows[row].holders.first == 0;
         if gone {
-            assert_eq!(self.rows[row].waiters.first, 0, "a row that nobody holds is granted to who waits");
+            assert_eq!(self.rows[row].waiters.first, 0, "a row without holders is granted to its waiters");
             self.rows.remove(row);
         }
         gone
@@ -221,7 +221,7 @@ impl<R: Copy> LockTable<R> {
         let held = &mut self.entries[entry];
         assert!(
             held.granted && held.locker.mode == LockMode::Exclusive,
-            "only what is exclusive is downgraded"
+            "only an exclusive lock can be downgraded"
         );
         held.locker.mode = LockMode::Shared;
         let row = held.row;
@@ -229,8 +229,8 @@ impl<R: Copy> LockTable<R> {
         self.serve(row, granted);
     }
 
-    /// Takes the first waiter away without serving the others: for a row that ceases to exist, whose waiters have to
-    /// look for their key again, in this order. Its holder releases when all are taken.
+    /// Removes the first waiter without granting the row to others: for a row that ceases to exist, whose waiters have
+    /// to look up their key again, in this order. The caller releases the holders after removing all waiters.
     pub fn take_waiter(&mut self, at: LockRef) -> Option<Locker> {
         let row = self.row_handle(at);
         let first = self.rows[row].waiters.first;
@@ -247,27 +247,27 @@ impl<R: Copy> LockTable<R> {
         self.rows[self.row_handle(at)].row
     }
 
-    /// Who has this entry and whether it holds the row; `None` if there is no such entry.
+    /// The operation that has this entry and whether it holds the row; `None` if there is no such entry.
     pub fn entry(&self, entry: Handle) -> Option<(Locker, bool)> {
         self.entries.get(entry).map(|entry| (entry.locker, entry.granted))
     }
 
-    /// The lock at which an entry is.
+    /// The lock that an entry belongs to.
     pub fn row_of(&self, entry: Handle) -> LockRef {
         LockRef(self.entries[entry].row.index())
     }
 
-    /// Who holds a row, in the order of granting.
+    /// The holders of a row, in the order of granting.
     pub fn holders(&self, at: LockRef) -> impl Iterator<Item = Locker> {
         self.list(self.rows[self.row_handle(at)].holders)
     }
 
-    /// Who waits for a row, in the order of service.
+    /// The waiters for a row, in the order in which they will be granted it.
     pub fn waiters(&self, at: LockRef) -> impl Iterator<Item = Locker> {
         self.list(self.rows[self.row_handle(at)].waiters)
     }
 
-    /// Locked rows, and operations that hold or await one.
+    /// Number of locked rows, and of operations that hold rows or wait for them.
     pub fn used(&self) -> (u32, u32) {
         (self.rows.used(), self.entries.used())
     }
@@ -301,7 +301,7 @@ impl<R: Copy> LockTable<R> {
         &mut self.entries[handle]
     }
 
-    /// Where a request belongs.
+    /// The list and position where a request belongs.
     fn place_of(&self, row: Handle, locker: Locker) -> Place {
         let lock = &self.rows[row];
         let all_shared = lock.exclusive_holders == 0;
@@ -322,7 +322,7 @@ impl<R: Copy> LockTable<R> {
         }
     }
 
-    /// The last entry by which a transaction waits for a row. All such stand together.
+    /// The last entry by which a transaction waits for a row. All of them are adjacent.
     fn last_waiting(&self, row: Handle, transaction: TransactionId) -> Option<u32> {
         let mut last = self.waiting_entries(transaction).find(|&entry| self.at(entry).row == row)?;
         loop {
@@ -341,7 +341,7 @@ impl<R: Copy> LockTable<R> {
         })
     }
 
-    /// Grants the row to waiters, from the head of the queue, until the first that has to go on waiting.
+    /// Grants the row to waiters, from the head of the queue, until the first that has to continue to wait.
     #[inline]
     fn serve(&mut self, row: Handle, mut granted: impl FnMut(Handle, Locker)) {
         while self.rows[row].waiters.first != 0 {
@@ -356,7 +356,7 @@ impl<R: Copy> LockTable<R> {
         }
     }
 
-    /// Whether a waiter goes with all holders.
+    /// Whether a waiter is compatible with all holders.
     fn may_hold(&self, row: Handle, locker: Locker) -> bool {
         let lock = &self.rows[row];
         if locker.mode == LockMode::Shared && lock.exclusive_holders == 0 {
@@ -434,7 +434,7 @@ impl<R: Copy> LockTable<R> {
         removed.sibling_behind = 0;
     }
 
-    /// Puts an entry behind another, or to the front if that is 0.
+    /// Inserts an entry behind another, or at the front if that is 0.
     #[inline]
     fn link(&mut self, list: List, entry: Handle, behind: u32) -> List {
         let index = entry.index();

@@ -1,17 +1,17 @@
 //! The ordered index of one fragment: rows in the order of some of their columns.
 //!
 //! ## What is in it
-//! An *entry* says that a row has, in one of its versions, a certain key (`vinga_base::order_key` says how keys are
-//! made; here they are just bytes). A row that is being changed has an entry for each key that one of its versions has.
-//! Entries are counted: who enters the same key of the same row three times has to remove it three times. They are
+//! An *entry* states that a row has, in one of its versions, a certain key (`vinga_base::order_key` documents how keys
+//! are made; here they are just bytes). A row that is being changed has an entry for each key that one of its versions
+//! has. Entries are counted: a key that was inserted three times for the same row must be removed three times. They are
 //! ordered by key, then by row id.
 //!
 //! ## Format
-//! A B+-tree of nodes of 512 bytes (`ordered_index/node.rs`), which are carved from pages (`node_store.rs`). A leaf has
-//! up to 31 entries of 16 bytes (`entry.rs`): 8 bytes of the key, the row id, and a word that tells keys with equal
-//! 8 bytes apart. An inner node has up to 25 children; in front of each child but the first stands a copy of
-//! the first entry below it, its *separator*. So every comparison is one with an entry that exists, and keys longer
-//! than 8 bytes can stay in the rows.
+//! A B+-tree of nodes of 512 bytes (`ordered_index/node.rs`), which are allocated in pages (`node_store.rs`). A leaf
+//! has up to 31 entries of 16 bytes (`entry.rs`): 8 bytes of the key, the row id, and a word that distinguishes keys
+//! with equal 8 bytes. An inner node has up to 25 children; in front of each child but the first is a copy of the first
+//! entry below it, its *separator*. So every comparison is one with an entry that exists, and keys longer than 8 bytes
+//! can stay in the rows.
 //!
 //! ```text
 //!                 [ · | g | p ]                 separators: g and p are the first entries below
@@ -20,26 +20,26 @@
 //! ```
 //!
 //! ## Ties
-//! Where 8 bytes do not decide, keys are compared in the rows (`cut.rs`): a [`KeySource`] names the keys of all versions
-//! of a row, and the entry's 24 bits of hash choose one of them. Whoever enters a key that could be taken for another
-//! one of the same row has it written down (`listed_keys.rs`), so the choice is always unique.
+//! If 8 bytes do not decide, keys are compared in the rows (`cut.rs`): a [`KeySource`] returns the keys of all versions
+//! of a row, and the entry's 24 bits of hash choose one of them. When a key is inserted that could be mistaken for
+//! another one of the same row, it is stored in a list (`listed_keys.rs`), so the choice is always unique.
 //!
 //! Keys that begin with the same bytes would be ties in all comparisons. Therefore a node can *skip* bytes that all its
-//! keys have in common: then its entries hold the 8 bytes behind those. How much a node skips is its own business, a
-//! search checks whether it holds for the key in question. A node skips more when it is divided and rows show that 4 of
-//! its 8 bytes are the same everywhere, always 2 bytes less than it could; and less when a key has to go in that does
-//! not begin so. Then the parts of all its entries are taken from the rows anew. A complete key, of at most 8 bytes,
-//! needs no row ever, and its node skips nothing.
+//! keys have in common: then its entries hold the 8 bytes after those. Each node has its own number of skipped bytes; a
+//! search checks whether the key that it looks for begins with them. A node skips more when it is split and rows show
+//! that 4 of its 8 bytes are the same everywhere, always 2 bytes less than it could; and less when a key is inserted
+//! that does not begin with the skipped bytes. Then the parts of all its entries are read from the rows again. A
+//! complete key, of at most 8 bytes, never needs its row, and its node skips nothing.
 //!
 //! ## Growing and shrinking
-//! A full node is divided in two halves; only at the right edge of the tree, when the new entry is the last of all,
-//! the node stays full and the new one begins with that entry, so that ascending keys fill the nodes. A removal that
-//! leaves less than a third in a node joins it with a neighbour if both fill at most three quarters, else divides
-//! their entries evenly. So all nodes but those at the right edge are a third full at least.
+//! A full node is split in two halves; only at the right edge of the tree, when the new entry is the last of all, the
+//! node stays full and the new one begins with that entry, so that ascending keys fill the nodes. A removal that leaves
+//! a node less than a third full merges it with a neighbour if both together fill at most three quarters of a node,
+//! otherwise distributes their entries evenly. So all nodes but those at the right edge are at least a third full.
 //!
 //! ## Running out of memory
-//! An insert takes the page that it may need before it changes entries. A removal takes none and always succeeds.
-//! Pages without nodes go back to the pool at once.
+//! An insert takes the page that it may need before it changes entries. A removal takes none and always succeeds. Pages
+//! without nodes are returned to the pool at once.
 
 mod bulk;
 mod check;
@@ -70,7 +70,7 @@ use node_store::NodeStore;
 use vinga_base::RowId;
 use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
 
-/// Bytes of a node outside of tests: eight cache lines, of which a search reads some three.
+/// Bytes of a node outside of tests: eight cache lines, of which a search reads about three.
 const NODE_BYTES: usize = 512;
 
 /// Levels of a tree, at most. Nodes have two entries at least, those at the right edge excepted, and there are fewer
@@ -80,10 +80,10 @@ const LEVELS_MAX: usize = 32;
 /// An ordered index with nodes of the usual size.
 pub type OrderedIndex = Tree<NODE_BYTES>;
 
-/// See the head of this file. `N` is the size of a node in bytes.
+/// An ordered index. `N` is the size of a node in bytes. The format is documented at the beginning of this module.
 pub struct Tree<const N: usize> {
     nodes: NodeStore<N>,
-    /// Of no meaning while there are no levels.
+    /// Undefined while there are no levels.
     root: u32,
     /// Levels, leaves included; 0 if there are no entries.
     height: usize,
@@ -92,11 +92,11 @@ pub struct Tree<const N: usize> {
     /// Nodes of each level, leaves first.
     nodes_of_level: [u32; LEVELS_MAX],
     listed: ListedKeys,
-    /// Where a key is put together while nodes are changed.
+    /// Buffer for a key while nodes are changed.
     key: Vec<u8>,
 }
 
-/// What a change works with.
+/// What a change needs.
 struct Change<'a, S> {
     pool: &'a mut PagePool,
     source: &'a mut S,
@@ -104,17 +104,17 @@ struct Change<'a, S> {
     moving: Option<(RowId, &'a [u8])>,
 }
 
-/// The way from the root to a place in a leaf.
+/// The path from the root to a place in a leaf.
 struct Path {
     steps: [Step; LEVELS_MAX],
-    /// Whether the key begins with what the leaf skips.
+    /// Whether the key begins with the bytes that the leaf skips.
     is_within: bool,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Step {
     node: u32,
-    /// The child that the way takes; in a leaf the number of entries before the place.
+    /// The child that the path takes; in a leaf the number of entries before the place.
     at: u16,
     /// Whether the node is the last of its level.
     is_last: bool,
@@ -126,7 +126,7 @@ impl Path {
     }
 }
 
-/// What the first pass over a batch has found out about a key: see [`Tree::approach`].
+/// The result of the first pass over a batch for one key: see [`Tree::approach`].
 #[derive(Clone, Copy, Debug)]
 pub struct Approach {
     node: u32,
@@ -146,10 +146,10 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Enters a key of a row.
+    /// Inserts a key of a row.
     ///
     /// # Errors
-    /// [`OutOfPages`], and the index is as it was.
+    /// [`OutOfPages`]; then the index is unchanged.
     pub fn insert<S: KeySource>(
         &mut self,
         pool: &mut PagePool,
@@ -189,8 +189,8 @@ impl<const N: usize> Tree<N> {
         Ok(())
     }
 
-    /// Removes a key of a row that was entered; the version that had it may be gone from the row already, all others
-    /// with entries must be there.
+    /// Removes a key of a row that was inserted; the version that had it may have been removed from the row already,
+    /// all others with entries must exist.
     ///
     /// # Panics
     /// If there is no such entry.
@@ -212,7 +212,7 @@ impl<const N: usize> Tree<N> {
         self.entries -= 1;
     }
 
-    /// First pass over a batch of keys: goes down to the last inner level and starts to load the node there.
+    /// First pass over a batch of keys: descends to the last inner level and starts to load the node there.
     #[inline]
     pub fn approach(&self, pool: &PagePool, key: &[u8]) -> Approach {
         let mut node = self.root;
@@ -232,8 +232,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Gives at most so many pages back; true when none is left and the index is as new. Until then only this may be
-    /// called: entries are missing.
+    /// Returns at most this many pages to the pool; true when none is left and the index is empty again. Until then no
+    /// other method may be called, because entries are missing.
     pub fn release_slice(&mut self, pool: &mut PagePool, pages: u32) -> bool {
         if !self.nodes.release_slice(pool, pages) {
             return false;
@@ -242,7 +242,7 @@ impl<const N: usize> Tree<N> {
         true
     }
 
-    /// Forgets all entries and gives all pages back.
+    /// Removes all entries and returns all pages.
     pub fn clear(&mut self, pool: &mut PagePool) {
         self.release_slice(pool, u32::MAX);
     }
@@ -262,26 +262,26 @@ impl<const N: usize> Tree<N> {
         Resolver { pool, source, listed: &self.listed, moving: *moving }
     }
 
-    /// For those who change nothing.
+    /// For methods that change nothing.
     #[inline]
     fn reader<'a, S>(&'a self, pool: &'a PagePool, source: &'a mut S) -> Resolver<'a, S> {
         Resolver { pool, source, listed: &self.listed, moving: None }
     }
 
-    /// The kind of the nodes in a step of a path.
+    /// The kind of the nodes at a depth of a path.
     #[inline]
     fn level(&self, step: usize) -> Level {
         if step + 1 == self.height { Level::Leaf } else { Level::Inner }
     }
 
-    /// Goes down to a cut. There must be a root.
+    /// Descends to a cut. There must be a root.
     #[inline]
     fn descend<S: KeySource>(&self, resolver: &mut Resolver<'_, S>, cut: &Cut<'_>, path: &mut Path) {
         let mut step = Step { node: self.root, at: 0, is_last: true };
         let mut shared = Shared::default();
         for depth in 0..self.height - 1 {
             let node = self.nodes.node(resolver.pool, step.node, Level::Inner);
-            // The child in front of the first separator that is not before the cut is it.
+            // The child in front of the first separator that is not before the cut contains it.
             let place = resolver.search(&node, Level::Inner.first(), cut, &mut shared);
             let child = node.child(place - 1);
             self.nodes.prefetch_parts(resolver.pool, child);
@@ -296,7 +296,7 @@ impl<const N: usize> Tree<N> {
         path.is_within = shared.is_within();
     }
 
-    /// The child in which a key would be if no other key had the same part.
+    /// The child that would contain a key if no other key had the same part.
     #[inline]
     fn likely_child(&self, pool: &PagePool, number: u32, key: &[u8]) -> u32 {
         let node = self.nodes.node(pool, number, Level::Inner);

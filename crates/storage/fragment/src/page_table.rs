@@ -1,21 +1,21 @@
 //! The pages of one store, by their index in it.
 //!
-//! A store names its pages by a small index of its own, because an index into the whole region would need more bits
-//! than a row id has. An index whose page went back to the pool is *vacant* and is used again before the table grows.
-//! Beside the page's number the table holds what the store has to remember of a page (its *state*). It stands here and
-//! not at the beginning of the page, because here the states of five pages share a cache line: freeing a random row
-//! then costs no miss but that of the row.
+//! A store numbers its pages by a small index of its own, because an index into the whole region would need more bits
+//! than a row id has. An index whose page was returned to the pool is *vacant* and is used again before the table
+//! grows. In addition to the page's number the table holds what the store has to know of a page (its *state*). It is
+//! kept here and not at the beginning of the page, because here the states of five pages share a cache line: freeing a
+//! random row then causes no cache miss but that of the row.
 //!
-//! Pages can be put in lists (the ones with room, say); a page is in one list at a time. Vacant indices are such a
-//! list too.
+//! Pages can be put in lists (those with room, for example); a page is in at most one list at a time. The vacant
+//! indices are such a list, too.
 //!
-//! The table itself lies on the heap: 4 bytes and the state with its two links, some 0.05 % of the page. It grows by
-//! asking, so that a lack of memory is refused like a lack of pages.
+//! The table itself is on the heap: 4 bytes and the state with its two links, about 0.05 % of the page. It grows by
+//! fallible allocation, so that a lack of memory is refused like a lack of pages.
 
 use alloc::vec::Vec;
 use vinga_base::page_pool::{OutOfPages, PAGE_BYTES, PageNumber, PagePool, Purpose};
 
-/// "No page": at the end of a list, and as the number of a vacant page (no region is that large).
+/// "No page": the end of a list, and the number of a vacant page (no region is that large).
 const NONE: u32 = u32::MAX;
 
 /// A doubly linked list of pages of one table.
@@ -26,7 +26,7 @@ impl PageList {
     /// The list without pages.
     pub(crate) const EMPTY: PageList = PageList(NONE);
 
-    /// The page that was put in last.
+    /// The page that was inserted last.
     #[inline]
     pub(crate) fn first(self) -> Option<u32> {
         (self.0 != NONE).then_some(self.0)
@@ -39,7 +39,6 @@ struct Entry<S> {
     state: S,
 }
 
-/// See the head of this file.
 pub(crate) struct PageTable<S> {
     pages: Vec<PageNumber>,
     entries: Vec<Entry<S>>,
@@ -89,20 +88,20 @@ impl<S> PageTable<S> {
         pool.bytes_mut(self.pages[index as usize])
     }
 
-    /// Where a page begins, if there is one with this index; only to ask for it, not to read.
+    /// The address of a page, if there is one with this index; only for prefetching, not to read.
     #[inline]
     pub(crate) fn address(&self, pool: &PagePool, index: u32) -> Option<*const u8> {
         let page = *self.pages.get(index as usize)?;
         (page.0 != NONE).then(|| pool.address(page).cast_const())
     }
 
-    /// What the store remembers of a page that the table holds.
+    /// The store's state of a page that the table holds.
     #[inline]
     pub(crate) fn state(&self, index: u32) -> &S {
         &self.entries[index as usize].state
     }
 
-    /// What the store remembers of a page that the table holds, to change it.
+    /// The store's state of a page that the table holds, to change it.
     #[inline]
     pub(crate) fn state_mut(&mut self, index: u32) -> &mut S {
         &mut self.entries[index as usize].state
@@ -148,8 +147,8 @@ impl<S> PageTable<S> {
         Ok(())
     }
 
-    /// Gives a page, which is in no list, back to the pool. Its index becomes vacant; when it was the last page the
-    /// table begins anew.
+    /// Returns a page, which must be in no list, to the pool. Its index becomes vacant; when it was the last page, the
+    /// table is emptied.
     pub(crate) fn remove(&mut self, pool: &mut PagePool, index: u32) {
         assert!(self.holds(index), "only a page that is there can be given back");
         pool.free(core::mem::replace(&mut self.pages[index as usize], PageNumber(NONE)));
@@ -163,13 +162,13 @@ impl<S> PageTable<S> {
         }
     }
 
-    /// Puts a page, which is in no list, at the front of one.
+    /// Puts a page, which must be in no list, at the front of one.
     #[inline]
     pub(crate) fn link(&mut self, list: &mut PageList, index: u32) {
         link(&mut self.entries, list, index);
     }
 
-    /// Takes a page out of the list that it is in.
+    /// Removes a page from the list that it is in.
     #[inline]
     pub(crate) fn unlink(&mut self, list: &mut PageList, index: u32) {
         unlink(&mut self.entries, list, index);

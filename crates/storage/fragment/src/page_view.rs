@@ -1,4 +1,4 @@
-//! One page of rows as scans, checkpoints and copies see it.
+//! One page of rows for scans, checkpoints and copies.
 
 use crate::row::{OperationRef, Row, SLOTS_MAX, Shape};
 use vinga_base::Epoch;
@@ -7,7 +7,7 @@ use vinga_base::page_pool::PAGE_BYTES;
 /// Words of a bitmap over the slots of a page, at most.
 pub const SLOT_WORDS_MAX: usize = SLOTS_MAX / 64;
 
-/// All slots of a page, for those who go through all rows: scans, checkpoints, copies.
+/// All slots of a page, for code that reads all rows: scans, checkpoints, copies.
 #[derive(Clone, Copy)]
 pub struct PageView<'a> {
     bytes: &'a [u8; PAGE_BYTES],
@@ -56,7 +56,7 @@ impl<'a> PageView<'a> {
         self.live.iter().enumerate().flat_map(|(word, &bits)| Ones(bits).map(move |bit| word * 64 + bit))
     }
 
-    /// The first slot that holds a row, from a slot on.
+    /// The first slot at or after `from` that holds a row.
     #[inline]
     pub fn next_live_slot(&self, from: u32) -> Option<u32> {
         let first = from / 64;
@@ -76,8 +76,8 @@ impl<'a> PageView<'a> {
         self.shape.row(self.bytes, slot)
     }
 
-    /// Which slots hold a row with an operation reference, arranged like [`live`](Self::live). Of `busy` only as many
-    /// words are written as `live` has.
+    /// Which slots hold a row with an operation reference, in the form of [`live`](Self::live). Only as many words of
+    /// `busy` are written as `live` has.
     #[inline]
     pub fn read_busy(&self, busy: &mut [u64; SLOT_WORDS_MAX]) {
         for ((group, busy), live) in self.slots_by_word().zip(busy).zip(self.live) {
@@ -95,7 +95,7 @@ impl<'a> PageView<'a> {
         let mut newest = 0;
         for (group, live) in self.slots_by_word().zip(self.live) {
             for (i, slot) in group.enumerate() {
-                // All ones for a live row, so that what stands in a free slot counts as 0.
+                // All ones for a live row, so that the bytes of a free slot count as 0.
                 let mask = 0u64.wrapping_sub(live >> i & 1);
                 newest = newest.max(slot.epoch().0 & mask);
             }
@@ -103,7 +103,7 @@ impl<'a> PageView<'a> {
         Epoch(newest)
     }
 
-    /// All slots, live or not, in groups of as many as a bitmap's word has bits.
+    /// All slots, live or not, in groups of the number of bits in a word of a bitmap.
     #[inline]
     fn slots_by_word(&self) -> impl Iterator<Item = impl Iterator<Item = Row<'a>> + use<'a>> + use<'a> {
         let shape = self.shape;
@@ -113,7 +113,7 @@ impl<'a> PageView<'a> {
     }
 }
 
-/// The places of the ones in a word, ascending.
+/// The positions of the ones in a word, ascending.
 struct Ones(u64);
 
 impl Iterator for Ones {

@@ -1,12 +1,12 @@
-//! Asking for memory before it is read.
+//! Prefetching memory before it is read.
 
-/// Lines asked for at most: the hardware's own prefetchers follow a longer run.
+/// Cache lines that are prefetched, at most: the hardware's own prefetchers follow a longer run.
 const LINES_MAX: usize = 4;
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// Starts to load the cache lines of `bytes` bytes from `address` on, the first few of them. It changes nothing but
-/// the caches, so any address will do.
+/// Starts to load the cache lines of `bytes` bytes from `address` on, the first few of them. It only affects the
+/// caches, so any address is allowed.
 #[inline]
 pub(crate) fn prefetch(address: *const u8, bytes: usize) {
     let first = address.map_addr(|a| a & !(LINE_BYTES - 1));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   byte 0   u64  bits 15..0 flags, bits 63..16 epoch of the last change
-//!   byte 8   u32  operation reference: who has locked or changes the row; 0 = nobody
+//!   byte 8   u32  operation reference: the operation that has locked or changes the row; 0 = none
 //!   byte 12  u32  ChunkRef of the variable part, 0 = none; only in tables with columns of variable size
 //!   byte 12 or 16 the fixed part of the row image, then padding up to a multiple of 4
 //! ```
@@ -29,7 +29,7 @@ impl RowFlags {
     /// No flag.
     pub const NONE: RowFlags = RowFlags(0);
     /// The row holds an insert that is not committed: there is no committed version. Such a row has an operation
-    /// reference. Bits 1 to 15 belong to the data manager; the store keeps what it is given and asks for none.
+    /// reference. Bits 1 to 15 belong to the data manager; the store only keeps them.
     pub const PENDING_INSERT: RowFlags = RowFlags(1);
 
     /// Whether all flags of `other` are set.
@@ -39,7 +39,7 @@ impl RowFlags {
     }
 }
 
-/// What a row refers to while an operation has locked or changes it: a number that the data manager gives out.
+/// The operation that has locked a row or changes it: a number that the data manager assigns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct OperationRef(pub u32);
 
@@ -48,14 +48,14 @@ impl OperationRef {
     pub const NONE: OperationRef = OperationRef(0);
 }
 
-/// The part of a row's header that the data manager decides.
+/// The part of a row's header that the data manager sets.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RowHeader {
-    /// Of the last committed change; 0 while there is none.
+    /// Epoch of the last committed change; 0 while there is none.
     pub epoch: Epoch,
     /// See [`RowFlags`].
     pub flags: RowFlags,
-    /// Who has locked or changes the row.
+    /// The operation that has locked or changes the row.
     pub operation: OperationRef,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Row<'a> {
         RowFlags(load_u64(self.slot) as u16)
     }
 
-    /// Who has locked or changes the row.
+    /// The operation that has locked or changes the row.
     #[inline]
     pub fn operation(&self) -> OperationRef {
         OperationRef(load_u32(&self.slot[OPERATION_AT..]))
@@ -142,7 +142,7 @@ impl<'a> RowMut<'a> {
         self.slot[..2].copy_from_slice(&flags.0.to_le_bytes());
     }
 
-    /// Sets who has locked or changes the row.
+    /// Sets the operation that has locked or changes the row.
     #[inline]
     pub fn set_operation(&mut self, operation: OperationRef) {
         self.slot[OPERATION_AT..OPERATION_AT + 4].copy_from_slice(&operation.0.to_le_bytes());
@@ -159,7 +159,7 @@ impl<'a> RowMut<'a> {
         }
     }
 
-    /// Sets the variable part and returns the one before.
+    /// Sets the variable part and returns the previous one.
     #[inline]
     pub fn replace_variable(&mut self, variable: Option<ChunkRef>) -> Option<ChunkRef> {
         let before = self.read().variable();
@@ -180,7 +180,7 @@ impl<'a> RowMut<'a> {
     }
 }
 
-/// How a slot is divided.
+/// The layout of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     /// Bytes from slot to slot.
@@ -194,7 +194,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// For rows with a fixed part of so many bytes.
+    /// The layout for rows with a fixed part of `fixed_bytes` bytes.
     pub(crate) fn new(fixed_bytes: usize, has_variable: bool) -> Self {
         let fixed_at = if has_variable { VARIABLE_AT + 4 } else { VARIABLE_AT };
         let row_bytes = fixed_at + fixed_bytes;
@@ -212,7 +212,7 @@ impl Shape {
     /// A slot of a page.
     #[inline]
     pub(crate) fn row<'a>(&self, page: &'a [u8; PAGE_BYTES], slot: usize) -> Row<'a> {
-        // Also the check that the slot exists: what is left behind the last one is shorter than a row.
+        // This also checks that the slot exists: the rest of the page after the last slot is shorter than a row.
         self.row_in(&page[slot * self.stride..])
     }
 

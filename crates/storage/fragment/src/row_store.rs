@@ -3,18 +3,18 @@
 //! ## Row ids
 //! A [`RowId`] is the index of the page in the fragment (21 bits) and the slot (11 bits). The same row has the same id
 //! on all replicas: one chooses a slot ([`RowStore::allocate`]), the others follow ([`RowStore::allocate_at`]). The
-//! lowest free slot of some page with room is chosen, in constant time. A page without rows goes back to the pool at
-//! once; its index is used again for another page before new ones are opened.
+//! lowest free slot of some page with room is chosen, in constant time. A page without rows is returned to the pool at
+//! once; its index is used again for another page before new ones are used.
 //!
 //! ## Live slots
-//! Which slots hold a row is known from a bitmap of each page, which stands with the page's number outside the page
-//! (one bit a slot): a scan has the bitmap for nothing, choosing a slot touches no row, and a
-//! new page need not be prepared. There is no live bit in the row header, so nothing can disagree. The bytes of a free
-//! slot are anything.
+//! A bitmap of each page, which is stored with the page's number outside the page (one bit per slot), holds which slots
+//! contain a row: a scan gets the bitmap for free, choosing a slot accesses no row, and a new page need not be
+//! initialised. There is no live bit in the row header, so the two can't disagree. The bytes of a free slot are
+//! arbitrary.
 //!
-//! What a caller does with a row that is not there is a broken invariant, stopped by an assertion where that is cheap
-//! (a page that is absent; in checked builds, a slot that is free), and never touches another table's memory. For row
-//! ids from outside there are [`RowStore::get`] and the errors of [`RowStore::allocate_at`].
+//! Access to a row that does not exist is a broken invariant. It is detected by an assertion where that is cheap (a
+//! page that is absent; in checked builds, a slot that is free), and never reaches another table's memory. For row ids
+//! that were received there are [`RowStore::get`] and the errors of [`RowStore::allocate_at`].
 
 use crate::page_table::{PageList, PageTable};
 use crate::page_view::PageView;
@@ -26,12 +26,12 @@ use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
 
 /// Pages of a fragment, at most.
 const PAGES_MAX: u32 = 1 << (32 - RowId::SLOT_BITS);
-/// Why a certain slot can't be had.
+/// Why a certain slot can't be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlaceError {
-    /// It needs a page and there is none.
+    /// It needs a page and none is free.
     OutOfPages,
-    /// A row is there already.
+    /// It already holds a row.
     Taken,
     /// No page of this fragment has such a slot.
     NoSuchSlot,
@@ -63,7 +63,7 @@ struct PageState {
     full_words: u16,
 }
 
-/// See the head of this file.
+/// The slots of one fragment's rows, in pages of the pool.
 pub struct RowStore {
     pages: PageTable<PageState>,
     shape: Shape,
@@ -72,12 +72,12 @@ pub struct RowStore {
     /// Pages that have a free slot.
     with_room: PageList,
     rows: u64,
-    /// By page: how many of its rows somebody names ([`RowStore::note_named`]).
+    /// By page: how many of its rows are named ([`RowStore::note_named`]).
     named: Vec<u16>,
 }
 
 impl RowStore {
-    /// A store without pages, for rows with a fixed part of so many bytes.
+    /// A store without pages, for rows with a fixed part of `fixed_bytes` bytes.
     pub fn new(fixed_bytes: usize, has_variable: bool) -> Self {
         RowStore {
             pages: PageTable::new(PAGES_MAX),
@@ -89,7 +89,7 @@ impl RowStore {
         }
     }
 
-    /// Somebody begins to name a row: it may have more than one version from now on, or none that is committed.
+    /// Operations begin to name a row: from now on it may have more than one version, or none that is committed.
     #[inline]
     pub fn note_named(&mut self, row: RowId) {
         let page = row.page() as usize;
@@ -99,24 +99,24 @@ impl RowStore {
         self.named[page] += 1;
     }
 
-    /// Nobody names the row any more, whether it is still there or not.
+    /// No operation names the row any more, whether the row still exists or not.
     #[inline]
     pub fn note_unnamed(&mut self, row: RowId) {
         self.named[row.page() as usize] -= 1;
     }
 
-    /// Whether somebody names any row.
+    /// Whether any row is named.
     pub fn has_named(&self) -> bool {
         self.named.iter().any(|&count| count != 0)
     }
 
-    /// Whether somebody names a row of the same page. If not, this one has one version, which is committed.
+    /// Whether any row of the same page is named. If not, this row has one version, which is committed.
     #[inline]
     pub fn is_named_near(&self, row: RowId) -> bool {
         self.named.get(row.page() as usize).is_some_and(|&count| count != 0)
     }
 
-    /// Takes a free slot for a new row. Its fixed part is anything, it has no variable part.
+    /// Takes a free slot for a new row. Its fixed part is arbitrary, it has no variable part.
     ///
     /// # Errors
     /// [`OutOfPages`] when a page is needed and there is none.
@@ -147,10 +147,10 @@ impl RowStore {
         Ok(row)
     }
 
-    /// Takes a certain slot for a new row. Its fixed part is anything, it has no variable part.
+    /// Takes a certain slot for a new row. Its fixed part is arbitrary, it has no variable part.
     ///
     /// # Errors
-    /// If the slot is taken, does not exist, or needs a page and there is none.
+    /// If the slot is taken, does not exist, or needs a page and none is free.
     #[inline]
     pub fn allocate_at(
         &mut self,
@@ -171,7 +171,7 @@ impl RowStore {
         Ok(())
     }
 
-    /// Frees a row's slot. A variable part must have been freed before, or the row is forgotten on purpose.
+    /// Frees a row's slot. A variable part must have been freed before, unless it is abandoned on purpose.
     #[inline]
     pub fn free(&mut self, pool: &mut PagePool, row: RowId) {
         let (word, bit) =
@@ -196,7 +196,7 @@ impl RowStore {
         }
     }
 
-    /// Frees all rows of a page that is there.
+    /// Frees all rows of an existing page.
     pub fn free_page(&mut self, pool: &mut PagePool, page: u32) {
         let words = self.shape.words();
         let begin = page as usize * words;
@@ -223,27 +223,27 @@ impl RowStore {
         self.is_live(row).then(|| self.row(pool, row))
     }
 
-    /// A row that exists.
+    /// An existing row.
     #[inline]
     pub fn row<'a>(&self, pool: &'a PagePool, row: RowId) -> Row<'a> {
         debug_assert!(self.is_live(row), "{row} holds no row");
         self.shape.row(self.pages.bytes(pool, row.page()), row.slot() as usize)
     }
 
-    /// A row that exists, to change it.
+    /// An existing row, to change it.
     #[inline]
     pub fn row_mut<'a>(&self, pool: &'a mut PagePool, row: RowId) -> RowMut<'a> {
         debug_assert!(self.is_live(row), "{row} holds no row");
         self.shape.row_mut(self.pages.bytes_mut(pool, row.page()), row.slot() as usize)
     }
 
-    /// The fixed part of a row that exists.
+    /// The fixed part of an existing row.
     #[inline]
     pub fn fixed<'a>(&self, pool: &'a PagePool, row: RowId) -> &'a [u8] {
         self.row(pool, row).fixed()
     }
 
-    /// The fixed part of a row that exists, to change it.
+    /// The fixed part of an existing row, to change it.
     #[inline]
     pub fn fixed_mut<'a>(&self, pool: &'a mut PagePool, row: RowId) -> &'a mut [u8] {
         self.row_mut(pool, row).into_fixed()
@@ -257,7 +257,7 @@ impl RowStore {
         }
     }
 
-    /// Starts to load a row's header and what stands at a byte of its fixed part; the row id may be anything.
+    /// Starts to load a row's header and the cache line of a byte of its fixed part; the row id may be anything.
     #[inline]
     pub fn prefetch_byte(&self, pool: &PagePool, row: RowId, byte: usize) {
         if let Some(page) = self.pages.address(pool, row.page()) {
@@ -267,13 +267,13 @@ impl RowStore {
         }
     }
 
-    /// Pages of the fragment: their indices are below this; some below it may be absent.
+    /// Upper bound of the fragment's page indices; some pages below it may be absent.
     #[inline]
     pub fn page_count(&self) -> u32 {
         self.pages.len()
     }
 
-    /// A page, for those who go through all rows; `None` if the fragment has no such page now.
+    /// A page, for code that reads all rows; `None` if the fragment has no such page now.
     #[inline]
     pub fn page<'a>(&'a self, pool: &'a PagePool, index: u32) -> Option<PageView<'a>> {
         self.pages.holds(index).then(|| {
@@ -298,7 +298,7 @@ impl RowStore {
         }
     }
 
-    /// Where the live bit of a slot stands; `None` if pages have no such slot. The page may be absent.
+    /// The place of a slot's live bit; `None` if pages have no such slot. The page may be absent.
     #[inline]
     fn live_bit(&self, row: RowId) -> Option<(usize, u64)> {
         let slot = row.slot() as usize;
@@ -306,7 +306,7 @@ impl RowStore {
             .then(|| (row.page() as usize * self.shape.words() + slot / 64, 1 << (slot % 64)))
     }
 
-    /// Makes a free slot of a page that is there a row.
+    /// Makes a free slot of an existing page a row.
     #[inline]
     fn occupy(&mut self, pool: &mut PagePool, row: RowId, header: RowHeader) {
         let (word, bit) = self.live_bit(row).expect("the slot exists");
@@ -323,7 +323,7 @@ impl RowStore {
         slot.set_variable(None);
     }
 
-    /// Adds a page with a certain index or any, in the list of those with room.
+    /// Adds a page with a certain index or any, and puts it in the list of those with room.
     #[cold]
     fn add_page(
         &mut self,
@@ -332,7 +332,7 @@ impl RowStore {
         index: Option<u32>,
     ) -> Result<u32, OutOfPages> {
         let index = index.unwrap_or_else(|| self.pages.next_index());
-        // The bitmaps grow first: whatever fails after that leaves nothing but zeros.
+        // The bitmaps grow first: if a later step fails, this leaves only zeros.
         let words = (index as usize + 1) * self.shape.words();
         if words > self.live.len() && index < PAGES_MAX {
             self.live.try_reserve(words - self.live.len()).map_err(|_| OutOfPages)?;

@@ -1,8 +1,8 @@
-//! A row's image outside its slot: what an open operation will install, or what it has replaced.
+//! A row's image outside its slot: the one that an open operation will install, or the one that it has replaced.
 //!
 //! All memory that an operation needs is taken when it is prepared. Installing is then an exchange between slot and
-//! version, which can't fail: the row gets the new image, and the version holds the old one for as long as somebody
-//! may read or need it.
+//! version, which can't fail: the row gets the new image, and the version holds the old one for as long as it may be
+//! read or needed.
 
 use crate::chunk_store::{ChunkRef, ChunkStore};
 use crate::row_store::RowStore;
@@ -10,7 +10,7 @@ use vinga_base::RowId;
 use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
 use vinga_base::row_layout::RowLayout;
 
-/// See the head of this file. It owns its chunks: whoever drops it without [`RowVersion::free`] loses them.
+/// An image outside its row's slot. It owns its chunks: if it is dropped without [`RowVersion::free`], they leak.
 #[derive(PartialEq, Eq, Debug)]
 pub struct RowVersion {
     fixed: ChunkRef,
@@ -18,10 +18,10 @@ pub struct RowVersion {
 }
 
 impl RowVersion {
-    /// Keeps a checked image.
+    /// Makes a version of a checked image.
     ///
     /// # Errors
-    /// [`OutOfPages`], and nothing is kept.
+    /// [`OutOfPages`]; then nothing is kept.
     pub fn new(
         pool: &mut PagePool,
         chunks: &mut ChunkStore,
@@ -53,7 +53,7 @@ impl RowVersion {
 
     /// Exchanges the images of a row and this version, which are of one table. The row's header stays.
     pub fn exchange(&mut self, pool: &mut PagePool, chunks: &ChunkStore, rows: &RowStore, row: RowId) {
-        // Slot and chunk lie in two pages of one pool, so the bytes go through a buffer, piece by piece.
+        // Slot and chunk are in two pages of one pool, so the bytes are copied through a buffer, piece by piece.
         let mut buffer = [0; 256];
         let bytes = rows.fixed(pool, row).len();
         for at in (0..bytes).step_by(buffer.len()) {
@@ -68,7 +68,7 @@ impl RowVersion {
         self.variable = rows.row_mut(pool, row).replace_variable(self.variable);
     }
 
-    /// Frees what the version holds.
+    /// Frees the version's memory.
     pub fn free(self, pool: &mut PagePool, chunks: &mut ChunkStore) {
         chunks.free(pool, self.fixed);
         if let Some(variable) = self.variable {

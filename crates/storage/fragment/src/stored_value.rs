@@ -49,7 +49,7 @@ pub(crate) fn double(bytes: &[u8]) -> f64 {
     }
 }
 
-/// How two values of one column compare; `None` if one of them is not a number.
+/// How two values of one column compare; `None` if one of them is NaN.
 #[inline]
 pub(crate) fn compare(kind: Kind, left: &[u8], right: &[u8]) -> Option<Ordering> {
     match kind {

@@ -1,4 +1,4 @@
-//! Random layouts and rows for tests, made from a list of choices that can shrink.
+//! Random layouts and rows for tests, made from a list of choices that can be shrunk.
 
 use crate::stored_value;
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use vinga_base::ColumnId;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, Kind, TableDefinition};
 
-/// A source of choices. When the list is used up it goes round with a twist, so that short lists still vary.
+/// A source of choices. At the end of the list it starts over with other values, so that short lists still vary.
 pub struct Choices {
     bytes: Vec<u8>,
     at: usize,
@@ -82,7 +82,7 @@ impl Table {
         table
     }
 
-    /// One nullable column behind the key, with a row for each of these values and for NULL.
+    /// One nullable column after the key, with a row for each of these values and for NULL.
     pub fn of_one_column(column_type: ColumnType, values: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let layout = layout(&[(column_type, true)]);
         let mut table = Table { layout, rows: Vec::new(), images: Vec::new() };
@@ -106,7 +106,7 @@ pub fn image(layout: &RowLayout, row: &Row) -> Vec<u8> {
     image
 }
 
-/// The layout of a table with these columns (and whether each is nullable) behind the key.
+/// The layout of a table with these columns (and whether each is nullable) after the key.
 pub fn layout(columns: &[(ColumnType, bool)]) -> RowLayout {
     let key = (ColumnType::Integer { bytes: 8, signed: false }, false);
     let definition = TableDefinition {
@@ -152,7 +152,7 @@ pub fn integer_near_a_border(choices: &mut Choices) -> i128 {
     if choices.below(3) == 0 { -near } else { near }
 }
 
-/// Bytes of which long common prefixes are as likely as early differences.
+/// Bytes for which long common prefixes are as likely as early differences.
 pub fn some_bytes(length: usize, choices: &mut Choices) -> Vec<u8> {
     let usual = choices.pick(&[0, 1, b'a', 255]);
     let byte = |choices: &mut Choices| {

@@ -1,13 +1,13 @@
-//! Update programs: what an update does to a row.
+//! Update programs: the changes that an update makes to a row.
 //!
 //! A program is a list of instructions, all about the row as it was before: first any number of *checks*, then
-//! *changes*, each column's at most once. If a check fails, or a sum does not fit its column, nothing is changed. So the
-//! order of the instructions never matters to the result, and compare-and-set is a check beside a change.
+//! *changes*, at most one per column. If a check fails, or a sum does not fit its column, nothing is changed. So the
+//! order of the instructions never affects the result, and compare-and-set is a check together with a change.
 //!
 //! ```text
-//!   program:      instructions up to its end; at most INSTRUCTIONS_MAX; none is allowed
+//!   program:      instructions up to its end; at most INSTRUCTIONS_MAX; may be empty
 //!   instruction:  u8 operation, u16 little-endian column id, operand
-//!   operand:      a value of the column as it stands in a key: its bytes, or u16 length and bytes if it is variable
+//!   operand:      a value of the column, encoded as in a key: its bytes, or u16 length and bytes if it is variable
 //!
 //!   checks, in any order, on any column:
 //!     0x01 … 0x06  =  <>  <  <=  >  >=     operand; a NULL column fails
@@ -23,9 +23,8 @@
 //! Integers compare by value, floats by IEEE 754, bytes by `memcmp` and length. A sum must lie in the column's range;
 //! one of floats must be finite. Operation numbers are only ever added.
 //!
-//! The primary alone evaluates a program; what it forwards is the new image. As this is on the way of every update, a
-//! program is read where it lies in the message: [`UpdateProgram::check`] goes over it once, after that reading it can
-//! not fail.
+//! Only the primary evaluates a program; it forwards the new image. As every update needs this, a program is read in
+//! place in the message: [`UpdateProgram::check`] checks it once, after that reading it can't fail.
 
 mod error;
 #[cfg(test)]
@@ -60,16 +59,16 @@ const BIT_XOR: u8 = 0x26;
 /// One instruction. Operands are in the column's stored form, without the length of a variable one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Instruction<'a> {
-    /// The column that it is about.
+    /// The column that it applies to.
     pub column: ColumnId,
-    /// What it does.
+    /// What it does with the column.
     pub action: Action<'a>,
 }
 
 /// What an instruction does with its column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action<'a> {
-    /// Fails unless the column compares so with the operand.
+    /// Fails unless the comparison of the column with the operand is true.
     Check(Comparison, &'a [u8]),
     /// Fails unless the column is NULL.
     CheckNull,
@@ -122,17 +121,17 @@ impl<'a> Action<'a> {
     }
 }
 
-/// A program that fits a table, still where it lies in the message.
+/// A program that was checked against a table's layout, still in the message.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateProgram<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> UpdateProgram<'a> {
-    /// Checks a program from outside against a table's layout.
+    /// Checks a received program against a table's layout.
     ///
     /// # Errors
-    /// What is wrong first.
+    /// The first problem found.
     #[inline]
     pub fn check(bytes: &'a [u8], layout: &RowLayout) -> Result<Self, UpdateError> {
         let fail = |instruction, kind| Err(UpdateError { instruction, kind });
@@ -162,7 +161,7 @@ impl<'a> UpdateProgram<'a> {
         instructions(self.bytes, layout)
     }
 
-    /// Appends the image of the row as the program changes it. Allocates only if `image` is too small.
+    /// Appends the image of the row after the program's changes. Allocates only if `image` is too small.
     ///
     /// # Errors
     /// A failed check, or a result that does not fit; nothing is appended then.
@@ -217,7 +216,8 @@ fn instructions<'a>(program: &'a [u8], layout: &RowLayout) -> impl Iterator<Item
     core::iter::from_fn(move || (!rest.is_empty()).then(|| take_checked(&mut rest, layout)))
 }
 
-/// Appends the new variable part. Both the columns of variable size and the changes ascend, so one pass is enough.
+/// Appends the new variable part. Both the columns of variable size and the changes are ascending, so one pass is
+/// enough.
 fn write_variable(changes: &[u8], layout: &RowLayout, fixed: &[u8], variable: &[u8], image: &mut Vec<u8>) {
     let mut changes = instructions(changes, layout).peekable();
     let mut end_at = image.len();
@@ -243,7 +243,7 @@ fn take_checked<'a>(rest: &mut &'a [u8], layout: &RowLayout) -> Instruction<'a> 
     take_instruction(rest, layout).expect("the program was checked against this layout")
 }
 
-/// Reads the next instruction: its form alone is checked.
+/// Reads the next instruction: only its form is checked.
 #[inline(always)]
 fn take_instruction<'a>(rest: &mut &'a [u8], layout: &RowLayout) -> Result<Instruction<'a>, UpdateErrorKind> {
     let (head, after) = rest.split_first_chunk::<3>().ok_or(UpdateErrorKind::Truncated)?;
@@ -279,7 +279,7 @@ fn take_instruction<'a>(rest: &mut &'a [u8], layout: &RowLayout) -> Result<Instr
     Ok(Instruction { column: id, action })
 }
 
-/// Checks an instruction against the layout and the column that was changed last; returns the one that is now.
+/// Checks an instruction against the layout and the column that was changed last; returns the new last column.
 #[inline(always)]
 fn check_instruction(
     instruction: Instruction<'_>,
@@ -318,7 +318,7 @@ fn check_instruction(
     Ok(Some(id))
 }
 
-/// Whether the old row is as a check wants it.
+/// Whether the old row satisfies a check.
 fn holds(
     check: Action<'_>,
     layout: &RowLayout,
@@ -340,11 +340,11 @@ fn holds(
         | Action::Subtract(_)
         | Action::BitAnd(_)
         | Action::BitOr(_)
-        | Action::BitXor(_) => unreachable!("changes are no checks"),
+        | Action::BitXor(_) => unreachable!("changes are not checks"),
     }
 }
 
-/// Changes a column of the new fixed part. Of a column of variable size it changes the null bit.
+/// Changes a column in the new fixed part. For a column of variable size, changes only its null bit.
 fn change(
     instruction: Instruction<'_>,
     layout: &RowLayout,
@@ -386,7 +386,7 @@ fn change(
             fixed[place.clone()].iter_mut().zip(bits).for_each(|(byte, bits)| *byte ^= bits);
         }
         Action::Check(..) | Action::CheckNull | Action::CheckNotNull => {
-            unreachable!("checks are no changes")
+            unreachable!("checks are not changes")
         }
     }
     if let Kind::Float | Kind::Double = column.kind {
@@ -422,11 +422,11 @@ fn add(kind: Kind, stored: &mut [u8], operand: &[u8], sign: i8) -> Option<()> {
     Some(())
 }
 
-/// Appends a program, with its instructions brought into their order.
+/// Appends a program, after sorting its instructions into the required order.
 ///
 /// # Errors
-/// What [`UpdateProgram::check`] would refuse; nothing is appended then. The instruction in the error counts in the
-/// order that the program has, which `instructions` is left in.
+/// Those of [`UpdateProgram::check`]; nothing is appended then. The instruction number in the error refers to the
+/// sorted order, in which `instructions` is left.
 pub fn write(
     instructions: &mut [Instruction<'_>],
     layout: &RowLayout,

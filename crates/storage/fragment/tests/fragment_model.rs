@@ -32,7 +32,7 @@ impl Replica {
         Replica { pool, fuse, chunks: ChunkStore::new(), fragment }
     }
 
-    /// What must be as it was when memory is refused.
+    /// The memory usage that must be unchanged when memory is refused.
     fn memory(&self) -> (u32, RowUsage, ChunkUsage, u64) {
         (
             self.pool.owned(),
@@ -78,7 +78,7 @@ impl Replica {
         self.fragment.remove_row(&mut self.pool, &mut self.chunks, hash, row);
     }
 
-    /// Everything can be found and nothing else is there.
+    /// Checks that every row can be found and that there are no others.
     fn check(&self, model: &BTreeMap<RowId, ModelRow>) {
         let Replica { pool, chunks, fragment, .. } = self;
         assert_eq!(fragment.index().len() as usize, model.len());
@@ -146,7 +146,7 @@ const CHAR: ColumnType = ColumnType::Char { bytes: 1000 };
 const TEXT: ColumnType = ColumnType::VarChar { bytes_max: 20_000 };
 const NAME: ColumnType = ColumnType::VarChar { bytes_max: 40 };
 
-/// Tables whose rows are large enough for pages to come and go.
+/// Tables whose rows are large enough for pages to be added and removed.
 fn tables() -> [RowLayout; 4] {
     [
         layout(&[(INT, false), (CHAR, false), (CHAR, true), (CHAR, true)], &[0]),
@@ -156,7 +156,7 @@ fn tables() -> [RowLayout; 4] {
     ]
 }
 
-/// An image with this key; the rest varies with `fill`, which decides what is NULL too, and `length`.
+/// An image with this key; the rest varies with `fill`, which also decides the columns that are NULL, and `length`.
 fn image(layout: &RowLayout, key: u32, fill: u8, length: usize) -> Vec<u8> {
     let values: Vec<Option<Vec<u8>>> = layout
         .columns()
@@ -330,7 +330,7 @@ fn a_shrunken_row_gives_memory_back_unless_there_is_none_to_move_to() {
     replica.fuse.set(0);
     replica.store(id, &row(100).image).unwrap();
     assert!(used(&replica) > 20_000);
-    assert_eq!(replica.store(id, &row(20_000).image), Ok(()), "it still has its room");
+    assert_eq!(replica.store(id, &row(20_000).image), Ok(()), "it still has room");
     replica.fuse.set(1);
     replica.store(id, &row(100).image).unwrap();
     assert!(used(&replica) < 200);

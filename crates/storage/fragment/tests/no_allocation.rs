@@ -1,5 +1,5 @@
-//! Finding rows, copying their images and overwriting them in place do not allocate, nor do changing an ordered index
-//! that has had its size before and reading it.
+//! Finding rows, copying their images and overwriting them in place do not allocate; neither do reading an ordered
+//! index and changing one that has had its size before.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +92,7 @@ fn index_allocations() -> u64 {
         .collect();
     let mut source = Keys(keys.clone());
     let mut before = 0;
-    // The second time the buffers are large enough.
+    // In the second pass the buffers are large enough.
     for _ in 0..2 {
         before = ALLOCATIONS.load(Ordering::Relaxed);
         for (row, key) in keys.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! Memory for timings: a pool on huge pages that were touched before.
+//! Memory for measurements: a pool on huge pages that have been touched before.
 
 use std::sync::Arc;
 use vinga_base::page_pool::{FreePages, PAGE_BYTES, PageNumber, PagePool, PageRegion, PageSupply, Purpose};
 
-/// A pool of so many pages.
+/// A pool of `pages` pages.
 pub fn pool(pages: u32) -> PagePool {
     PagePool::new(Arc::new(HugeRegion::new(pages)), Box::new(Supply::new(pages)))
 }
@@ -31,7 +31,7 @@ impl HugeRegion {
             // SAFETY: the range was just allocated; the advice changes no content.
             unsafe { madvise(base.cast(), layout.size(), MADV_HUGEPAGE) };
         }
-        // SAFETY: as large as was allocated.
+        // SAFETY: the length is that of the allocation.
         unsafe { base.write_bytes(1, layout.size()) };
         HugeRegion { base, pages }
     }
@@ -49,12 +49,12 @@ impl Drop for HugeRegion {
     }
 }
 
-// SAFETY: plain memory; who may touch which page is the contract of the pools.
+// SAFETY: plain memory; the contract of the pools decides which thread may access which page.
 unsafe impl Send for HugeRegion {}
 // SAFETY: as above.
 unsafe impl Sync for HugeRegion {}
 
-// SAFETY: `new` made so many pages of initialised memory that live until `drop`.
+// SAFETY: `new` made this many pages of initialised memory that live until `drop`.
 unsafe impl PageRegion for HugeRegion {
     fn base(&self) -> *mut u8 {
         self.base

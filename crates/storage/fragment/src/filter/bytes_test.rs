@@ -1,4 +1,4 @@
-//! Tests of bytes that are too long, or of too variable a length, to be numbers.
+//! Tests of bytes that are too long, or of too variable a length, to be treated as numbers.
 
 use super::row_block::RowBlock;
 use crate::comparison::Outcomes;
@@ -12,9 +12,9 @@ pub(super) enum BytesTest {
     Constant { column: ColumnLayout, constant: Vec<u8>, accepted: Outcomes },
     /// Compares with another column.
     Column { left: ColumnLayout, right: ColumnLayout, accepted: Outcomes },
-    /// Is one of these, which are sorted.
+    /// The value is one of these, which are sorted.
     In { column: ColumnLayout, members: Vec<Vec<u8>>, negated: bool },
-    /// Begins so.
+    /// The value has this prefix.
     Prefix { column: ColumnLayout, prefix: Vec<u8>, negated: bool },
 }
 

@@ -5,9 +5,9 @@
 //! - Integers compare with integers by value, also signed with unsigned; numbers with numbers; bytes with bytes.
 //! - A constant that is compared with a column of fixed size must have that size; two such columns must be of equal
 //!   size. Prefixes may have any length.
-//! - NULL goes with everything.
+//! - NULL is compatible with every type.
 //!
-//! What three-valued logic makes of the shorthands is decided here, so that lowering knows few shapes:
+//! The shorthands are replaced here by their meaning in three-valued logic, so that lowering handles few cases:
 //!
 //! ```text
 //!   x BETWEEN a AND b   x >= a AND x <= b
@@ -94,7 +94,7 @@ fn error<T>(at: Position, kind: ProgramErrorKind) -> Result<T, ProgramError> {
 }
 
 impl Checker<'_> {
-    /// Counts a node. The limits are checked here too: not every tree comes from the decoder.
+    /// Counts a node. The limits are checked here, too, because a tree need not come from the decoder.
     fn enter(&mut self, depth: usize) -> Result<Position, ProgramError> {
         let at = Position::Node(self.nodes);
         self.nodes += 1;

@@ -22,11 +22,12 @@
 //!   number:      unsigned LEB128: 7 bits a byte, low ones first, the top bit says that more follow; fits 64 bits
 //! ```
 //!
-//! Parameters stand apart from the program so that a client can encode a statement's program once and put others in
-//! front of it for each call. The decoder puts them in: what it returns holds no parameter.
+//! Parameters are encoded apart from the program so that a client can encode a statement's program once and put other
+//! parameters in front of it for each call. The decoder replaces parameters by their values: its result contains none.
 //!
-//! Kinds are only ever added. Limits: those of [`super`]. A parent pays for its children when it names their number,
-//! so that a lying number cannot reserve memory; depth is counted, so that no input can exhaust the stack.
+//! Kinds are only ever added. Limits: those of [`super`]. A node's children are counted against the limits as soon as
+//! their number is read, so that a wrong number cannot reserve memory; depth is counted, so that no input can exhaust
+//! the stack.
 
 use super::error::{Position, ProgramError, ProgramErrorKind};
 use super::tree::{Arithmetic, Constant, Expression};
@@ -73,15 +74,15 @@ pub fn encode(program: &Expression, parameters: &[Constant], out: &mut Vec<u8>) 
     result
 }
 
-/// Reads a filter and puts its parameters in.
+/// Reads a filter and replaces its parameters by their values.
 ///
 /// # Errors
-/// If it is not well formed, exceeds a limit or needs a parameter that is not there.
+/// If it is not well formed, exceeds a limit or needs a parameter that was not given.
 pub fn decode(bytes: &[u8]) -> Result<Expression, ProgramError> {
     Decoder::new(bytes).filter()
 }
 
-/// The number behind its zigzag form.
+/// Decodes the zigzag form of a signed number.
 pub(super) fn signed(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
@@ -267,7 +268,7 @@ impl<'a> Decoder<'a> {
                 _ => return Err(self.error(at, ProgramErrorKind::NotConstant)),
             }
         }
-        // What counts is how often they are used.
+        // Parameters count each time that they are used.
         self.constant_bytes_left = CONSTANT_BYTES_MAX;
         self.pay_for(1, self.at)?;
         let program = self.node(1)?;
@@ -311,7 +312,7 @@ impl<'a> Decoder<'a> {
         Err(self.error(at, ProgramErrorKind::NumberTooLarge))
     }
 
-    /// The number of children that a node names, paid for.
+    /// The number of children of a node, counted against the limit.
     fn children(&mut self) -> Result<usize, ProgramError> {
         let at = self.at;
         let count = self.number()?;
@@ -422,7 +423,7 @@ impl<'a> Decoder<'a> {
         Ok(children.try_into().unwrap_or_else(|_| unreachable!("N children were read")))
     }
 
-    /// Children that are paid for already.
+    /// Children that have been counted already.
     fn many(&mut self, count: usize, depth: usize) -> Result<Vec<Expression>, ProgramError> {
         let mut children = Vec::with_capacity(count);
         for _ in 0..count {

@@ -1,10 +1,10 @@
-//! What can be wrong with a filter program, in sentences that name the place and what is allowed.
+//! Errors in a filter program, as sentences that name the position and what is allowed.
 
 use super::{CONSTANT_BYTES_MAX, DEPTH_MAX, NODES_MAX, PROGRAM_BYTES_MAX, VERSION};
 use core::fmt;
 use vinga_base::ColumnId;
 
-/// Where in a program something is wrong.
+/// The position of an error in a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Position {
     /// Byte of the encoded form, from 0.
@@ -16,16 +16,16 @@ pub enum Position {
 /// Why a filter program was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProgramError {
-    /// Where.
+    /// The position.
     pub at: Position,
-    /// What.
+    /// The error.
     pub kind: ProgramErrorKind,
 }
 
-/// The type of a value, as far as a filter cares.
+/// The type of a value, as far as filters distinguish types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueType {
-    /// The constant NULL, which goes with everything.
+    /// The constant NULL, which is compatible with every type.
     Null,
     /// Any integer.
     Integer,
@@ -35,7 +35,7 @@ pub enum ValueType {
     Bytes,
 }
 
-/// What is wrong.
+/// The kinds of errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProgramErrorKind {
     /// More than [`PROGRAM_BYTES_MAX`] bytes in encoded form.
@@ -44,7 +44,7 @@ pub enum ProgramErrorKind {
     TooManyNodes,
     /// More than [`DEPTH_MAX`] levels.
     TooDeep,
-    /// More than [`CONSTANT_BYTES_MAX`] bytes in constants after parameters were put in.
+    /// More than [`CONSTANT_BYTES_MAX`] bytes in constants after parameters were replaced by their values.
     ConstantsTooLong,
     /// A version that this release does not know.
     UnknownVersion(u8),
@@ -54,37 +54,37 @@ pub enum ProgramErrorKind {
     Truncated,
     /// A number that does not fit.
     NumberTooLarge,
-    /// Bytes are left behind the program.
+    /// Bytes follow after the program.
     BytesLeft,
-    /// A parameter that is something else than a constant.
+    /// A parameter that is not a constant.
     NotConstant,
     /// No such parameter was given.
     NoSuchParameter {
-        /// The one that is asked for.
+        /// The parameter that the program uses.
         parameter: u16,
-        /// How many there are.
+        /// How many were given.
         given: usize,
     },
     /// The table has no such column.
     NoSuchColumn {
-        /// The one that is asked for.
+        /// The column that the program uses.
         column: ColumnId,
-        /// How many there are.
+        /// The number of the table's columns.
         columns: usize,
     },
-    /// A value stands where a condition is needed.
+    /// A value is used where a condition is needed.
     ConditionExpected,
-    /// A condition stands where a value is needed.
+    /// A condition is used where a value is needed.
     ValueExpected,
     /// Two types that do not compare.
     TypesDiffer(ValueType, ValueType),
-    /// A value that is no number stands in arithmetic.
+    /// A value that is not a number is used in arithmetic.
     NumberExpected(ValueType),
-    /// A value that is no integer stands in a bit operation.
+    /// A value that is not an integer is used in a bit operation.
     IntegerExpected(ValueType),
     /// A value that has no prefix.
     BytesExpected(ValueType),
-    /// Something else than a constant stands in an IN list or as prefix.
+    /// An IN list or a prefix that is not a constant.
     ConstantExpected,
     /// A constant of another length than the column of fixed size that it is compared with.
     WrongLength {

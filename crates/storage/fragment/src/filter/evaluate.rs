@@ -1,9 +1,9 @@
 //! A lowered filter and how it is evaluated.
 //!
-//! A block is taken 64 rows, one word of its bitmap, at a time, and the whole filter is evaluated for them before the
-//! next 64: their few kilobytes stay in the nearest cache, and no bitmap is needed beside the caller's. Within a word
-//! evaluation goes column by column: AND hands each leaf the rows that are left, OR those that nothing has accepted
-//! yet, and both stop when none are; a word without rows costs one test.
+//! A block is evaluated 64 rows, one word of its bitmap, at a time, with the whole filter before the next 64: their few
+//! kilobytes stay in the first-level cache, and no bitmap is needed other than the caller's. Within a word evaluation
+//! goes column by column: AND hands each leaf the rows that all earlier ones have passed, OR those that none has passed
+//! yet, and both stop when no rows are left; a word without rows costs one test.
 
 use super::error::ProgramError;
 use super::kernels::Leaf;
@@ -17,7 +17,7 @@ use vinga_base::row_layout::RowLayout;
 /// A filter, ready to be evaluated on rows of the layout that it was made for.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The root stands first.
+    /// The root is the first node.
     nodes: Vec<Node>,
     /// All nodes are ranges under an AND.
     has_ranges_only: bool,
@@ -27,16 +27,16 @@ impl Program {
     /// Checks a filter against a table's layout and lowers it.
     ///
     /// # Errors
-    /// What does not fit, and where; [`super::tree`] and the type check have the rules.
+    /// What does not fit, and where; the rules are those of [`super::tree`] and the type check.
     pub fn new(filter: &Expression, layout: &RowLayout) -> Result<Self, ProgramError> {
         let condition = check::check(filter, layout)?;
         Ok(Program::of(lower(condition, layout)))
     }
 
-    /// The same from the bytes of a filter.
+    /// The same, from the encoded filter.
     ///
     /// # Errors
-    /// What [`super::codec::decode`] or [`Program::new`] say.
+    /// Those of [`super::codec::decode`] and [`Program::new`].
     pub fn read(filter: &[u8], layout: &RowLayout) -> Result<Self, ProgramError> {
         match plain::read(filter, layout) {
             Some(nodes) => Ok(Program::of(nodes)),
@@ -50,7 +50,8 @@ impl Program {
         Program { nodes, has_ranges_only }
     }
 
-    /// Where in the fixed part the first test of a row reads, if all tests are of columns there: for who loads rows ahead.
+    /// Where in the fixed part the first test of a row reads, if all tests are of columns there: for callers that
+    /// prefetch rows.
     pub fn first_byte(&self) -> Option<usize> {
         match self.nodes.get(1) {
             Some(Node::Leaf(Leaf::Range(range))) if self.has_ranges_only => Some(range.offset()),
@@ -58,7 +59,7 @@ impl Program {
         }
     }
 
-    /// Clears the bits of rows that do not pass. Bit `i % 64` of word `i / 64` stands for slot `i`; bits behind the
+    /// Clears the bits of rows that do not pass. Bit `i % 64` of word `i / 64` is that of slot `i`; bits behind the
     /// block's last slot are cleared.
     pub fn select(&self, block: &RowBlock<'_>, selected: &mut [u64]) {
         let mut first = 0;
@@ -79,7 +80,7 @@ impl Program {
         self.matches_source(layout, fixed, &OneRow(variable))
     }
 
-    /// The same for a row whose variable part is only looked for if it is needed: it stands in slot 0 of the source.
+    /// The same for a row whose variable part is only looked up if it is needed: the row is slot 0 of the source.
     #[inline]
     pub fn matches_source(&self, layout: &RowLayout, fixed: &[u8], variable: &dyn VariableSource) -> bool {
         let passes = |node: &Node| matches!(node, Node::Leaf(Leaf::Range(range)) if range.passes(fixed));
@@ -111,8 +112,8 @@ impl Program {
         !decides
     }
 
-    /// Roughly the nanoseconds that 16 rows take if no leaf can be skipped: whoever evaluates in slices learns from it
-    /// how many rows make a slice. A client can send a program whose every row takes microseconds.
+    /// Roughly the nanoseconds that 16 rows take if no leaf can be skipped. Callers that evaluate in slices derive from
+    /// it how many rows make a slice, because a client can send a program that takes microseconds per row.
     pub fn cost(&self) -> u64 {
         let leaf_cost = |node: &Node| match node {
             Node::Leaf(leaf) => leaf.cost(),
@@ -121,7 +122,7 @@ impl Program {
         self.nodes.iter().map(leaf_cost).sum()
     }
 
-    /// The rows of `selected` for which a node is true. Recursion is bounded by the depth of the client's tree.
+    /// The rows of `selected` for which a node is true. Recursion is limited by the depth of the client's tree.
     fn passing(&self, at: usize, block: &RowBlock<'_>, first: usize, selected: u64) -> u64 {
         match &self.nodes[at] {
             Node::Leaf(leaf) => leaf.select(block, first, selected),
@@ -146,7 +147,7 @@ impl Program {
         }
     }
 
-    /// The node that follows a node and its children.
+    /// The node after a node and its children.
     #[inline]
     fn behind(&self, at: usize) -> usize {
         match self.nodes[at] {
@@ -164,5 +165,5 @@ impl VariableSource for OneRow<'_> {
     }
 }
 
-// A slot number fits the 16 bits in which lanes keep it.
+// A slot number fits into the 16 bits of a lane.
 const _: () = assert!(row_block::ROWS_MAX <= u16::MAX as usize);

@@ -1,8 +1,8 @@
 //! The leaves of a lowered filter: each tests up to 64 rows of a block at once.
 //!
-//! Rows lie at a constant stride, so a test of a column of fixed size is a loop over loads at equal distances. It is
-//! made for each width, with the operator already reduced to a range: one load, one subtraction, one comparison and
-//! one bit a row, and no branch on data. If few rows are left, only those are loaded.
+//! Rows are stored at a constant stride, so a test of a column of fixed size is a loop over loads at equal distances.
+//! It is compiled for each width, with the operator already reduced to a range: one load, one subtraction, one
+//! comparison and one bit per row, and no branch on data. If few rows are left, only those are loaded.
 
 use super::bytes_test::BytesTest;
 use super::number_test::NumberTest;
@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::Kind;
 
-/// Up to this many rows it is cheaper to visit each than to run over all 64.
+/// Up to this many rows it is cheaper to visit each than to process all 64.
 const SPARSE_ROWS_MAX: u32 = 8;
 
-/// A test of rows. NULL passes none but those that ask for it.
+/// A test of rows. NULL passes only those that ask for it.
 #[derive(Clone, Debug)]
 pub(super) enum Leaf {
     Null { test: NullTest, negated: bool },
@@ -47,7 +47,7 @@ impl RawColumn {
         u64::MAX >> (64 - 8 * u32::from(self.bytes))
     }
 
-    /// The value that begins these bytes.
+    /// The value with which these bytes begin.
     #[inline]
     fn read(self, bytes: &[u8]) -> u64 {
         match (self.bytes, self.big_endian) {
@@ -70,7 +70,7 @@ pub(super) struct Range {
     pub(super) low: i128,
     pub(super) high: i128,
     pub(super) negated: bool,
-    /// Only if NULL, which is stored as zeros, would pass.
+    /// Only set if NULL, which is stored as zeros, would pass.
     pub(super) null: Option<NullTest>,
 }
 
@@ -80,12 +80,12 @@ impl Range {
         Range { raw, low, high, negated, null: null.filter(|_| zero_passes) }
     }
 
-    /// Where in the fixed part it reads.
+    /// Its offset in the fixed part.
     pub(super) fn offset(&self) -> usize {
         usize::from(self.raw.offset)
     }
 
-    /// What passes this range and another one of the same column, neither of them negated; `None` if nothing does.
+    /// The rows that pass this range and another one of the same column, neither of them negated; `None` if none can.
     pub(super) fn intersection(&self, other: &Range) -> Option<Range> {
         let (low, high) = (self.low.max(other.low), self.high.min(other.high));
         (low <= high).then(|| Range::new(self.raw, low, high, false, self.null))
@@ -102,7 +102,7 @@ impl Range {
     }
 }
 
-/// The column's value is one of some, or none of them.
+/// The column's value is one of these, or none of them.
 #[derive(Clone, Debug)]
 pub(super) struct IntegerSet {
     raw: RawColumn,
@@ -146,7 +146,7 @@ impl Leaf {
         }
     }
 
-    /// Whether one row passes, whose variable part stands in slot 0 of its source.
+    /// Whether one row passes, which is slot 0 of the source of its variable part.
     #[inline]
     pub(super) fn matches(&self, layout: &RowLayout, fixed: &[u8], variable: &dyn VariableSource) -> bool {
         match self {
@@ -164,7 +164,7 @@ impl Leaf {
         self.select(row, 0, 1) != 0
     }
 
-    /// The selected rows that pass. Bit `i` stands for slot `first + i`.
+    /// The selected rows that pass. Bit `i` is that of slot `first + i`.
     #[inline]
     pub(super) fn select(&self, block: &RowBlock<'_>, first: usize, selected: u64) -> u64 {
         let rows = Rows { block, first, selected };
@@ -219,7 +219,7 @@ impl Rows<'_> {
         self.each_at(test.offset, |&[byte]| byte & test.mask != 0)
     }
 
-    /// The rows whose raw value passes; rows that are not selected may stand in the result.
+    /// The rows whose raw value passes; the result may contain rows that are not selected.
     #[inline]
     fn raw(&self, column: RawColumn, test: impl Fn(u64) -> bool) -> u64 {
         macro_rules! width {
@@ -244,7 +244,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The rows whose bytes at an offset pass; rows that are not selected may stand in the result.
+    /// The rows whose bytes at an offset pass; the result may contain rows that are not selected.
     #[inline]
     fn each_at<const N: usize>(&self, offset: u16, test: impl Fn(&[u8; N]) -> bool) -> u64 {
         let (rows, stride) = self.block.fixed(self.first);

@@ -1,9 +1,9 @@
 //! Lowering: from a checked condition to the flat form that is evaluated.
 //!
-//! Only "true" selects a row, and unknown is never true, so two values are enough once NOT stands at the leaves alone:
-//! 1. NOT is pushed down by De Morgan's laws, which hold in three-valued logic. A leaf takes it up by accepting the
-//!    other outcomes; a NULL operand still makes it fail. What is unknown for every row becomes "never".
-//! 2. Tests of constants are decided; AND and OR that this decides, or leaves with one child, disappear.
+//! Only "true" selects a row, and unknown is never true, so two values are enough once NOT is only at the leaves:
+//! 1. NOT is pushed down by De Morgan's laws, which hold in three-valued logic. A leaf absorbs it by accepting the
+//!    other outcomes; a NULL operand still makes it fail. A condition that is unknown for every row becomes "never".
+//! 2. Tests of constants are decided; AND and OR that this decides, or that have one child left, disappear.
 //! 3. A comparison of a column with a constant becomes a *range*, `low <= column <= high`, or the rows outside it. An
 //!    integer range costs one subtraction and one comparison, whatever the operator, the width and the sign. Bytes of
 //!    fixed size up to eight (dates, times, decimals, short text) are ranges of big-endian integers. Ranges of one
@@ -11,7 +11,8 @@
 //! 4. The children of AND and OR are ordered by cost, cheap ones first, equal ones in the client's order. No order
 //!    changes a result: leaves have no side effects and no errors.
 //!
-//! The flat form is a list of nodes, each parent before its children; a parent says where its children end.
+//! The flat form is a list of nodes, each parent before its children; a parent holds the position where its children
+//! end.
 
 use super::bytes_test::BytesTest;
 use super::check::{Bytes, Condition, Test, Value};
@@ -47,7 +48,7 @@ pub(super) fn lower(condition: Condition, layout: &RowLayout) -> Vec<Node> {
     nodes
 }
 
-/// Between the typed tree and the flat form: no NOT, no unknown.
+/// The form between the typed tree and the flat form: no NOT, no unknown.
 pub(super) enum Tree {
     All(Vec<Tree>),
     Any(Vec<Tree>),
@@ -225,7 +226,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A column whose raw form is an integer, compared with a constant that may lie outside the column's range.
+    /// A test of a column whose raw form is an integer against a constant that may lie outside the column's range.
     fn range_to_constant(
         &self,
         column: &ColumnLayout,
@@ -243,7 +244,7 @@ impl Lowering<'_> {
         self.range(column, raw, low, high, false)
     }
 
-    /// The rows whose value lies from `low` to `high`, or the others; NULL is in neither.
+    /// The rows whose value lies between `low` and `high`, or the others; NULL is in neither.
     fn range(&self, column: &ColumnLayout, raw: RawColumn, low: i128, high: i128, negated: bool) -> Tree {
         let (least, greatest) = raw.range(column.kind);
         if low > greatest || high < least || low > high {
@@ -256,9 +257,10 @@ impl Lowering<'_> {
         Tree::Leaf(Leaf::Range(Range::new(raw, low, high, negated, self.null_test(column))))
     }
 
-    /// A double or float column compared with a constant. As ranges are closed, `< c` ends at the double before c.
+    /// A double or float column compared with a constant. As ranges are closed, `< c` ends at the greatest double below
+    /// c.
     fn double_range(&self, column: &ColumnLayout, constant: f64, accepted: Outcomes) -> Tree {
-        // A range holds no NaN. Where NaN is accepted, the others are what the range is made of.
+        // A range holds no NaN. If NaN is accepted, the range holds the rows that are not, and is negated.
         let negated = accepted.accept_unordered();
         let accepted = if negated { accepted.complement() } else { accepted };
         let [less, equal, greater] =
@@ -409,7 +411,7 @@ fn by_cost(mut children: Vec<Tree>, parent: fn(Vec<Tree>) -> Tree) -> Tree {
     parent(children)
 }
 
-/// At most eight bytes as an unsigned number that has their order.
+/// At most eight bytes as an unsigned number with the same order.
 fn big_endian(bytes: &[u8]) -> i128 {
     bytes.iter().fold(0, |number, &byte| number << 8 | i128::from(byte))
 }
@@ -427,7 +429,7 @@ impl RawColumn {
         RawColumn { offset: fixed_offset(column), bytes, big_endian: false }
     }
 
-    /// Bytes of fixed size that fit an integer.
+    /// Bytes of fixed size that fit into an integer.
     fn short_bytes(column: &ColumnLayout) -> Option<Self> {
         match column.kind {
             Kind::Bytes(bytes @ 1..=8) => {

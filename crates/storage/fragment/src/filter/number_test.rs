@@ -1,4 +1,4 @@
-//! Tests of numbers that have to be calculated, or that two columns give.
+//! Tests of numbers that have to be calculated or that compare two columns.
 
 use super::numbers::{Double, Integer, LANES, Lanes};
 use super::row_block::RowBlock;
@@ -42,7 +42,7 @@ pub(super) enum NumberTest {
 }
 
 impl NumberTest {
-    /// The selected rows that pass. Bit `i` stands for slot `first + i`.
+    /// The selected rows that pass. Bit `i` is that of slot `first + i`.
     pub(super) fn select(&self, block: &RowBlock<'_>, first: usize, selected: u64) -> u64 {
         let lanes = Lanes::new(block, first, selected);
         let passing = match self {
@@ -93,6 +93,6 @@ impl NumberTest {
 }
 
 fn is_member(value: f64, members: &[f64]) -> bool {
-    // A NaN is equal to no member, so on which side it is looked for does not matter.
+    // A NaN is equal to no member, so the direction in which it is searched does not matter.
     members.binary_search_by(|member| member.partial_cmp(&value).unwrap_or(Ordering::Greater)).is_ok()
 }

@@ -1,7 +1,7 @@
 //! Arithmetic of filters: typed trees of integers and doubles, evaluated for up to 64 rows at a time.
 //!
-//! Integers are kept in 128 bits, where no sum of two of them can overflow; [`Arithmetic::on_integers`] is the one
-//! place that knows the range, for rows as for constants that are folded beforehand.
+//! Integers are kept in 128 bits, where no sum of two of them can overflow; [`Arithmetic::on_integers`] alone enforces
+//! the range, for rows and for constants that are folded beforehand.
 
 use super::row_block::RowBlock;
 use super::tree::Arithmetic;
@@ -78,7 +78,7 @@ pub(super) struct Lanes<'a> {
 }
 
 impl<'a> Lanes<'a> {
-    /// Bit `i` of `selected` stands for slot `first + i`; at least one is set.
+    /// Bit `i` of `selected` is that of slot `first + i`; at least one is set.
     pub(super) fn new(block: &'a RowBlock<'a>, first: usize, selected: u64) -> Self {
         let mut lanes = Lanes { block, slots: [0; LANES], count: 0 };
         let mut rest = selected;
@@ -112,7 +112,7 @@ impl<'a> Lanes<'a> {
         self.bits(|lane| !self.block.is_null(usize::from(self.slots[lane]), column))
     }
 
-    /// Bits of lanes back to bits of slots, as they came in.
+    /// Converts bits of lanes back to bits of slots, as they were passed in.
     pub(super) fn scatter(&self, lanes: u64, first: usize) -> u64 {
         self.slots().enumerate().fold(0, |word, (lane, slot)| word | (lanes >> lane & 1) << (slot - first))
     }
@@ -127,7 +127,7 @@ impl Integer {
         Some(Integer::Binary(operation, Box::new([left, right])))
     }
 
-    /// Nodes, as a measure of cost.
+    /// Number of nodes, as a measure of cost.
     pub(super) fn nodes(&self) -> usize {
         match self {
             Integer::Constant(_) | Integer::Column(_) => 1,
@@ -165,7 +165,7 @@ impl Integer {
 }
 
 impl Double {
-    /// An integer, rounded.
+    /// An integer, rounded to a double.
     pub(super) fn from_integer(integer: Integer) -> Double {
         match integer {
             Integer::Constant(constant) => Double::Constant(constant as f64),
@@ -181,7 +181,7 @@ impl Double {
         Double::Binary(operation, Box::new([left, right]))
     }
 
-    /// Nodes, as a measure of cost.
+    /// Number of nodes, as a measure of cost.
     pub(super) fn nodes(&self) -> usize {
         match self {
             Double::Constant(_) | Double::Column(_) => 1,

@@ -1,16 +1,17 @@
-//! The short way for plain filters: integer columns that are compared with constants, joined by AND.
+//! A faster way for plain filters: integer columns that are compared with constants, joined by AND.
 //!
 //! Most scans have such a filter, and a short range is scanned in less time than the general way takes: it makes two
-//! trees of the bytes before the flat form. Here the flat form is made straight from the bytes, with a single allocation.
-//! Whatever is not plain, or not well formed, is left to the general way, so errors are reported in one place:
+//! trees of the bytes before the flat form. Here the flat form is made directly from the bytes, with a single
+//! allocation. Filters that are not plain, or not well formed, are left to the general way, so errors are reported in
+//! one place:
 //!
 //! ```text
 //!   filter:      u8 version, 0 parameters, AND with 1 to 16 terms, or one term
 //!   term:        = <> < <= > >= with a column and a constant, or a constant and a column
 //!                BETWEEN with a column and two constants
 //! ```
-//! As in the general form ranges of one column are intersected and cheap ones stand first; among equally cheap ones those
-//! that let fewer values pass do.
+//! As in the general form, ranges of one column are intersected and cheap ones come first; among equally cheap ones
+//! those that let fewer values pass come first.
 
 use super::VERSION;
 use super::codec::{
@@ -56,7 +57,7 @@ pub(super) fn read(bytes: &[u8], layout: &RowLayout) -> Option<Vec<Node>> {
 struct Reader<'a> {
     decoder: Decoder<'a>,
     lowering: Lowering<'a>,
-    /// The root, and behind it ranges.
+    /// The root, then ranges.
     nodes: Vec<Node>,
 }
 
@@ -115,7 +116,7 @@ impl Reader<'_> {
         Some(if kind == SIGNED { i128::from(signed(number)) } else { i128::from(number) })
     }
 
-    /// Adds a test, or narrows one of the same column.
+    /// Adds a test, or narrows a range of the same column.
     fn range(&mut self, column: ColumnLayout, constant: i128, accepted: Outcomes) -> Option<()> {
         let tree = self.lowering.integers(Integer::Column(column), Integer::Constant(constant), accepted);
         let Tree::Leaf(Leaf::Range(new)) = tree else { return None };
@@ -136,7 +137,7 @@ impl Reader<'_> {
     fn finish(mut self) -> Vec<Node> {
         let order = |node: &Node| match node {
             Node::Leaf(Leaf::Range(range)) => (Leaf::Range(*range).cost(), passing(range)),
-            _ => unreachable!("behind the root stand ranges"),
+            _ => unreachable!("ranges follow the root"),
         };
         self.nodes[1..].sort_by_key(order);
         self.nodes[0] = Node::All { end: self.nodes.len() };
@@ -144,7 +145,7 @@ impl Reader<'_> {
     }
 }
 
-/// How many values pass, nearly.
+/// How many values pass, approximately.
 fn passing(range: &Range) -> u64 {
     let inside = (range.high - range.low) as u64;
     if range.negated { u64::MAX - inside } else { inside }

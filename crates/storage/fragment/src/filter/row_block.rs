@@ -1,4 +1,4 @@
-//! Rows that lie at equal distances in one page, as filters see them.
+//! Rows at equal distances in one page, as filters read them.
 
 use vinga_base::row_layout::{ColumnLayout, Place, RowLayout};
 
@@ -7,7 +7,7 @@ pub const ROWS_MAX: usize = 2048;
 
 /// Finds the variable parts of a block's rows.
 pub trait VariableSource {
-    /// The variable part of the row in this slot of the block. Asked only for rows that are selected.
+    /// The variable part of the row in this slot of the block. Only called for rows that are selected.
     fn variable(&self, slot: usize) -> &[u8];
 }
 
@@ -20,7 +20,7 @@ impl VariableSource for NoVariable {
     }
 }
 
-/// A block of rows. Slots that hold no row may lie between them: they hold any bytes and are not selected.
+/// A block of rows. There may be slots without a row among them: they contain arbitrary bytes and are not selected.
 #[derive(Clone, Copy)]
 pub struct RowBlock<'a> {
     layout: &'a RowLayout,
@@ -56,7 +56,7 @@ impl<'a> RowBlock<'a> {
         self.count
     }
 
-    /// The bytes from the fixed part of a slot on, to the end of the page, and the distance to the next slot's.
+    /// The bytes from the fixed part of a slot on, to the end of the page, and the stride of the slots.
     #[inline]
     pub(super) fn fixed(&self, slot: usize) -> (&'a [u8], usize) {
         (&self.bytes[slot * self.stride..], self.stride)

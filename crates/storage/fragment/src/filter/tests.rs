@@ -1,5 +1,5 @@
 //! Filters against a reference: random conditions on random rows of random layouts, evaluated by blocks, row by row,
-//! and by an interpreter that knows nothing but three-valued logic.
+//! and by an interpreter that only implements three-valued logic.
 
 mod codec;
 mod generator;
@@ -23,7 +23,7 @@ impl VariableSource for Variables {
     }
 }
 
-/// Some of the table's rows, spread over the slots of a page, garbage between them.
+/// Some of the table's rows, spread over the slots of a page, with garbage between them.
 struct Block {
     page: Vec<u8>,
     first: usize,
@@ -71,7 +71,7 @@ impl Block {
         for (slot, row) in self.rows.iter().enumerate() {
             selected[slot / 64] |= u64::from(row.is_some()) << (slot % 64);
         }
-        // Bits behind the last slot have to be ignored.
+        // Bits after the last slot must be ignored.
         let behind = self.rows.len();
         selected[behind / 64] |= u64::MAX << (behind % 64);
         program.select(&block, &mut selected);
@@ -110,7 +110,7 @@ proptest! {
     }
 }
 
-/// The program that a data node makes of a filter's bytes.
+/// The program that a data node makes from the encoded filter.
 fn read(filter: &Expression, table: &Table) -> Program {
     let mut bytes = Vec::new();
     super::codec::encode(filter, &[], &mut bytes).unwrap();
@@ -199,7 +199,7 @@ fn plain_filters_are_read_the_short_way() {
     ] {
         assert!(!is_plain(other.clone()), "{other:?}");
     }
-    // The one that lets fewer pass comes first; a filter that goes on is none.
+    // The test that lets fewer rows pass comes first; a filter that is followed by more bytes is invalid.
     let wide_first = column(0).between(1, 1000).and(column(1).equal(5));
     assert!(std::format!("{:?}", read(&wide_first, &table)).find("low: 5").unwrap() < 150);
     let mut bytes = Vec::new();

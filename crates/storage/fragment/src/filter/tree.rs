@@ -14,7 +14,7 @@
 //!
 //! Values:
 //! - Integers are exact, from −2^63 to 2^64 − 1, whatever the width and sign of the column or constant they come from;
-//!   a result outside that range is NULL. `/` cuts towards zero, `%` has the sign of its left side, both by zero are
+//!   a result outside that range is NULL. `/` rounds towards zero, `%` has the sign of its left side, both by zero are
 //!   NULL. Bit operations take the low 64 bits of both sides (two's complement) and give an unsigned number; a shift by
 //!   64 or more (or by a negative number) gives 0.
 //! - Doubles follow IEEE 754; a float column is read as a double. Where an integer meets a double it is rounded to one.
@@ -30,7 +30,7 @@ use alloc::vec::Vec;
 use core::ops;
 use vinga_base::ColumnId;
 
-/// A value that the client gives.
+/// A value that the client provides.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Constant {
     /// SQL's NULL.
@@ -109,7 +109,7 @@ pub enum Expression {
     Column(ColumnId),
     /// Value: a constant.
     Constant(Constant),
-    /// Value: a constant that is given beside the program.
+    /// Value: a constant that is passed beside the program.
     Parameter(u16),
     /// Value: an operation on two numbers.
     Arithmetic(Arithmetic, Box<Expression>, Box<Expression>),
@@ -117,7 +117,7 @@ pub enum Expression {
     Negate(Box<Expression>),
     /// Value: all 64 bits of an integer inverted.
     Complement(Box<Expression>),
-    /// Condition: two values compare so.
+    /// Condition: the comparison of two values is true.
     Compare(Comparison, Box<Expression>, Box<Expression>),
     /// Condition: the value is NULL.
     IsNull(Box<Expression>),
@@ -147,12 +147,12 @@ pub fn null() -> Expression {
     Expression::Constant(Constant::Null)
 }
 
-/// The constant that is given beside the program at this place, from 0.
+/// The parameter with this number, from 0, whose value is passed beside the program.
 pub fn parameter(number: u16) -> Expression {
     Expression::Parameter(number)
 }
 
-/// The opposite of a condition; unknown stays unknown.
+/// The negation of a condition; unknown stays unknown.
 pub fn not(condition: Expression) -> Expression {
     Expression::Not(Box::new(condition))
 }

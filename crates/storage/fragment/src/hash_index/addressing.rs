@@ -2,8 +2,8 @@
 //! Larson, "Linear hashing with partial expansions", VLDB 1980).
 //!
 //! With G = `groups`, a power of two, the lines g, g + G, g + 2G, … are group g. A *round* makes each group one line
-//! larger, group 0 first; the new lines follow each other in the array. Rounds from two lines a group to three and from
-//! three to four take turns. After the second, the G groups of four are 2G groups of two, without anything moving.
+//! larger, group 0 first; the new lines follow each other in the array. Rounds from two lines per group to three and
+//! from three to four alternate. After the second, the G groups of four are 2G groups of two, without moving any entry.
 //!
 //! With b = the bucket bits of a hash, g = b mod G:
 //!
@@ -14,8 +14,8 @@
 //!   group of four:   line  b mod 4G
 //! ```
 //!
-//! So only a group that becomes one of four, and the third line of one that becomes one of two, must be told the whole
-//! hashes of their entries.
+//! So the complete hashes of entries are only needed for a group that grows to four lines, and for the third line of
+//! one that shrinks to two.
 
 use super::line::tag_of;
 use super::line_array::LINES_PER_PAGE;
@@ -26,7 +26,7 @@ const THIRD_LINE_TAG: u8 = 171;
 /// Groups of the smallest table. Its lines fill one page.
 const GROUPS_MIN: u32 = LINES_PER_PAGE / 2;
 
-/// See the head of this file.
+/// The current size of the table: maps hashes to lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Addressing {
     groups: u32,
@@ -77,7 +77,7 @@ impl Addressing {
         Step { group: self.next, groups: self.groups, from: self.size, to: self.size + 1 }
     }
 
-    /// Adds a line; the entries of the step's group must be placed anew.
+    /// Adds a line; the entries of the step's group must be distributed again.
     pub(super) fn grow(&mut self) -> Step {
         let step = self.next_step();
         self.next += 1;
@@ -90,7 +90,7 @@ impl Addressing {
         step
     }
 
-    /// Takes the last line away, as if it had never been added; nothing if the table is the smallest.
+    /// Removes the last line, as if it had never been added; `None` if the table is the smallest.
     pub(super) fn shrink(&mut self) -> Option<Step> {
         if *self == Self::SMALLEST {
             return None;
@@ -120,10 +120,10 @@ impl Step {
         self.to == 4 || (self.to == 2 && position == 2)
     }
 
-    /// The position where an entry belongs after the step, which stood in `position` before it.
+    /// The position after the step of an entry that was in `position` before it.
     #[inline]
     pub(super) fn destination(self, position: u32, tag: u8, hash: impl FnOnce() -> KeyHash) -> u32 {
-        // The bits above the group's number; groups and positions are powers of two here.
+        // The bits above the group's number; the numbers of groups and positions are powers of two here.
         let bits = |count: u32| (hash().bucket_bits() as u32 / self.groups) & (count - 1);
         match self.to {
             3 if tag >= THIRD_LINE_TAG => 2,
@@ -142,7 +142,8 @@ mod tests {
         (0..3_000u32).map(|key| KeyHash::of(&key.to_le_bytes()))
     }
 
-    /// The step from `before` to `after` moves what belongs in its group to where `after` says, and nothing else.
+    /// Checks that the step from `before` to `after` moves the entries of its group to where `after` says, and no
+    /// others.
     fn check_step(before: Addressing, step: Step, after: Addressing) {
         assert_eq!(after.lines() + step.from, before.lines() + step.to);
         for hash in hashes() {

@@ -1,7 +1,7 @@
 //! One cache line of a hash index.
 //!
 //! ```text
-//!   byte 0   12 tags, u8 each; 0 = this place and all behind it are free
+//!   byte 0   12 tags, u8 each; 0 = this place and all after it are free
 //!   byte 12  u32, little-endian: number of the next overflow line plus one; 0 = none
 //!   byte 16  12 row ids, u32 little-endian each, in the order of the tags
 //! ```
@@ -18,7 +18,7 @@ pub(super) const ENTRIES: usize = 12;
 const LINK_OFFSET: usize = ENTRIES;
 const ROWS_OFFSET: usize = LINK_OFFSET + 4;
 
-/// The tag that stands for a hash: the hash's own, but never 0.
+/// The tag of a hash: the hash's own, but never 0.
 #[inline]
 pub(super) fn tag_of(hash: KeyHash) -> u8 {
     hash.tag().max(1)
@@ -41,7 +41,7 @@ impl Line<[u8; LINE_BYTES]> {
 }
 
 impl<B: Borrow<[u8; LINE_BYTES]>> Line<B> {
-    /// The places whose tag is `tag`, as bits.
+    /// The places whose tag is `tag`, as a bit set.
     #[inline]
     pub(super) fn matches(&self, tag: u8) -> u32 {
         // All bytes of a word are compared at once: the top bit of a byte of `differs` is clear exactly where that byte
@@ -130,7 +130,7 @@ impl<B: BorrowMut<[u8; LINE_BYTES]>> Line<B> {
         true
     }
 
-    /// Takes the last entry out of a line that has one.
+    /// Removes the last entry of a line that has one.
     #[inline]
     pub(super) fn pop(&mut self) -> Entry {
         let place = self.len().checked_sub(1).expect("only lines with entries are popped");

@@ -1,7 +1,7 @@
 //! An array of index lines in pages of the pool, which grows and shrinks at its end.
 //!
-//! Line n is line n % 512 of page n / 512. The list of pages lies on the heap, 4 bytes a page; it grows by asking, so
-//! that a lack of memory is refused like a lack of pages.
+//! Line n is line n % 512 of page n / 512. The list of pages is on the heap, 4 bytes per page; it grows by fallible
+//! allocation, so that a lack of memory is refused like a lack of pages.
 
 use super::line::{LINE_BYTES, Line};
 use crate::prefetch::prefetch;
@@ -11,7 +11,6 @@ use vinga_base::page_pool::{OutOfPages, PAGE_BYTES, PageNumber, PagePool, Purpos
 /// Lines of a page.
 pub(super) const LINES_PER_PAGE: u32 = (PAGE_BYTES / LINE_BYTES) as u32;
 
-/// See the head of this file.
 #[derive(Default)]
 pub(super) struct LineArray {
     pages: Vec<PageNumber>,
@@ -25,7 +24,7 @@ impl LineArray {
         self.lines
     }
 
-    /// Number of pages, those included that are kept for lines to come.
+    /// Number of pages, including those that are kept for future lines.
     pub(super) fn pages(&self) -> u32 {
         self.pages.len() as u32
     }
@@ -35,7 +34,7 @@ impl LineArray {
         self.pages.capacity() * size_of::<PageNumber>()
     }
 
-    /// A line; one that was forgotten too, as long as its page has not gone back.
+    /// A line; also a removed one, as long as its page has not been returned.
     #[inline]
     pub(super) fn line<'a>(&self, pool: &'a PagePool, number: u32) -> Line<&'a [u8; LINE_BYTES]> {
         let (lines, _) = pool.bytes(self.page_of(number)).as_chunks();
@@ -61,17 +60,17 @@ impl LineArray {
         self.pages[(number / LINES_PER_PAGE) as usize]
     }
 
-    /// Makes sure that `more` lines can be added without asking again; at most a page's worth.
+    /// Makes sure that `more` lines can be added without another reservation; at most a page's worth.
     ///
     /// # Errors
-    /// [`OutOfPages`], and the array is as it was.
+    /// [`OutOfPages`]; then the array is unchanged.
     pub(super) fn reserve(
         &mut self,
         pool: &mut PagePool,
         purpose: Purpose,
         more: u32,
     ) -> Result<(), OutOfPages> {
-        assert!(more <= LINES_PER_PAGE, "one page is enough, so there is nothing to undo");
+        assert!(more <= LINES_PER_PAGE, "at most one page is taken, so there is nothing to undo");
         if self.lines + more > self.pages() * LINES_PER_PAGE {
             self.pages.try_reserve(1).map_err(|_| OutOfPages)?;
             self.pages.push(pool.allocate(purpose)?);
@@ -87,12 +86,12 @@ impl LineArray {
         self.lines - 1
     }
 
-    /// Forgets the last line. Its page stays until [`LineArray::trim`].
+    /// Removes the last line. Its page is kept until [`LineArray::trim`].
     pub(super) fn pop(&mut self) {
         self.lines -= 1;
     }
 
-    /// Gives pages back that are needed neither now nor for `more` lines.
+    /// Returns the pages that are needed neither now nor for `more` lines.
     pub(super) fn trim(&mut self, pool: &mut PagePool, more: u32) {
         let needed = (self.lines + more).div_ceil(LINES_PER_PAGE) as usize;
         for page in self.pages.drain(needed.min(self.pages.len())..) {
@@ -100,7 +99,7 @@ impl LineArray {
         }
     }
 
-    /// Forgets all lines and gives all pages back.
+    /// Removes all lines and returns all pages.
     pub(super) fn clear(&mut self, pool: &mut PagePool) {
         self.lines = 0;
         self.trim(pool, 0);

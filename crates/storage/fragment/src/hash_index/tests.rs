@@ -1,14 +1,14 @@
-//! The index against a model, and scenarios about its edges.
+//! The index against a model, and tests of its edge cases.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
-/// How rows come by their hashes.
+/// The distribution of the rows' hashes.
 #[derive(Clone, Copy, Debug)]
 enum Hashing {
-    /// As keys do.
+    /// Like the hashes of keys.
     Good,
     /// Seven different values: chains of many lines.
     Few,
@@ -44,12 +44,12 @@ impl Pair {
         Pair { pool, index: HashIndex::new(), model: BTreeSet::new(), hashing }
     }
 
-    /// Adds a row that is not there; says whether there was memory.
+    /// Adds a row that is not in the index; returns whether there was memory.
     fn insert(&mut self, row: u32) -> bool {
         let Pair { pool, index, model, hashing } = self;
         let (row, pages) = (RowId(row), index.pages());
         assert!(model.insert(row.0));
-        // A row that is to be inserted is readable, as the fragment does it.
+        // A row that is to be inserted is readable, as in a fragment.
         let rehash = |_: &PagePool, row: RowId| {
             assert!(model.contains(&row.0), "only rows that exist are read");
             hashing.hash(row)
@@ -89,7 +89,7 @@ impl Pair {
         assert!(self.index.memory_bytes() >= self.index.pages() as usize * PAGE_BYTES);
     }
 
-    /// Every row is found, once; all other candidates are rows of the index, too.
+    /// Checks that every row is found exactly once; all other candidates are rows of the index, too.
     fn check_candidates(&self, rows: impl Iterator<Item = u32>) {
         for row in rows {
             let found = self.candidates(row);
@@ -102,7 +102,7 @@ impl Pair {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Adds this many of the smallest rows that are not there.
+    /// Adds this many of the smallest rows that are not in the index.
     Grow(u32),
     /// Removes this many rows, those with the given stride first.
     Shrink(u32, u32),
@@ -318,7 +318,7 @@ fn the_rows_of_a_step_are_named_before_it() {
         named.extend(index.rows_of_next_step(pool).map(|row| row.0));
     }
     assert!(read > 20_000, "{read}");
-    // What is missed stands in overflow lines or came after its line was named.
+    // The missed rows were in overflow lines or were added after their line was named.
     assert!(missed * 10 < read, "{missed} of {read}");
 }
 

@@ -1,21 +1,21 @@
 //! Finding transactions that wait for each other in a cycle.
 //!
-//! A new cycle can only come into being when a request begins to wait, and then passes through its transaction: so
-//! it is looked for from there, breadth first, along "waits for". The nodes of the search are waiting entries: an
-//! entry leads to the transactions that it waits for, each of these to all its waiting entries. When the search comes
-//! back to where it began, the way is a cycle; the youngest transaction on it, the one with the largest
-//! [`TransactionId::number`] (of equal ones the largest id), is the victim.
+//! A new cycle can only arise when a request begins to wait, and then passes through its transaction: so the search
+//! starts there, breadth first, along "waits for". The nodes of the search are waiting entries: an entry leads to the
+//! transactions that it waits for, each of these to all its waiting entries. When the search returns to where it began,
+//! the path is a cycle; the youngest transaction on it, the one with the largest [`TransactionId::number`] (of equal
+//! ones the largest id), is the victim.
 //!
-//! A row with many waiters would be walked once for each. So an entry that has been passed on the way to the head of
-//! its queue is marked: what stands ahead of it is known. A search then passes each entry at most three times, once
-//! for each mode and once for its own beginning: it is linear in the number of entries that it reaches. (The beginning
-//! itself leaves no marks, since it passes over its own transaction's entries, which the others must not.)
+//! A row with many waiters would be walked once for each of them. So an entry that has been passed on the way to the
+//! head of its queue is marked: the entries ahead of it are known. A search then passes each entry at most three times,
+//! once for each mode and once for its own beginning: it is linear in the number of entries that it reaches. (The
+//! beginning itself leaves no marks, since it skips its own transaction's entries, which the others must not.)
 
 use super::{Entry, LockMode, LockTable, Locker};
 use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
 
-/// A cycle of waiting, to be broken at this place.
+/// A cycle of waiting transactions, and where to break it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deadlock {
     /// The youngest transaction of the cycle. It should be rolled back.
@@ -26,30 +26,30 @@ pub struct Deadlock {
     pub entry: Handle,
 }
 
-/// What searches leave in an entry. A number of a search that is not the present one means nothing.
+/// What searches store in an entry. Values of a search other than the current one are ignored.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Mark {
     /// The search that has reached the entry.
     reached: u32,
-    /// The search that knows everybody ahead of it.
+    /// The search that has visited all entries ahead of it.
     all_ahead: u32,
-    /// The search that knows everybody exclusive ahead of it.
+    /// The search that has visited all exclusive entries ahead of it.
     exclusive_ahead: u32,
     /// The entry from which it was reached, 0 for the first.
     from: u32,
-    /// The entry that is looked at next.
+    /// The next entry in the search's queue.
     queue: u32,
 }
 
 impl<R: Copy> LockTable<R> {
-    /// Looks for a cycle through the transaction of an entry that waits. When the caller has released the entry of
-    /// the victim it should ask again, unless that was this entry: there may be more cycles.
+    /// Looks for a cycle through the transaction of an entry that waits. When the caller has released the entry of the
+    /// victim it should call this again, unless that was this entry: there may be more cycles.
     pub fn find_deadlock(&mut self, entry: Handle) -> Option<Deadlock> {
         let Entry { locker, granted, .. } = self.entries[entry];
         if granted {
             return None;
         }
-        // After 2^32 searches a number comes again; no lock is awaited that long.
+        // After 2^32 searches a number is used again; no request waits that long.
         self.searches = self.searches.wrapping_add(1).max(1);
         let mut search = Search { number: self.searches, start: locker.transaction, last: 0 };
         self.reach(&mut search, locker.transaction, 0);
@@ -63,8 +63,8 @@ impl<R: Copy> LockTable<R> {
         None
     }
 
-    /// Whom a waiting entry waits for directly, as far as others don't: transactions that hold its row, and those
-    /// ahead of it up to the first one that waits for all before it.
+    /// The transactions that a waiting entry directly waits for: those that hold its row, and those ahead of it up to
+    /// the first one that itself waits for all before it. That one leads to the rest.
     pub fn for_each_blocker(&self, entry: Handle, mut tell: impl FnMut(TransactionId)) {
         let Entry { locker, row, previous, granted, .. } = self.entries[entry];
         if granted {
@@ -92,7 +92,7 @@ impl<R: Copy> LockTable<R> {
         self.waiting_entries(transaction).map(|entry| self.entry_handle(entry))
     }
 
-    /// Reaches all whom a waiting entry waits for. True if the transaction where the search began is among them.
+    /// Reaches everything that a waiting entry waits for. True if the transaction where the search began is among it.
     fn expand(&mut self, search: &mut Search, entry: u32) -> bool {
         let Entry { locker, row, previous, search: mark, .. } = *self.at(entry);
         if mark.knows_ahead(search.number, locker.mode) {
@@ -161,7 +161,7 @@ impl<R: Copy> LockTable<R> {
         false
     }
 
-    /// The youngest on the way by which an entry was reached, itself included.
+    /// The youngest transaction on the path by which an entry was reached, itself included.
     fn youngest(&self, last: u32) -> Deadlock {
         let age = |entry: u32| {
             let transaction = self.at(entry).locker.transaction;
@@ -185,7 +185,7 @@ impl<R: Copy> LockTable<R> {
 }
 
 impl Mark {
-    /// Whether a search has reached all ahead of the entry that are in the way of this mode.
+    /// Whether a search has reached all entries ahead of this one that conflict with this mode.
     fn knows_ahead(self, search: u32, mode: LockMode) -> bool {
         self.all_ahead == search || mode == LockMode::Shared && self.exclusive_ahead == search
     }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use vinga_base::{Incarnation, NodeId};
 
-/// A request: its row, and who made it. Its number stands in for the operation's handle.
+/// A request: its number, which is used as the operation's handle, its transaction and mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Request {
     number: u64,
@@ -92,7 +92,7 @@ struct Both {
     table: LockTable<usize>,
     headers: Vec<LockRef>,
     model: Vec<ModelRow>,
-    /// Row and entry of each request that lives.
+    /// Row and entry of each request that exists.
     requests: BTreeMap<u64, (usize, TransactionId, Handle)>,
     next: u64,
 }
@@ -131,7 +131,7 @@ impl Both {
         let lock = match made {
             Ok(Some(lock)) => lock,
             Ok(None) => {
-                assert!(!self.model[row].grants(request), "it could have had the row");
+                assert!(!self.model[row].grants(request), "a request that could be granted was refused");
                 return;
             }
             Err(LocksExhausted::RowLocks) => {
@@ -155,7 +155,7 @@ impl Both {
             let found = self.table.find_deadlock(waiting);
             assert_eq!(found.is_some(), reaches(&graph, transaction, transaction, |_| true));
             let Some(victim) = found else { break };
-            // There is a cycle through both in which nobody is younger.
+            // There is a cycle through both in which no transaction is younger.
             let age = |t: TransactionId| (t.number(), t);
             let older = |t: TransactionId| age(t) <= age(victim.transaction);
             assert!(older(transaction));
@@ -167,7 +167,7 @@ impl Both {
             if victim.entry == waiting {
                 entry = None;
             }
-            // The victim's other entries follow a little later, as its rollback arrives.
+            // The victim's other entries follow a little later, when its rollback arrives.
             self.release(number);
         }
         let graph = self.graph();
@@ -207,7 +207,7 @@ impl Both {
         }
     }
 
-    /// The row ceases to exist: its waiters go, in order, then its holders.
+    /// The row ceases to exist: its waiters are removed, in order, then its holders.
     fn remove_row(&mut self, row: usize) {
         if self.headers[row] == LockRef::NONE {
             return;
@@ -242,7 +242,7 @@ impl Both {
     }
 }
 
-/// Whether there is a way of at least one step that goes over such nodes only.
+/// Whether there is a path of at least one step that only visits nodes that `over` accepts.
 fn reaches(
     graph: &Graph,
     from: TransactionId,
@@ -265,7 +265,7 @@ fn reaches(
 }
 
 fn transaction(number: u64) -> TransactionId {
-    // Two of them share each running number, so that ties have to be broken.
+    // Two of them share each sequence number, so that ties have to be broken.
     TransactionId::new(NodeId(1 + (number % 2) as u8), Incarnation(1), 1 + number / 2)
 }
 
@@ -315,12 +315,12 @@ fn run(mut both: Both, steps: Vec<Step>) {
         }
         both.check();
     }
-    // Without cycles somebody always goes on: holders of rows end one after another, until nothing is left.
+    // Without cycles there is always a transaction that does not wait: end one after another, until nothing is left.
     while !both.requests.is_empty() {
         let graph = both.graph();
         let runs = both.requests.values().map(|(_, transaction, _)| *transaction);
         let free = runs.into_iter().find(|transaction| !graph.contains_key(transaction));
-        let free = free.expect("somebody does not wait");
+        let free = free.expect("one transaction does not wait");
         let numbers: Vec<u64> = both
             .requests
             .iter()
@@ -382,6 +382,6 @@ fn two_upgrades_are_a_deadlock_and_the_younger_goes() {
     let older = lock(2, LockMode::Exclusive);
     let victim = table.find_deadlock(older.entry).unwrap();
     assert_eq!((victim.transaction, victim.entry), (transaction(4), younger.entry));
-    assert!(!table.release(victim.entry, |_, _| panic!("the younger still shares the row")));
+    assert!(!table.release(victim.entry, |_, _| panic!("the younger one still shares the row")));
     assert_eq!(table.find_deadlock(older.entry), None);
 }

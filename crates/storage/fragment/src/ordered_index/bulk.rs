@@ -1,7 +1,7 @@
 //! Building an index at once, from the entries of all rows.
 //!
-//! Whoever builds makes an [`Entry`] of each row's key, has them sorted ([`sort_entries`]) and built into a tree. Rows
-//! have one version each meanwhile. Other entries follow as inserts.
+//! The caller makes an [`Entry`] of each row's key, sorts the entries ([`sort_entries`]) and builds a tree from them.
+//! Rows have one version each meanwhile. Later entries are inserted.
 
 use super::cut::KeySource;
 use super::entry::{COUNT_MAX, Entry, part_of};
@@ -10,16 +10,16 @@ use super::{Change, LEVELS_MAX, Tree};
 use alloc::vec::Vec;
 use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
 
-/// How many entries before a row is read it is loaded.
+/// A row is prefetched this many entries before it is read.
 const ROWS_AHEAD: usize = 16;
 
 impl<const N: usize> Tree<N> {
-    /// Fills an index that has no entries from sorted ones; those that are the same are counted. Nodes are filled to
-    /// `percent` of their size (1–100): full ones take the least memory, but are divided by the next insert. The rows
-    /// are read if their keys begin with the same bytes.
+    /// Fills an empty index from sorted entries; identical ones are counted as one. Nodes are filled to `percent` of
+    /// their size (1–100): full ones take the least memory, but are split by the next insert. The rows are read if
+    /// their keys begin with the same bytes.
     ///
     /// # Errors
-    /// [`OutOfPages`], and the index has no entries.
+    /// [`OutOfPages`]; then the index has no entries.
     pub fn build<S: KeySource>(
         &mut self,
         pool: &mut PagePool,
@@ -28,7 +28,7 @@ impl<const N: usize> Tree<N> {
         percent: usize,
         entries: impl IntoIterator<Item = Entry>,
     ) -> Result<(), OutOfPages> {
-        assert!(self.height == 0, "only an index without entries is built");
+        assert!(self.height == 0, "only an index without entries can be built");
         let fill = |level: Level| (level.capacity(N) * percent / 100).max(Self::len_min(level));
         let (fill_leaf, fill_inner) = (fill(Level::Leaf), fill(Level::Inner));
         // The last node of each level, leaves first.
@@ -67,8 +67,8 @@ impl<const N: usize> Tree<N> {
         Ok(())
     }
 
-    /// Adds a leaf behind the last one, with all nodes above that this takes. As long as a node is the last of its level
-    /// it skips nothing.
+    /// Adds a leaf behind the last one, with all nodes above it that this needs. As long as a node is the last of its
+    /// level, it skips nothing.
     fn append_leaf<S: KeySource>(
         &mut self,
         change: &mut Change<'_, S>,
@@ -118,11 +118,11 @@ fn kind(level: usize) -> Level {
 }
 
 /// Sorts entries of rows that have one version each. Entries whose first 8 bytes are equal are compared by reading
-/// their rows: once or twice for each 8 bytes in which keys differ, whatever they have in common. It needs 32 bytes of
-/// memory for each of the most entries that share their first 8 bytes and are incomplete.
+/// their rows: once or twice for each 8 bytes in which keys differ, however many they have in common. It needs 32 bytes
+/// of memory per entry of the largest group of incomplete entries that share their first 8 bytes.
 ///
 /// # Errors
-/// [`OutOfPages`] when the heap is used up; the entries are in any order then.
+/// [`OutOfPages`] when there is no heap memory; the entries are then in any order.
 pub fn sort_entries<S: KeySource>(
     pool: &PagePool,
     source: &mut S,
@@ -136,16 +136,16 @@ pub fn sort_entries<S: KeySource>(
         let length = entries[at..].iter().take_while(|entry| entry.part == part).count();
         let run = &mut entries[at..at + length];
         at += length;
-        // Complete keys are in front of the others, and sorted.
+        // Complete keys come before the others, and are sorted.
         let complete = run.iter().take_while(|entry| entry.complete_bytes().is_some()).count();
         sort_run(pool, source, &mut run[complete..], &mut scratch)?;
     }
     Ok(())
 }
 
-/// What a key has behind the bytes that it shares with the others of a run.
+/// The rest of a key after the bytes that it shares with the others of a run.
 struct Rest {
-    /// The first 8 bytes of it, zeros behind a shorter one.
+    /// The first 8 bytes of it, padded with zeros.
     part: u64,
     /// Its length, or 9 if it is longer than 8 bytes.
     length: usize,
@@ -160,7 +160,7 @@ fn sort_run<S: KeySource>(
     scratch: &mut Vec<Rest>,
 ) -> Result<(), OutOfPages> {
     let mut first = Vec::new();
-    // Runs that agree in some bytes, and how many.
+    // Runs of entries that agree in their first bytes, and the number of these bytes.
     let mut work = Vec::from([(0, run.len(), size_of::<u64>())]);
     while let Some((from, to, known)) = work.pop() {
         let run = &mut run[from..to];

@@ -1,4 +1,4 @@
-//! Stopping on the first broken invariant: for tests, and for whoever suspects memory.
+//! Checks all invariants: for tests, and when memory corruption is suspected.
 
 use super::cut::{KeySource, shared_bytes};
 use super::entry::Entry;
@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use vinga_base::page_pool::PagePool;
 
 impl<const N: usize> Tree<N> {
-    /// Compares the whole index with what the head of `ordered_index.rs` says. It reads every row.
+    /// Checks that the whole index is as `ordered_index.rs` documents it. It reads every row.
     ///
     /// # Panics
-    /// If something is otherwise.
+    /// If an invariant does not hold.
     pub fn check<S: KeySource>(&self, pool: &PagePool, source: &mut S) {
         let mut nodes_of_level = [0; super::LEVELS_MAX];
         let mut leaves = Vec::new();
@@ -24,8 +24,8 @@ impl<const N: usize> Tree<N> {
         assert!(self.nodes.pages() <= self.nodes.used(), "no page without nodes");
         assert_eq!(leaves.len() as u64, self.entries, "entries are counted");
         let listed = leaves.iter().filter(|entry| entry.listed().is_some()).count();
-        assert_eq!(listed as u64, self.listed.entries(), "the list has a key for each entry that says so");
-        assert!(leaves.iter().all(|entry| entry.count() > 0), "entries are entered once at least");
+        assert_eq!(listed as u64, self.listed.entries(), "the list has a key for each listed entry");
+        assert!(leaves.iter().all(|entry| entry.count() > 0), "entries are counted from one");
         let mut resolver = self.reader(pool, source);
         let keys: Vec<Vec<u8>> = leaves.iter().map(|entry| only_key(&mut resolver, entry)).collect();
         for (at, pair) in leaves.windows(2).enumerate() {
@@ -35,7 +35,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Checks a node and all below it, collects the entries, and returns the first one.
+    /// Checks a node and all nodes below it, collects the entries, and returns the first one.
     fn check_node<S: KeySource>(
         &self,
         resolver: &mut Resolver<'_, S>,
@@ -62,7 +62,7 @@ impl<const N: usize> Tree<N> {
             assert_eq!(entry.in_node(&key, node.skip()), entry, "parts are those of the keys");
             assert!(node.skip() == 0 || entry.complete_bytes().is_none(), "complete keys are not skipped");
             let first_key = first_key.get_or_insert_with(|| key.clone());
-            assert!(shared_bytes(first_key, &key) >= node.skip(), "what is skipped is the same");
+            assert!(shared_bytes(first_key, &key) >= node.skip(), "skipped bytes are the same in all keys");
         }
         if level == Level::Leaf {
             leaves.extend((0..node.len()).map(|place| node.entry(place)));

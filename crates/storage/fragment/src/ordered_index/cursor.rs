@@ -1,12 +1,13 @@
-//! Going through a range, upwards or downwards.
+//! Reading a range, upwards or downwards.
 //!
-//! A cursor lives for one slice of a scan and borrows the index, so it need not care about changes. Between slices a
-//! scan keeps the key and the row id of the last entry that it has dealt with: the next slice goes over what is left of
-//! the range, from behind that entry on ([`Cut::after`], downwards up to [`Cut::before`]), whatever has happened to the
+//! A cursor exists for one slice of a scan and borrows the index, so the index can't change meanwhile. Between slices a
+//! scan keeps the key and the row id of the last entry that it has processed: the next slice covers the rest of the
+//! range, from behind that entry on ([`Cut::after`], downwards up to [`Cut::before`]), whatever has happened to the
 //! entry meanwhile.
 //!
-//! In each node above the leaves the cursor first finds out which leaves belong to the range as a whole, and in the
-//! others how many of their entries do; then it hands them out without any comparison. The next leaf is loaded meanwhile, and so are the rows of the entries to come.
+//! In each node above the leaves the cursor first determines which leaves belong to the range as a whole, and how many
+//! entries of the other leaves do; then it returns them without any comparison. The next leaf is prefetched meanwhile,
+//! and so are the rows of the entries to come.
 
 use super::cut::{Cut, KeySource, Shared};
 use super::entry::Entry;
@@ -16,18 +17,18 @@ use vinga_base::page_pool::PagePool;
 
 pub use vinga_base::order_key::Direction;
 
-/// How many entries before an entry is handed out its row is loaded.
+/// An entry's row is prefetched this many entries before the entry is returned.
 const ROWS_AHEAD: usize = 8;
 
-/// How many entries before an entry is handed out that is loaded to which its row leads.
+/// The memory that the row refers to is prefetched this many entries before the entry is returned.
 const RESTS_AHEAD: usize = 4;
 
 /// The entries between two cuts.
 #[derive(Clone, Copy, Debug)]
 pub struct Range<'a> {
-    /// They are behind this.
+    /// Entries after this cut.
     pub from: Cut<'a>,
-    /// And before this; `None` if the range goes to the end.
+    /// Entries before this cut; `None` if the range extends to the end.
     pub to: Option<Cut<'a>>,
 }
 
@@ -36,7 +37,7 @@ impl Range<'static> {
     pub const ALL: Range<'static> = Range { from: Cut::START, to: None };
 }
 
-/// See the head of this file.
+/// Reads the entries of a range in their order, in one direction.
 pub struct Cursor<'a, const N: usize> {
     tree: &'a Tree<N>,
     pool: &'a PagePool,
@@ -44,18 +45,18 @@ pub struct Cursor<'a, const N: usize> {
     direction: Direction,
     path: Path,
     leaf: Option<Node<&'a [u8; N], N>>,
-    /// The child of the node above the leaf in which the range ends: the leaves before it (downwards: behind it) belong
-    /// to the range as a whole. `None` if the range does not end, or there is no such node.
+    /// The child of the node above the leaf in which the range ends: the leaves before it (downwards: after it) belong
+    /// to the range as a whole. `None` if the range has no end, or there is no such node.
     last_child: Option<usize>,
-    /// The entries of the leaf that are still to be handed out are in the places from `low` on and before `high`.
+    /// The entries of the leaf that are still to be returned are those at `low` and above, and below `high`.
     low: usize,
     high: usize,
-    /// Entries that count the same key of the same row are one for whoever reads.
+    /// The last entry. Entries that count the same key of the same row are returned as one.
     last: Option<Entry>,
 }
 
 impl<const N: usize> Tree<N> {
-    /// Goes over a range.
+    /// A cursor over a range.
     #[inline]
     pub fn cursor<'a, S: KeySource>(
         &'a self,
@@ -83,7 +84,7 @@ impl<const N: usize> Tree<N> {
         cursor
     }
 
-    /// Appends the key of an entry that a cursor has handed out since the index was changed last.
+    /// Appends the key of an entry that a cursor has returned since the last change of the index.
     pub fn write_key<S: KeySource>(
         &self,
         pool: &PagePool,
@@ -102,14 +103,15 @@ impl<const N: usize> Cursor<'_, N> {
         if self.advance(source) { self.last } else { None }
     }
 
-    /// The entry that [`Cursor::advance`] has come to, and nobody has gone on since.
+    /// The entry that the last [`Cursor::advance`] has reached.
     #[inline]
     pub fn current(&self) -> &Entry {
-        self.last.as_ref().expect("it has come to an entry")
+        self.last.as_ref().expect("the cursor has reached an entry")
     }
 
-    /// Goes on to the next entry; false if there is none. For whoever needs only a part of most entries: one that is
-    /// given back is written in parts and read as a whole, for which a processor waits until it is all written.
+    /// Advances to the next entry; false if there is none. For callers that need only a part of most entries: an entry
+    /// that is returned by value is written in parts and read as a whole, for which a processor waits until all is
+    /// written.
     #[inline]
     pub fn advance<S: KeySource>(&mut self, source: &mut S) -> bool {
         loop {
@@ -165,7 +167,7 @@ impl<const N: usize> Cursor<'_, N> {
         self.enter(source, step.node, Some(step.at.into()));
     }
 
-    /// The cut at which the cursor ends, if it does not go to the end of the index.
+    /// The cut at which the cursor ends, if it does not continue to the end of the index.
     fn end(&self) -> Option<&Cut<'_>> {
         match self.direction {
             Direction::Ascending => self.range.to.as_ref(),
@@ -173,7 +175,7 @@ impl<const N: usize> Cursor<'_, N> {
         }
     }
 
-    /// Finds out in which child of the node above the leaf the range ends.
+    /// Determines in which child of the node above the leaf the range ends.
     fn find_last_child<S: KeySource>(&mut self, source: &mut S) {
         self.last_child = None;
         if let (Some(depth), Some(end)) = (self.tree.height.checked_sub(2), self.end()) {
@@ -196,8 +198,8 @@ impl<const N: usize> Cursor<'_, N> {
         }
     }
 
-    /// Takes the leaf to which the path leads. `border` is how many of its entries are before the cut from which the
-    /// cursor comes, if that is in this leaf.
+    /// Makes the leaf to which the path leads the current one. `border` is how many of its entries are before the cut
+    /// at which the cursor begins, if that is in this leaf.
     fn enter<S: KeySource>(&mut self, source: &mut S, number: u32, border: Option<usize>) {
         let Cursor { tree, pool, .. } = *self;
         let leaf = tree.nodes.node(pool, number, Level::Leaf);
@@ -224,7 +226,7 @@ impl<const N: usize> Cursor<'_, N> {
         }
     }
 
-    /// The leaf to come next, if it has the same parent.
+    /// The next leaf in the cursor's direction, if it has the same parent.
     fn neighbour_in_parent(&self) -> Option<u32> {
         let depth = self.tree.height.checked_sub(2)?;
         let step = self.path.steps[depth];
@@ -232,7 +234,7 @@ impl<const N: usize> Cursor<'_, N> {
         self.neighbour(usize::from(step.at), parent.len()).map(|at| parent.child(at))
     }
 
-    /// The place behind or in front of this one.
+    /// The next place in the cursor's direction.
     fn neighbour(&self, at: usize, len: usize) -> Option<usize> {
         match self.direction {
             Direction::Ascending => (at + 1 < len).then_some(at + 1),
@@ -240,7 +242,7 @@ impl<const N: usize> Cursor<'_, N> {
         }
     }
 
-    /// Goes on to the next leaf; false if no entry of the range can be there.
+    /// Advances to the next leaf; false if no entry of the range can be there.
     fn next_leaf<S: KeySource>(&mut self, source: &mut S) -> bool {
         let Some(leaf) = &self.leaf else { return false };
         let range_ends_here = match self.direction {
@@ -288,7 +290,7 @@ impl<const N: usize> Cursor<'_, N> {
 }
 
 impl<const N: usize> Tree<N> {
-    /// The way to the end. There must be a root.
+    /// The path to the end. There must be a root.
     pub(super) fn descend_to_end(&self, pool: &PagePool, path: &mut Path) {
         let mut number = self.root;
         for depth in 0..self.height {

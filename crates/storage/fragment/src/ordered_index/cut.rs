@@ -1,16 +1,16 @@
-//! Places between entries, and how an entry stands to one: the only comparison in the index.
+//! Positions between entries, and how they compare with entries: the only comparison in the index.
 //!
 //! Entries are ordered by key, compared as bytes, then by row id. A [`Cut`] lies between two of them: it has a key of
-//! its own, which need not be in the index, and a border among the rows that have this very key. A range is what lies
-//! between two cuts.
+//! its own, which need not be in the index, and a border among the rows that have exactly this key. A range is the
+//! entries between two cuts.
 //!
-//! In a node all keys begin with the same bytes, which the node skips. On the way down a search knows of how many bytes
-//! the key of the cut has in common with all entries that can still be found ([`Shared`]): with those two
-//! separators between which the way leads, and so with all that lies between them. If a node skips more, the row of one
-//! entry is read to see whether the cut lies before, behind or among its entries. Then most comparisons are decided by
-//! the 8 bytes that stand in the entry. If those are equal, a complete key is compared by its length (of two keys that
-//! agree in all bytes of the shorter one, the shorter one is less); a listed one is in the list; for all others the
-//! [`KeySource`] reads the row.
+//! In a node all keys begin with the same bytes, which the node skips. While a search descends, it keeps track of how
+//! many bytes the key of the cut has in common with all entries that can still be found ([`Shared`]): with the two
+//! separators between which the path leads, and so with all entries between them. If a node skips more, the row of one
+//! entry is read to determine whether the cut is before, behind or among its entries. Then most comparisons are decided
+//! by the 8 bytes that are stored in the entry. If those are equal, a complete key is compared by its length (of two
+//! keys that agree in all bytes of the shorter one, the shorter one is less); a listed one is in the list; for all
+//! others the [`KeySource`] reads the row.
 
 use super::entry::{Entry, PART_BYTES, part_of};
 use super::listed_keys::ListedKeys;
@@ -20,25 +20,25 @@ use core::cmp::Ordering;
 use vinga_base::RowId;
 use vinga_base::page_pool::PagePool;
 
-/// Whoever knows the keys of rows.
+/// Reads the keys of rows.
 pub trait KeySource {
     /// Calls `each` with the key of every version of a row that has an entry in the index: the committed one, the
-    /// after-images of open operations, a replaced one that is still shown. Order and repetition do not matter.
+    /// after-images of open operations, a replaced one that is still visible. Order and repetition do not matter.
     ///
-    /// The set must be exact: a key without an entry must not be among them, because it could be taken for one that
-    /// has the same hash. Only while a key is inserted or removed it may be there or not.
+    /// The set must be exact: a key without an entry must not be among them, because it could be mistaken for one that
+    /// has the same hash. Only a key that is being inserted or removed may be present or not.
     fn keys(&mut self, pool: &PagePool, row: RowId, each: impl FnMut(&[u8]));
 
-    /// Starts to load what [`KeySource::keys`], or whoever follows a cursor, will read of a row.
+    /// Starts to load the memory of a row that [`KeySource::keys`], or the user of a cursor, will read.
     #[inline]
     fn prefetch(&self, _pool: &PagePool, _row: RowId) {}
 
-    /// The same for what a row leads to, when it was asked for some time ago itself.
+    /// The same for the memory that the row refers to, some time after the row itself was prefetched.
     #[inline]
     fn prefetch_rest(&self, _pool: &PagePool, _row: RowId) {}
 }
 
-/// A place between two entries. See the head of this file.
+/// A position between two entries: a key and a border among the rows that have this key.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut<'a> {
     key: &'a [u8],
@@ -58,7 +58,7 @@ impl<'a> Cut<'a> {
         Cut { key, part: part_of(key, 0), row: 0 }
     }
 
-    /// Behind all entries with this key (not with those of which it is the beginning).
+    /// Behind all entries with this key (but not those of which it is a prefix).
     #[inline]
     pub fn after_key(key: &'a [u8]) -> Self {
         Cut { row: u64::MAX, ..Self::before_key(key) }
@@ -82,31 +82,31 @@ impl<'a> Cut<'a> {
         self.key.is_empty() && self.row == 0
     }
 
-    /// The part of the key in a node that skips so many bytes.
+    /// The part of the key in a node that skips this many bytes.
     #[inline]
     fn part(&self, skip: usize) -> u64 {
         if skip == 0 { self.part } else { part_of(self.key, skip) }
     }
 }
 
-/// What a search has learnt on its way down.
+/// What a search has learned on its way down about shared bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shared {
     /// Bytes that the key of the cut shares with the separator before it and with the one behind it, at least.
     low: usize,
     high: usize,
-    /// Bytes that it shares with all entries of the node that was searched last, if they are fewer than it skips.
+    /// Bytes that it shares with all entries of the node that was searched last, if the node skips more than that.
     outside: Option<usize>,
 }
 
 impl Shared {
-    /// Whether the key of the cut begins with the bytes that the node skips that was searched last.
+    /// Whether the key of the cut begins with the bytes that the node searched last skips.
     #[inline]
     pub(super) fn is_within(&self) -> bool {
         self.outside.is_none()
     }
 
-    /// Learns from an inner node that the way leads between the separators in front of `place` and in it.
+    /// Notes that in an inner node the path leads between the separators at `place` and before it.
     #[inline]
     pub(super) fn narrow<B: Borrow<[u8; N]>, const N: usize>(
         &mut self,
@@ -117,7 +117,7 @@ impl Shared {
         let (skip, part, outside) = (node.skip(), cut.part(node.skip()), self.outside);
         let shared_with = |place: usize| {
             let other = u64::from_le_bytes(node.parts()[place]);
-            // Zeros may stand behind the end of a key.
+            // The end of a key may be padded with zeros.
             let bits = (part ^ other).leading_zeros().min(64 - other.trailing_zeros().min(64));
             outside.unwrap_or(skip + bits as usize / 8).min(cut.key.len())
         };
@@ -130,7 +130,7 @@ impl Shared {
     }
 }
 
-/// Bytes with which both begin.
+/// Number of bytes that both have in common at the beginning.
 #[inline]
 pub(super) fn shared_bytes(left: &[u8], right: &[u8]) -> usize {
     left.iter().zip(right).take_while(|(left, right)| left == right).count()
@@ -141,12 +141,12 @@ pub(super) struct Resolver<'a, S> {
     pub(super) pool: &'a PagePool,
     pub(super) source: &'a mut S,
     pub(super) listed: &'a ListedKeys,
-    /// The key that is being inserted or removed: its version may not be there.
+    /// The key that is being inserted or removed: the row's version with it may not exist.
     pub(super) moving: Option<(RowId, &'a [u8])>,
 }
 
 impl<S: KeySource> Resolver<'_, S> {
-    /// How many entries of a node are before a cut; those in front of place `from` are known to be.
+    /// How many entries of a node are before a cut; those before place `from` are known to be.
     #[inline]
     pub(super) fn search<B: Borrow<[u8; N]>, const N: usize>(
         &mut self,
@@ -204,7 +204,7 @@ impl<S: KeySource> Resolver<'_, S> {
         }
     }
 
-    /// Whether an entry has this key.
+    /// Whether this is the key of an entry.
     pub(super) fn has_key(&mut self, entry: &Entry, key: &[u8]) -> bool {
         match entry.complete_bytes() {
             Some(bytes) => bytes == key.len() && entry.part == part_of(key, 0),
@@ -226,7 +226,8 @@ impl<S: KeySource> Resolver<'_, S> {
         let moving = moving.filter(|moving| moving.0 == entry.row).map(|moving| moving.1);
         let mut found = None;
         source.keys(pool, entry.row, |key| {
-            // If there is another key with this hash than the one that is being inserted or removed, it is the one.
+            // If there is a key with this hash other than the one that is being inserted or removed, that is the
+            // entry's key.
             let is_candidate = found.is_none() && entry.may_have(key) && moving != Some(key);
             if is_candidate && !listed.holds(entry.row, key) {
                 found = Some(each(key));
@@ -238,7 +239,7 @@ impl<S: KeySource> Resolver<'_, S> {
         })
     }
 
-    /// Whether a row has another key that an entry for this key could be taken for.
+    /// Whether a row has another key that an entry for this key could be mistaken for.
     pub(super) fn is_ambiguous(&mut self, entry: &Entry, key: &[u8]) -> bool {
         let Resolver { pool, source, listed, .. } = self;
         let mut found = false;

@@ -1,12 +1,12 @@
-//! One entry: which row has, in one of its versions, which key.
+//! One entry: a row and a key that it has in one of its versions.
 //!
 //! ```text
-//!   part    u64  8 bytes of the key as a big-endian number, zeros behind the end: the first ones behind those
+//!   part    u64  8 bytes of the key as a big-endian number, padded with zeros: the first ones after those
 //!                that its node skips
 //!   row     u32  row id
 //!   word    u32  bit 31      the key is complete: it has at most 8 bytes, and its node skips none
 //!                bit 30      the key is listed (see `listed_keys.rs`)
-//!                bits 29..24 how many times the key was entered for this row, 1–63
+//!                bits 29..24 how many times the key was inserted for this row, 1–63
 //!                bits 23..0  of a complete key its length, of a listed key its number in the list,
 //!                            of others the highest 24 bits of the key's hash
 //! ```
@@ -22,15 +22,15 @@ const LISTED: u32 = 1 << 30;
 const COUNT_SHIFT: u32 = 24;
 const COUNT: u32 = 0x3f << COUNT_SHIFT;
 const LOW: u32 = (1 << COUNT_SHIFT) - 1;
-/// Bytes of a key that stand in an entry.
+/// Bytes of a key that are stored in an entry.
 pub(super) const PART_BYTES: usize = 8;
 
-/// How often one entry can count the same key of the same row; what is above takes another entry.
+/// How often one entry can count the same key of the same row; more need another entry.
 pub(super) const COUNT_MAX: u32 = COUNT >> COUNT_SHIFT;
 /// Keys of one row that can be listed.
 pub(super) const LISTED_MAX: u32 = LOW;
 
-/// See the head of this file.
+/// An entry of a node; the layout is documented at the beginning of this module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub(super) part: u64,
@@ -38,7 +38,7 @@ pub struct Entry {
     pub(super) word: u32,
 }
 
-/// The 8 bytes of a key behind the first `skip` ones as a number.
+/// The 8 bytes of a key after the first `skip` ones as a number.
 #[inline]
 pub(super) fn part_of(key: &[u8], skip: usize) -> u64 {
     let key = key.get(skip..).unwrap_or_default();
@@ -53,7 +53,7 @@ pub(super) fn part_of(key: &[u8], skip: usize) -> u64 {
 }
 
 impl Entry {
-    /// The entry of a row that has this key, entered once, not listed, in a node that skips nothing.
+    /// The entry of a row with this key, inserted once, not listed, in a node that skips nothing.
     #[inline]
     pub fn new(key: &[u8], row: RowId) -> Self {
         let word = if key.len() <= PART_BYTES {
@@ -70,26 +70,26 @@ impl Entry {
         self.row
     }
 
-    /// The key if it is complete: 8 bytes, of which so many belong to it.
+    /// The key if it is complete: 8 bytes, and how many of them belong to it.
     #[inline]
     pub fn complete_key(&self) -> Option<([u8; PART_BYTES], usize)> {
         self.complete_bytes().map(|bytes| (self.part.to_be_bytes(), bytes))
     }
 
-    /// Bytes of the key if it is complete.
+    /// The length of the key in bytes if it is complete.
     #[inline]
     pub(super) fn complete_bytes(&self) -> Option<usize> {
         (self.word & COMPLETE != 0).then_some((self.word & LOW) as usize)
     }
 
-    /// Whether a key may be that of this entry, which is neither complete nor listed: it is, if the row has no two keys
-    /// of which this is true.
+    /// Whether a key may be that of this entry, which is neither complete nor listed: it is, if no other key of the row
+    /// also satisfies this.
     #[inline]
     pub(super) fn may_have(&self, key: &[u8]) -> bool {
         Entry::new(key, self.row).identity_word() == self.identity_word()
     }
 
-    /// The same entry in a node that skips so many bytes.
+    /// The same entry in a node that skips this many bytes.
     #[inline]
     pub(super) fn in_node(self, key: &[u8], skip: usize) -> Self {
         debug_assert!(skip == 0 || self.complete_bytes().is_none());
@@ -108,7 +108,7 @@ impl Entry {
         Entry { word: self.word & COUNT | LISTED | number, ..self }
     }
 
-    /// How many times its key was entered for its row; what is above 63 has an entry of its own.
+    /// How many times its key was inserted for its row; more than 63 need an entry of their own.
     #[inline]
     pub fn count(&self) -> u32 {
         (self.word & COUNT) >> COUNT_SHIFT
@@ -132,7 +132,7 @@ impl Entry {
             && (self.part == other.part || self.complete_bytes().is_none())
     }
 
-    /// A number in whose order entries stand that need no row to be compared. Incomplete keys with equal parts are
+    /// A number with the order of entries that can be compared without their rows. Incomplete keys with equal parts are
     /// behind the complete ones, in the order of their rows.
     #[inline]
     pub(super) fn rank(&self) -> u128 {

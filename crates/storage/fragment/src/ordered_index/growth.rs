@@ -1,6 +1,6 @@
-//! How nodes are divided, joined and evened out.
+//! How nodes are split, merged and balanced.
 //!
-//! The rules stand in the head of `ordered_index.rs`. All nodes that an insert may take are reserved before it comes here.
+//! The rules are documented in `ordered_index.rs`. All nodes that an insert may take are reserved before it calls this.
 
 use super::cut::KeySource;
 use super::entry::{Entry, PART_BYTES};
@@ -10,7 +10,7 @@ use vinga_base::RowId;
 use vinga_base::page_pool::PagePool;
 
 impl<const N: usize> Tree<N> {
-    /// More entries than this a node has, unless it is at the right edge.
+    /// The minimum number of entries of a node that is neither the root nor at the right edge.
     pub(super) const fn len_min(level: Level) -> usize {
         let third = level.capacity(N) / 3;
         match level {
@@ -19,12 +19,12 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Two nodes with at most so many entries are joined.
+    /// Two nodes with at most this many entries together are merged.
     const fn joined_max(level: Level) -> usize {
         level.capacity(N) * 3 / 4
     }
 
-    /// Nodes that an insert at the end of a path takes.
+    /// Number of nodes that an insert at the end of a path takes.
     pub(super) fn nodes_for_insert(&self, pool: &PagePool, path: &Path) -> u32 {
         let full = (0..self.height)
             .rev()
@@ -44,7 +44,7 @@ impl<const N: usize> Tree<N> {
         self.nodes.free(pool, number);
     }
 
-    /// Puts an entry in the place to which a path leads, with all nodes that this takes.
+    /// Inserts an entry at the place to which a path leads, with all nodes that this needs.
     pub(super) fn insert_at<S: KeySource>(
         &mut self,
         change: &mut Change<'_, S>,
@@ -67,7 +67,7 @@ impl<const N: usize> Tree<N> {
         for depth in (0..self.height).rev() {
             let level = self.level(depth);
             let step = path.steps[depth];
-            // Above a leaf the new child stands behind the one that the path takes.
+            // Above a leaf the new child is placed behind the one that the path takes.
             let place = usize::from(step.at) + level.first();
             let mut node = self.nodes.node_mut(change.pool, step.node, level);
             if !node.is_full() {
@@ -78,7 +78,7 @@ impl<const N: usize> Tree<N> {
                 return;
             }
             child = self.split(change, depth, step, place, entry, child);
-            // The separator goes into the node above, which may skip less or more.
+            // The separator is inserted into the node above, which may skip less or more.
             let right = self.nodes.node(change.pool, child, level);
             let (separator, skip) = (right.entry(0), right.skip());
             let above = if depth > 0 { path.steps[depth - 1].node } else { self.add_root(change.pool) };
@@ -89,7 +89,7 @@ impl<const N: usize> Tree<N> {
         self.nodes.node_mut(change.pool, self.root, Level::Inner).insert(1, entry, child);
     }
 
-    /// Adds an entry to a full node by dividing it. Returns the number of the new node behind it.
+    /// Adds an entry to a full node by splitting it. Returns the number of the new node behind it.
     fn split<S>(
         &mut self,
         change: &mut Change<'_, S>,
@@ -104,7 +104,7 @@ impl<const N: usize> Tree<N> {
         let appends = step.is_last && place == whole.len();
         let kept = if appends { whole.len() } else { whole.len().div_ceil(2) };
         let goes_left = place < kept;
-        // The new entry counts among those that are kept.
+        // The new entry is counted among those that are kept.
         let kept_old = kept - usize::from(goes_left);
         let mut left = self.nodes.node_mut(change.pool, step.node, level);
         left.set_len(kept_old);
@@ -121,9 +121,9 @@ impl<const N: usize> Tree<N> {
         number
     }
 
-    /// Puts a root above the one there is, with that as its only child.
+    /// Adds a root above the current one, with that as its only child.
     pub(super) fn add_root(&mut self, pool: &mut PagePool) -> u32 {
-        assert!(self.height < LEVELS_MAX, "a tree of that height would have more entries than there are");
+        assert!(self.height < LEVELS_MAX, "a tree of that height would have more entries than possible");
         let below = self.root;
         self.height += 1;
         self.root = self.take_node(pool, 0);
@@ -132,7 +132,7 @@ impl<const N: usize> Tree<N> {
         self.root
     }
 
-    /// Takes out the entry in front of the place to which a path leads.
+    /// Removes the entry in front of the place to which a path leads.
     pub(super) fn remove_before<S: KeySource>(&mut self, change: &mut Change<'_, S>, path: &Path) {
         let leaf = path.steps[self.height - 1];
         let place = usize::from(leaf.at) - 1;
@@ -165,8 +165,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Makes sure that the node in a step of a path, which has lost an entry, has enough of them. Says whether its
-    /// parent has lost one thereby.
+    /// Makes sure that the node at a depth of a path, which has lost an entry, has enough of them. Returns whether its
+    /// parent has lost an entry by that.
     fn fill<S: KeySource>(&mut self, change: &mut Change<'_, S>, path: &Path, depth: usize) -> bool {
         let level = self.level(depth);
         let len = self.nodes.node(change.pool, path.steps[depth].node, level).len();
@@ -177,7 +177,7 @@ impl<const N: usize> Tree<N> {
         let parent = self.nodes.node(change.pool, parent_number, Level::Inner);
         let at = usize::from(path.steps[depth - 1].at);
         if parent.len() == 1 {
-            // An only child is at the right edge and may have few entries, but not none.
+            // An only child is at the right edge and may have few entries, but at least one.
             if len > 0 {
                 return false;
             }
@@ -214,7 +214,7 @@ impl<const N: usize> Tree<N> {
         false
     }
 
-    /// Takes away a root that has no entries, or only one child.
+    /// Removes a root that has no entries, or only one child.
     fn shrink_root(&mut self, pool: &mut PagePool) {
         loop {
             let level = self.level(0);

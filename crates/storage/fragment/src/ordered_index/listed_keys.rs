@@ -1,11 +1,11 @@
-//! Keys that are written down because their entries do not tell them apart from another key of the same row.
+//! Keys that are stored as a whole because their entries do not distinguish them from another key of the same row.
 //!
-//! An entry names its key by the first 8 bytes and 24 bits of the hash, and the row, which has few versions, knows the
-//! rest. Two keys of one row may agree in both, once in 16 million updates that keep the first 8 bytes. The second one
-//! to be entered is then kept here as a whole, under a number that is unique within its row.
+//! An entry identifies its key by the first 8 bytes and 24 bits of the hash; the rest is read from the row, which has
+//! few versions. Two keys of one row may agree in both, once in 16 million updates that keep the first 8 bytes. The
+//! second one to be inserted is then stored here as a whole, under a number that is unique within its row.
 //!
-//! The list is empty nearly always and has at most one key for each version of a row that is not committed or not yet
-//! forgotten. It is sorted by row and number.
+//! The list is nearly always empty and has at most one key for each version of a row that is not committed, or is still
+//! kept after it was replaced. It is sorted by row and number.
 
 use alloc::vec::Vec;
 use vinga_base::RowId;
@@ -19,15 +19,14 @@ struct Listed {
     key: Vec<u8>,
 }
 
-/// See the head of this file.
 #[derive(Default)]
 pub(super) struct ListedKeys(Vec<Listed>);
 
 impl ListedKeys {
-    /// Writes down a key that one entry has, and says its number.
+    /// Adds a key that one entry has, and returns its number.
     ///
     /// # Errors
-    /// [`OutOfPages`] when the heap is used up or the row has no number left.
+    /// [`OutOfPages`] when there is no heap memory or the row has no number left.
     pub(super) fn add(&mut self, row: RowId, key: &[u8], numbers_max: u32) -> Result<u32, OutOfPages> {
         debug_assert!(!self.holds(row, key));
         let of_row = self.range(row);
@@ -47,13 +46,13 @@ impl ListedKeys {
         Ok(number as u32)
     }
 
-    /// One entry more has this key.
+    /// Counts one more entry with this key.
     pub(super) fn retain(&mut self, row: RowId, number: u32) {
         let at = self.find(row, number);
         self.0[at].entries += 1;
     }
 
-    /// One entry less has this key; it is forgotten with the last one.
+    /// Counts one entry less with this key; it is removed with the last one.
     pub(super) fn release(&mut self, row: RowId, number: u32) {
         let at = self.find(row, number);
         self.0[at].entries -= 1;

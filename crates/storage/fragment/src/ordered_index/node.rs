@@ -1,14 +1,16 @@
-//! One node: some entries in their order and, in an inner node, the child that begins with each.
+//! One node: some entries in their order and, in an inner node, the child that begins with each entry.
 //!
 //! ```text
 //!   byte 0          u16  number of entries
-//!   byte 2          u16  how many bytes the node skips: all its keys begin with the same so many ones
-//!   byte 8          parts of keys, u64 each     (C places, C = (size − 8) / 16 in a leaf, (size − 8) / 20 in an inner node)
+//!   byte 2          u16  number of bytes that the node skips: all its keys have them in common
+//!   byte 8          parts of keys, u64 each
+//!                   (C places, C = (size − 8) / 16 in a leaf, (size − 8) / 20 in an inner node)
 //!   byte 8 + 8 C    row ids, u32 each
 //!   byte 8 + 12 C   words, u32 each
 //!   byte 8 + 16 C   children, u32 each; only in an inner node
 //! ```
-//! All numbers are little-endian. A node that skips bytes has no complete keys. Parts stand beside each other because a search reads hardly anything else.
+//! All numbers are little-endian. A node that skips bytes has no complete keys. Parts are stored next to each other
+//! because a search reads hardly anything else.
 
 use super::entry::Entry;
 use core::borrow::{Borrow, BorrowMut};
@@ -17,7 +19,7 @@ use vinga_base::RowId;
 
 const HEADER_BYTES: usize = 8;
 
-/// Which kind of node.
+/// The kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Level {
     Leaf,
@@ -25,7 +27,7 @@ pub(super) enum Level {
 }
 
 impl Level {
-    /// The first place whose entry means something.
+    /// The first place with a valid entry.
     #[inline]
     pub(super) fn first(self) -> usize {
         match self {
@@ -34,7 +36,7 @@ impl Level {
         }
     }
 
-    /// Entries that a node of so many bytes has place for.
+    /// Number of entries that fit into a node of `node_bytes` bytes.
     #[inline]
     pub(super) const fn capacity(self, node_bytes: usize) -> usize {
         match self {
@@ -77,7 +79,7 @@ impl<B: Borrow<[u8; N]>, const N: usize> Node<B, N> {
         self.len() == self.capacity()
     }
 
-    /// How many bytes the node skips.
+    /// Number of bytes that the node skips.
     #[inline]
     pub(super) fn skip(&self) -> usize {
         let bytes = self.bytes.borrow();
@@ -91,7 +93,7 @@ impl<B: Borrow<[u8; N]>, const N: usize> Node<B, N> {
         &places.as_chunks().0[..self.len()]
     }
 
-    /// The entry in a place. In an inner node the one in place 0 means nothing.
+    /// The entry in a place. In an inner node the one in place 0 is undefined.
     #[inline]
     pub(super) fn entry(&self, place: usize) -> Entry {
         Entry {
@@ -131,7 +133,7 @@ impl<B: Borrow<[u8; N]>, const N: usize> Node<B, N> {
     #[inline]
     fn number(&self, array: usize, place: usize) -> u32 {
         let bytes = &self.bytes.borrow()[array + 4 * place..];
-        u32::from_le_bytes(*bytes.first_chunk().expect("a place lies in the node"))
+        u32::from_le_bytes(*bytes.first_chunk().expect("a place is inside the node"))
     }
 
     /// Where each array begins and how many bytes a place takes in it.
@@ -147,21 +149,21 @@ impl<B: Borrow<[u8; N]>, const N: usize> Node<B, N> {
 }
 
 impl<B: BorrowMut<[u8; N]>, const N: usize> Node<B, N> {
-    /// Keeps the first entries only, or prepares places to be set.
+    /// Truncates the node to its first entries, or extends it by places to be set.
     #[inline]
     pub(super) fn set_len(&mut self, len: usize) {
         debug_assert!(len <= self.capacity());
         self.bytes.borrow_mut()[..2].copy_from_slice(&(len as u16).to_le_bytes());
     }
 
-    /// Sets how many bytes the node skips; the entries are the caller's business.
+    /// Sets how many bytes the node skips; the caller adjusts the entries.
     #[inline]
     pub(super) fn set_skip(&mut self, skip: usize) {
         debug_assert!(skip <= super::skipping::SKIP_MAX);
         self.bytes.borrow_mut()[2..4].copy_from_slice(&(skip as u16).to_le_bytes());
     }
 
-    /// Overwrites the entry in a place; the child stays.
+    /// Overwrites the entry in a place; the child is kept.
     #[inline]
     pub(super) fn set_entry(&mut self, place: usize, entry: Entry) {
         debug_assert!(place < self.len());
@@ -170,7 +172,7 @@ impl<B: BorrowMut<[u8; N]>, const N: usize> Node<B, N> {
         self.put(self.words_at() + 4 * place, &entry.word.to_le_bytes());
     }
 
-    /// Puts an entry in front of the one in a place, or at the end; there is room. `child` is for inner nodes.
+    /// Inserts an entry in front of the one in a place, or at the end; there must be room. `child` is for inner nodes.
     #[inline]
     pub(super) fn insert(&mut self, place: usize, entry: Entry, child: u32) {
         let len = self.len();
@@ -186,7 +188,7 @@ impl<B: BorrowMut<[u8; N]>, const N: usize> Node<B, N> {
         }
     }
 
-    /// Takes out the entry in a place, and its child.
+    /// Removes the entry in a place, and its child.
     #[inline]
     pub(super) fn remove(&mut self, place: usize) {
         let len = self.len();

@@ -1,8 +1,8 @@
-//! The nodes of one index: pieces of equal size of its pages.
+//! The nodes of one index: equal parts of its pages.
 //!
-//! A node is named by a number: page index times nodes a page, plus the place in the page. Free nodes of a page are
-//! linked through their first two bytes (place plus one of the next, 0 = none), pages with free nodes are linked with
-//! each other, and a page without nodes in use goes back to the pool at once.
+//! A node is identified by a number: page index times nodes per page, plus the place in the page. Free nodes of a page
+//! are linked through their first two bytes (place of the next plus one, 0 = none), pages with free nodes are linked
+//! with each other, and a page without nodes in use is returned to the pool at once.
 
 use super::node::{Level, Node};
 use crate::page_table::{PageList, PageTable};
@@ -14,11 +14,10 @@ struct PageState {
     used: u16,
     /// Place plus one of the free node to be used next, 0 for none.
     free: u16,
-    /// Places from here on were never used.
+    /// Places from here on have never been used.
     fresh: u16,
 }
 
-/// See the head of this file.
 pub(super) struct NodeStore<const N: usize> {
     pages: PageTable<PageState>,
     with_room: PageList,
@@ -26,7 +25,7 @@ pub(super) struct NodeStore<const N: usize> {
 }
 
 impl<const N: usize> NodeStore<N> {
-    /// Nodes of a page.
+    /// Nodes per page.
     pub(super) const PER_PAGE: u32 = (PAGE_BYTES / N) as u32;
 
     pub(super) fn new() -> Self {
@@ -82,7 +81,7 @@ impl<const N: usize> NodeStore<N> {
         }
     }
 
-    /// Makes sure that so many nodes can be taken, at most as many as a page has.
+    /// Makes sure that this many nodes can be taken, at most as many as a page has.
     pub(super) fn reserve(
         &mut self,
         pool: &mut PagePool,
@@ -98,7 +97,7 @@ impl<const N: usize> NodeStore<N> {
         Ok(())
     }
 
-    /// Takes a node, without entries, for which there is room.
+    /// Takes a reserved node and makes it an empty one.
     pub(super) fn take(&mut self, pool: &mut PagePool, level: Level) -> u32 {
         let index = self.with_room.first().expect("nodes are reserved before they are taken");
         let PageState { used, free, fresh } = *self.pages.state(index);
@@ -119,7 +118,7 @@ impl<const N: usize> NodeStore<N> {
         number
     }
 
-    /// Gives a node back.
+    /// Frees a node.
     pub(super) fn free(&mut self, pool: &mut PagePool, number: u32) {
         let (index, place) = (number / Self::PER_PAGE, number % Self::PER_PAGE);
         let state = *self.pages.state(index);
@@ -136,7 +135,7 @@ impl<const N: usize> NodeStore<N> {
         }
     }
 
-    /// Gives at most so many pages back, nodes in use included; true when none is left.
+    /// Returns at most this many pages to the pool, nodes in use included; true when none is left.
     pub(super) fn release_slice(&mut self, pool: &mut PagePool, steps: u32) -> bool {
         let mut steps = steps;
         for index in (0..self.pages.len()).rev() {

@@ -1,8 +1,8 @@
 //! How many bytes nodes skip.
 //!
-//! All keys of a node begin with the bytes that it skips; nothing else follows from the number. So an entry that goes
-//! from one node to another gets a new part, and a node that gets an entry may have to skip less before. For both the
-//! rows are read. Indexes whose keys are all complete, or differ early, never come so far.
+//! All keys of a node begin with the bytes that it skips; the number implies nothing else. So an entry that is moved
+//! from one node to another gets a new part, and a node that receives an entry may have to skip less first. For both
+//! the rows are read. Indexes whose keys are all complete, or differ early, never need this.
 
 use super::cut::{KeySource, shared_bytes};
 use super::entry::{Entry, PART_BYTES};
@@ -11,15 +11,15 @@ use super::{Change, Tree};
 use alloc::vec::Vec;
 use vinga_base::page_pool::PagePool;
 
-/// A node that is divided begins to skip bytes if so many of the 8 are the same in all its entries.
+/// A node that is split begins to skip bytes if this many of the 8 are the same in all its entries.
 const ALIKE_MIN: usize = 4;
-/// So many bytes that all keys of a node share are not skipped, because the next key may differ in them.
+/// This many bytes that all keys of a node share are not skipped, because the next key may differ in them.
 const NOT_SKIPPED: usize = 2;
 /// Bytes that a node can skip.
 pub(super) const SKIP_MAX: usize = u16::MAX as usize;
 
 impl<const N: usize> Tree<N> {
-    /// An entry from a node that skips `skip` bytes as it has to be in an inner node, which may have to skip less.
+    /// An entry of a node that skips `skip` bytes in the form for an inner node, which may have to skip less.
     pub(super) fn moved<S: KeySource>(
         &mut self,
         change: &mut Change<'_, S>,
@@ -37,7 +37,7 @@ impl<const N: usize> Tree<N> {
         moved
     }
 
-    /// The key of an entry, in the buffer that the caller puts back.
+    /// The key of an entry, in the buffer that the caller returns afterwards.
     fn read_key<S: KeySource>(&mut self, change: &mut Change<'_, S>, entry: &Entry) -> Vec<u8> {
         let mut buffer = core::mem::take(&mut self.key);
         buffer.clear();
@@ -45,7 +45,7 @@ impl<const N: usize> Tree<N> {
         buffer
     }
 
-    /// Makes a node fit for a key: complete ones need one that skips nothing, others one whose keys begin as they do.
+    /// Prepares a node for a key: complete keys need a node that skips nothing, others one whose keys begin as they do.
     pub(super) fn skip_less<S: KeySource>(
         &mut self,
         change: &mut Change<'_, S>,
@@ -69,7 +69,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Lets a node skip more if its entries are too much alike.
+    /// Makes a node skip more if its entries have too many bytes in common.
     pub(super) fn skip_more<S: KeySource>(&mut self, change: &mut Change<'_, S>, number: u32, level: Level) {
         let node = self.nodes.node(change.pool, number, level);
         let places = level.first()..node.len();
@@ -91,8 +91,9 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Makes two neighbours skip the same, so that entries can go from one to the other. In an inner node the first
-    /// entry of the right one gets its meaning: it is the separator, which comes from a node that skips `skip` bytes.
+    /// Makes two neighbours skip the same, so that entries can be moved from one to the other. In an inner node the
+    /// first entry of the right one becomes valid: it is the separator, which comes from a node that skips `skip`
+    /// bytes.
     pub(super) fn align<S: KeySource>(
         &mut self,
         change: &mut Change<'_, S>,
@@ -117,7 +118,7 @@ impl<const N: usize> Tree<N> {
         }
         let between = if level == Level::Inner { separator } else { node.entry(0) };
         let key = self.read_key(change, &between);
-        // Each shares with this key as many bytes as it skips, so both do with each other.
+        // Each shares with this key as many bytes as it skips, so they share them with each other.
         neighbours.iter().for_each(|&number| self.skip_less(change, number, level, &key));
         let skips = neighbours.map(|number| skip_of(self, change.pool, number));
         let common = skips[0].min(skips[1]);
@@ -134,7 +135,7 @@ impl<const N: usize> Tree<N> {
         self.key = key;
     }
 
-    /// Makes a node skip so many bytes, which all its keys share: takes the parts of its entries from the rows.
+    /// Makes a node skip this many bytes, which all its keys share: reads the parts of its entries from the rows.
     fn set_skip<S: KeySource>(&mut self, change: &mut Change<'_, S>, number: u32, level: Level, skip: usize) {
         let mut node = self.nodes.copy(change.pool, number, level);
         let mut resolver = self.resolver(change);

@@ -1,19 +1,19 @@
-//! What an optimizer wants to know: how many entries a range has, how many different values the first columns have.
+//! Statistics for an optimizer: the number of entries in a range, and of different values of the first columns.
 //!
-//! **Entries of a range** follow from the two ways down to its ends. Between them lie whole subtrees, of each of which
-//! the root is looked at: it counts as many entries as it has children or, above the leaves' parents, as many times the
-//! average of the subtrees at the level of its children. So the estimate is exact if at most one inner node lies above
-//! the whole range or two beside each other do. Beyond that it errs as the nodes of the range differ from the average,
-//! which they do by a third or so, and less the more there are. After inserts in random order an estimate is within
-//! a sixth; where keys came in a pattern it may be a third off, and in an index of which one part was filled in another
-//! way than the rest it may be more.
+//! **Entries of a range** are estimated from the two paths to its ends. Between them are whole subtrees, of each of
+//! which the root is read: it counts as many entries as it has children or, above the leaves' parents, as many times
+//! the average of the subtrees at the level of its children. So the estimate is exact if at most one inner node is
+//! above the whole range or two neighbouring ones are. Beyond that the error depends on how much the nodes of the range
+//! differ from the average, which is about a third, and less the more there are. After inserts in random order an
+//! estimate is within a sixth; where keys came in a pattern it may be a third off, and in an index of which one part
+//! was filled in another way than the rest the error may be greater.
 //!
 //! **Different values.** Entries are sorted, so the first columns have one value more than there are pairs of
-//! neighbours that differ in them. Among the separators of a level, as if it were the leaves of a smaller tree, the
-//! same is true, and no level above the leaves has more values than the leaves. So ways down to leaves are taken, spread
-//! evenly; pairs of neighbours are compared in all nodes on a way, and the greatest of the estimates of all levels
-//! counts: high levels see few and frequent values, the leaves see rare ones. A level in which hardly any pair was seen
-//! to differ is left out: if there are more values than the level above shows, more pairs differ.
+//! neighbours that differ in them. The same is true for the separators of a level, seen as the leaves of a smaller
+//! tree, and no level above the leaves has more values than the leaves. So evenly spread paths to leaves are taken;
+//! pairs of neighbours are compared in all nodes on a path, and the greatest of the estimates of all levels is used:
+//! high levels show values that are few and frequent, the leaves show rare ones. A level in which hardly any pair was
+//! seen to differ is left out: if there are more values than the level above shows, more pairs differ.
 
 use super::cut::KeySource;
 use super::node::Level;
@@ -23,13 +23,13 @@ use core::ops::Range as Places;
 use vinga_base::order_key::OrderKey;
 use vinga_base::page_pool::{PAGE_BYTES, PagePool};
 
-/// So many pairs must differ before a level counts that has not been seen as a whole.
+/// This many pairs must differ before a level is used that has not been read as a whole.
 const DIFFERING_MIN: u64 = 4;
 
-/// What an index takes.
+/// Size and memory usage of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexUsage {
-    /// Entries; what counts the same key of the same row is one.
+    /// Entries; those that count the same key of the same row are one.
     pub entries: u64,
     /// Levels, leaves included.
     pub height: u32,
@@ -64,7 +64,7 @@ pub struct DistinctSample {
 }
 
 impl DistinctSample {
-    /// A sample of an index over so many columns.
+    /// A sample of an index over this many columns.
     pub fn new(columns: usize) -> Self {
         let level = LevelSample { pairs: 0, differing: alloc::vec![0; columns] };
         DistinctSample {
@@ -78,7 +78,7 @@ impl DistinctSample {
 }
 
 impl<const N: usize> Tree<N> {
-    /// What the index takes.
+    /// Size and memory usage of the index.
     pub fn usage(&self) -> IndexUsage {
         IndexUsage {
             entries: self.entries,
@@ -91,7 +91,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Entries in a range, roughly. It takes two searches and a look at the nodes beside the two ways.
+    /// Entries in a range, roughly. It takes two searches and reading the nodes next to the two paths.
     pub fn estimate<S: KeySource>(&self, pool: &PagePool, source: &mut S, range: &Range<'_>) -> u64 {
         if self.height == 0 {
             return 0;
@@ -103,12 +103,12 @@ impl<const N: usize> Tree<N> {
             Some(to) => self.descend(&mut resolver, to, &mut upper),
             None => self.descend_to_end(pool, &mut upper),
         }
-        // As long as the ways are one, what lies between them lies between two places of one node.
+        // As long as the paths are the same, the entries between them are between two places of one node.
         let (mut entries, mut are_apart) = (0, false);
         for depth in 0..self.height {
             let (from, to) = (lower.steps[depth], upper.steps[depth]);
             let (from_at, to_at) = (usize::from(from.at), usize::from(to.at));
-            // In an inner node the child on the way is counted further down.
+            // In an inner node the child on the path is counted further down.
             let behind = from_at + self.level(depth).first();
             if are_apart {
                 let len = self.nodes.node(pool, from.node, self.level(depth)).len();
@@ -139,8 +139,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Adds one way down to a leaf to a sample: as many keys are read as the nodes on it have entries. Some thirty ways
-    /// give a fair picture; they can be taken one at a time.
+    /// Adds one path to a leaf to a sample: as many keys are read as the nodes on it have entries. About thirty paths
+    /// give a fair estimate; they can be taken one at a time.
     pub fn sample<S: KeySource>(
         &self,
         pool: &PagePool,
@@ -148,15 +148,15 @@ impl<const N: usize> Tree<N> {
         order: &OrderKey,
         sample: &mut DistinctSample,
     ) {
-        // How far through the index the way leads, as a fraction of 2^64. Multiples of the golden ratio lie evenly,
-        // however many they are.
+        // The position of the path in the index, as a fraction of 2^64. Multiples of the golden ratio are evenly
+        // spread, however many there are.
         sample.ways += 1;
         let mut fraction = sample.ways.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut number = self.root;
         for depth in 0..self.height {
             let level = self.level(depth);
             let node = self.nodes.node(pool, number, level);
-            // The entry in place 0 of an inner node means nothing.
+            // The entry in place 0 of an inner node is undefined.
             let first = level.first();
             (first..node.len()).for_each(|place| source.prefetch(pool, node.row(place)));
             for place in first..node.len() {

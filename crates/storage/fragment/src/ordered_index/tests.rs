@@ -1,4 +1,4 @@
-//! The index against a model, and scenarios about its edges.
+//! The index against a model, and tests of its edge cases.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ type SmallTree = Tree<128>;
 
 type Key = Vec<u8>;
 
-/// Keys with equal first 8 bytes and equal hashes as far as an entry has them, in groups of two and three.
+/// Keys with equal first 8 bytes and equal hashes as far as an entry stores them, in groups of two and three.
 static COLLIDING: LazyLock<Vec<Vec<Key>>> = LazyLock::new(|| {
     let mut by_word: BTreeMap<u32, Vec<Key>> = BTreeMap::new();
     for number in 0..200_000u32 {
@@ -27,18 +27,18 @@ static COLLIDING: LazyLock<Vec<Vec<Key>>> = LazyLock::new(|| {
     groups
 });
 
-/// What keys an index is tested with.
+/// The keys that an index is tested with.
 #[derive(Clone, Copy, Debug)]
 enum Keys {
     /// Of 8 bytes.
     Numbers,
-    /// Of up to 8 bytes, few different ones, and some the beginnings of others.
+    /// Of up to 8 bytes, few different ones, some of them prefixes of others.
     Short,
-    /// Of any length, with long beginnings in common.
+    /// Of any length, with long common prefixes.
     Long,
-    /// Of 3 to 36 bytes, with beginnings of all lengths in common.
+    /// Of 3 to 36 bytes, with common prefixes of all lengths.
     Branching,
-    /// Those that are hard to tell apart.
+    /// Those that an entry does not distinguish.
     Colliding,
     /// All of these.
     Mixed,
@@ -73,13 +73,13 @@ impl Keys {
     }
 }
 
-/// The rows' versions: how many of each row have each key.
+/// The rows' versions: how many versions of each row have each key.
 #[derive(Default)]
 struct Rows {
     versions: BTreeMap<RowId, BTreeMap<Key, u32>>,
-    /// A key that the row has, too, or not any more: it is being inserted or removed.
+    /// A key that is being inserted or removed: the row may have it or not.
     moving: Option<(RowId, Key)>,
-    /// Whether it is seen.
+    /// Whether the row's keys include `moving`.
     is_seen: bool,
     /// How often a row was read.
     reads: u64,
@@ -111,7 +111,7 @@ impl<const N: usize> Pair<N> {
         Pair { pool, tree: Tree::new(), rows, model }
     }
 
-    /// Says whether there was memory.
+    /// Returns whether there was memory.
     fn insert(&mut self, key: &[u8], row: u32, is_seen: bool) -> bool {
         let row = RowId(row);
         self.rows.moving = Some((row, key.to_vec()));
@@ -128,10 +128,10 @@ impl<const N: usize> Pair<N> {
         result.is_ok()
     }
 
-    /// Removes a key that is there.
+    /// Removes a key that is in the index.
     fn remove(&mut self, key: &[u8], row: u32, is_seen: bool) {
         let row = RowId(row);
-        let count = self.model.get_mut(&(key.to_vec(), row)).expect("it is there");
+        let count = self.model.get_mut(&(key.to_vec(), row)).expect("the key is in the model");
         *count -= 1;
         if *count == 0 {
             self.model.remove(&(key.to_vec(), row));
@@ -368,7 +368,7 @@ fn ascending_keys_fill_the_nodes_and_trees_grow_high() {
     let usage = pair.tree.usage();
     assert_eq!((usage.entries, usage.leaves, usage.height), (20_000, 20_000u32.div_ceil(7), 6));
     assert_eq!(usage.bytes, u64::from(usage.pages) * 32_768);
-    // From behind, then from both ends of what is left.
+    // From the end backwards, then from both ends of the rest.
     for number in (15_000..20_000u32).rev().chain((0..5_000).rev()).chain(5_000..9_000) {
         pair.remove(&number.to_be_bytes(), number, true);
         if number % 501 == 0 {
@@ -424,7 +424,7 @@ fn one_key_of_one_row_is_counted_beyond_what_an_entry_can_count() {
     }
 }
 
-/// A transaction changes a key to another one that an entry can't tell from it, and back, and to a third one.
+/// A transaction changes a key to another one that an entry does not distinguish from it, and back, and to a third one.
 #[test]
 fn versions_of_a_row_with_equal_hashes_are_told_apart() {
     let group = &COLLIDING[0];

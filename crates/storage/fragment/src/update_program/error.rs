@@ -1,4 +1,4 @@
-//! What can be wrong with an update program, or fail when it meets a row.
+//! Errors in an update program, or when it is applied to a row.
 
 use super::{INSTRUCTIONS_MAX, UPDATE_BYTES_MAX};
 use core::fmt;
@@ -8,16 +8,16 @@ use vinga_base::schema::ROW_BYTES_MAX;
 /// Why a program was refused, or failed on a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UpdateError {
-    /// Which instruction, from 0.
+    /// The number of the instruction, from 0.
     pub instruction: usize,
-    /// What is wrong with it.
+    /// The error.
     pub kind: UpdateErrorKind,
 }
 
-/// What is wrong with an instruction.
+/// The kinds of errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpdateErrorKind {
-    /// The row is not as a check wants it. Only this one, `Overflow` and `RowTooLong` depend on the row.
+    /// A check failed. Only this error, `Overflow` and `RowTooLong` depend on the row.
     ConditionFailed(ColumnId),
     /// A sum does not fit the column.
     Overflow(ColumnId),
@@ -27,7 +27,7 @@ pub enum UpdateErrorKind {
     TooLong,
     /// More than [`INSTRUCTIONS_MAX`] instructions.
     TooManyInstructions,
-    /// The program ends in the middle.
+    /// The program ends in the middle of an instruction.
     Truncated,
     /// An operation that this release does not know.
     UnknownOperation(u8),
@@ -45,9 +45,9 @@ pub enum UpdateErrorKind {
     NotNullable(ColumnId),
     /// The column belongs to the primary key.
     KeyColumn(ColumnId),
-    /// A check stands behind a change.
+    /// A check follows a change.
     CheckBehindChange,
-    /// Changes do not ascend by column, or change one twice.
+    /// Changes are not in ascending order of their columns, or change one twice.
     NotAscending(ColumnId),
 }
 

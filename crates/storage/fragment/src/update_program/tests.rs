@@ -8,7 +8,7 @@ use core::cmp::Ordering;
 use proptest::prelude::*;
 use vinga_base::schema::ColumnType;
 
-/// A column's new value, or `None` if it does not fit; written without looking at the code above.
+/// A column's new value, or `None` if it does not fit; written independently of the code under test.
 fn changed(kind: Kind, old: &[u8], action: Action<'_>) -> Option<Vec<u8>> {
     let (Action::Add(operand)
     | Action::Subtract(operand)
@@ -81,7 +81,7 @@ fn model(layout: &RowLayout, row: &Row, instructions: &[Instruction<'_>]) -> Res
                 }
             }
         }
-        // Rows have one zero. What a column has that is not changed stays.
+        // Rows have one zero. Columns that are not changed keep their bytes.
         let is_change =
             !matches!(instruction.action, Action::Check(..) | Action::CheckNull | Action::CheckNotNull);
         if let (true, Kind::Float | Kind::Double, Some(number)) = (is_change, kind, &mut new[id]) {
@@ -91,7 +91,7 @@ fn model(layout: &RowLayout, row: &Row, instructions: &[Instruction<'_>]) -> Res
     Ok(new)
 }
 
-/// What could be done to a column: a kind of action by number, refused or not.
+/// A possible action on a column: a kind of action by number, valid or not.
 fn action<'a>(number: usize, operand: &'a [u8]) -> Action<'a> {
     match number {
         0..=6 => Action::Check(Comparison::ALL[number], operand),
@@ -167,7 +167,7 @@ proptest! {
         mut program in proptest::collection::vec(0u8..40, 0..60),
     ) {
         let table = Table::new(&mut Choices::new(bytes));
-        // Column ids are two bytes: without some help nearly all would be too high.
+        // Column ids are two bytes: without this nearly all would be too high.
         program.iter_mut().skip(2).step_by(3).for_each(|byte| *byte = 0);
         if let Ok(program) = UpdateProgram::check(&program, &table.layout) {
             for old in &table.images {

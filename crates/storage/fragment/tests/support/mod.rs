@@ -1,4 +1,4 @@
-//! What the tests of this folder share: tables, a pool that refuses at will, a plain index.
+//! Shared by the tests in this folder: tables, a pool that refuses on demand, a plain index.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -28,7 +28,7 @@ pub fn layout(columns: &[(ColumnType, bool)], key: &[u16]) -> RowLayout {
     RowLayout::new(&definition)
 }
 
-/// How many more pages a pool may have.
+/// How many more pages a pool may allocate.
 #[derive(Clone)]
 pub struct Fuse(Arc<Mutex<(FreePages, u32)>>);
 
@@ -39,7 +39,7 @@ impl Fuse {
         (PagePool::new(Arc::new(HeapRegion::new(pages)), Box::new(fuse.clone())), fuse)
     }
 
-    /// Refuses after so many pages.
+    /// Refuses after this many pages.
     pub fn set(&self, pages: u32) {
         self.0.lock().unwrap().1 = pages;
     }

@@ -1,4 +1,4 @@
-//! The wire form: what is written is read back, garbage is refused at a bounded cost.
+//! The wire form: an encoded filter is decoded to the same filter, garbage is refused at a bounded cost.
 
 use super::generator::take_parameters;
 use crate::filter::codec::{decode, encode};
@@ -101,7 +101,7 @@ fn every_limit_holds_on_both_sides() {
     let wide = |nodes: usize| Expression::And(vec![Expression::Or(vec![]); nodes - 1]);
     assert_eq!(round(&wide(NODES_MAX)), wide(NODES_MAX));
     assert_eq!(refusal(&wide(NODES_MAX + 1)), ProgramErrorKind::TooManyNodes);
-    // Each AND promises 4000 more: the second is refused before anything is reserved for it.
+    // Each AND declares 4000 more: the second is refused before anything is reserved for it.
     let lying = [0x22, 0xa0, 0x1f].repeat(10);
     let error = decode(&[&[1, 0][..], &lying].concat()).unwrap_err();
     assert_eq!((error.at, error.kind), (Position::Byte(6), ProgramErrorKind::TooManyNodes));

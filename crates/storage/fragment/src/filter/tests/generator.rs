@@ -9,7 +9,7 @@ use vinga_base::ColumnId;
 use vinga_base::schema::Kind;
 
 impl Table {
-    /// A condition with so many levels of AND, OR and NOT at most.
+    /// A condition with at most `depth` levels of AND, OR and NOT.
     pub fn condition(&self, choices: &mut Choices, depth: usize) -> Expression {
         let children = |choices: &mut Choices| {
             let count = choices.below(4);
@@ -132,7 +132,7 @@ impl Table {
         let others = [other(), other()];
         let [low, high] = others;
         if matches!(value, Expression::Constant(_)) {
-            // A constant of any length goes with columns of variable size only.
+            // A constant of any length is only compatible with columns of variable size.
             let fits = |other: &Expression| match other {
                 Expression::Column(ColumnId(id)) => {
                     matches!(self.layout.columns()[usize::from(*id)].kind, Kind::VarBytes(_))
@@ -164,7 +164,7 @@ fn bytes_constant(width: Option<u16>, choices: &mut Choices) -> Expression {
     Expression::from(some_bytes(length, choices))
 }
 
-/// Replaces constants by parameters here and there; returns these.
+/// Replaces some constants by parameters; returns their values.
 pub fn take_parameters(node: &mut Expression, choices: &mut Choices) -> Vec<Constant> {
     let mut parameters = Vec::new();
     replace(node, choices, &mut parameters);

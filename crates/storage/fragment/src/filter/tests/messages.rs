@@ -1,4 +1,4 @@
-//! Each error is named in a sentence, with its place.
+//! Each error is described in a sentence with its position.
 
 use crate::filter::codec::decode;
 use crate::filter::tree::{Constant, Expression, column, not, null, parameter};

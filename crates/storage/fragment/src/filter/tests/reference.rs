@@ -1,4 +1,4 @@
-//! What a filter means, written as plainly as possible: one row, one node at a time, three truth values.
+//! What a filter means, written as simply as possible: one row, one node at a time, three truth values.
 
 use crate::comparison::Comparison;
 use crate::filter::tree::{Arithmetic, Constant, Expression};
@@ -56,7 +56,7 @@ pub fn condition(node: &Expression, row: &[Value]) -> Option<bool> {
         Expression::And(children) => and(children.iter().map(|child| condition(child, row))),
         Expression::Or(children) => or(children.iter().map(|child| condition(child, row))),
         Expression::Not(child) => condition(child, row).map(|truth| !truth),
-        other => panic!("{other:?} is no condition"),
+        other => panic!("{other:?} is not a condition"),
     }
 }
 
@@ -100,7 +100,7 @@ fn double(value: &Value) -> f64 {
     match value {
         Value::Integer(value) => *value as f64,
         Value::Double(value) => *value,
-        other => panic!("{other:?} is no number"),
+        other => panic!("{other:?} is not a number"),
     }
 }
 
@@ -126,7 +126,7 @@ fn value(node: &Expression, row: &[Value]) -> Value {
             Value::Integer(value) => Value::Integer(i128::from(!(value as u64))),
             _ => Value::Null,
         },
-        other => panic!("{other:?} is no value"),
+        other => panic!("{other:?} is not a value"),
     }
 }
 
@@ -135,7 +135,7 @@ fn in_range(value: i128) -> Value {
 }
 
 fn integers(operation: Arithmetic, left: i128, right: i128) -> Value {
-    // Where 128 bits overflow 64 do too.
+    // Where 128 bits overflow, 64 bits do, too.
     match operation {
         Arithmetic::Add => in_range(left + right),
         Arithmetic::Subtract => in_range(left - right),
