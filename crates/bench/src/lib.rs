@@ -20,7 +20,7 @@
 //! outlive it ([`process`]).
 
 pub mod ab;
-mod all;
+pub mod all;
 pub mod commands;
 pub mod compare;
 pub mod cpu_time;
