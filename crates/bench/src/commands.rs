@@ -30,9 +30,9 @@ use std::time::Duration;
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::{console, say};
 
-/// Address space of this process: histograms, batches, what the spike needs.
+/// Address space of this process: histograms, batches, the spike's memory.
 const MEMORY_BYTES_MAX: u64 = 8 << 30;
-/// How long anything here may take.
+/// How long any subcommand may take.
 const RUN_MAX: Duration = Duration::from_secs(3600);
 
 /// The subcommands.
@@ -52,7 +52,7 @@ pub enum BenchCommand {
     Start(With<StartOptions>),
     /// The C interface: co-routines, and fetching rows without blocking
     Nonblocking(With<NonblockingOptions>),
-    /// A client that behaves, beside garbage, greed and broken rules
+    /// A well-behaved client beside hostile ones: garbage, greed and broken rules
     Hostile(With<HostileOptions>),
     /// The building blocks alone
     Spike(With<SpikeOptions>),
@@ -76,10 +76,10 @@ pub enum BenchCommand {
 /// A benchmark's options, and where and what is measured.
 #[derive(Clone, Debug, clap::Args)]
 pub struct With<O: clap::Args> {
-    /// The benchmark's.
+    /// The benchmark's own options.
     #[command(flatten)]
     pub options: O,
-    /// Those of all.
+    /// Options of all benchmarks.
     #[command(flatten)]
     pub place: Place,
 }
@@ -134,11 +134,11 @@ impl BenchCommand {
         }
     }
 
-    /// Fills in address and process id of the data node if a cluster's folder is given; `address_in` knows where the node
-    /// in a folder can be reached.
+    /// Fills in address and process id of the data node if a cluster's folder is given; `address_in` returns the
+    /// address of the node in a folder.
     ///
     /// # Errors
-    /// A sentence: nothing runs there.
+    /// A text: nothing runs there.
     pub fn find_node(
         &mut self,
         address_in: impl FnOnce(&Path) -> std::result::Result<String, String>,
@@ -152,10 +152,11 @@ impl BenchCommand {
     }
 }
 
-/// Runs a subcommand. Whether everything is as it should be. Results go to standard output, as text or as one line of JSON.
+/// Runs a subcommand; returns whether everything is as it should be. Results go to standard output, as text or as one
+/// line of JSON.
 ///
 /// # Errors
-/// A sentence.
+/// A text that says what failed.
 pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
     let connect: &dyn Fn(&str) -> Result<VingaTarget> = &VingaTarget::connect;
     bound_this_process(MEMORY_BYTES_MAX, Some(RUN_MAX))?;
@@ -276,7 +277,7 @@ struct Bench<'a, T: Target> {
     connect: &'a dyn Fn(&str) -> Result<T>,
     progress: Progress,
     json: bool,
-    /// The one that was started for the purpose.
+    /// The node that was started for the purpose.
     node: Option<Node>,
 }
 
@@ -287,7 +288,7 @@ impl<'a, T: Target> Bench<'a, T> {
         Ok(Bench { place, connect, progress, json, node: None })
     }
 
-    /// A result for people.
+    /// Prints a result for people.
     fn say(&self, text: &str) {
         if !self.json {
             say!("{text}");
@@ -306,7 +307,7 @@ impl<'a, T: Target> Bench<'a, T> {
         Ok((target, Some(pid)))
     }
 
-    /// Where the node is that [`Bench::target`] is connected to.
+    /// The address of the node that [`Bench::target`] is connected to.
     fn address(&self) -> String {
         let started = self.node.as_ref().map(Node::address);
         started.or(self.place.connect.as_deref()).expect("there is a target").to_owned()

@@ -23,7 +23,7 @@ end
 
 function thread_init()
    con = sysbench.sql.driver():connect()
-   -- Each thread and each run has its own stretch of keys; numbers of Lua are exact up to 2^53.
+   -- Each thread and each run has its own range of keys; numbers of Lua are exact up to 2^53.
    next_key = os.time() % 10000000 * 100000000 + sysbench.tid * 1000000
    local columns, marks = "aid, tid, bid, TransTime, scriptId, filler", "?, ?, ?, NOW(), 's', 'MoreMoney'"
    local int = sysbench.sql.type.INT

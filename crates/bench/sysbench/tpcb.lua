@@ -106,7 +106,7 @@ end
 function event()
    local tid = sysbench.rand.uniform(1, sysbench.opt.scale * TELLERS)
    local bid = math.floor((tid - 1) / TELLERS) + 1
-   -- 15 % of the customers come from another branch.
+   -- 15 % of the customers are of another branch.
    local home = sysbench.rand.uniform(1, 100) <= 15 and sysbench.rand.uniform(1, sysbench.opt.scale) or bid
    local aid = (home - 1) * sysbench.opt.accounts + sysbench.rand.uniform(1, sysbench.opt.accounts)
    local delta = sysbench.rand.uniform(1, 1999998) - 999999
