@@ -2,7 +2,7 @@
 # Builds the storage engine for MariaDB, after fetching the server that it is for. Unchanged parts are not built again.
 #
 #   target/sql/ha_vinga.so       the plugin
-# target/sql/ha_vinga.server   the server's version that it works with, as 'mariadbd --version' prints it
+#   target/sql/ha_vinga.server   the server's version that it works with, as 'mariadbd --version' prints it
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 

@@ -6,7 +6,7 @@
 #   target/mariadb/root      the packages, unpacked: usr/sbin/mariadbd, usr/bin/mariadb, libraries, headers
 #   target/mariadb/source    of the server's source: include/, sql/, wsrep-lib/
 #   target/mariadb/bin       its programs for the command line, ready to be run
-# target/mariadb/version   which version it is; written last, so if it exists all is complete
+#   target/mariadb/version   which version it is; written last, so if it exists all is complete
 #
 # A plugin works only with exactly the version that it was built for. The newest version of which the archive has
 # packages and source is taken; MARIADB_VERSION chooses another.

@@ -87,7 +87,8 @@ pub struct With<O: clap::Args> {
 /// Where and what is measured. Without `connect` a data node is started for the purpose and stopped afterwards.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Place {
-    /// Measure this running data node (host:port, or unix:/path/vinga.sock) instead of one that is started for the purpose
+    /// Measure this running data node (host:port, or unix:/path/vinga.sock) instead of one that is started for the
+    /// purpose
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "folder")]
     pub connect: Option<String>,
     /// Process id of that node, if it runs on this machine: its CPU time is measured

@@ -1,4 +1,5 @@
--- Single-row inserts into a history table whose key is AUTO_INCREMENT; or, with --given, with keys that the client makes.
+-- Single-row inserts into a history table whose key is AUTO_INCREMENT; or, with --given, with keys that the client
+-- makes.
 
 sysbench.cmdline.options = {
    engine = {"Storage engine", "innodb"},

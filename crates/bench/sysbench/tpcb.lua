@@ -1,8 +1,9 @@
--- TPC-B: a bank whose every transaction changes an account, its teller and its branch, and adds a row to a history table
--- with an AUTO_INCREMENT key (the schema of the history is that of the well-known measurements of NDB Cluster with it).
+-- TPC-B: a bank whose every transaction changes an account, its teller and its branch, and adds a row to a history
+-- table with an AUTO_INCREMENT key (the schema of the history is that of the well-known measurements of NDB Cluster
+-- with it).
 --
--- Consistent at any moment: the sums of all balances of accounts, of tellers and of branches are equal, and equal to the
--- sum of the deltas in the history.
+-- Consistent at any moment: the sums of all balances of accounts, of tellers and of branches are equal, and equal to
+-- the sum of the deltas in the history.
 
 sysbench.cmdline.options = {
    scale = {"Branches; each has 10 tellers and --accounts accounts", 24},

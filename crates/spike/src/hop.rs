@@ -182,7 +182,7 @@ struct Bell(OwnedFd);
 
 impl Bell {
     fn new() -> Self {
-        // SAFETY: a new descriptor, owned by nobody else; the result is checked.
+        // SAFETY: a new descriptor, without another owner; the result is checked.
         let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         assert!(descriptor >= 0, "a process has room for four descriptors");
         // SAFETY: the descriptor is open and ours.

@@ -55,10 +55,11 @@ enum AdminCommand {
         /// Such as: 'id bigint unsigned, name varchar(40) null, primary key (id), index by_name (name)'; --help lists
         /// what can stand there
         ///
-        /// Parts with commas between: NAME TYPE [null | not null]; primary key (COLUMN, …); index NAME (COLUMN [asc | desc],
-        /// …); unique index NAME (COLUMN, …). There is one primary key; columns are not null unless they say so. Sizes are in
-        /// bytes. Types: tinyint, smallint, mediumint, int, bigint (each also unsigned), float, double, decimal(p,s),
-        /// bit(n), date, time(f), datetime(f), timestamp(f), year, char(n), binary(n), varchar(n), varbinary(n), text, blob.
+        /// Parts with commas between: NAME TYPE [null | not null]; primary key (COLUMN, …); index NAME (COLUMN [asc |
+        /// desc], …); unique index NAME (COLUMN, …). There is one primary key; columns are not null unless they say so.
+        /// Sizes are in bytes. Types: tinyint, smallint, mediumint, int, bigint (each also unsigned), float, double,
+        /// decimal(p,s), bit(n), date, time(f), datetime(f), timestamp(f), year, char(n), binary(n), varchar(n),
+        /// varbinary(n), text, blob.
         columns: String,
     },
     /// Drops a table with all its rows

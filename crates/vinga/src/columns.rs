@@ -1,8 +1,8 @@
 //! Column lists as a person writes them: `id bigint unsigned, name varchar(40) null, primary key (id), index by_name
 //! (name)`.
 //!
-//! Columns are NOT NULL unless they say `null`. Types are SQL's, sizes in bytes. Indexes are `index NAME (a, b desc)` and
-//! `unique index NAME (a, b)`.
+//! Columns are NOT NULL unless they say `null`. Types are SQL's, sizes in bytes. Indexes are `index NAME (a, b desc)`
+//! and `unique index NAME (a, b)`.
 
 use vinga::{ColumnId, ColumnType, Direction, IndexDefinition, IndexKind, NewTable, TableDefinition};
 

@@ -83,7 +83,7 @@ fn bug(name: &str) -> Result<InjectedBug, String> {
     })
 }
 
-/// Runs what is asked for.
+/// Runs the seeds, or tries the bugs, of the command line.
 ///
 /// # Errors
 /// The first violation, with its seed and how to repeat it; expected coverage marks that were not met; bugs that were

@@ -1,7 +1,7 @@
 //! The shared memory of a connection.
 //!
 //! ```text
-//! 0   u32  the node's sleep word                       each of these in 128 bytes of its own
+//!      0   u32  the node's sleep word                       each of these in 128 bytes of its own
 //!    128   u32  the client's sleep word
 //!    256   u32  client to node: tail, bytes ever written, modulo 2^32; only the client writes it
 //!    384   u32  client to node: head, bytes ever read; only the node writes it
@@ -75,7 +75,7 @@ mod mapped {
     const RINGS_AT: usize = 4096;
     const _: () = assert!(size_of::<Control>() <= RINGS_AT);
 
-    /// What keeps the pages where they are: nobody can change the size, nor allow it again.
+    /// Seals that keep the pages mapped: no process can change the size, nor remove the seals.
     const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
     /// The shared memory of a connection (layout: the head of this file). It stays mapped as long as this value lives.
@@ -266,14 +266,14 @@ mod modelled {
 
         pub(crate) fn copy_in(&self, writer: Side, at: usize, from: &[u8]) {
             for (place, byte) in self.ring(writer)[at..at + from.len()].iter().zip(from) {
-                // SAFETY: the model checker has made sure that nobody else touches it.
+                // SAFETY: the model checker has made sure that no other thread touches it.
                 place.with_mut(|place| unsafe { *place = *byte });
             }
         }
 
         pub(crate) fn copy_out(&self, writer: Side, at: usize, into: &mut [u8]) {
             for (place, byte) in self.ring(writer)[at..at + into.len()].iter().zip(into) {
-                // SAFETY: the model checker has made sure that nobody else writes it.
+                // SAFETY: the model checker has made sure that no other thread writes it.
                 place.with(|place| *byte = unsafe { *place });
             }
         }

@@ -34,7 +34,7 @@ pub fn bind(cpus: &[u16]) -> Result<(), String> {
     })
 }
 
-/// The CPUs that the calling thread may run on, in their order; none if the system does not say.
+/// The CPUs that the calling thread may run on, in their order; none if the system does not report them.
 pub fn allowed() -> Vec<u16> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u16).collect()

@@ -118,7 +118,7 @@ impl ApiNodes {
         }
     }
 
-    /// One step of closing is done; says whether it was the last.
+    /// One step of closing is done; returns whether it was the last.
     pub fn note_step(&mut self, api: NodeId) -> bool {
         let State::Closing { steps_left, .. } = &mut self.states[usize::from(api.0)] else {
             panic!("a step of closing API node {api}, which is not being closed");

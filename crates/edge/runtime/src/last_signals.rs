@@ -116,8 +116,8 @@ impl Record {
             return;
         }
         let trace = self.trace.load(Ordering::Acquire);
-        // SAFETY: the requester waits until `answered` is set before it reads, only this thread sets it, and its handler is
-        // not interrupted by itself.
+        // SAFETY: the requester waits until `answered` is set before it reads, only this thread sets it, and its
+        // handler is not interrupted by itself.
         let answer = unsafe { &mut *self.answer.get() };
         answer.count = 0;
         if !trace.is_null() {

@@ -6,7 +6,7 @@
 //! then `worker` for the turn, `listener` for how a client is admitted, `api_nodes` for how it is disconnected.
 //!
 //! ```text
-//! listener --admitted sockets--> worker 0 <====rings====> worker 1 ...      watchdog: checks the turns of all
+//!   listener --admitted sockets--> worker 0 <====rings====> worker 1 ...      watchdog: checks the turns of all
 //!      ^                          |  executor (blocks)     |  executor
 //!   new connections               |  sockets               |  sockets
 //!                                 v                        v

@@ -71,7 +71,7 @@ fn too_long(path: &Path) -> String {
 
 /// The process that has connected; 0 if it is not known, as for one of another container.
 fn process_of(stream: &UnixStream) -> i32 {
-    // `rustix` has this call, but no way to say 0.
+    // `rustix` has this call, but can't express 0.
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the descriptor is open, and the system writes at most this many bytes into `peer`, of which any are

@@ -2,7 +2,7 @@
 //! it.
 //!
 //! ```text
-//!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it lives
+//!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it runs
 //!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
 //!   node-1/vinga.start     the last start: where, when, which version; stays when the node stops
 //!   node-1/vinga.sock      where it listens for clients on this machine, as long as it runs

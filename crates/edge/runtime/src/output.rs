@@ -191,7 +191,7 @@ impl Output {
     /// The connection is closed: what the socket or the relay takes now leaves the lane, and the rest is dropped. The
     /// lane is empty then and may serve another connection.
     pub fn close(mut self, stream: &Socket, lane: &mut Vec<u8>, statistics: &ThreadStatistics) {
-        // If the socket takes nothing any more, nobody would read the rest.
+        // If the socket takes nothing any more, no client would read the rest.
         let _ = self.write(stream, lane, statistics);
         self.progress.forget(lane);
         match self.way {

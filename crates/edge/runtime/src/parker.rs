@@ -29,7 +29,7 @@ pub const fn thread_bit(thread: u16) -> u64 {
     1 << (thread % THREAD_BITS)
 }
 
-/// The threads, of `count`, for which a word's bits stand.
+/// The threads, of `count`, that a word's bits name.
 pub fn threads_of(word: u64, count: u16) -> impl Iterator<Item = u16> {
     let mut bits = word & !(ASLEEP | MESSAGE);
     core::iter::from_fn(move || {

@@ -22,7 +22,7 @@ pub(crate) struct Realtime {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Not asked for, or refused.
+    /// Not configured, or refused.
     Never,
     /// Real-time priority; awake since then.
     High { awake_since: u64 },

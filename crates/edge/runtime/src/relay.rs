@@ -5,7 +5,7 @@
 //! ```text
 //!   owner                                            send thread
 //!   lane --whole frames--> ring (RELAY_BYTES) --any number of bytes--> socket
-//! <--- space wanted, by wake-up event ---   ---> written, error: two words that the owner reads
+//!        <--- space wanted, by wake-up event ---   ---> written, error: two words that the owner reads
 //! ```
 //! *Bytes.* The owner puts whole frames into a ring of the connection's own ([`crate::ring`]), at the end of its turn
 //! and whenever much has piled up in the middle of it, and signals the wake-up event of the send thread at the end of

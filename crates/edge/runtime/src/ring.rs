@@ -16,7 +16,7 @@
 //!
 //! The producer copies a whole batch and then publishes it by one store of the tail (release). The mark is written
 //! only when the ring is not wrapped and before the tail that makes it so; the consumer reads it only when it has seen
-//! a tail below its head; the next one can't be written before the consumer has gone round.
+//! a tail below its head; the next one can't be written before the consumer has wrapped around.
 //!
 //! *Large frames.* A frame of at most half of the ring always finds room in time: when the ring is empty, either the
 //! part before the position or the one behind it has that size. A larger one goes by the *side slot*, a buffer of one

@@ -101,7 +101,8 @@ impl Default for Limits {
 }
 
 /// The connection by which a thread is reached, and by which its answers go: the one that it serves, if it serves one;
-/// threads that serve none share the connections. `socket_threads` are those that do, in the order of their connections.
+/// threads that serve none share the connections. `socket_threads` are those that do, in the order of their
+/// connections.
 pub fn connection_of(thread: u16, socket_threads: &[u16]) -> usize {
     let own = socket_threads.iter().position(|&owner| owner == thread);
     own.unwrap_or(usize::from(thread) % socket_threads.len())

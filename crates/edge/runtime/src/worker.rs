@@ -143,8 +143,8 @@ impl<H: Host> Worker<H> {
 
     /// Runs turns until the node stops.
     pub fn run(mut self) {
-        // SAFETY: the executor is boxed, so its trace stays in its place until the call of `clear_trace` below, or until
-        // `registered` has been dropped; and only this thread changes it.
+        // SAFETY: the executor is boxed, so its trace stays in its place until the call of `clear_trace` below, or
+        // until `registered` has been dropped; and only this thread changes it.
         unsafe { self.registered.set_trace(self.executor.trace()) };
         let mut has_more = true;
         let mut ended = self.clock.nanos();

@@ -13,7 +13,7 @@ pub enum StartError {
     NoServer(Option<PathBuf>),
     /// There is no plugin at this path; or, for `None`, beside this program.
     NoPlugin(Option<PathBuf>),
-    /// The plugin does not say which server it was built for.
+    /// It is unknown for which server the plugin was built.
     PluginOfUnknownServer(PathBuf),
     /// The plugin was built for another version of the server.
     PluginOfAnotherServer {
@@ -28,7 +28,7 @@ pub enum StartError {
     DataOfAnotherServer {
         /// The data directory.
         data: PathBuf,
-        /// The version that has made it; `None` if it does not say.
+        /// The version that has made it; `None` if it is unknown.
         made_by: Option<String>,
         /// The version of the installed server.
         server: String,

@@ -2,7 +2,7 @@
 //!
 //! `vinga up`, tests and benchmarks start SQL nodes by this crate. A node has its own folder:
 //! ```text
-//!   sql-1/vinga.pid       process id; locked (flock) by the server for as long as it lives
+//!   sql-1/vinga.pid       process id; locked (flock) by the server for as long as it runs
 //!   sql-1/vinga.address   host:port, written when the server answers, removed when it is stopped
 //!   sql-1/vinga.start     the last start: where, when, which version of the server; stays when the server stops
 //!   sql-1/vinga.log       the server's log

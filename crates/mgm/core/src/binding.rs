@@ -9,9 +9,9 @@
 //!    ldm, tc, send, recv, main, rep), from the CPUs of its list that no set and no executing thread holds yet:
 //!    - enough CPUs: one each;
 //!    - fewer, and there are tc or send threads or several recv threads: refused, as in NDB;
-//!    - otherwise threads share and a remark says so: with more CPUs than threads that host data managers, these get one
-//!      each and the others take turns on the rest; with fewer, the others share the first CPU and the data managers
-//!      take turns on the rest; a single CPU carries all.
+//!    - otherwise threads share and a remark says so: with more CPUs than threads that host data managers, these get
+//!      one each and the others take turns on the rest; with fewer, the others share the first CPU and the data
+//!      managers take turns on the rest; a single CPU carries all.
 
 use alloc::format;
 use alloc::string::String;

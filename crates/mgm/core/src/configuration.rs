@@ -80,7 +80,8 @@ impl Configuration {
                 None
             }
         };
-        // Threads are placed by many parameters together: only when all of them are good is it clear which one is wrong.
+        // Threads are placed by many parameters together: only when all of them are good is it clear which one is
+        // wrong.
         let is_good = errors.is_empty() && wrong_values.is_empty();
         let placement = groups.filter(|_| is_good).and_then(|groups| {
             let placement = Placement::new(groups, &parameters, machine, &mut notes);

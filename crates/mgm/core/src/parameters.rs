@@ -174,7 +174,8 @@ parameters! {
     /// more.
     NoOfReplicas: count(1, 4), Default::Integer(1), placed(Place::AllDataNodes);
 
-    /// Whether a node that fails stays down. It does so far in any case: false is accepted, with a warning, without effect.
+    /// Whether a node that fails stays down. It does so far in any case: false is accepted, with a warning, without
+    /// effect.
     StopOnError: Kind::Flag, Default::Flag(true), live();
 
     /// Memory for rows and indexes; when it is used up, inserts get a temporary error.
@@ -184,8 +185,8 @@ parameters! {
     /// before.
     LockPagesInMemory: Kind::Choice(&[0, 1, 2]), Default::Integer(0), also_named("LockPagesInMainMemory");
 
-    /// Tables that can exist at a time, the hidden ones of unique indexes counted. Memory is taken for tables that exist
-    /// only, so a lower limit saves none.
+    /// Tables that can exist at a time, the hidden ones of unique indexes counted. Memory is taken for tables that
+    /// exist only, so a lower limit saves none.
     MaxNoOfTables: count(8, 20_320), Default::Integer(20_320);
 
     /// Accepted for the sake of old files, without effect: columns are not limited in all, only for each table.
@@ -209,8 +210,8 @@ parameters! {
     MaxNoOfConcurrentOperations: count(32, RECORDS_MAX),
         Default::OnePerMemory { bytes: 24 << 10, least: 32_768 };
 
-    /// Scans that are open at a time on tables of the usual number of partitions; a further one gets a temporary error. A
-    /// data manager has room for this number divided by PartitionsPerNode.
+    /// Scans that are open at a time on tables of the usual number of partitions; a further one gets a temporary error.
+    /// A data manager has room for this number divided by PartitionsPerNode.
     MaxNoOfConcurrentScans: count(2, RECORDS_MAX), Default::Integer(4_096);
 
     /// Clients (API nodes) that may be connected at a time; a further one is refused. Their ids are 145 to 255.
@@ -220,7 +221,8 @@ parameters! {
     /// when it is full.
     SendBufferMemory: bytes(1 << 20, 4 << 30), Default::Integer(32 << 20);
 
-    /// How long an operation waits for a lock, unless its client says how long, or for a data manager before its transaction is aborted.
+    /// How long an operation waits for a lock, unless its client says how long, or for a data manager before its
+    /// transaction is aborted.
     TransactionDeadlockDetectionTimeout: milliseconds(50, MILLISECONDS_MAX), Default::Integer(1_200), live();
 
     /// How long a client may leave an open transaction alone before it is aborted; 0 is for ever.

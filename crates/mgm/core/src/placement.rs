@@ -19,8 +19,8 @@
 //! - *Data managers* are spread in contiguous runs, as evenly as their number allows. Their number is
 //!   `NoOfFragmentLogParts`, else 8, or the CPUs or the hosting threads rounded up to a power of two if those are
 //!   more. It belongs to the cluster for ever; threads may change at any restart.
-//! - *Partitions* of a table are spread over the data managers. On each node it has `PartitionsPerNode`, else one for each
-//!   thread that hosts data managers.
+//! - *Partitions* of a table are spread over the data managers. On each node it has `PartitionsPerNode`, else one for
+//!   each thread that hosts data managers.
 //! - *Coordinators*: one for each thread that hosts coordinators.
 //! - *Sockets* are owned: one thread reads a connection and one thread writes it. A client has one connection to each
 //!   owner, to [`SOCKET_OWNERS_MAX`] at most: further threads own none. The owner writes its connections too, unless

@@ -127,7 +127,7 @@ impl Node {
     /// The most memory that it has had so far, in bytes.
     pub fn memory_max(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("our child");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel reports it");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is reported");
         let kib = line.trim().split(' ').next().and_then(|number| number.parse::<u64>().ok());
         kib.expect("a number of KiB") * 1024
     }
