@@ -73,7 +73,7 @@ pub enum BenchCommand {
     },
 }
 
-/// A benchmark's options, and where and what is measured.
+/// A benchmark's options, and the data node to measure.
 #[derive(Clone, Debug, clap::Args)]
 pub struct With<O: clap::Args> {
     /// The benchmark's own options.
@@ -84,7 +84,8 @@ pub struct With<O: clap::Args> {
     pub place: Place,
 }
 
-/// Where and what is measured. Without `connect` a data node is started for the purpose and stopped afterwards.
+/// The data node to measure and the place of results. Without `connect` and `folder` a data node is started for the
+/// purpose and stopped afterwards.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Place {
     /// Measure this running data node (host:port, or unix:/path/vinga.sock) instead of one that is started for the
@@ -115,7 +116,7 @@ pub struct Place {
 }
 
 impl BenchCommand {
-    /// Where and what is measured, for commands that measure.
+    /// The data node to measure, for commands that measure.
     fn place_mut(&mut self) -> Option<&mut Place> {
         match self {
             BenchCommand::Flexasynch(With { place, .. })

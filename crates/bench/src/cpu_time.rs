@@ -46,7 +46,7 @@ pub struct CpuUse {
     pub total_ns: u64,
     /// Of each thread that used any, the busiest first.
     pub threads: Vec<ThreadUse>,
-    /// How exact this is.
+    /// The source, which determines the accuracy.
     pub clock: CpuClock,
 }
 
@@ -55,7 +55,7 @@ pub struct CpuUse {
 pub struct ThreadUse {
     /// The thread's name.
     pub name: String,
-    /// What it used.
+    /// CPU time that it used.
     pub ns: u64,
 }
 

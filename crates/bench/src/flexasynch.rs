@@ -195,7 +195,7 @@ impl Phase {
 /// The result of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseResult {
-    /// Which phase.
+    /// The phase.
     pub phase: Phase,
     /// Operations that were done.
     pub operations: u64,

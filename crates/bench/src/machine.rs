@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::thread::available_parallelism;
 
-/// The machine. What can't be determined is empty or zero.
+/// The machine. Values that can't be determined are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The CPU's name.

@@ -12,7 +12,7 @@ use std::fs;
 /// Microseconds of a clock tick in `/proc/stat`: 100 a second on every Linux that we run on.
 const TICK_MICROS: u64 = 10_000;
 
-/// Counters of the whole machine since it was started. What can't be determined is 0.
+/// Counters of the whole machine since it was started. Values that can't be determined are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MachineCounters {
     programs_us: u64,

@@ -61,7 +61,7 @@ impl Meter {
 pub struct NodeCpu {
     /// Of all threads.
     pub ns_per_operation: f64,
-    /// How exact this is.
+    /// The source, which determines the accuracy.
     pub clock: CpuClock,
     /// Of each thread that did anything, the busiest first.
     pub threads: Vec<ThreadCpu>,

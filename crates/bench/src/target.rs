@@ -5,7 +5,7 @@
 //! whose memory is reused:
 //!
 //! ```text
-//!   begin(slot) ── push, push, … ── start(slot) ── wait() gives the slot back ── outcome(slot, 0), (slot, 1), …
+//!   begin(slot) ── push, push, … ── start(slot) ── wait() returns the slot ── outcome(slot, 0), (slot, 1), …
 //! ```
 //! Several slots of a lane are under way at the same time; they end in any order.
 

@@ -147,7 +147,8 @@ fn await_answer(cluster: &Path, node: u16) -> Result<Option<Running>, String> {
     }
 }
 
-/// The port for a node: the one asked for, else the one that it had before, else its place behind the first.
+/// The port for a node: if no port was given, the one that it had before, if any; else the first node's port (given or
+/// default) plus the node's number minus 1; 0 for any.
 fn port(wanted: &Wanted<'_>, node: u16) -> Result<u16, String> {
     let before = || NodeFolder::at(folder(wanted.cluster, node)).last_start()?.port();
     if wanted.port.is_none()

@@ -53,7 +53,7 @@ impl State {
         }
     }
 
-    /// What is wrong with a node that has a process.
+    /// The problem of a node that has a process.
     fn trouble(&self) -> Option<(&'static str, &str)> {
         match self {
             State::Silent { why, .. } => Some(("does not answer", why)),

@@ -103,7 +103,7 @@ fn errors_about_a_row_name_table_and_key() {
         update.ends_with(&format!("(table shop.orders, shop {}…, number 8)", "x".repeat(60))),
         "{update}"
     );
-    // Which of several keys it is, is unknown.
+    // With several keys the duplicate one is unknown.
     let unique =
         cluster.create_table(new("shop.unique").unique_index("v", &["v"])).expect("a table can be created");
     cluster.insert(&unique, &row(1)).expect("an insert succeeds");

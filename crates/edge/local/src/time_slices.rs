@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_micros(300);
 /// It may take this much longer for each thread that may have run meanwhile.
 const LONG_EACH: Duration = Duration::from_micros(60);
 
-/// What a short yield saves, in microseconds: an estimate, of the order of what it takes to wake two threads.
+/// Microseconds that a short yield saves: an estimate, of the order of the time to wake two threads.
 const GAIN_MICROS: i64 = 50;
 
 /// Upper bound of the kept gains, microseconds: enough for some time slices.

@@ -13,7 +13,7 @@ use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::handshake::{HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
-/// The node still serves, and has overlooked nothing.
+/// Checks that the node still serves, and has missed no wake-up.
 fn assert_alive(node: &NodeProcess) {
     Client::connect(node.address()).unwrap().echo(0, 1, b"alive");
     assert_awake(node);

@@ -453,7 +453,7 @@ fn a_stopping_node_says_so_and_one_without_a_folder_runs_nevertheless() {
     node.stop();
     assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
     assert!(UnixStream::connect(&path).is_err());
-    // What a killed node has left is replaced.
+    // The socket of a killed node is replaced.
     std::fs::write(&path, "stale").unwrap();
     let (node, _, path) = start_local("stop", settings(1));
     assert_alive(&node, &path);

@@ -69,7 +69,7 @@ impl fmt::Display for Origin {
 /// Why there is no configuration: shown to the person who wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// Where the piece stands.
+    /// The origin of the piece.
     pub origin: Origin,
     /// The offending text, shortened by [`quotable`].
     pub piece: String,

@@ -1,4 +1,4 @@
-//! Waiting until a SQL node reaches the data node: statements that come before that fail.
+//! Waiting until a SQL node reaches the data node: earlier statements fail.
 
 use super::folder;
 use crate::data_node;
