@@ -26,8 +26,8 @@ pub struct NodeSettings {
     pub listen_locally: Option<PathBuf>,
     /// The threads that run turns. The first [`CONNECTIONS_MAX`] that own sockets serve connections of API nodes.
     pub threads: Vec<ThreadPlan>,
-    /// The plan of the threads that run no turns: the one that accepts connections and the watchdog. Only CPUs, priority
-    /// and real-time priority matter to them.
+    /// The plan of the threads that run no turns: the one that accepts connections and the watchdog. Only CPUs,
+    /// priority and real-time priority matter to them.
     pub helpers: ThreadPlan,
     /// For each block instance of the node the index of its thread, instances of one block in the order of their
     /// numbers. `Membership` must be among them.

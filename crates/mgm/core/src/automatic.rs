@@ -2,7 +2,7 @@
 //!
 //! | CPUs | threads |
 //! |---|---|
-//! | 1–2 | one worker for all: clients and SQL nodes need the other CPU; a hop between threads costs more than it gains |
+//! | 1–2 | one worker for all: clients and SQL nodes need the other CPU; a hop between threads costs too much |
 //! | 3–7 | a worker for each CPU but one; main and rep are on the last worker |
 //! | 8–15 | a worker for each CPU but two; main and rep are on the last worker |
 //! | 16– | a worker for each CPU but two, a main and a rep thread, so that no worker has more to do than the others |

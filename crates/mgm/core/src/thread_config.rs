@@ -16,12 +16,12 @@
 //! | key | meaning | allowed |
 //! |---|---|---|
 //! | `count` | threads in the group, 1 by default | see [`ThreadKind::counts`], for all groups of the kind together |
-//! | `cpubind` | the first thread on the first CPU of the list, and so on | at least one CPU a thread; others stay unused |
+//! | `cpubind` | the first thread on the first CPU of the list, etc. | at least one CPU a thread; others stay idle |
 //! | `cpuset` | every thread on every CPU of the list | not with `cpubind` |
 //! | `realtime` | 1: the real-time scheduler | 0 or 1 |
 //! | `spintime` | microseconds of polling before sleep | 0–500; not io, wd |
 //! | `thread_prio` | priority, 10 the highest | 0–10; not with `realtime=1` |
-//! | `nosend` | 1: a send thread writes the group's sockets; 0: its threads do, in any case | 0 or 1; not send, io, wd |
+//! | `nosend` | 1: send threads write the group's sockets; 0: its own threads do | 0 or 1; not send, io, wd |
 //!
 //! io and wd have one group each, and a count there is ignored: the io pool has its own parameters, wd is always three
 //! threads. A configuration that names no worker gets one thread each of ldm, main, rep and recv, unless it names the
