@@ -19,7 +19,7 @@ thread_local! {
     static IS_TEST: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: everything is handed to the system's allocator as it is.
+// SAFETY: everything is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !IS_TEST.get() {
