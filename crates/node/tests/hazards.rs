@@ -12,7 +12,7 @@ use support::{
     ALL, BY_NUMBER, Cluster, Op, Received, Row, Setup, TC, committed, dm, open, refused, row, strict, tc,
 };
 use vinga_base::NodeId;
-use vinga_kernel::{InjectedBug, Tick};
+use vinga_kernel::{InjectedBug, Span};
 use vinga_wire::operation::LockWait;
 use vinga_wire::operation::OperationKind::{ReadCommitted, ReadExclusive, ReadShared};
 use vinga_wire::schema::SchemaChange;
@@ -552,7 +552,7 @@ mod scenarios {
         c.batch_at(tc(2), younger, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(a, 10)]));
         assert_eq!(c.received(), [], "both wait");
         // Long before the time-out of 1200 ms.
-        c.advance(Tick::from_millis(100));
+        c.advance(Span::from_millis(100));
         assert_eq!(c.received(), [refused(2, ErrorCode::Deadlock, 2), committed(2)]);
         assert_eq!(c.read(&[a, b], None), [Some(row(a, 1)), Some(row(b, 1))]);
         ends_well(c);
@@ -575,10 +575,10 @@ mod scenarios {
         c.batch_at(tc(2), outsider, ALL, 1, 0, &strict(&[Op::Add(y, 100)]));
         c.batch(first, FLAG_COMMIT, 2, &strict(&[Op::Add(y, 10)]));
         c.batch_at(tc(2), second, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(z, 10)]));
-        c.advance(Tick::from_millis(100));
+        c.advance(Span::from_millis(100));
         assert_eq!(c.received(), [], "there is no cycle yet");
         c.batch(third, FLAG_COMMIT, 2, &strict(&[Op::Add(x, 10)]));
-        c.advance(Tick::from_millis(100));
+        c.advance(Span::from_millis(100));
         // The third goes; then the second, the outsider and the first can end one after the other.
         let told = c.received();
         assert_eq!(told[0], refused(2, ErrorCode::Deadlock, 2), "{told:?}");
@@ -664,7 +664,7 @@ mod scenarios {
         c.at_once(&[deleted, read, place].map(|key| Op::Insert(row(key, 1))));
         // The coordinator of node 2 does not hear of new epochs.
         c.hold(Address::new(NodeId(1), BlockNumber::Distribution, 0), tc(2));
-        c.advance(Tick::from_millis(1000));
+        c.advance(Span::from_millis(1000));
         assert_eq!(c.at_once(&[deleted, read, place].map(Op::Delete)), [committed(1)]);
         let epoch = c.epoch_received();
         assert_eq!(epoch, 110);
@@ -694,7 +694,7 @@ mod scenarios {
         // Nobody else begins to change anything, but what is under way comes to its end.
         assert_eq!(c.at_once(&[Op::Insert(row(other, 1))]), [refused(1, ErrorCode::SchemaBusy, 1)]);
         c.batch(id, FLAG_COMMIT, 2, &[]);
-        c.advance(Tick::from_millis(100));
+        c.advance(Span::from_millis(100));
         let told = c.received();
         assert!(told.contains(&committed(2)), "{told:?}");
         if told.contains(&CHANGED) {

@@ -47,7 +47,7 @@ use transaction::{Participant, Transaction};
 use vinga_base::id_map::IdMap;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::{Epoch, Incarnation, NodeId, TransactionId};
-use vinga_kernel::{Context, Tick};
+use vinga_kernel::{Context, Span};
 use vinga_wire::partition::PartitionMap;
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber};
 
@@ -65,9 +65,9 @@ pub struct Settings {
     /// `MaxNoOfConcurrentTransactions`: open transactions of this instance.
     pub transactions_max: u32,
     /// `TransactionInactiveTimeout`: a transaction without a batch for so long is rolled back; `None` for never.
-    pub inactive_timeout: Option<Tick>,
+    pub inactive_timeout: Option<Span>,
     /// How long transactions that use a table may go on when the table is to be changed.
-    pub drop_timeout: Tick,
+    pub drop_timeout: Span,
     /// Operations that go to a data manager as one signal, at most, but for those that it may commit at once;
     /// [`OPERATIONS_TOGETHER`] but for tests.
     pub operations_together: u16,
@@ -84,7 +84,7 @@ const PARTICIPANTS_PER_TRANSACTION: u32 = 4;
 const OUTCOMES_MAX: usize = 1 << 16;
 
 /// How often time-outs are looked for.
-const CHECK_INTERVAL: Tick = Tick::from_millis(100);
+const CHECK_INTERVAL: Span = Span::from_millis(100);
 
 /// One coordinator instance. See the head of this file.
 pub struct Coordinator {

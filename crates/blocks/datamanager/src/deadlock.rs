@@ -15,12 +15,12 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
-use vinga_kernel::{Context, InjectedBug, Tick};
+use vinga_kernel::{Context, InjectedBug, Span, Tick};
 use vinga_wire::deadlock::{DeadlockBody, DeadlockProbe};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U32, U64};
 
 /// How long an operation waits before it is asked whether that will end.
-const PROBE_AFTER: Tick = Tick::from_millis(10);
+const PROBE_AFTER: Span = Span::from_millis(10);
 /// Probes that are sent between two checks, at most.
 const PROBES_MAX: u32 = 256;
 /// Transactions in a cycle that is found, at most.

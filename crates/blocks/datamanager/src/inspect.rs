@@ -17,7 +17,7 @@ use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_fragment::lock_table::LockMode;
 use vinga_fragment::ordered_index::{Direction, Range};
 use vinga_fragment::row::RowFlags;
-use vinga_kernel::Tick;
+use vinga_kernel::{Span, Tick};
 
 /// A row as it lies in its slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ pub struct RowLock<'a> {
     /// See there.
     pub operation: u32,
     /// For how long it has been waited for; `None` if it is held.
-    pub waits: Option<Tick>,
+    pub waits: Option<Span>,
     /// The first transaction that a waiting one has to wait for; `NONE` if it holds the row, or waits for itself.
     pub blocker: TransactionId,
 }

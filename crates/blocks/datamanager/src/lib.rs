@@ -70,7 +70,7 @@ use vinga_base::pool::{Handle, Pool};
 use vinga_base::{ColumnId, Epoch, NodeId, TransactionId};
 use vinga_fragment::chunk_store::ChunkStore;
 use vinga_fragment::lock_table::LockTable;
-use vinga_kernel::{Context, Prefetch, Tick};
+use vinga_kernel::{Context, Prefetch, Span, Tick};
 use vinga_wire::partition::PartitionMap;
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
@@ -92,13 +92,13 @@ pub struct Settings {
     /// `MaxNoOfTables`.
     pub tables_max: u32,
     /// `TransactionDeadlockDetectionTimeout`: the longest wait for a lock, unless who waits says otherwise.
-    pub lock_timeout: Tick,
+    pub lock_timeout: Span,
     /// `TransactionInactiveTimeout`: a scan that nobody asks for the next batch is closed; `None` for never.
-    pub inactive_timeout: Option<Tick>,
+    pub inactive_timeout: Option<Span>,
 }
 
 /// How often time-outs are looked for.
-const CHECK_INTERVAL: Tick = Tick::from_millis(20);
+const CHECK_INTERVAL: Span = Span::from_millis(20);
 
 /// One data manager instance. See the head of this file.
 pub struct DataManager {

@@ -10,12 +10,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
-use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
+use vinga_kernel::{Context, InjectedBug, LogLevel, Span};
 use vinga_wire::schema::{SchemaEvent, SchemaEventsConfirm, SchemaEventsRequest, SchemaEventsSeenOrder};
 use vinga_wire::{Address, Frame, SignalNumber, cold};
 
 /// How long the requester of a change waits for a subscriber.
-pub const EVENT_WAIT_MAX: Tick = Tick::from_millis(10_000);
+pub const EVENT_WAIT_MAX: Span = Span::from_millis(10_000);
 
 /// An API node that is told of events.
 struct Subscriber {

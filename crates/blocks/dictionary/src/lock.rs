@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use vinga_base::NodeId;
-use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
+use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
 use vinga_wire::schema::{SchemaLockBody, SchemaLockRequest};
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
@@ -76,7 +76,7 @@ impl Dictionary {
         } else if wait_millis == 0 {
             self.on_lock_wait_over(cx, ticket);
         } else {
-            cx.send_after(Tick::from_millis(u64::from(wait_millis)), Timer::LockWait(ticket).token());
+            cx.send_after(Span::from_millis(u64::from(wait_millis)), Timer::LockWait(ticket).token());
         }
         Some(())
     }

@@ -25,14 +25,14 @@ use alloc::vec::Vec;
 use gathering::Gathering;
 use rows::Rows;
 use vinga_base::NodeId;
-use vinga_kernel::{Context, Tick};
+use vinga_kernel::{Context, Span, Tick};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable, InfoValue};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold};
 
 /// How long the main thread waits for the others' rows.
-pub const ANSWER_TIME: Tick = Tick::from_millis(1000);
+pub const ANSWER_TIME: Span = Span::from_millis(1000);
 
 /// Rows that a thread puts together for one request, at most: that takes no longer than other work of one turn.
 pub const ROWS_MAX: usize = 1500;

@@ -14,13 +14,13 @@ use crate::sessions::{EndpointState, Greeted, Readiness, Sessions};
 use crate::settings::Settings;
 use crate::statistics::{Sample, Statistics};
 use crate::table::Table;
-use crate::time::Micros;
 use crate::transactions::{BatchEnd, Transactions};
 use crate::write_batch::WriteBatch;
 use crate::writes::Writes;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use vinga_base::time::{Span, Tick};
 use vinga_base::{ColumnId, NodeId, OperationNumber, TransactionId};
 use vinga_wire::handshake::{HelloConfirm, Refusal, Topology};
 use vinga_wire::membership::{HeartbeatBody, NodeFailedOrder};
@@ -28,7 +28,7 @@ use vinga_wire::transaction::{OutcomeConfirm, OutcomesSeenOrder, TransactionAnsw
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
 /// How often time-outs are looked for.
-const CHECK_INTERVAL: Micros = Micros::from_millis(10);
+const CHECK_INTERVAL: Span = Span::from_millis(10);
 
 /// See the head of the crate.
 pub struct Client {
@@ -41,7 +41,7 @@ pub struct Client {
     requests: Requests,
     statistics: Statistics,
     schema_events: SchemaEvents,
-    next_check: Micros,
+    next_check: Tick,
 }
 
 /// # The driver's side: connections and time
@@ -58,13 +58,13 @@ impl Client {
             requests: Requests::new(),
             statistics: Statistics::new(),
             schema_events: SchemaEvents::new(),
-            next_check: Micros(0),
+            next_check: Tick(0),
         }
     }
 
     /// Says what time it is; time never goes back. Does what is due.
     #[inline]
-    pub fn on_time(&mut self, now: Micros) {
+    pub fn on_time(&mut self, now: Tick) {
         let before = self.net.now;
         self.net.now = before.max(now);
         let span = self.net.now - before;
@@ -83,7 +83,7 @@ impl Client {
     /// they were not silent. What is forgiven is less than the whole pause, so that a node which is really silent is found
     /// by a client, too, that runs in pauses only: it has read between two of them.
     #[cold]
-    fn forgive(&mut self, span: Micros) {
+    fn forgive(&mut self, span: Span) {
         for link in &mut self.net.links {
             link.last_received = self.net.now.min(link.last_received + span);
         }
@@ -96,7 +96,7 @@ impl Client {
         }
     }
 
-    fn resend_at(&self) -> Option<Micros> {
+    fn resend_at(&self) -> Option<Tick> {
         [self.reads.resend_at(), self.scans.resend_at()].into_iter().flatten().min()
     }
 
@@ -133,10 +133,10 @@ impl Client {
     }
 
     /// When [`Client::on_time`] or [`Client::next_output`] is to be called at the latest.
-    pub fn next_deadline(&self) -> Option<Micros> {
+    pub fn next_deadline(&self) -> Option<Tick> {
         let held = self.net.links.iter().filter_map(|link| link.due_at(self.net.settings.hold_max)).min();
         let sessions = self.sessions.next_deadline(&self.net);
-        let questions = (self.asking() > 0).then(|| self.net.now + Micros::from_millis(100));
+        let questions = (self.asking() > 0).then(|| self.net.now + Span::from_millis(100));
         let resend = self.resend_at();
         let checks = [sessions, self.net.outcomes.idle_at(), questions, resend].into_iter().flatten().min();
         [held, checks.map(|at| at.max(self.next_check))].into_iter().flatten().min()

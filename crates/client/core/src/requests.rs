@@ -8,13 +8,13 @@ use crate::error::{Error, Result};
 use crate::link::LinkId;
 use crate::net::{Net, TokenKind};
 use crate::settings::REQUESTS_MAX;
-use crate::time::Micros;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::schema::TableDefinition;
+use vinga_base::time::Span;
 use vinga_wire::dictionary::{
     CreateTableRequest, DropTableConfirm, ListTablesConfirm, ListTablesRequest, NamedTableRequest,
     TableConfirm, TableRecord,
@@ -50,7 +50,7 @@ pub enum Request {
         /// What for, for people.
         purpose: String,
         /// How long to wait, at most.
-        wait: Micros,
+        wait: Span,
     },
     /// Rows of an information table.
     Info(InfoTable),

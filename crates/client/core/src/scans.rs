@@ -24,12 +24,12 @@ use crate::error::{Error, Result};
 use crate::net::{Net, TokenKind};
 use crate::settings::{REFUSED_MAX, RESEND_PAUSE, SCANS_MAX};
 use crate::table::Table;
-use crate::time::Micros;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use rows::Form;
 use spec::{Opening, Position};
 use vinga_base::pool::{Handle, Pool};
+use vinga_base::time::Tick;
 use vinga_base::{OperationNumber, PartitionId, TransactionId};
 use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanNextBody, ScanRefusal};
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32};
@@ -69,7 +69,7 @@ struct Part {
     /// Bytes that have arrived and were not taken.
     held_bytes: usize,
     /// Since when it is refused again and again.
-    refused_since: Option<Micros>,
+    refused_since: Option<Tick>,
 }
 
 struct Scan {
@@ -97,7 +97,7 @@ pub(crate) struct Scans {
     spare: Vec<ScanRows>,
     /// Parts that were refused, and when they are to be opened again.
     refused: Vec<(Handle, usize)>,
-    resend_at: Micros,
+    resend_at: Tick,
 }
 
 /// Buffers that are kept for later batches, at most.
@@ -111,7 +111,7 @@ impl Scans {
             next_wire: 0,
             spare: Vec::new(),
             refused: Vec::new(),
-            resend_at: Micros(0),
+            resend_at: Tick(0),
         }
     }
 
@@ -328,7 +328,7 @@ impl Scans {
     }
 
     /// When [`Scans::resend`] is to be called, if at all.
-    pub fn resend_at(&self) -> Option<Micros> {
+    pub fn resend_at(&self) -> Option<Tick> {
         (!self.refused.is_empty()).then_some(self.resend_at)
     }
 

@@ -22,11 +22,11 @@ use crate::operation_batch::{OperationBatch, Standing};
 use crate::request::{BATCH_TAG, Head, write_batch_of_operations, write_question};
 use crate::routes::CoordinatorIndex;
 use crate::settings::TRANSACTIONS_MAX;
-use crate::time::Micros;
 use crate::writes::rollback_code;
 use alloc::vec::Vec;
 use vinga_base::id_map::IdMap;
 use vinga_base::pool::{Handle, Pool};
+use vinga_base::time::Tick;
 use vinga_base::{Epoch, OperationNumber, TransactionId};
 use vinga_wire::key_read::NO_ROW;
 use vinga_wire::transaction::{
@@ -77,7 +77,7 @@ enum State {
     /// The connection was lost: the outcome is asked for until then.
     Asking {
         batch: OperationBatch,
-        until: Micros,
+        until: Tick,
     },
     Ended(ErrorCode),
 }
@@ -519,7 +519,7 @@ impl Transactions {
         &mut self,
         net: &mut Net,
         code: ErrorCode,
-        hopeless: impl Fn(&Net, CoordinatorIndex, Micros) -> bool,
+        hopeless: impl Fn(&Net, CoordinatorIndex, Tick) -> bool,
     ) {
         for handle in self.handles() {
             let transaction = &self.pool[handle];

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 use vinga_base::{Incarnation, NodeId};
 use vinga_client_core::value::Key;
 use vinga_client_core::{
-    Answer, Client, Error, Micros, OperationSpec, Request, Result, Settings, Token, Urgency,
+    Answer, Client, Error, OperationSpec, Request, Result, Settings, Span, Token, Urgency,
 };
 use vinga_wire::ErrorCode;
 use vinga_wire::info::{InfoTable, InfoValue};
@@ -71,7 +71,7 @@ impl ConnectOptions {
             incarnation: Incarnation(now.as_secs() as u32),
             ..Settings::default()
         };
-        let engine = Engine::start(settings, addresses, Micros(self.spin.as_micros() as u64))
+        let engine = Engine::start(settings, addresses, Span(self.spin.as_micros() as u64))
             .map_err(|error| bad(format!("the I/O thread can't be started: {error}")))?;
         Ok(Handle { engine })
     }

@@ -39,7 +39,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use std::{io, io::Write};
-use vinga_client_core::{Client, Command, LinkId, Micros, Readiness, Result, Settings, Token};
+use vinga_client_core::{Client, Command, LinkId, Readiness, Result, Settings, Span, Tick, Token};
 use vinga_local::Socket;
 use vinga_local::link::signal;
 use vinga_local::time_slices::TimeSlices;
@@ -59,7 +59,7 @@ pub(crate) struct Engine {
     began: Instant,
     addresses: Vec<String>,
     /// How long the reader looks again and again before it sleeps.
-    spin: Micros,
+    spin: Span,
     /// There is, or has been, a connection by shared memory.
     has_shared: AtomicBool,
     /// The reader sleeps in poll, or is about to and will look once more whether it was woken.
@@ -79,7 +79,7 @@ struct State {
     /// Who waits for the client to be connected, or not to be.
     readiness_waiters: Vec<Waker>,
     /// By the time when they are due, and a number.
-    timers: BTreeMap<(Micros, u64), Waker>,
+    timers: BTreeMap<(Tick, u64), Waker>,
     timers_begun: u64,
     /// Empty buffers for output.
     buffers: Vec<Vec<u8>>,
@@ -100,7 +100,7 @@ struct State {
     /// The I/O thread knows that it is needed.
     io_attends: bool,
     /// Nobody uses the engine any more; how long it may take to disconnect.
-    leaves_until: Option<Micros>,
+    leaves_until: Option<Tick>,
     /// All connections are closed, for ever.
     is_closed: bool,
 }
@@ -129,11 +129,11 @@ enum Way {
 }
 
 /// How long the reader sleeps at most while operations are under way: those that were held back go then.
-const BUSY_SLEEP: Micros = Micros(1000);
+const BUSY_SLEEP: Span = Span(1000);
 /// How long anybody sleeps at most.
-const LONGEST_SLEEP: Micros = Micros::from_millis(250);
+const LONGEST_SLEEP: Span = Span::from_millis(250);
 /// How long data nodes that are just being greeted may take to answer, so that the disconnect notice can be sent to them.
-const LEAVING_MAX: Micros = Micros::from_millis(1000);
+const LEAVING_MAX: Span = Span::from_millis(1000);
 /// Empty buffers that are kept.
 const BUFFERS_MAX: usize = 16;
 /// Bytes of a buffer that is kept.
@@ -143,7 +143,7 @@ const NO_PANIC: &str = "no thread has panicked while it held the client";
 
 impl Engine {
     /// An engine for data nodes at these addresses. It begins to connect at once.
-    pub fn start(mut settings: Settings, addresses: Vec<String>, spin: Micros) -> io::Result<Arc<Self>> {
+    pub fn start(mut settings: Settings, addresses: Vec<String>, spin: Span) -> io::Result<Arc<Self>> {
         let (alarm, alarmed) = UnixStream::pair()?;
         alarm.set_nonblocking(true)?;
         alarmed.set_nonblocking(true)?;
@@ -271,13 +271,13 @@ impl Engine {
     }
 
     /// Ready when so much time has passed since the engine began.
-    pub fn sleep_until(self: &Arc<Self>, until: Micros) -> Sleep {
+    pub fn sleep_until(self: &Arc<Self>, until: Tick) -> Sleep {
         Sleep::new(self, until)
     }
 
     /// Time since the engine began.
-    pub fn now(&self) -> Micros {
-        Micros(self.began.elapsed().as_micros() as u64)
+    pub fn now(&self) -> Tick {
+        Tick(self.began.elapsed().as_micros() as u64)
     }
 
     /// Runs a future on this thread, which reads from the sockets while the future waits.
@@ -301,7 +301,7 @@ impl Engine {
     pub fn drive(self: &Arc<Self>, timeout: Duration) {
         match self.try_read() {
             Some(mut reader) => {
-                self.read_turn(&mut reader, Waiter::NOBODY, Micros(timeout.as_micros() as u64));
+                self.read_turn(&mut reader, Waiter::NOBODY, Span(timeout.as_micros() as u64));
                 drop(reader);
                 self.hand_over();
             }
@@ -494,7 +494,7 @@ impl State {
     }
 
     /// Closes all connections if the disconnect notice was sent, or that takes too long.
-    fn end_if_left(&mut self, now: Micros) {
+    fn end_if_left(&mut self, now: Tick) {
         let has_left = self.client.has_left() && self.links.iter().all(|link| link.unsent.is_empty());
         if self.leaves_until.is_some_and(|until| now >= until || has_left) {
             self.is_closed = true;
@@ -515,7 +515,7 @@ impl State {
             wakers.append(&mut self.readiness_waiters);
         }
         if !self.timers.is_empty() {
-            let later = self.timers.split_off(&(engine.now() + Micros(1), 0));
+            let later = self.timers.split_off(&(engine.now() + Span(1), 0));
             wakers.extend(std::mem::replace(&mut self.timers, later).into_values());
         }
     }

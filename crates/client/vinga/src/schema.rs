@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use vinga_base::TableId;
-use vinga_client_core::{Answer, EndpointState, Micros, Request, Result, Token};
+use vinga_client_core::{Answer, EndpointState, Request, Result, Span, Token};
 use vinga_wire::schema::{Database, SchemaChange};
 
 pub use vinga_client_core::{NewsId, SchemaNews};
@@ -143,7 +143,7 @@ impl Cluster {
     /// # Errors
     /// `SchemaLockTimeout`, which names who has it and what for.
     pub async fn schema_lock(&self, purpose: &str, wait: Duration) -> Result<SchemaLock> {
-        let wait = Micros(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
+        let wait = Span(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
         let request = Request::Lock { purpose: purpose.into(), wait };
         let engine = &self.handle.engine;
         let token = engine.submit(|client| client.request(&request))?;
@@ -250,7 +250,7 @@ impl SchemaEvents {
     /// The next news, if it comes within so much time.
     pub async fn next_within(&mut self, wait: Duration) -> Option<(NewsId, SchemaNews)> {
         let engine = Arc::clone(&self.handle.engine);
-        let until = engine.now() + Micros(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX >> 1));
+        let until = engine.now() + Span(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX >> 1));
         let mut sleep = pin!(engine.sleep_until(until));
         let mut next = pin!(self.next());
         poll_fn(|cx| match next.as_mut().poll(cx) {

@@ -2,40 +2,8 @@
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
-use core::ops::{Add, Sub};
+use vinga_base::time::Tick;
 use vinga_wire::Address;
-
-/// Microseconds since the driver started. Stands still within a turn.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Tick(pub u64);
-
-impl Tick {
-    /// A span of so many milliseconds.
-    pub const fn from_millis(millis: u64) -> Self {
-        Tick(millis * 1000)
-    }
-
-    /// Time since `earlier`, 0 if that lies ahead.
-    pub const fn since(self, earlier: Tick) -> Tick {
-        Tick(self.0.saturating_sub(earlier.0))
-    }
-}
-
-impl Add for Tick {
-    type Output = Tick;
-
-    fn add(self, span: Tick) -> Tick {
-        Tick(self.0.saturating_add(span.0))
-    }
-}
-
-impl Sub for Tick {
-    type Output = Tick;
-
-    fn sub(self, span: Tick) -> Tick {
-        self.since(span)
-    }
-}
 
 /// A timer that is due: `TimerReport` with this token goes to this block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -8,7 +8,7 @@ use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_config::placement::{Affinity, SOCKET_OWNERS_MAX, Scheduling, ThreadPlan};
 use vinga_distribution::NodePlace;
-use vinga_kernel::Tick;
+use vinga_kernel::Span;
 use vinga_node::{NodeSettings, ThreadHosting};
 use vinga_runtime::settings as edge;
 use vinga_wire::BlockNumber;
@@ -31,7 +31,7 @@ fn clock_millis() -> u64 {
 /// The settings of the blocks.
 pub fn node_settings(configuration: &Configuration) -> NodeSettings {
     let integer = |parameter| configuration.parameters.integer(parameter);
-    let millis = |parameter| Tick::from_millis(integer(parameter));
+    let millis = |parameter| Span::from_millis(integer(parameter));
     let placement = &configuration.placement;
     let node = NodeId(integer(Parameter::NodeId) as u8);
     let threads: Vec<ThreadHosting> = placement.executors().iter().map(hosting).collect();
@@ -62,10 +62,10 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
         api_first: API_FIRST,
         api_nodes_max: integer(Parameter::MaxNoOfApiConnections) as u8,
         lock_timeout: millis(Parameter::TransactionDeadlockDetectionTimeout),
-        inactive_timeout: Some(millis(Parameter::TransactionInactiveTimeout)).filter(|&tick| tick != Tick(0)),
+        inactive_timeout: Some(millis(Parameter::TransactionInactiveTimeout)).filter(|&tick| tick != Span(0)),
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: millis(Parameter::HeartbeatIntervalDbApi),
-        reconnect_grace: Tick::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
+        reconnect_grace: Span::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
         epoch_interval: millis(Parameter::TimeBetweenEpochs),
     }
 }
