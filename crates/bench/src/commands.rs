@@ -1,5 +1,6 @@
 //! The subcommands of `vinga bench`.
 
+use crate::ab::{self, AbOptions};
 use crate::all::{self, AllOptions, Setting};
 use crate::compare::{self, CompareOptions};
 use crate::failure::{Context, Failure, Result};
@@ -66,6 +67,8 @@ pub enum BenchCommand {
     All(With<AllOptions>),
     /// Deviations of two result files in percent
     Compare(CompareOptions),
+    /// Two builds that 'scripts/ab.sh' has measured in turn, as ratios: more than 1 is better
+    Ab(AbOptions),
     /// A result file as a table in Markdown, with what the figures are to reach
     Show {
         /// The file: of one benchmark, or a summary
@@ -130,7 +133,7 @@ impl BenchCommand {
             | BenchCommand::Sql(With { place, .. })
             | BenchCommand::Tpcb(With { place, .. })
             | BenchCommand::All(With { place, .. }) => Some(place),
-            BenchCommand::Compare(_) | BenchCommand::Show { .. } => None,
+            BenchCommand::Compare(_) | BenchCommand::Ab(_) | BenchCommand::Show { .. } => None,
         }
     }
 
@@ -258,6 +261,7 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
             all::run(connect, &setting, options, &mut bench.progress, json)
         }
         BenchCommand::Compare(options) => compare::run(options, json),
+        BenchCommand::Ab(options) => ab::run(options, json),
         BenchCommand::Show { file } => {
             let figures = read_figures(file)?;
             if json {

@@ -19,7 +19,8 @@
 //! Benchmarks see a database through [`target::Target`]. Whatever is started for a measurement is bounded and does not
 //! outlive it ([`process`]).
 
-pub mod all;
+pub mod ab;
+mod all;
 pub mod commands;
 pub mod compare;
 pub mod cpu_time;

@@ -110,7 +110,7 @@ impl Outcomes {
 
     /// When [`Outcomes::take_idle`] has something to give.
     pub fn idle_at(&self) -> Option<Micros> {
-        let waiting = self.coordinators.iter().filter(|c| c.link.is_some() && c.told != c.seen);
+        let waiting = self.coordinators.iter().filter(|c| c.link.is_some() && c.confirmed != c.seen);
         waiting.map(|c| c.confirmed_at + IDLE).min()
     }
 

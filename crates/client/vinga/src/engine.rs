@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use std::{io, io::Write};
 use vinga_client_core::{Client, Command, LinkId, Micros, Readiness, Result, Settings, Token};
 use vinga_local::Socket;
-use vinga_local::link::ring;
+use vinga_local::link::signal;
 use vinga_local::time_slices::TimeSlices;
 use vinga_wire::handshake::CONNECTIONS_MAX;
 pub use waiting::answers as answers_on_this_thread;
@@ -96,7 +96,7 @@ struct State {
     /// Kept for the next who finds something in shared memory.
     local_wakers: Vec<Waker>,
     /// Data nodes that must be woken, when the lock has been let go.
-    bells: Vec<Arc<OwnedFd>>,
+    events: Vec<Arc<OwnedFd>>,
     /// The I/O thread knows that it is needed.
     io_attends: bool,
     /// Nobody uses the engine any more; how long it may take to disconnect.
@@ -168,7 +168,7 @@ impl Engine {
                 hit_rate: HitRate::default(),
                 time_slices: TimeSlices::default(),
                 local_wakers: Vec::new(),
-                bells: Vec::new(),
+                events: Vec::new(),
                 io_attends: false,
                 leaves_until: None,
                 is_closed: false,
@@ -479,12 +479,12 @@ impl Engine {
 /// Lets the lock go, and wakes the data nodes that have got something meanwhile and sleep.
 #[inline]
 fn let_go(mut state: MutexGuard<'_, State>) {
-    if state.bells.is_empty() {
+    if state.events.is_empty() {
         return;
     }
-    let bells = std::mem::take(&mut state.bells);
+    let events = std::mem::take(&mut state.events);
     drop(state);
-    bells.iter().for_each(|bell| ring(bell));
+    events.iter().for_each(|event| signal(event));
 }
 
 impl State {

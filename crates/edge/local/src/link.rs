@@ -163,7 +163,7 @@ impl ClientLink {
 }
 
 /// Wakes the node.
-pub fn ring(event: &OwnedFd) {
+pub fn signal(event: &OwnedFd) {
     // It can only fail if it was rung 2^64 - 2 times, and then the node is awake.
     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }

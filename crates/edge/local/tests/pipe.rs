@@ -113,7 +113,7 @@ fn memory_is_passed_over_a_socket() {
     assert!(link.receiver.begin_sleep(&link.sender, INPUT));
     let moved = own.write(b"to the node").unwrap();
     assert!(moved.wakes && link.receiver.has_input());
-    vinga_local::link::ring(own.event());
+    vinga_local::link::signal(own.event());
     assert_eq!(link.receiver.read(&mut buffer).unwrap().bytes, 11);
     assert_eq!(&buffer[..11], b"to the node");
     assert!(own.begin_sleep(INPUT) && link.sender.write(b"back").unwrap().wakes);

@@ -71,12 +71,12 @@ pub(crate) struct Switchboard {
 /// A thread's wake-up event and inbox.
 pub(crate) struct Inbox<M> {
     pub wake_event: WakeEvent,
-    message: Mutex<Vec<M>>,
+    messages: Mutex<Vec<M>>,
 }
 
 impl<M> Inbox<M> {
     pub fn new() -> io::Result<Self> {
-        Ok(Inbox { wake_event: WakeEvent::new()?, message: Mutex::new(Vec::new()) })
+        Ok(Inbox { wake_event: WakeEvent::new()?, messages: Mutex::new(Vec::new()) })
     }
 
     pub fn post(&self, message: M) {

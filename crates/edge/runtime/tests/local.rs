@@ -106,7 +106,7 @@ impl LocalClient {
             Way::Shared(link) => {
                 let moved = link.write(bytes)?;
                 if moved.wakes {
-                    vinga_local::link::ring(link.event());
+                    vinga_local::link::signal(link.event());
                 }
                 Ok(moved.bytes)
             }
@@ -158,7 +158,7 @@ impl LocalClient {
                         moved = link.read(into)?;
                     }
                     if moved.wakes {
-                        vinga_local::link::ring(link.event());
+                        vinga_local::link::signal(link.event());
                     }
                     has_ended &= moved.bytes == 0;
                     moved.bytes
@@ -357,12 +357,12 @@ fn whoever_scribbles_breaks_only_his_own_connection() {
             let at = [0, 128, 256, 384, 512, 640, 4096 + random.u64(..100)][random.usize(..7)];
             let value = if random.bool() { random.u32(..) } else { random.u32(..1 << 21) };
             memory.write_all_at(&value.to_ne_bytes(), at).unwrap();
-            vinga_local::link::ring(&event);
+            vinga_local::link::signal(&event);
             other.echo(0, round, b"meanwhile");
         }
         assert!(memory.set_len(4096).is_err() && memory.set_len(1 << 30).is_err(), "its size is fixed");
         memory.write_all_at(&u32::MAX.to_ne_bytes(), 256).unwrap();
-        vinga_local::link::ring(&event);
+        vinga_local::link::signal(&event);
         other.echo(0, round, b"meanwhile");
         // With positions that can't be, or with garbage for frames, it is let go.
         for _ in 0..1000 {

@@ -60,7 +60,7 @@ fn is_free_of_both(settings: NodeSettings) {
     let mut clients = [Client::connect(node.address()).unwrap(), Client::connect(node.address()).unwrap()];
     let second = clients[0].join(node.address(), 1).unwrap();
     // Batches that go straight to their thread and, half of them, by the ring to the other one and back.
-    let batches: Vec<Vec<u8>> = clients
+    let requests: Vec<Vec<u8>> = clients
         .iter()
         .map(|client| {
             let mut batch = Vec::new();
@@ -73,7 +73,7 @@ fn is_free_of_both(settings: NodeSettings) {
     let mut reader = second;
     let mut exchange = |batches: u32| {
         for _ in 0..batches {
-            for (client, batch) in clients.iter_mut().zip(&batches) {
+            for (client, batch) in clients.iter_mut().zip(&requests) {
                 // Cut anywhere: the beginning of a frame waits for its rest.
                 client.stream.write_all(&batch[..1000]).unwrap();
                 client.stream.write_all(&batch[1000..]).unwrap();

@@ -218,7 +218,7 @@ impl State {
         let Way::Shared(shared) = &mut self.links[usize::from(link.0)].way else { return Ok(bytes.len()) };
         let moved = shared.link.write(bytes)?;
         if moved.wakes {
-            self.bells.push(Arc::clone(shared.link.bell()));
+            self.events.push(Arc::clone(shared.link.event()));
         }
         Ok(moved.bytes)
     }
@@ -242,7 +242,7 @@ impl State {
             let room = into.len();
             let moved = shared.link.read(into)?;
             if moved.wakes {
-                self.bells.push(Arc::clone(shared.link.bell()));
+                self.events.push(Arc::clone(shared.link.event()));
             }
             if moved.bytes > 0 {
                 shared.filled += moved.bytes;

@@ -72,13 +72,13 @@ fn enter<T: Outcome>(session: Option<&mut Session>, work: impl FnOnce(&mut Sessi
 /// Runs something; a panic is an error, as whose cause nothing is known the whole transaction is lost.
 fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = internal_error(&*panic);
+        let text = text_of(&*panic);
         warn(&text);
         Err(Failure::new(internal_error(), text).doomed())
     })
 }
 
-fn internal_error(panic: &(dyn std::any::Any + Send)) -> String {
+fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     format!("an internal error of the storage engine: {}", panic_text(panic))
 }
 
@@ -113,7 +113,7 @@ fn calm<T: Default>(work: impl FnOnce() -> T) -> T {
 #[inline]
 fn calm_or<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        warn(&internal_error(&*panic));
+        warn(&text_of(&*panic));
         otherwise
     })
 }
