@@ -80,7 +80,12 @@ for file in "${changed[@]}"; do
 done
 mapfile -t names < <(printf '%s\n' "${!packages[@]}" | sed '/^$/d' | sort)
 
-step() { printf '\n== %s\n' "$*"; }
+at=
+step() {
+    at=$*
+    printf '\n== %s\n' "$at"
+}
+trap '[ $? = 0 ] || echo "failed: $at" >&2' EXIT
 
 step "text of ${#changed[@]} files"
 git diff --check "$fork"
