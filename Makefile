@@ -1,4 +1,4 @@
-# Vinga: everything that a person runs. Each target installs what it needs.
+# Vinga: all commands for users and developers. Each target installs what it needs.
 
 CARGO_JOBS ?= 2
 SHELL := /bin/bash
@@ -30,7 +30,7 @@ tools:
 build: tools
 	cargo build --release --locked --jobs $(CARGO_JOBS) --bin vinga
 
-# The C library. Programs look for it by its soname.
+# The C library. Programs find it by its soname.
 lib: tools
 	cargo build --release --locked --jobs $(CARGO_JOBS) --package libvinga
 	version=$$(cargo pkgid --package libvinga | sed 's/.*[#@]//')
@@ -57,7 +57,7 @@ down:
 
 test: lint unit simulate
 
-# Debian's own toolchain comes without formatter and linter: there they are left out.
+# Debian's own toolchain has no formatter and no linter: there they are left out.
 lint: tools
 	if ! cargo clippy --version >/dev/null 2>&1 || ! cargo fmt --version >/dev/null 2>&1; then
 		echo "no rustfmt or clippy here: not linted"; exit 0

@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use serde::{Deserialize, Serialize};
 use vinga_spike::{QUESTIONS, Scale};
 
-/// What is run.
+/// Options of this benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct SpikeOptions {
     /// Questions that are put to the machine
@@ -25,7 +25,7 @@ impl SpikeOptions {
     }
 }
 
-/// Puts the questions.
+/// Runs the measurements of the questions.
 pub fn run(options: &SpikeOptions, command: &str, progress: &mut Progress) -> Vec<Figure> {
     let scale = if options.quick { Scale::Quick } else { Scale::Full };
     let questions = QUESTIONS.iter().filter(|question| options.questions.iter().any(|q| q == question.name));

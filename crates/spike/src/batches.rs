@@ -1,9 +1,9 @@
 //! Key lookups in batches, with prefetch passes and without.
 //!
-//! One fragment of a million rows. With passes, a batch is gone through three times: the first asks for the
-//! index lines, the second looks into them and asks for the rows, the third is the ordinary lookup and
-//! copies the columns out, as an answer to a client would. Without, only the third is done. A row of 124
-//! bytes mostly stands on three cache lines: passes that ask for two of them and for all are compared.
+//! One fragment of a million rows. With passes, a batch is processed three times: the first pass prefetches the index
+//! lines, the second looks into them and prefetches the rows, the third is the ordinary lookup and copies the columns
+//! out, as an answer to a client would. Without passes, only the third is done. A row of 124 bytes mostly lies on three
+//! cache lines: passes that prefetch two of them and all are compared.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -16,7 +16,7 @@ const REPETITIONS: u32 = 7;
 const ROWS: u64 = 1_000_000;
 const COLUMNS_BYTES: usize = ROW_BYTES - KEY_OFFSET;
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(scale: Scale) -> Vec<Figure> {
     let table = Table::new(scale.pick(ROWS / 10, ROWS));
     let keys: Vec<u64> = (0..scale.pick(100_000, 1_000_000)).map(|i| hash(i) % table.count).collect();

@@ -1,11 +1,11 @@
-//! What a measurement returns, and how samples become a figure.
+//! The result of a measurement, and how samples become a figure.
 
 /// How much work a question may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Seconds: shows that everything runs; the figures are rough.
     Quick,
-    /// The sizes that the decision page quotes.
+    /// The sizes that `docs/decisions/0001-spike.md` quotes.
     Full,
 }
 
@@ -19,7 +19,7 @@ impl Scale {
     }
 }
 
-/// One measured quantity: the middle and the spread of its repetitions.
+/// One measured quantity: the median and the spread of its repetitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// Dotted name that begins with `spike.`; it never changes its meaning.
@@ -37,7 +37,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Sums samples up. The median of an even number of samples is the mean of the middle two.
+    /// Summarises samples. The median of an even number of samples is the mean of the middle two.
     pub fn from_samples(name: &'static str, unit: &'static str, samples: &[f64]) -> Self {
         assert!(!samples.is_empty(), "a figure needs a sample");
         let mut sorted = samples.to_vec();
@@ -56,7 +56,7 @@ impl Figure {
     }
 }
 
-/// Runs `sample` once to warm up and then `repetitions` times, and sums up what it returned.
+/// Runs `sample` once to warm up and then `repetitions` times, and summarises the results.
 pub(crate) fn measure(
     name: &'static str,
     unit: &'static str,
@@ -68,8 +68,7 @@ pub(crate) fn measure(
     Figure::from_samples(name, unit, &samples)
 }
 
-/// A figure's name that is put together while running. It lives as long as the process: names are a few
-/// hundred short strings, made once.
+/// A figure's name that is built at run time. It is leaked: names are a few hundred short strings, made once.
 pub(crate) fn name(text: String) -> &'static str {
     text.leak()
 }

@@ -1,10 +1,10 @@
 //! Filter evaluation over pages of rows: column by column against one loop over rows.
 //!
-//! A million rows in pages, in row order; the filters let no row through, so nothing but their evaluation
-//! is measured. One filter is a comparison of an integer column with a constant; the other is
-//! `(a >= … AND b < …) OR (c = … AND (d <> … OR e >= …))` over columns of three widths, with comparisons that
-//! are true for half or an eighth of the rows, which no branch predictor can learn. Filters are in negation
-//! normal form (no NOT above a comparison), so that "true" is all that has to be carried: a comparison with
+//! A million rows in pages, in row order; the filters reject all rows, so that only their evaluation is measured. One
+//! filter is a comparison of an integer column with a constant; the other is `(a >= … AND b < …) OR (c = … AND (d <> …
+//! OR e >= …))` over columns of three widths, with comparisons that are true for half or an eighth of the rows, which
+//! no branch predictor can learn. Filters are in negation normal form (no NOT above a comparison), so that only "true"
+//! has to be tracked: a comparison with NULL is simply not true. A row that is not in use is skipped first.
 //! NULL is simply not true. A row that is not in use is passed over first.
 
 use std::hint::black_box;
@@ -23,7 +23,7 @@ use expression::{Comparison, Expression, rows_in};
 
 const REPETITIONS: u32 = 9;
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(scale: Scale) -> Vec<Figure> {
     let pages = expression::table(scale.pick(100_000, 1_000_000));
     let mut figures = Vec::new();
@@ -49,7 +49,7 @@ fn scan(name: &'static str, pages: &[Page], mut count: impl FnMut(&Page) -> usiz
     measure(name, "ns", REPETITIONS, || {
         let start = Instant::now();
         let found: usize = pages.iter().map(|page| count(black_box(page))).sum();
-        assert_eq!(found, 0, "the filters let nothing through");
+        assert_eq!(found, 0, "the filters reject all rows");
         start.elapsed().as_nanos() as f64 / rows as f64
     })
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use expression::Width;
 
-    /// All three ways against plain recursion.
+    /// Compares all three ways with plain recursion.
     fn agree(expression: &Expression, pages: &[Page]) -> usize {
         let columns = ColumnProgram::lower(expression);
         let mut scratch = columns.scratch();
@@ -116,7 +116,7 @@ mod tests {
         for _ in 0..300 {
             found += agree(&random_expression(&mut random, 4), &pages);
         }
-        assert!(found > 10_000, "random filters let something through: {found}");
+        assert!(found > 10_000, "random filters accept some rows: {found}");
     }
 
     fn random_expression(random: &mut impl FnMut(u64) -> u64, depth: u32) -> Expression {

@@ -1,10 +1,10 @@
-//! Hash index schemes at several table sizes: bytes a row, speed, pauses, lines a lookup touches.
+//! Hash index schemes at several table sizes: bytes a row, speed, pauses, cache lines a lookup touches.
 //!
-//! All schemes index the same rows, eight fragments as in a node, from row ids to keys in the rows, so a
-//! split has to read rows again. Each scheme grows through all sizes; at each size inserts and lookups are
-//! timed in batches of 64 with prefetch passes. Pauses are measured on one fragment, every insert timed
-//! alone: the same sequence is repeated, and an insert counts with the median (and least) of its
-//! repetitions, because what the machine does meanwhile does not fall on the same insert each time.
+//! All schemes index the same rows, eight fragments as in a node, from row ids to keys in the rows, so a split has to
+//! read rows again. Each scheme grows through all sizes; at each size inserts and lookups are timed in batches of 64
+//! with prefetch passes. Pauses are measured on one fragment, every insert timed alone: the same sequence is repeated,
+//! and an insert counts with the median (and least) of its repetitions, because disturbances by the machine do not hit
+//! the same insert each time.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -29,21 +29,21 @@ const BATCH: usize = 64;
 
 /// A hash index over the rows of one fragment.
 pub(crate) trait Scheme {
-    /// Whether `find` knows how many lines it looks at.
+    /// Whether `find` counts the lines that it looks at.
     const COUNTS_LINES: bool = true;
     /// Adds an entry; the caller knows that it is new.
     fn insert(&mut self, pages: &mut Pages, hash: u64, row: RowId, rows: Fragment<'_>);
-    /// First pass of a batch: asks for the line of a hash.
+    /// First pass of a batch: prefetches the line of a hash.
     fn prefetch(&self, pages: &Pages, hash: u64);
     /// Second pass: the row that the line most likely means, to be prefetched.
     fn peek(&self, pages: &Pages, hash: u64) -> Option<RowId>;
-    /// The entry for which `is_it` says yes, and the number of lines that were looked at.
+    /// The entry for which `is_it` returns true, and the number of lines that were examined.
     fn find(&self, pages: &Pages, hash: u64, is_it: impl FnMut(RowId) -> bool) -> (Option<RowId>, u32);
     /// Memory in use.
     fn bytes(&self) -> usize;
 }
 
-/// Measures.
+/// Runs the measurements.
 pub fn run(scale: Scale) -> Vec<Figure> {
     let sizes: &[(u64, &str)] = scale.pick(
         &[(300_000, "300k"), (400_000, "400k"), (500_000, "500k"), (600_000, "600k")],
@@ -69,9 +69,9 @@ pub fn run(scale: Scale) -> Vec<Figure> {
     figures
 }
 
-/// What all schemes are measured on.
+/// The data for all schemes.
 struct World {
-    /// Numbers of rows and what figures call them, ascending.
+    /// Numbers of rows with their names in figures, ascending.
     sizes: &'static [(u64, &'static str)],
     /// Rows spread over eight fragments.
     rows: Rows,
@@ -158,7 +158,7 @@ impl World {
     }
 }
 
-/// A scheme's tables over all fragments.
+/// A scheme's tables for all fragments.
 struct Index<S> {
     pages: Pages,
     tables: Vec<S>,
@@ -231,7 +231,7 @@ impl<S: Scheme> Index<S> {
         self.tables[fragment].find(&self.pages, hash, |row| fragment_rows.key(row) == key)
     }
 
-    /// How many in a hundred of the keys make a search look at more than one line.
+    /// The percentage of the keys whose search examines more than one line.
     fn beyond_first_line(&self, rows: &Rows, keys: impl Iterator<Item = u64>) -> f64 {
         let (mut all, mut beyond) = (0u64, 0u64);
         for key in keys {

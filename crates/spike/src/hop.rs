@@ -1,8 +1,8 @@
 //! A hop: a signal from one thread to another through a ring.
 //!
-//! Busy: the sender appends as fast as the ring takes, the receiver spins and drains; one signal or 32 a
-//! publication. Asleep: two threads answer each other and sleep between, so that each hop pays a wake-up;
-//! half a round trip is one hop.
+//! Busy: the sender appends as fast as the ring takes, the receiver spins and drains; one signal or 32 a publication.
+//! Asleep: two threads answer each other and sleep in between, so that each hop includes a wake-up; half a round trip
+//! is one hop.
 
 use std::hint::{black_box, spin_loop};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -16,7 +16,7 @@ use crate::ring::{Consumer, Producer, ring};
 
 const REPETITIONS: u32 = 7;
 
-/// Measures.
+/// Runs the measurements.
 pub fn run(scale: Scale) -> Vec<Figure> {
     let signals = scale.pick(200_000, 3_000_000);
     let round_trips = scale.pick(1_000, 5_000);
@@ -32,7 +32,7 @@ fn header() -> Header {
     Header::new(1, 1, 2, 0)
 }
 
-/// Spins a little; gives the CPU away when that has not helped, for machines with one CPU.
+/// Spins a little, then yields the CPU, for machines with one CPU.
 struct Spinner(u32);
 
 impl Spinner {
@@ -91,7 +91,7 @@ fn send(producer: &mut Producer, body: &Body) -> bool {
     producer.publish()
 }
 
-/// Waits for one signal, sleeping by `sleep` whenever nothing is there.
+/// Waits for one signal, calling `sleep` whenever nothing is there.
 fn receive(consumer: &mut Consumer, mut sleep: impl FnMut()) -> Body {
     let mut body = None;
     loop {
@@ -146,13 +146,13 @@ fn asleep_parked(round_trips: u64) -> f64 {
     thread::scope(|scope| {
         let b = scope.spawn(move || {
             bind_to(&[cpu_b]);
-            let a = who_is_a.recv().expect("a says who it is");
+            let a = who_is_a.recv().expect("a sends its handle");
             answer(round_trips, from_a, to_a, thread::park, || a.unpark());
         });
         let b = b.thread().clone();
         let a = scope.spawn(move || {
             bind_to(&[cpu_a]);
-            tell_b_who_a_is.send(thread::current()).expect("b listens");
+            tell_b_who_a_is.send(thread::current()).expect("b receives");
             ask(round_trips, to_b, from_b, thread::park, || b.unpark())
         });
         a.join().expect("a only asks")
@@ -182,7 +182,7 @@ struct Bell(OwnedFd);
 
 impl Bell {
     fn new() -> Self {
-        // SAFETY: a new descriptor, owned by nobody else; the result is checked.
+        // SAFETY: a new descriptor, without another owner; the result is checked.
         let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         assert!(descriptor >= 0, "a process has room for four descriptors");
         // SAFETY: the descriptor is open and ours.

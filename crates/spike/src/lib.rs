@@ -1,11 +1,11 @@
 //! Measures the building blocks of Vinga's data node, each alone, on the machine at hand.
 //!
-//! One module a question; each returns a list of [`Figure`]s and depends on nothing that the other
-//! questions did. What the figures led to stands in `docs/decisions/0001-spike.md`; they are kept so
-//! that the same questions can be put to another machine, or again when a compiler or a kernel changes.
+//! One module a question; each returns a list of [`Figure`]s and depends on nothing that the other questions did. The
+//! conclusions are in `docs/decisions/0001-spike.md`; the code is kept so that the same questions can be answered for
+//! another machine, or again when a compiler or a kernel changes.
 //!
-//! The measured pieces are models: as small as the question allows, and free of what the node adds
-//! around them (protocol, transactions, errors). A figure here is a floor for the node, not a promise.
+//! The measured pieces are models: as small as the question allows, and without what the node adds around them
+//! (protocol, transactions, errors). A figure here is a lower bound of the node's cost, not a promise.
 
 pub mod batches;
 pub mod figure;
@@ -23,13 +23,13 @@ mod rows;
 pub use figure::{Figure, Scale};
 pub use machine::description as machine;
 
-/// A question put to the machine.
+/// A question, answered by a measurement.
 pub struct Question {
-    /// What `--only` takes.
+    /// The value for `--only`.
     pub name: &'static str,
     /// The question as a sentence.
     pub text: &'static str,
-    /// Measures. The answer's figures stand in the order in which a reader wants them.
+    /// Runs the measurement. The figures are in the order in which a reader wants them.
     pub run: fn(Scale) -> Vec<Figure>,
 }
 

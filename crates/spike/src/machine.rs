@@ -1,11 +1,11 @@
-//! What the measurements need from the machine: memory in large pages, prefetching, CPUs, CPU time.
+//! What the measurements need of the machine: memory in large pages, prefetching, CPUs, CPU time.
 
 use std::marker::PhantomData;
 use std::mem::{MaybeUninit, size_of};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Types of which all-zero bytes are a value and which need no drop.
+/// Types for which all-zero bytes are a valid value and which need no drop.
 ///
 /// # Safety
 /// Zero bytes must be a valid value of the type and its alignment must be at most that of a memory page.
@@ -14,8 +14,8 @@ pub(crate) unsafe trait Zeroable: Copy {}
 // SAFETY: bytes have no invalid values.
 unsafe impl<const N: usize> Zeroable for [u8; N] {}
 
-/// A fixed array in anonymous memory of its own, all zero at first, in transparent huge pages where the
-/// system grants them: the data node asks for the same, because each 4 KiB page costs a page walk a miss.
+/// A fixed array in its own anonymous memory, all zero at first, in transparent huge pages if the system grants them:
+/// the data node asks for the same, because each 4 KiB page costs a page walk a miss.
 pub(crate) struct Region<T: Zeroable> {
     start: NonNull<T>,
     length: usize,
@@ -48,7 +48,7 @@ impl<T: Zeroable> Region<T> {
         Self { start, length, owns: PhantomData }
     }
 
-    /// Touches all memory, so that page faults do not fall into what is measured later.
+    /// Touches all memory, so that later measurements have no page faults.
     pub(crate) fn touch(&mut self) {
         // SAFETY: the range is the whole mapping, exclusively borrowed, and zero bytes are valid values.
         unsafe { self.start.as_ptr().write_bytes(0, self.length) };
@@ -77,7 +77,7 @@ impl<T: Zeroable> Drop for Region<T> {
     }
 }
 
-/// Asks the processor to bring the cache line of `target` in. Never faults; a hint only.
+/// Prefetches the cache line of `target`. Never faults; a hint only.
 #[inline(always)]
 pub(crate) fn prefetch<T: ?Sized>(target: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -116,7 +116,7 @@ pub(crate) fn bind_to(cpus: &[usize]) {
     }
 }
 
-/// Two CPUs for two threads that talk: the first two allowed ones, or twice the same when there is one.
+/// Two CPUs for two threads that communicate: the first two allowed ones, or the same twice if there is only one.
 pub(crate) fn two_cpus() -> (usize, usize) {
     let cpus = allowed_cpus();
     (cpus[0], *cpus.get(1).unwrap_or(&cpus[0]))

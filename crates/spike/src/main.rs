@@ -1,4 +1,4 @@
-//! Puts the questions to this machine and prints a table of the answers.
+//! Runs the measurements on this machine and prints a table of the results.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -28,13 +28,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 struct Options {
     scale: Scale,
     questions: Vec<&'static Question>,
 }
 
-/// Nothing when the line asks for help; a sentence when it is wrong.
+/// `None` when help is asked for; a text when the command line is wrong.
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
     let mut options = Options { scale: Scale::Full, questions: Vec::new() };
     while let Some(word) = words.next() {

@@ -1,15 +1,15 @@
 //! A single-producer single-consumer ring of frames between two threads.
 //!
-//! 16 KiB of bytes; `tail` (written by the producer) and `head` (written by the consumer) count bytes
-//! ever passed, modulo 2^32, and stand on cache lines of their own. Each side keeps its own position and a
-//! copy of the other's, and looks at the other's line only when the copy says full or empty. The producer
-//! appends frames behind `tail` in place and publishes them together, so the line of `tail` changes hands
-//! once a batch. A frame is never cut: where it does not fit before the end of the memory, a filler (a
-//! length with the top bit set, counting the skipped bytes) leads back to the start.
+//! 16 KiB of bytes; `tail` (written by the producer) and `head` (written by the consumer) count bytes ever passed,
+//! modulo 2^32, and are on cache lines of their own. Each side keeps its own position and a copy of the other's, and
+//! reads the other's line only when the copy indicates full or empty. The producer appends frames behind `tail` in
+//! place and publishes them together, so the line of `tail` changes hands once a batch. A frame is never cut: where it
+//! does not fit before the end of the memory, a filler (a length with the top bit set, counting the skipped bytes)
+//! leads back to the start.
 //!
-//! Sleeping: the consumer sets `sleeping`, looks at `tail` once more, and sleeps only if nothing came;
-//! the producer publishes, then looks at `sleeping`, and whoever clears it wakes. A full fence between the
-//! two steps on both sides makes it impossible that both miss each other.
+//! Sleeping: the consumer sets `sleeping`, looks at `tail` once more, and sleeps only if nothing has arrived; the
+//! producer publishes, then looks at `sleeping`, and the side that clears it wakes. A full fence between the two steps
+//! on both sides makes it impossible that both miss each other.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ struct Shared {
     bytes: Bytes,
 }
 
-// SAFETY: between `head` and `tail` only the consumer touches the bytes, elsewhere only the producer;
-// the acquire/release pairs on the two hand the ranges over.
+// SAFETY: between `head` and `tail` only the consumer touches the bytes, elsewhere only the producer; the
+// acquire/release pairs on the two hand the ranges over.
 unsafe impl Sync for Shared {}
 
 /// The sending end.
@@ -98,7 +98,7 @@ impl Producer {
         fits(self.head_seen, self.written)
     }
 
-    /// The next `length` bytes behind what was written; they do not wrap and `has_room` has said yes.
+    /// The next `length` bytes behind the written ones; they do not wrap and `has_room` has returned true.
     #[inline(always)]
     fn claim(&mut self, length: u32) -> &mut [u8] {
         let offset = self.written % RING_BYTES;
@@ -113,7 +113,7 @@ impl Producer {
 }
 
 impl Consumer {
-    /// Hands all published frames to `handler`, then gives their room back. Returns how many there were.
+    /// Passes all published frames to `handler`, then frees their room. Returns how many there were.
     #[inline]
     pub(crate) fn drain(&mut self, mut handler: impl FnMut(&Frame<'_>)) -> u64 {
         let tail = self.shared.tail.0.load(Ordering::Acquire);
@@ -133,7 +133,7 @@ impl Consumer {
         frames
     }
 
-    /// Announces sleep. True when nothing has come and the caller may sleep until it is woken.
+    /// Announces sleep. True when nothing has arrived and the caller may sleep until it is woken.
     pub(crate) fn prepare_sleep(&mut self) -> bool {
         self.shared.sleeping.0.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -144,7 +144,7 @@ impl Consumer {
         false
     }
 
-    /// What is published from the read position to the tail or the end of the memory.
+    /// The published bytes from the read position to the tail or the end of the memory.
     #[inline(always)]
     fn readable(&self, tail: u32) -> &[u8] {
         let offset = self.read % RING_BYTES;

@@ -1,4 +1,4 @@
-//! Rows in memory as the data node will hold them: slots of 124 bytes in pages of 32 KiB.
+//! Rows in memory as in the data node: slots of 124 bytes in pages of 32 KiB.
 //!
 //! ```text
 //! page:  64 bytes of header, then 263 rows          row id: page << 9 | slot, within a fragment
@@ -30,12 +30,12 @@ pub(crate) type Page = [u8; PAGE_BYTES];
 /// A row's slot.
 pub(crate) type Row = [u8; ROW_BYTES];
 
-/// Where a row stands in its fragment.
+/// The position of a row in its fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowId(pub(crate) u32);
 
-/// The 64-bit hash of a key (the finaliser of splitmix64). Its bits are shared out: 61–63 choose the
-/// fragment, 48–55 make the index's tag, 0–47 are for the index to choose its lines with.
+/// The 64-bit hash of a key (the finaliser of splitmix64). Its bits are divided: 61–63 choose the fragment, 48–55 make
+/// the index's tag, 0–47 are for the index to choose its lines with.
 #[inline(always)]
 pub(crate) fn hash(key: u64) -> u64 {
     let mut x = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -78,14 +78,14 @@ impl<'a> Fragment<'a> {
         hash(self.key(id))
     }
 
-    /// Asks for the line of the row that holds its key.
+    /// Prefetches the line of the row that holds its key.
     #[inline(always)]
     pub(crate) fn prefetch_key(self, id: RowId) {
         prefetch(&self.row(id)[KEY_OFFSET]);
     }
 
-    /// Asks for the first two lines of the row, and for its last byte when `three` is set: a slot of 124
-    /// bytes at an address that is a multiple of four touches three lines in 15 of 16 cases.
+    /// Prefetches the first two lines of the row, and its last byte when `three` is set: a slot of 124 bytes at an
+    /// address that is a multiple of four touches three lines in 15 of 16 cases.
     #[inline(always)]
     pub(crate) fn prefetch_row(self, id: RowId, three: bool) {
         let row = self.row(id);

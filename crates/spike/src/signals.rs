@@ -1,8 +1,8 @@
 //! A signal through the thread's own queue against a direct call to the same handler.
 //!
-//! The queue is a pair of byte buffers: handlers append whole frames to one while the other is drained,
-//! then they change places. So a frame never wraps, is never copied, and the borrow checker sees that a
-//! handler reads one buffer and writes the other.
+//! The queue is a pair of byte buffers: handlers append whole frames to one while the other is drained, then they are
+//! swapped. So a frame never wraps, is never copied, and the borrow checker sees that a handler reads one buffer and
+//! writes the other.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,11 +11,11 @@ use crate::figure::{Figure, Scale, measure};
 use crate::frame::{self, Body, Frame, Header};
 
 const REPETITIONS: u32 = 9;
-/// Signals that a turn finds in the queue: about what one read from a busy socket brings.
+/// Signals that a turn finds in the queue: about as many as one read from a busy socket.
 const BATCH: u64 = 32;
 const QUEUE_BYTES: usize = 16 * 1024;
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(scale: Scale) -> Vec<Figure> {
     let rounds = scale.pick(3_000, 60_000);
     let direct = |name, payload: &'static [u8]| {
@@ -59,7 +59,7 @@ const COMMIT: u16 = 3;
 const FORWARD: u16 = 4;
 
 fn number_of(i: u64) -> u16 {
-    // The last of the four sends onward, which only the chain wants.
+    // The last of the four sends onward, which only the chain uses.
     NUMBERS[i as usize % 3]
 }
 
@@ -106,7 +106,7 @@ impl Block {
         }
     }
 
-    /// The router's match. A number that it does not know is dropped, as the node does after logging.
+    /// The router's match. An unknown number is dropped, as the node does after logging.
     #[inline(always)]
     fn dispatch(&mut self, header: &Header, body: &Body, payload: &[u8], out: &mut Buffer) {
         match header.number {
@@ -119,7 +119,7 @@ impl Block {
     }
 }
 
-/// Frames back to back in memory taken once.
+/// Consecutive frames in memory that was allocated once.
 struct Buffer {
     bytes: Box<[u8]>,
     end: usize,
@@ -152,7 +152,7 @@ impl Queue {
         Self { filling: Buffer::new(), draining: Buffer::new() }
     }
 
-    /// Hands every queued signal to the block, those too that are sent meanwhile.
+    /// Passes every queued signal to the block, including those that are sent meanwhile.
     fn drain(&mut self, block: &mut Block) {
         while self.filling.end > 0 {
             std::mem::swap(&mut self.filling, &mut self.draining);

@@ -1,9 +1,9 @@
-//! Who owns the socket: one thread that reads, executes and writes, or receiver, worker and sender apart.
+//! Ownership of the socket: one thread that reads, executes and writes, or receiver, worker and sender apart.
 //!
-//! A client on a CPU of its own keeps four batches of requests of 32 bytes in flight over one loopback
-//! connection; each request is answered with a row of 124 bytes. Measured are the CPU time of the server's
-//! threads per request and the rate that the client sees. The split server is measured with its threads on
-//! the one CPU that the client leaves free, and spread over all CPUs.
+//! A client on a CPU of its own keeps four batches of requests of 32 bytes in flight over one loopback connection; each
+//! request is answered with a row of 124 bytes. The CPU time of the server's threads per request and the client's rate
+//! are measured. The split server is measured with its threads on the one CPU that the client leaves free, and spread
+//! over all CPUs.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -22,7 +22,7 @@ const REQUEST_BYTES: usize = 32;
 const ROWS: usize = 1024;
 const READ_BYTES: usize = 64 * 1024;
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(scale: Scale) -> Vec<Figure> {
     let layouts = [
         ("owner", Layout::Owner),
@@ -57,7 +57,7 @@ enum Layout {
     SplitAllCpus,
 }
 
-/// What one exchange showed.
+/// The result of one exchange.
 struct Run {
     cpu_ns: f64,
     rate: f64,
@@ -93,7 +93,7 @@ fn exchange(layout: Layout, batch: u64, batches: u64) -> Run {
     })
 }
 
-/// The client; seconds from the first request to the last answer.
+/// The client; returns the seconds from the first request to the last answer.
 fn ask(mut stream: &TcpStream, batch: u64, batches: u64) -> f64 {
     stream.set_nodelay(true).expect("an option of every connection");
     let mut answers = vec![0; batch as usize * ROW_BYTES];
@@ -116,7 +116,7 @@ fn ask(mut stream: &TcpStream, batch: u64, batches: u64) -> f64 {
     seconds
 }
 
-/// The rows that are served: few, so that the socket and not the memory is measured.
+/// The rows to serve: few, so that the socket and not the memory is measured.
 fn rows() -> Vec<[u8; ROW_BYTES]> {
     (0..ROWS).map(|row| [row as u8; ROW_BYTES]).collect()
 }
@@ -125,7 +125,7 @@ fn key_of(request: &[u8; REQUEST_BYTES]) -> u64 {
     u64::from_le_bytes(*request.first_chunk().expect("a request begins with its key"))
 }
 
-/// What was read of a stream and not yet used up.
+/// Bytes that were read of a stream and not used yet.
 struct Inbox {
     bytes: Vec<u8>,
     filled: usize,
@@ -136,9 +136,9 @@ impl Inbox {
         Self { bytes: vec![0; READ_BYTES], filled: 0 }
     }
 
-    /// Reads once and hands over all whole requests; false at the end of the stream.
+    /// Reads once and passes on all whole requests; false at the end of the stream.
     fn read(&mut self, mut stream: &TcpStream, mut handle: impl FnMut(&[u8; REQUEST_BYTES])) -> bool {
-        // A connection that the client has reset is at its end too.
+        // A connection that the client has reset has ended too.
         let Ok(count @ 1..) = stream.read(&mut self.bytes[self.filled..]) else { return false };
         self.filled += count;
         let (requests, rest) = self.bytes[..self.filled].as_chunks();
@@ -150,7 +150,7 @@ impl Inbox {
     }
 }
 
-/// One thread for everything; its CPU time.
+/// One thread for everything; returns its CPU time.
 fn serve_alone(mut stream: &TcpStream) -> u64 {
     let (rows, mut inbox, mut out) = (rows(), Inbox::new(), Vec::with_capacity(4 * READ_BYTES));
     let start = thread_cpu_ns();
@@ -164,7 +164,7 @@ fn serve_alone(mut stream: &TcpStream) -> u64 {
 const REQUEST: u16 = 1;
 const STOP: u16 = 2;
 
-/// Receiver (this thread), worker and sender; the CPU time of the three.
+/// Receiver (this thread), worker and sender; returns the CPU time of the three.
 fn serve_split(stream: &TcpStream) -> u64 {
     let ((to_worker, from_receiver), (to_sender, from_worker)) = (ring(), ring());
     thread::scope(|scope| {
@@ -173,12 +173,12 @@ fn serve_split(stream: &TcpStream) -> u64 {
         let worker =
             scope.spawn(move || work(from_receiver, Lane { ring: to_sender, receiver: sender_thread }));
         let receiver_ns = receive(stream, Lane { ring: to_worker, receiver: worker.thread().clone() });
-        let worker_ns = worker.join().expect("the worker ends when told");
-        receiver_ns + worker_ns + sender.join().expect("the sender ends when told")
+        let worker_ns = worker.join().expect("the worker ends when stopped");
+        receiver_ns + worker_ns + sender.join().expect("the sender ends when stopped")
     })
 }
 
-/// The way to another thread.
+/// A queue to another thread.
 struct Lane {
     ring: Producer,
     receiver: Thread,

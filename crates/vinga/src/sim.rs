@@ -22,7 +22,7 @@ pub struct SimArguments {
     /// Run the seeds from A up to B, without B itself
     #[arg(long, value_name = "A..B", value_parser = seed_range, conflicts_with_all = ["forever", "bugs"])]
     seeds: Option<Range<u64>>,
-    /// Run fresh seeds until told to stop
+    /// Run fresh seeds until stopped
     #[arg(long, conflicts_with = "bugs")]
     forever: bool,
     /// Show no progress
@@ -34,7 +34,7 @@ pub struct SimArguments {
     /// Run each seed two times: the histories must be the same
     #[arg(long, conflicts_with = "bugs")]
     twice: bool,
-    /// Run so many seeds at the same time
+    /// Run this many seeds at the same time
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, conflicts_with = "bugs")]
     jobs: NonZeroUsize,
     /// Fail if a rare branch was not met that 500 seeds meet; with 'all', also those that thousands of seeds meet
@@ -54,7 +54,7 @@ pub struct SimArguments {
     /// feature `injected-bugs`); fails if one is not noticed
     #[arg(long, conflicts_with = "bug")]
     bugs: bool,
-    /// With --bugs: give up after so many seeds; rules that take thousands are hunted then, too
+    /// With --bugs: give up after this many seeds; rules that take thousands are then tried, too
     #[arg(long, value_name = "N", requires = "bugs", conflicts_with_all = ["seed", "seeds", "forever"])]
     seeds_max: Option<NonZeroU64>,
     /// With --bugs: begin with this seed
@@ -62,7 +62,7 @@ pub struct SimArguments {
     first: u64,
 }
 
-/// Which rare branches must be met.
+/// The rare branches that must be met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Expected {
     Usual,
@@ -83,11 +83,11 @@ fn bug(name: &str) -> Result<InjectedBug, String> {
     })
 }
 
-/// Runs what is asked for.
+/// Runs the seeds, or tries the bugs, of the command line.
 ///
 /// # Errors
-/// The first violation, with its seed and how to repeat it; expected coverage marks that were not met; bugs that were not
-/// noticed.
+/// The first violation, with its seed and how to repeat it; expected coverage marks that were not met; bugs that were
+/// not noticed.
 pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
     if (arguments.bug.is_some() || arguments.bugs) && !injected_bugs::IS_BUILT_IN {
         return Err("this build has no injected bugs; build with: \
@@ -105,7 +105,7 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
     let range = match (arguments.seed, &arguments.seeds) {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(range)) => range.clone(),
-        // The command line says one of the three.
+        // The command line requires one of the three.
         (None, None) => fresh_seed()..u64::MAX,
     };
     if arguments.forever {
@@ -120,7 +120,7 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
         if arguments.seed.is_some() && report.violation.is_none() && !json {
             say!("{report}");
         }
-        // Nothing would be told of further seeds.
+        // Results of further seeds would not be read.
         console::is_read()
     });
     progress.end();
@@ -144,20 +144,21 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
     arguments.expect_marks.map_or(Ok(()), |expected| check_marks(&tally, expected, json))
 }
 
-/// How far a range of seeds is: on standard error, one line that changes on a terminal, elsewhere a line from time to time.
+/// Progress over a range of seeds: on standard error, one line that changes on a terminal, elsewhere a line from time
+/// to time.
 struct SeedProgress {
     shown: Progress,
     is_quiet: bool,
     begun: Instant,
-    /// When the last line was written that stays.
+    /// When the last permanent line was written.
     last: Instant,
     seeds: u64,
-    /// `None` if they do not end.
+    /// `None` for an endless range.
     all: Option<u64>,
 }
 
 impl SeedProgress {
-    /// Between two lines that stay.
+    /// Time between two permanent lines.
     const LINE_INTERVAL: Duration = Duration::from_secs(3);
 
     fn new(all: Option<u64>, is_quiet: bool) -> Self {
@@ -224,7 +225,7 @@ fn check_marks(tally: &Tally, expected: Expected, json: bool) -> Result<(), Stri
     Err(format!("rare branches that were not met: {}", missing.join("; ")))
 }
 
-/// Breaks one rule after the other.
+/// Injects one bug after the other.
 fn hunt(first: u64, seeds_max: Option<u64>, json: bool) -> Result<(), String> {
     let verdicts = injected_bugs::hunt_all(first, seeds_max, |verdict| {
         if !json {
@@ -254,7 +255,7 @@ fn hunt(first: u64, seeds_max: Option<u64>, json: bool) -> Result<(), String> {
     Err(format!("not noticed: {}", missed.join(", ")))
 }
 
-/// A seed that was most likely never run.
+/// A seed that was most likely never run before.
 fn fresh_seed() -> u64 {
     let age = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     fastrand::Rng::with_seed(age.as_nanos() as u64).u64(..1 << 48)

@@ -1,4 +1,5 @@
-//! What the operating system can do to a data node: refuse it real time, give it real time, stop it for a while, kill it.
+//! What the operating system can do to a data node: refuse it real time, give it real time, stop it for a while, kill
+//! it.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
@@ -39,7 +40,7 @@ fn policy(node: &Node, name: &str) -> i32 {
     let threads = node.threads();
     let (id, ..) = threads.iter().find(|(_, comm, _)| comm == name).expect("it is there");
     let stat = fs::read_to_string(format!("/proc/{}/task/{id}/stat", node.id())).expect("it is there");
-    // Behind the name, which may hold blanks, it is the 39th figure.
+    // Behind the name, which may contain blanks, it is the 39th figure.
     let (_, figures) = stat.rsplit_once(')').expect("a name in brackets");
     figures.split_whitespace().nth(38).and_then(|policy| policy.parse().ok()).expect("a number")
 }
@@ -47,7 +48,7 @@ fn policy(node: &Node, name: &str) -> i32 {
 const ORDINARY: i32 = 0;
 const ROUND_ROBIN: i32 = 2;
 
-/// What takes the right to real time from a program, if there is such a thing here.
+/// A command that removes the right to real time from a program, if there is one here.
 fn without_privilege() -> Option<[&'static str; 5]> {
     let before = ["setpriv", "--bounding-set", "-sys_nice", "--inh-caps", "-sys_nice"];
     let works = |output: std::process::Output| output.status.success();
@@ -106,7 +107,7 @@ fn a_real_time_node_leaves_others_their_time() {
                     let nothing = table.column("n").expect("it is there").less_than(0);
                     let mut scan =
                         cluster.scan(&table, |request| request.filter(nothing)).expect("it begins");
-                    while scan.next_batch().expect("it goes on").is_some() {}
+                    while scan.next_batch().expect("the scan continues").is_some() {}
                 }
             })
         })
@@ -141,7 +142,7 @@ fn a_node_that_stood_still_goes_on() {
     }
     thread::sleep(Duration::from_millis(1000));
     assert!(node.is_alive(), "{}", node.log());
-    assert!(!node.log().contains("has made no progress"), "nobody is blamed: {}", node.log());
+    assert!(!node.log().contains("has made no progress"), "no thread is blamed: {}", node.log());
     assert_eq!(node.crash_report(), "");
 }
 
@@ -160,7 +161,7 @@ fn a_killed_node_leaves_a_report() {
         let mut transaction = cluster.begin().expect("it begins");
         transaction.insert(&table, &row(1000)).expect("it is defined");
         transaction.execute().expect("it is done");
-        // What the blocks hold is written down once a second.
+        // The state of the blocks is written down once a second.
         thread::sleep(Duration::from_millis(4000));
         node.signal(signal);
         assert_eq!(node.end(), CRASHED);

@@ -22,13 +22,13 @@ use alloc::vec::Vec;
 use vinga_base::order_key::OrderKey;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::{ColumnId, PartitionId, RowId, TransactionId};
-use vinga_fragment::filter::{Program, VariableSource};
 use vinga_fragment::fragment::Fragment;
 use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_fragment::ordered_index::{Cut, Direction, Entry, Range};
 use vinga_fragment::row::{OperationRef, Row};
 use vinga_fragment::row_store::RowStore;
 use vinga_kernel::{Context, InjectedBug, Prefetch};
+use vinga_program::filter::{Program, VariableSource};
 use vinga_wire::range_scan::{
     RANGE_DESCENDING, RANGE_FROM_POSITION, RANGE_KEYS, RANGES_MAX, RangeBounds, RangeRow, RangeScanOpenHead,
 };

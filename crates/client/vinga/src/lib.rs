@@ -367,7 +367,7 @@ pub use vinga_client_core::{
     value,
 };
 pub use vinga_derive::{ReadRow, TableRow, WriteRow};
-pub use vinga_fragment::filter::tree as filter;
+pub use vinga_program::filter::tree as filter;
 pub use vinga_wire::info::{InfoTable, InfoValue};
 pub use vinga_wire::operation::OperationKind;
 pub use vinga_wire::schema::{Database, SchemaEvent, SchemaEventKind};

@@ -15,7 +15,7 @@ use vinga_base::OperationNumber;
 use vinga_base::order_key::KeyRange;
 use vinga_client_core::value::Key;
 use vinga_client_core::{Result, RowRef, ScanProgress, ScanRows, ScanSpec, Token};
-use vinga_fragment::filter::tree::Expression;
+use vinga_program::filter::tree::Expression;
 
 /// What is to be scanned: all rows of a table, or ranges of one of its ordered indexes.
 ///

@@ -434,11 +434,11 @@ mod tests {
             harness.scenario(),
             "# two echoes\n\
              at 0 ms\n\
-             200/Api/0 says EpochOrder (0 bytes)\n\
-             1/Driver/2 says ApiFailedOrder { api: 200, incarnation: 7 }\n    \
-             1/Driver/2 is told HeartbeatConfirm { epoch: 3, view: 1 }\n\
+             200/Api/0 sends EpochOrder (0 bytes)\n\
+             1/Driver/2 sends ApiFailedOrder { api: 200, incarnation: 7 }\n    \
+             1/Driver/2 receives HeartbeatConfirm { epoch: 3, view: 1 }\n\
              at 5 ms\n    \
-             1/Driver/2 is told HeartbeatConfirm { epoch: 3, view: 1 }\n"
+             1/Driver/2 receives HeartbeatConfirm { epoch: 3, view: 1 }\n"
         );
         assert_eq!(harness.now(), Tick::from_millis(7));
     }

@@ -1,4 +1,4 @@
-//! What the edge itself costs: a node whose blocks only echo, measured over loopback sockets.
+//! Cost of the edge itself: a node whose blocks only echo, measured over loopback sockets.
 //!
 //! `cargo run --release -p vinga-runtime --example echo_rate [-- --pin] [--spin MICROS] [--seconds S]`
 //!
@@ -101,11 +101,11 @@ fn measure(options: &Options, threads: u16, batch: u32, flight: u64) {
     node.stop();
 }
 
-/// CPU time that the node's threads have had.
+/// CPU time that the node's threads have used.
 fn cpu_nanos(node: &NodeProcess) -> u64 {
     let of = |thread: u64| {
         let file = format!("/proc/self/task/{thread}/schedstat");
-        let text = std::fs::read_to_string(&file).expect("the system counts CPU time");
+        let text = std::fs::read_to_string(&file).expect("the system reports CPU time");
         text.split(' ')
             .next()
             .and_then(|nanos| nanos.parse::<u64>().ok())

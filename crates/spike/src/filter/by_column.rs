@@ -1,8 +1,8 @@
 //! Column by column over a page, with a bitmap of the rows for which the filter so far is true.
 //!
-//! A comparison is a loop over the rows of a page, made for its type and operator, which sets a bit a row;
-//! it skips words of 64 rows of which none is asked for. `left AND right` asks right only for the rows that
-//! left let through, `left OR right` only for those that it did not.
+//! A comparison is a loop over the rows of a page, specialised for its type and operator, which sets a bit a row; it
+//! skips words of 64 rows of which none is needed. `left AND right` evaluates right only for the rows that left
+//! accepted, `left OR right` only for those that it did not.
 
 use super::expression::{Column, Comparison, Expression, Stored, Width, is_in_use, is_null, slots};
 use crate::rows::{Page, ROWS_PER_PAGE, Row};
@@ -12,7 +12,7 @@ const WORDS: usize = ROWS_PER_PAGE.div_ceil(64);
 /// A bit for each row of a page.
 type Bitmap = [u64; WORDS];
 
-/// Fills the bits of rows that are asked for and for which the comparison is true.
+/// Fills the bits of those of the `asked` rows for which the comparison is true.
 type Kernel = fn(&[Row; ROWS_PER_PAGE], Leaf, asked: &Bitmap, out: &mut Bitmap);
 
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ impl ColumnProgram {
         vec![[0; WORDS]; self.bitmaps]
     }
 
-    /// Adds the steps of a filter over the rows in bitmap `asked`; returns where the result stands.
+    /// Adds the steps of a filter over the rows in bitmap `asked`; returns the bitmap of the result.
     fn append(&mut self, expression: &Expression, asked: usize) -> usize {
         match expression {
             &Expression::Compare(column, comparison, constant) => {
@@ -81,7 +81,7 @@ impl ColumnProgram {
         self.bitmaps - 1
     }
 
-    /// How many rows of a page the filter lets through.
+    /// How many rows of a page the filter accepts.
     pub(super) fn count(&self, page: &Page, bitmaps: &mut [Bitmap]) -> usize {
         let rows = slots(page);
         for_each_word(rows, &[u64::MAX; WORDS], &mut bitmaps[0], is_in_use);

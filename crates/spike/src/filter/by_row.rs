@@ -35,8 +35,8 @@ fn leaf<T: Stored>(Column { number, offset, .. }: Column, comparison: Comparison
     }
 }
 
-/// A filter as comparisons in the order of evaluation, each with where to go on when it is true and when it
-/// is not; AND and OR are nothing but these jumps.
+/// A filter as comparisons in the order of evaluation, each with jump targets for true and for not true; AND and OR are
+/// nothing but these jumps.
 pub(super) struct ByteCode {
     steps: Vec<Step>,
 }

@@ -16,7 +16,7 @@ pub(super) enum Width {
     I64,
 }
 
-/// Where a column stands in the row.
+/// The position of a column in the row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) number: u32,
@@ -30,7 +30,7 @@ pub(super) const C: Column = Column { number: 2, offset: 40, width: Width::I16 }
 pub(super) const D: Column = Column { number: 3, offset: 42, width: Width::I16 };
 pub(super) const E: Column = Column { number: 4, offset: 44, width: Width::I32 };
 
-/// What a column is asked.
+/// The comparison of a column.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Comparison {
     Equal,
@@ -102,7 +102,7 @@ pub(super) fn rows_in(page: &Page) -> impl Iterator<Item = &Row> {
 }
 
 impl Expression {
-    /// The meaning of a filter, by plain recursion: what the other ways are compared with.
+    /// The meaning of a filter, by plain recursion: the reference for the other ways.
     #[cfg(test)]
     pub(super) fn is_true(&self, row: &Row) -> bool {
         match self {

@@ -1,12 +1,11 @@
 //! Linear hashing over lines: classic, and with partial expansions.
 //!
-//! Both keep `rows / lines` at a chosen mean load by adding one line at a time and rearranging the few
-//! lines whose entries the new one takes over. They differ in which lines those are, which is all that
-//! [`Addressing`] says. A full line links to overflow lines, which stand in an array of their own.
+//! Both keep `rows / lines` at a chosen mean load by adding one line at a time and rearranging the few lines whose
+//! entries the new one takes over. They differ in which lines those are, which is all that [`Addressing`] defines. A
+//! full line links to overflow lines, which are in a separate array.
 //!
-//! The rows of the next group are read again at its split, because the hash is not stored. So between two
-//! splits the inserts prefetch: first the lines of the next group, then the rows that stand in them, one
-//! line's rows an insert.
+//! The rows of the next group are read again at its split, because the hash is not stored. So between two splits the
+//! inserts prefetch: first the lines of the next group, then the rows that they refer to, one line's rows an insert.
 
 use super::Scheme;
 use super::lines::{Line, LineArray, Pages, tag_of};
@@ -15,18 +14,18 @@ use crate::rows::{Fragment, RowId};
 
 /// Which line a hash belongs to, and how the lines grow.
 pub(crate) trait Addressing: Default {
-    /// How many lines there are.
+    /// Number of lines.
     fn lines(&self) -> u32;
     /// The line of a hash, below `lines`.
     fn line_of(&self, hash: u64) -> u32;
     /// The lines from which the next added line will take entries.
     fn next_group(&self) -> ([u32; 3], usize);
-    /// The tag from which on entries go to the next added line while the others stay; nothing when the
-    /// hashes decide.
+    /// Entries with this tag or a greater one go to the next added line while the others stay; `None` when the hashes
+    /// decide.
     fn next_by_tag(&self) -> Option<u8> {
         None
     }
-    /// One line more.
+    /// Adds a line.
     fn advance(&mut self);
 }
 
@@ -71,9 +70,9 @@ impl Addressing for Classic {
 /// Larson's partial expansions: `groups` groups of lines g, g + groups, … grow one after the other from
 /// two lines to three, then one after the other to four; then each is two groups of two.
 ///
-/// A group of two or four chooses its line by the one or two bits of the hash above the group's number. A
-/// group of three is a group of two whose entries with a high tag, a third of all, went to the third line:
-/// so the first of the two steps needs no hash and reads no rows.
+/// A group of two or four chooses its line by the one or two bits of the hash above the group's number. A group of
+/// three is a group of two whose entries with a high tag, a third of all, were moved to the third line: so the first of
+/// the two steps needs no hash and reads no rows.
 pub(crate) struct Partial {
     groups: u32,
     /// Lines of a group that this round has not grown yet: 2 or 3.
@@ -102,7 +101,7 @@ impl Addressing for Partial {
         let of_two = low & (2 * self.groups - 1);
         let of_four = low & (4 * self.groups - 1);
         let size = self.size + u32::from(group < self.next);
-        // Bits of a hash cannot be guessed by a branch predictor; selections cost less.
+        // Bits of a hash can't be guessed by a branch predictor; selections cost less.
         let of_three = if tag_of(hash) >= THIRD_LINE_TAGS { group + 2 * self.groups } else { of_two };
         let of_two_or_three = if size == 2 { of_two } else { of_three };
         if size == 4 { of_four } else { of_two_or_three }
@@ -139,12 +138,12 @@ pub(crate) struct Linear<A> {
     /// Whether inserts prefetch for the next split.
     ahead: bool,
     inserts_since_growth: usize,
-    /// What a split moves; kept for its memory.
+    /// The entries that a split moves; kept for its memory.
     moving: Vec<(u8, RowId)>,
     hashes: Vec<u64>,
 }
 
-/// What stands in a line's link: the overflow line's number plus one.
+/// The overflow line that a line's link refers to: the link is its number plus one.
 fn linked(line: &Line) -> Option<u32> {
     line.link.checked_sub(1)
 }
@@ -220,7 +219,7 @@ impl<A: Addressing> Linear<A> {
                 }
             }
         }
-        // All rows are asked before any entry is placed, so that their misses overlap.
+        // All rows are prefetched before any entry is placed, so that their misses overlap.
         self.hashes.clear();
         self.hashes.extend(moving.iter().map(|&(_, row)| rows.rehash(row)));
         for (i, (tag, row)) in moving.drain(..).enumerate() {

@@ -1,4 +1,4 @@
-//! Lines of a hash index and the pages they live in.
+//! Lines of a hash index and the pages that hold them.
 //!
 //! ```text
 //! offset  0         12     16               64
@@ -77,7 +77,7 @@ impl Line {
         self.rows[..self.len()].iter().map(|&row| RowId(row))
     }
 
-    /// The first entry with the tag for which `is_it` says yes.
+    /// The first entry with the tag for which `is_it` returns true.
     #[inline(always)]
     pub(super) fn find(&self, tag: u8, mut is_it: impl FnMut(RowId) -> bool) -> Option<RowId> {
         let mut matches = self.matches(tag);

@@ -6,7 +6,7 @@ use super::Scheme;
 use super::lines::Pages;
 use crate::rows::{Fragment, RowId};
 
-/// Row ids in a `hashbrown` table; it too keeps a tag byte an entry and asks the row for the rest.
+/// Row ids in a `hashbrown` table; it too keeps a tag byte an entry and reads the rest from the row.
 #[derive(Default)]
 pub(super) struct Reference(HashTable<u32>);
 

@@ -1,8 +1,8 @@
-//! Many small tables: segments behind an extendible directory, each of which splits alone.
+//! Many small tables: segments behind an extendible directory, each of which splits by itself.
 //!
-//! A segment is 64 lines of 12 entries (4 KiB), or 16. An entry stands in its home line, or in the first line after it
-//! (cyclically) that has room; each line that was passed over counts it in its link, so a search goes on
-//! only where the count is not zero.
+//! A segment is 64 lines of 12 entries (4 KiB), or 16. An entry is in its home line, or in the first line after it
+//! (cyclically) that has room; each line that was passed over counts it in its link, so a search continues only while
+//! the count is not zero.
 //!
 //! Segments that all hold the same share of the hashes would all split at the same number of rows. So the
 //! hash prefix, seen as u in [0, 1), is mapped to v = 2^u − 1 (spiral storage) before the directory looks at

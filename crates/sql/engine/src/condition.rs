@@ -39,7 +39,7 @@ use crate::server::Server;
 use limits::{Room, Shrinker};
 use tree::{Operand, Side, Tree};
 use vinga::filter::{Constant, Expression};
-use vinga_fragment::comparison::Comparison;
+use vinga_program::comparison::Comparison;
 
 /// Levels of a condition, at most: what recursion over it may cost. The C++ side stops earlier.
 const LEVELS_MAX: usize = 256;

@@ -197,7 +197,7 @@ impl Keeper {
         }
         match written {
             Ok(_) => {
-                assert!(is_written, "incarnation {incarnation}: two values for three columns are written")
+                assert!(is_written, "incarnation {incarnation}: two values for three columns are written");
             }
             Err(error) => {
                 let is_right = matches!(error.number(), Some(1136 | 1243));

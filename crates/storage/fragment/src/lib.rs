@@ -1,4 +1,4 @@
-//! Storage inside a data manager: rows, their index, their locks, and the programs that filter them.
+//! Storage inside a data manager: rows, their indexes and their locks.
 //!
 //! Single-threaded plain data: no latches, no signals, no nodes, no time. Memory comes from a page pool that can
 //! refuse; every call that may need a page says so in its result and leaves everything as it was when refused.
@@ -9,8 +9,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod chunk_store;
-pub mod comparison;
-pub mod filter;
 pub mod fragment;
 pub mod fragment_index;
 pub mod hash_index;
@@ -22,7 +20,3 @@ mod prefetch;
 pub mod row;
 pub mod row_store;
 pub mod row_version;
-mod stored_value;
-#[cfg(test)]
-mod test_rows;
-pub mod update_program;

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use vinga::ColumnId;
 use vinga::filter::{Constant, Expression};
-use vinga_fragment::comparison::Comparison;
+use vinga_program::comparison::Comparison;
 
 /// Where the values of a column lie; `None` is no end.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -6,7 +6,7 @@ use crate::plan::ChangedColumn;
 use crate::session::{Numbered, Session, When};
 use std::sync::Arc;
 use vinga::OperationKind;
-use vinga_fragment::update_program::{Action, Instruction, write as write_program};
+use vinga_program::update_program::{Action, Instruction, write as write_program};
 
 impl Cursor {
     /// Adds a row.

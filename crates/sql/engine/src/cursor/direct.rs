@@ -20,7 +20,7 @@ use crate::session::{ChangeIf, Changed, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::{ColumnType, KeyRange, LockWait, OperationKind, OperationNumber, ScanRequest, Table};
-use vinga_fragment::update_program::{Action, Instruction, write as write_program};
+use vinga_program::update_program::{Action, Instruction, write as write_program};
 
 /// Keys of one request, at most.
 const KEYS_AT_ONCE: usize = 512;

@@ -12,8 +12,8 @@ use std::time::Instant;
 use vinga_base::ColumnId;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
-use vinga_fragment::filter::tree::{Expression, column, not};
-use vinga_fragment::filter::{NoVariable, Program, RowBlock};
+use vinga_program::filter::tree::{Expression, column, not};
+use vinga_program::filter::{NoVariable, Program, RowBlock};
 
 const PAGE_BYTES: usize = 32 * 1024;
 const STRIDE: usize = 120;

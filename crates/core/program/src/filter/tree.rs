@@ -1,7 +1,7 @@
 //! The expression tree of a filter, as clients build it.
 //!
 //! ```
-//! use vinga_fragment::filter::tree::{column, not, parameter};
+//! use vinga_program::filter::tree::{column, not, parameter};
 //!
 //! let cheap = column(2).less_than(500).and(column(3).is_not_null());
 //! let even = (column(1) % 2).equal(0);
