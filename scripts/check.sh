@@ -6,9 +6,10 @@
 #   DEPENDENTS_MAX=6                   crates that depend on a changed one are linted if they are at most so many
 #   CARGO_JOBS=2
 #
-# A crate has changed if a file of it has, committed or not. Of a changed crate everything is linted; its unit tests are
-# run, and those of its integration tests that have changed themselves. Tests that start servers are not run. At the end it
-# says what it has left out. 'make test' runs everything.
+# A crate has changed if a file of it has, committed or not. A changed crate is linted with its tests. Inside the edge
+# (blocks, storage, client/core and so on) all its tests are run; elsewhere its unit tests, and those of its integration
+# tests that have changed themselves. Tests that start servers are not run. At the end it says what it has left out.
+# 'make test' runs everything.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +20,10 @@ cargo_options=(--locked --jobs "$jobs")
 left_out=()
 begun=$SECONDS
 
-git rev-parse --quiet --verify "$base^{commit}" >/dev/null || { echo "there is no commit '$base'; set BASE" >&2; exit 2; }
+if ! git rev-parse --quiet --verify "$base^{commit}" >/dev/null; then
+    echo "there is no commit '$base'; set BASE" >&2
+    exit 2
+fi
 fork=$(git merge-base HEAD "$base")
 # Committed since then, staged, only in the working tree, or not known to git yet.
 mapfile -t changed < <({
@@ -140,11 +144,26 @@ elif [ "${#names[@]}" != 0 ]; then
     fi
 fi
 
-libraries=()
+# Inside the edge all tests of a crate are quick. What blocks do together is shown by the scenarios of vinga-node.
+quick=() libraries=()
 for name in "${names[@]}"; do
-    # One is a program, one a library without tests.
-    [ "$name" = libvinga ] || [ ! -f "${packages[$name]}/src/lib.rs" ] || libraries+=("$name")
+    case ${packages[$name]} in
+        crates/core/* | crates/storage/* | crates/blocks/* | crates/mgm/* | crates/node) quick+=("$name") ;;
+        crates/client/core | crates/client/workloads) quick+=("$name") ;;
+        # A library without tests, and a program.
+        crates/client/libvinga | crates/vinga) ;;
+        *) libraries+=("$name") ;;
+    esac
+    case ${packages[$name]} in
+        crates/core/* | crates/storage/* | crates/blocks/*)
+            [ -n "${packages[vinga-node]:-}" ] || [[ " ${quick[*]} " = *" vinga-node "* ]] || quick+=(vinga-node) ;;
+    esac
 done
+if [ "${#quick[@]}" != 0 ]; then
+    step "tests of ${quick[*]}"
+    mapfile -t options < <(selected "${quick[@]}")
+    cargo test "${cargo_options[@]}" --quiet --tests "${options[@]}"
+fi
 if [ "${#libraries[@]}" != 0 ]; then
     step "unit tests of ${libraries[*]}"
     mapfile -t options < <(selected "${libraries[@]}")
@@ -154,14 +173,12 @@ if [ -n "${packages[vinga-cli]:-}" ]; then
     step "unit tests of vinga-cli"
     cargo test "${cargo_options[@]}" --quiet --package vinga-cli --bins
 fi
-# What tests of this crate compare are files, not only code.
-if [ -n "${packages[vinga-config]:-}" ]; then
-    test_targets+=("vinga-config documentation" "vinga-config golden")
-fi
+# It compares the C header and docs/clients.md with the code.
 if [ -n "${packages[vinga-capi]:-}" ]; then test_targets+=("vinga-capi header"); fi
 mapfile -t test_targets < <(printf '%s\n' "${test_targets[@]}" | sed '/^$/d' | sort -u)
 for target in "${test_targets[@]}"; do
     read -r name test <<<"$target"
+    [[ " ${quick[*]} " != *" $name "* ]] || continue
     case $target in
         "vinga-cli house") is_house=1 ;;
         vinga-cli\ * | vinga-sql-tests\ * | vinga-sqlnode\ * | vinga-engine\ * | libvinga\ * | *" loom")
