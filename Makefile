@@ -19,7 +19,7 @@ help:
 	@echo "make install PREFIX=/usr/local DESTDIR=   build, and install the program and the C library with its header"
 	@echo "make sql    bring MariaDB, build the storage engine for it"
 	@echo "make test   install what is missing, run all tests"
-	@echo "make check  format, lint and unit tests of what has changed against main"
+	@echo "make check  format, lint and quick tests of what has changed against main"
 	@echo "make hooks  install scripts/pre-commit as this repository's hook"
 	@echo "make bench  measure everything, with peers where there are some; results in target/bench"
 	@echo "make soak   fresh simulator seeds, SQL nodes under load, fuzzers and sanitizers until told to stop (MINUTES=n bounds it)"
