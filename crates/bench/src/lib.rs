@@ -37,6 +37,7 @@ pub mod machine;
 pub mod machine_use;
 pub mod memory;
 pub mod meter;
+mod models;
 pub mod node;
 pub mod nonblocking;
 pub mod process;

@@ -83,7 +83,7 @@ const RINGS: [&[&str]; 17] = [
     &["edge/local"],
     &["client/derive"],
     &["client/vinga", "client/testnode"],
-    &["edge/runtime", "sim", "spike"],
+    &["edge/runtime", "sim"],
     &["client/capi", "sql/engine"],
     &["client/libvinga"],
     &["edge/datanode", "edge/sqlnode"],

@@ -9,8 +9,8 @@
 
 use super::Scheme;
 use super::lines::{Line, LineArray, Pages, tag_of};
-use crate::machine::prefetch;
-use crate::rows::{Fragment, RowId};
+use crate::models::machine::prefetch;
+use crate::models::rows::{Fragment, RowId};
 
 /// Which line a hash belongs to, and how the lines grow.
 pub(crate) trait Addressing: Default {
@@ -305,7 +305,7 @@ mod tests {
     /// Each step moves hashes only within the group and the added line, and by tag where it says so.
     fn grows_one_line_at_a_time<A: Addressing>() {
         let mut addressing = A::default();
-        let hashes: Vec<u64> = (0..2_000).map(crate::rows::hash).collect();
+        let hashes: Vec<u64> = (0..2_000).map(crate::models::rows::hash).collect();
         for _ in 0..6 * LINES_AT_FIRST {
             let (group, size) = addressing.next_group();
             let lines = addressing.lines();
@@ -346,7 +346,7 @@ mod tests {
         }
         let mut counts = vec![0u32; addressing.lines() as usize];
         for key in 0..768_000 {
-            counts[addressing.line_of(crate::rows::hash(key)) as usize] += 1;
+            counts[addressing.line_of(crate::models::rows::hash(key)) as usize] += 1;
         }
         let third = LINES_AT_FIRST as usize / 2;
         for part in counts.chunks(third) {

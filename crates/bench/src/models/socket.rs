@@ -10,11 +10,12 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-use crate::figure::{Figure, Scale, name};
-use crate::frame::{Body, Header};
-use crate::machine::{allowed_cpus, bind_to, thread_cpu_ns, two_cpus};
-use crate::ring::{Consumer, Producer, ring};
-use crate::rows::ROW_BYTES;
+use crate::figure::Figure;
+use crate::models::frame::{Body, Header};
+use crate::models::machine::{allowed_cpus, bind_to, thread_cpu_ns, two_cpus};
+use crate::models::measuring::{Scale, figure};
+use crate::models::ring::{Consumer, Producer, ring};
+use crate::models::rows::ROW_BYTES;
 
 const REPETITIONS: u32 = 5;
 const IN_FLIGHT: u64 = 4;
@@ -37,8 +38,8 @@ pub fn run(scale: Scale) -> Vec<Figure> {
             exchange(layout, batch, batches / 4);
             let runs: Vec<Run> = (0..REPETITIONS).map(|_| exchange(layout, batch, batches)).collect();
             let figure = |metric: &str, unit, value: fn(&Run) -> f64| {
-                let name = name(format!("spike.socket.{label}.batch{batch}.{metric}"));
-                Figure::from_samples(name, unit, &runs.iter().map(value).collect::<Vec<f64>>())
+                let name = format!("spike.socket.{label}.batch{batch}.{metric}");
+                figure(name, unit, &runs.iter().map(value).collect::<Vec<f64>>())
             };
             figures.push(figure("cpu", "ns", |run| run.cpu_ns));
             figures.push(figure("rate", "1/s", |run| run.rate));

@@ -9,10 +9,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-use crate::figure::{Figure, Scale, measure};
-use crate::frame::{Body, Header};
-use crate::machine::{bind_to, two_cpus};
-use crate::ring::{Consumer, Producer, ring};
+use crate::figure::Figure;
+use crate::models::frame::{Body, Header};
+use crate::models::machine::{bind_to, two_cpus};
+use crate::models::measuring::{Scale, measure};
+use crate::models::ring::{Consumer, Producer, ring};
 
 const REPETITIONS: u32 = 7;
 

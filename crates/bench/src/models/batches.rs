@@ -8,9 +8,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::figure::{Figure, Scale, measure, name};
-use crate::hash_index::{Linear, Pages, Partial, Scheme};
-use crate::rows::{KEY_OFFSET, ROW_BYTES, Rows, hash};
+use crate::figure::Figure;
+use crate::models::hash_index::{Linear, Pages, Partial, Scheme};
+use crate::models::measuring::{Scale, measure};
+use crate::models::rows::{KEY_OFFSET, ROW_BYTES, Rows, hash};
 
 const REPETITIONS: u32 = 7;
 const ROWS: u64 = 1_000_000;
@@ -25,7 +26,7 @@ pub fn run(scale: Scale) -> Vec<Figure> {
         for (passes, suffix) in
             [(Passes::None, "plain"), (Passes::TwoLines, "two_lines"), (Passes::AllLines, "")]
         {
-            let name = name(format!("spike.lookup.batch{batch}.{suffix}").trim_end_matches('.').to_owned());
+            let name = format!("spike.lookup.batch{batch}.{suffix}").trim_end_matches('.').to_owned();
             figures.push(measure(name, "ns", REPETITIONS, || table.look_up(&keys, batch, passes)));
         }
     }
@@ -49,7 +50,7 @@ struct Table {
 impl Table {
     fn new(count: u64) -> Self {
         let rows = Rows::with_keys(count, |_| 0);
-        let mut pages = Pages::new(count as usize * 10 / crate::rows::PAGE_BYTES + 8);
+        let mut pages = Pages::new(count as usize * 10 / crate::models::rows::PAGE_BYTES + 8);
         let mut index = Linear::new(&mut pages, 80, true);
         for key in 0..count {
             index.insert(&mut pages, hash(key), Rows::nth(key as u32), rows.fragment(0));

@@ -3,8 +3,8 @@
 //! Columns of a row, after the key: 24 null bits (u32, bit = column number), 28 a (i64), 36 b (i32),
 //! 40 c (i16), 42 d (i16), 44 e (i32).
 
-use crate::machine::Region;
-use crate::rows::{PAGE_BYTES, PAGE_HEADER_BYTES, Page, ROW_BYTES, ROWS_PER_PAGE, Row, hash};
+use crate::models::machine::Region;
+use crate::models::rows::{PAGE_BYTES, PAGE_HEADER_BYTES, Page, ROW_BYTES, ROWS_PER_PAGE, Row, hash};
 
 const NULLS_OFFSET: usize = 24;
 

@@ -132,18 +132,6 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// One line about the machine: processor, CPUs, kernel.
-pub fn description() -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let info = read("/proc/cpuinfo");
-    let model = info
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .map_or("unknown processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
-    let kernel = read("/proc/sys/kernel/osrelease");
-    format!("{model}, {} CPUs, Linux {}", allowed_cpus().len(), kernel.trim())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,8 +12,8 @@
 
 use super::Scheme;
 use super::lines::{ENTRIES, Line, LineArray, Pages, tag_of};
-use crate::machine::prefetch;
-use crate::rows::{Fragment, RowId};
+use crate::models::machine::prefetch;
+use crate::models::rows::{Fragment, RowId};
 
 const PIECE_BITS: u32 = 6;
 

@@ -4,7 +4,7 @@ use hashbrown::HashTable;
 
 use super::Scheme;
 use super::lines::Pages;
-use crate::rows::{Fragment, RowId};
+use crate::models::rows::{Fragment, RowId};
 
 /// Row ids in a `hashbrown` table; it too keeps a tag byte an entry and reads the rest from the row.
 #[derive(Default)]

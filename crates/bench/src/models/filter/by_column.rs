@@ -5,7 +5,7 @@
 //! accepted, `left OR right` only for those that it did not.
 
 use super::expression::{Column, Comparison, Expression, Stored, Width, is_in_use, is_null, slots};
-use crate::rows::{Page, ROWS_PER_PAGE, Row};
+use crate::models::rows::{Page, ROWS_PER_PAGE, Row};
 
 const WORDS: usize = ROWS_PER_PAGE.div_ceil(64);
 

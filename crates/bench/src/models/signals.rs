@@ -7,8 +7,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::figure::{Figure, Scale, measure};
-use crate::frame::{self, Body, Frame, Header};
+use crate::figure::Figure;
+use crate::models::frame::{self, Body, Frame, Header};
+use crate::models::measuring::{Scale, measure};
 
 const REPETITIONS: u32 = 9;
 /// Signals that a turn finds in the queue: about as many as one read from a busy socket.

@@ -8,7 +8,7 @@
 //! Numbers are little endian. Eight fragments share the pages of one region, as the fragments of a node
 //! share its page pool, so neighbouring pages belong to different fragments.
 
-use crate::machine::{Region, prefetch};
+use crate::models::machine::{Region, prefetch};
 
 /// Bytes of a row's slot.
 pub(crate) const ROW_BYTES: usize = 124;

@@ -1,7 +1,7 @@
 //! One loop over rows: a filter as a tree of closures, and as flat byte code with jumps.
 
 use super::expression::{Column, Comparison, Expression, Stored, Width, is_null};
-use crate::rows::Row;
+use crate::models::rows::Row;
 
 /// A filter as a closure that calls closures.
 pub(super) type Closure = Box<dyn Fn(&Row) -> bool + Send + Sync>;

@@ -7,25 +7,24 @@
 //! The measured pieces are models: as small as the question allows, and without what the node adds around them
 //! (protocol, transactions, errors). A figure here is a lower bound of the node's cost, not a promise.
 
-pub mod batches;
-pub mod figure;
-pub mod filter;
-pub mod hash_index;
-pub mod hop;
-pub mod signals;
-pub mod socket;
-
+mod batches;
+mod filter;
 mod frame;
+mod hash_index;
+mod hop;
 mod machine;
+mod measuring;
 mod ring;
 mod rows;
+mod signals;
+mod socket;
 
-pub use figure::{Figure, Scale};
-pub use machine::description as machine;
+use crate::figure::Figure;
+pub use measuring::Scale;
 
 /// A question, answered by a measurement.
 pub struct Question {
-    /// The value for `--only`.
+    /// The value for `--questions`.
     pub name: &'static str,
     /// The question as a sentence.
     pub text: &'static str,

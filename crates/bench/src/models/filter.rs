@@ -10,8 +10,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::figure::{Figure, Scale, measure};
-use crate::rows::Page;
+use crate::figure::Figure;
+use crate::models::measuring::{Scale, measure};
+use crate::models::rows::Page;
 
 mod by_column;
 mod by_row;
@@ -44,7 +45,7 @@ pub fn run(scale: Scale) -> Vec<Figure> {
 }
 
 /// Nanoseconds a row.
-fn scan(name: &'static str, pages: &[Page], mut count: impl FnMut(&Page) -> usize) -> Figure {
+fn scan(name: &str, pages: &[Page], mut count: impl FnMut(&Page) -> usize) -> Figure {
     let rows: usize = pages.iter().map(|page| rows_in(page).count()).sum();
     measure(name, "ns", REPETITIONS, || {
         let start = Instant::now();
@@ -109,7 +110,7 @@ mod tests {
         let pages = expression::table(2_000);
         let mut seed = 1;
         let mut random = move |below: u64| {
-            seed = crate::rows::hash(seed);
+            seed = crate::models::rows::hash(seed);
             seed % below
         };
         let mut found = 0;

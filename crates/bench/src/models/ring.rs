@@ -15,7 +15,7 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
-use crate::frame::{self, Body, Frame, Header};
+use crate::models::frame::{self, Body, Frame, Header};
 
 const RING_BYTES: u32 = 16 * 1024;
 /// Set in a length: not a frame but this many bytes to skip.

@@ -9,8 +9,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::figure::{Figure, Scale, measure, name};
-use crate::rows::{FRAGMENTS, Fragment, RowId, Rows, fragment_of, hash};
+use crate::figure::Figure;
+use crate::models::measuring::{Scale, figure, measure};
+use crate::models::rows::{FRAGMENTS, Fragment, RowId, Rows, fragment_of, hash};
 
 mod linear;
 mod lines;
@@ -86,13 +87,13 @@ impl World {
 
     /// Memory that is enough for every scheme: 16 bytes a row.
     fn pages(&self) -> Pages {
-        Pages::new(self.rows_max() as usize * 16 / crate::rows::PAGE_BYTES + 16 * FRAGMENTS)
+        Pages::new(self.rows_max() as usize * 16 / crate::models::rows::PAGE_BYTES + 16 * FRAGMENTS)
     }
 
     /// All figures of a scheme.
     fn ask<S: Scheme>(&self, label: &str, make: impl Fn(&mut Pages) -> S) -> Vec<Figure> {
         let figure = |metric: &str, size: &str, unit, samples: &[f64]| {
-            Figure::from_samples(name(format!("spike.hash_index.{label}.{metric}.{size}")), unit, samples)
+            figure(format!("spike.hash_index.{label}.{metric}.{size}"), unit, samples)
         };
         let mut index = Index::new(self.pages(), &make);
         let mut figures = Vec::new();
@@ -111,7 +112,7 @@ impl World {
                 misses.push(index.beyond_first_line(&self.rows, (0..chunk).map(|i| u64::MAX - present(i))));
             }
             let keys: Vec<u64> = (0..10 * chunk).map(|i| hash(i) % size).collect();
-            let lookup = name(format!("spike.hash_index.{label}.lookup.{size_name}"));
+            let lookup = format!("spike.hash_index.{label}.lookup.{size_name}");
             figures.extend([
                 figure("bytes_per_row", size_name, "B", &bytes),
                 measure(lookup, "ns", REPETITIONS, || index.look_up(&self.rows, &keys)),
@@ -153,8 +154,8 @@ impl World {
             longest = std::array::from_fn(|i| longest[i].max(summary[i]));
         }
         let [min, median, max] = longest.map(|ns| f64::from(ns) / 1000.0);
-        let name = name(format!("spike.hash_index.{label}.pause"));
-        Figure { name, median, min, max, unit: "us", repetitions: PAUSE_REPETITIONS }
+        let name = format!("spike.hash_index.{label}.pause");
+        Figure { min, median, max, repetitions: PAUSE_REPETITIONS, ..figure(name, "us", &[median]) }
     }
 }
 

@@ -8,8 +8,8 @@
 //! Entries are packed at the front of a line; tag 0 means that a place and all behind it are free. The link
 //! is for the scheme's use: the number of an overflow line, or a count.
 
-use crate::machine::{Region, Zeroable};
-use crate::rows::{PAGE_BYTES, RowId};
+use crate::models::machine::{Region, Zeroable};
+use crate::models::rows::{PAGE_BYTES, RowId};
 
 /// Entries of a line.
 pub(super) const ENTRIES: usize = 12;
