@@ -6,10 +6,10 @@
 //! under way, was not committed. (If that node dies too, the successor answers from the markers at the data managers.)
 
 use crate::Coordinator;
-use crate::transaction::Place;
 use alloc::collections::{BTreeMap, VecDeque};
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
+use vinga_wire::partition::Place;
 use vinga_wire::transaction::{Outcome, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U32, U64};
 

@@ -52,10 +52,7 @@ impl Coordinator {
         signal: SignalNumber,
         write: impl Fn(&mut FrameWriter<'_>),
     ) {
-        let mut next = self.transactions[handle].participants;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            next = participant.next;
+        for participant in self.participants.of(self.transactions[handle].participants) {
             if participant.alive.length() > 0 {
                 write(&mut cx.frame(signal, participant.place.at(participant.alive.primary())));
             }

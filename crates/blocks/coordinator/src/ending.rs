@@ -1,13 +1,12 @@
 //! Commit and rollback, once decided, and what the API node is told.
 
 use crate::Coordinator;
-use crate::batch::actor;
 use crate::clients::{Ended, send_outcome};
+use crate::participants::Undo;
 use crate::transaction::{Failure, State, Transaction};
 use vinga_base::Epoch;
 use vinga_base::pool::Handle;
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{AbortBody, CommitBody, WHOLE_TRANSACTION};
 use vinga_wire::transaction::{OperationError, Outcome, TransactionAnswer};
 use vinga_wire::{ErrorCode, SignalNumber, U16, U32, U64};
 
@@ -57,39 +56,17 @@ impl Coordinator {
 
     /// Decides: commit. The epoch is not below that of anything the transaction saw, replaced or followed.
     fn commit(&mut self, cx: &mut Context<'_>, handle: Handle) {
-        let actor = actor(cx.own(), &self.settings, handle);
-        let own_node = self.settings.node;
+        let orders = self.orders(cx, handle);
         let transaction = &mut self.transactions[handle];
         transaction.epoch = transaction.epoch.max(self.epoch);
         if cx.has_bug(InjectedBug::EpochIgnoresOperations) {
             transaction.epoch = self.epoch;
         }
         let mut outstanding = 0;
-        let mut next = transaction.participants;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            next = participant.next;
-            if !participant.holds {
-                continue;
-            }
+        for participant in self.participants.of(transaction.participants).filter(|p| p.holds) {
             outstanding += 1;
-            let replicas = participant.replicas();
-            let marker = match transaction.first_change {
-                Some((number, place)) if place == participant.place && !place.chain.is_only(own_node) => {
-                    number
-                }
-                _ => 0,
-            };
-            cx.frame(SignalNumber::CommitRequest, participant.place.at(replicas.last())).put(&CommitBody {
-                transaction: U64::new(transaction.id.0),
-                epoch: U64::new(transaction.epoch.0),
-                actor,
-                chain: participant.place.chain,
-                alive: replicas,
-                marker: U32::new(marker),
-                instance: U16::new(participant.place.instance),
-                unused: U16::ZERO,
-            });
+            let marker = transaction.marker_at(participant, self.settings.node);
+            orders.commit(cx, participant, transaction.epoch, marker);
         }
         transaction.state = State::Committing { outstanding };
         if outstanding == 0 {
@@ -102,7 +79,7 @@ impl Coordinator {
 
     /// Decides: roll back; or notes another cause if it is being rolled back already.
     pub(crate) fn roll_back(&mut self, cx: &mut Context<'_>, handle: Handle, cause: Cause) {
-        let actor = actor(cx.own(), &self.settings, handle);
+        let orders = self.orders(cx, handle);
         let transaction = &mut self.transactions[handle];
         match transaction.state {
             State::Open { .. } | State::Preparing { .. } => {}
@@ -114,29 +91,9 @@ impl Coordinator {
         }
         transaction.unique = None;
         let mut outstanding = 0;
-        let mut next = transaction.participants;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            next = participant.next;
+        for participant in self.participants.of(transaction.participants) {
             outstanding += 1;
-            let replicas = participant.replicas();
-            let body = AbortBody {
-                transaction: U64::new(transaction.id.0),
-                actor,
-                chain: participant.place.chain,
-                alive: replicas,
-                from: U32::new(WHOLE_TRANSACTION),
-                instance: U16::new(participant.place.instance),
-                flags: U16::ZERO,
-            };
-            if cx.has_bug(InjectedBug::AbortToEveryReplica) {
-                for node in replicas.nodes() {
-                    let alone = AbortBody { alive: vinga_wire::commit::Chain::new(&[node]), ..body };
-                    cx.frame(SignalNumber::AbortRequest, participant.place.at(node)).put(&alone);
-                }
-                continue;
-            }
-            cx.frame(SignalNumber::AbortRequest, participant.place.at(replicas.primary())).put(&body);
+            orders.undo(cx, participant, Undo::Everything);
         }
         transaction.state = State::RollingBack { outstanding };
         if outstanding == 0 {
@@ -146,18 +103,16 @@ impl Coordinator {
 
     /// All primaries have committed: the replicas may drop their records, some time soon.
     pub(crate) fn complete(&mut self, handle: Handle) {
-        let id = self.transactions[handle].id;
-        let mut next = self.transactions[handle].participants;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            next = participant.next;
+        let transaction = &self.transactions[handle];
+        for participant in self.participants.of(transaction.participants) {
             // A chain that is only this node forgets at commit: whoever would need the record died with it.
             if participant.holds
                 && participant.changes
                 && !participant.place.chain.is_only(self.settings.node)
             {
-                let replicas = self.routing.alive(participant.place.chain);
-                self.completes.extend(replicas.nodes().map(|node| (participant.place.at(node), id)));
+                let (place, id) = (participant.place, transaction.id);
+                let replicas = self.routing.alive(place.chain);
+                self.completes.extend(replicas.nodes().map(|node| (place.at(node), id)));
             }
         }
     }
@@ -183,10 +138,7 @@ impl Coordinator {
     fn finish(&mut self, cx: &mut Context<'_>, handle: Handle, outcome: Outcome, number: u32) {
         let transaction = self.transactions.remove(handle).expect("it was open until now");
         self.by_id.remove(transaction.id.0);
-        let mut next = transaction.participants;
-        while let Some(at) = next {
-            next = self.participants.remove(at).expect("the list holds live participants").next;
-        }
+        self.participants.remove(transaction.participants);
         answer(cx, &transaction, outcome, number);
         if let Some((requester, request)) = transaction.special().and_then(|special| special.asked) {
             let epoch = if outcome == Outcome::Committed { transaction.epoch } else { Epoch(0) };

@@ -1,16 +1,15 @@
 //! API nodes and data nodes that fail, transactions that are forgotten.
 
-use crate::batch::actor;
 use crate::ending::Cause;
+use crate::participants::Undo;
 use crate::transaction::{State, Transaction};
 use crate::{CHECK_INTERVAL, Coordinator};
 use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{AbortBody, CommitBody, WHOLE_TRANSACTION};
 use vinga_wire::membership::ApiNodeBody;
-use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
+use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 impl Coordinator {
     /// The API node's connections are gone: roll back what was not asked to commit, finish the rest, then confirm.
@@ -99,69 +98,35 @@ impl Coordinator {
     }
 
     fn takes_part(&self, transaction: &Transaction, node: NodeId) -> bool {
-        let mut next = transaction.participants;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            if participant.alive.contains(node) {
-                return true;
-            }
-            next = participant.next;
-        }
-        false
+        self.participants.of(transaction.participants).any(|participant| participant.alive.contains(node))
     }
 
     fn go_on_without(&mut self, cx: &mut Context<'_>, handle: Handle, node: NodeId) {
-        let actor = actor(cx.own(), &self.settings, handle);
+        let orders = self.orders(cx, handle);
         let transaction = &self.transactions[handle];
-        let (id, epoch, state) = (transaction.id, transaction.epoch, transaction.state);
-        let mut next = transaction.participants;
-        while let Some(at) = next {
-            let participant = &mut self.participants[at];
-            next = participant.next;
+        self.participants.each_mut(transaction.participants, |participant| {
             if !participant.alive.contains(node) {
-                continue;
+                return;
             }
             participant.alive = participant.alive.without(node);
             assert!(participant.alive.length() > 0, "a node group without live nodes stops the cluster");
             if participant.ended {
-                continue;
+                return;
             }
-            let place = participant.place;
-            let replicas = participant.replicas();
-            match state {
+            match transaction.state {
                 State::Committing { .. } if participant.holds => {
                     cx.mark("commit sent again without a failed replica");
-                    let marker = match self.transactions[handle].first_change {
-                        Some((number, first)) if first == place => number,
-                        _ => 0,
-                    };
-                    cx.frame(SignalNumber::CommitRequest, place.at(replicas.last())).put(&CommitBody {
-                        transaction: U64::new(id.0),
-                        epoch: U64::new(epoch.0),
-                        actor,
-                        chain: place.chain,
-                        alive: replicas,
-                        marker: U32::new(marker),
-                        instance: U16::new(place.instance),
-                        unused: U16::ZERO,
-                    });
+                    let marker = transaction.marker_at(participant, self.settings.node);
+                    orders.commit(cx, participant, transaction.epoch, marker);
                 }
                 State::RollingBack { .. } => {
                     cx.mark("abort sent again without a failed replica");
-                    cx.frame(SignalNumber::AbortRequest, place.at(replicas.primary())).put(&AbortBody {
-                        transaction: U64::new(id.0),
-                        actor,
-                        chain: place.chain,
-                        alive: replicas,
-                        from: U32::new(WHOLE_TRANSACTION),
-                        instance: U16::new(place.instance),
-                        flags: U16::ZERO,
-                    });
+                    orders.undo(cx, participant, Undo::Everything);
                 }
                 State::Committing { .. } | State::Open { .. } | State::Preparing { .. } => {}
             }
-        }
-        match state {
+        });
+        match transaction.state {
             State::Open { .. } | State::Preparing { .. } => {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::NodeFailure));
             }

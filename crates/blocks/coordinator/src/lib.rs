@@ -33,6 +33,7 @@ mod deadlock;
 mod ending;
 mod failure;
 pub mod inspect;
+mod participants;
 mod routing;
 mod stages;
 mod tables;
@@ -41,9 +42,10 @@ mod unique;
 
 use alloc::vec::Vec;
 use clients::Clients;
+use participants::Participants;
 use routing::Routing;
 use tables::Tables;
-use transaction::{Participant, Transaction};
+use transaction::Transaction;
 use vinga_base::id_map::IdMap;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::{Epoch, Incarnation, NodeId, TransactionId};
@@ -92,7 +94,7 @@ pub struct Coordinator {
     epoch: Epoch,
     transactions: Pool<Transaction>,
     by_id: IdMap,
-    participants: Pool<Participant>,
+    participants: Participants,
     clients: Clients,
     tables: Tables,
     routing: Routing,
@@ -124,7 +126,7 @@ impl Coordinator {
             epoch: settings.epoch,
             transactions: Pool::new(transactions),
             by_id: IdMap::new(transactions),
-            participants: Pool::new(transactions.saturating_mul(PARTICIPANTS_PER_TRANSACTION)),
+            participants: Participants::new(transactions.saturating_mul(PARTICIPANTS_PER_TRANSACTION)),
             clients: Clients::default(),
             tables: Tables::default(),
             routing: Routing::new(settings.partitions.clone()),

@@ -18,10 +18,9 @@
 //! So each operation of a batch finds what all before it have left, as if each had waited for the one before.
 
 use crate::Coordinator;
-use crate::batch::actor;
 use crate::ending::Cause;
 use crate::tables::Table;
-use crate::transaction::{Place, State};
+use crate::transaction::State;
 use crate::unique::{Base, UniqueWork};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -31,6 +30,7 @@ use vinga_base::pool::Handle;
 use vinga_kernel::Context;
 use vinga_wire::commit::{self, PrepareHead};
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
+use vinga_wire::partition::Place;
 use vinga_wire::{ErrorCode, FrameWriter, SignalNumber, U16, U32, U64};
 
 /// An operation with its owner found.
@@ -145,7 +145,7 @@ impl Coordinator {
         let last = commit
             && before == 0
             && rest.is_empty()
-            && transaction.participants.is_none()
+            && transaction.participants.is_empty()
             && same_place.is_some_and(|(first, _)| first.place.chain.is_only(self.settings.node));
         transaction.state = State::Preparing { outstanding: before + stage.len() as u32, commit, last };
         if let Some((first, _)) = same_place {
@@ -235,13 +235,14 @@ impl Coordinator {
         count: usize,
         last: bool,
     ) -> Option<FrameWriter<'a>> {
-        let participant = self.participant(handle, place)?;
-        self.participants[participant].changes |= changes;
-        let actor = actor(cx.own(), &self.settings, handle);
+        let actor = self.actor(cx, handle);
         let transaction = &mut self.transactions[handle];
+        let alive = || self.routing.alive(place.chain);
+        let participant = self.participants.find_or_add(&mut transaction.participants, place, alive)?;
+        participant.changes |= changes;
         transaction.has_changes |= changes;
         let epoch = self.epoch.max(transaction.epoch);
-        let mut writer = cx.frame(SignalNumber::PrepareRequest, place.at(place.chain.primary()));
+        let mut writer = cx.frame(SignalNumber::PrepareRequest, place.primary());
         writer.put(&PrepareHead {
             transaction: U64::new(transaction.id.0),
             epoch: U64::new(epoch.0),
