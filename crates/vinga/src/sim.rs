@@ -116,7 +116,7 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
     }
     let trace: Option<fn(&str)> = arguments.trace.then_some(|line: &str| say!("{line}"));
     let without = arguments.without.iter().copied().collect();
-    let options = Options { bug: arguments.bug, trace, without, ..Options::default() };
+    let options = Options { bug: arguments.bug, trace, without };
     let range = match (arguments.seed, &arguments.seeds) {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(range)) => range.clone(),
@@ -299,6 +299,7 @@ mod tests {
     fn what_makes_no_sense_together_is_refused() {
         let reads = |line: &str| Line::try_parse_from(format!("sim {line}").split(' ')).is_ok();
         assert!(reads("--bugs --first 7 --seeds-max 20") && reads("--seed 3 --trace"));
+        assert!(reads("--seed 3 --minimise --without kill-node --without disconnect"));
         for line in
             ["--trace", "--jobs 2", "--twice", "--forever", "--expect-marks", "--seed 3", "--seeds 3..5"]
         {
@@ -309,6 +310,7 @@ mod tests {
             "--seeds 1..3 --jobs 0",
             "--bugs --seeds-max 0",
             "--seed 1 --first 2",
+            "--seeds 1..3 --minimise",
         ] {
             assert!(!reads(line), "{line}");
         }
@@ -325,10 +327,6 @@ mod tests {
     fn ranges_are_read() {
         assert_eq!(seed_range("3..5"), Ok(3..5));
         assert!(seed_range("5..5").is_err() && seed_range("5").is_err() && seed_range("a..b").is_err());
-        assert!(
-            reads("--seed 3 --minimise --without kill-node --without disconnect")
-                && !reads("--seeds 1..3 --minimise")
-        );
         assert!(fault("nonsense").unwrap_err().contains("kill-node"));
         assert!(bug("nonsense").unwrap_err().contains("answer-before-primary"));
     }
