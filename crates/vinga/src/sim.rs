@@ -39,7 +39,7 @@ pub struct SimArguments {
     #[arg(long, value_name = "FAULT", value_parser = fault, conflicts_with = "bugs")]
     without: Vec<Fault>,
     /// If the seed fails, leave out one kind of fault after the other and report the simplest run that still fails
-    #[arg(long, requires = "seed", conflicts_with = "bugs")]
+    #[arg(long, requires = "seed", conflicts_with_all = ["seeds", "forever", "bugs"])]
     minimise: bool,
     /// Run this many seeds at the same time
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, conflicts_with = "bugs")]
