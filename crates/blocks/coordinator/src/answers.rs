@@ -1,4 +1,4 @@
-//! Data managers answer.
+//! Answers of data managers: operations that are prepared or refused, commits and aborts that are confirmed.
 
 use crate::Coordinator;
 use crate::ending::Cause;
@@ -75,8 +75,8 @@ impl Coordinator {
         Some(())
     }
 
-    /// A data manager that was allowed to commit at once has not done so, and will not. Whether the batch was given up
-    /// before that was known.
+    /// A data manager that was allowed to commit in one phase has not done so, and will not. Returns whether the API
+    /// node gave up the batch in the meantime.
     #[inline]
     fn not_committed_at_once(&mut self, cx: &mut Context<'_>, handle: Handle) -> bool {
         let transaction = &mut self.transactions[handle];
@@ -103,7 +103,7 @@ impl Coordinator {
         });
     }
 
-    /// So many operations or partial rollbacks have been answered; what has become possible by that is sent.
+    /// This many operations or partial rollbacks have been answered. Sends what had to wait for them.
     pub(crate) fn operations_answered(&mut self, cx: &mut Context<'_>, handle: Handle, count: u32) {
         if !self.send_subs(cx, handle) {
             return;

@@ -1,6 +1,6 @@
-//! A batch arrives: check it, find the owners of its rows, send each what is its share.
+//! A batch arrives: it is checked, the owners of its rows are found, and each owner gets its operations.
 //!
-//! Everything that can be wrong with a batch by itself is found before anything is sent (`stages`).
+//! A batch that is wrong in itself is refused before any part of it is sent (`stages`).
 
 use crate::ending::Cause;
 use crate::participants::Undo;
@@ -97,10 +97,10 @@ impl Coordinator {
         Some(())
     }
 
-    /// A rollback is asked for: gives up the batch of that transaction that is under way, if one is. Who asked is told
-    /// what became of the transaction by the answer to that batch. It is too late if the commit is decided. If a data
-    /// manager may have decided it, that one's answer tells: it comes at once, also if the operations wait. (What rolls
-    /// back already is as good as gone.)
+    /// Handles a request to roll back while a batch of the transaction is under way: the batch is given up. The API
+    /// node learns the outcome from the answer to that batch. If the commit is decided, it is too late. If a data
+    /// manager may have decided it, its answer tells; it is sent immediately, even if operations wait for locks.
+    /// Returns false if no batch is under way, or the transaction rolls back already.
     fn give_up_batch(&mut self, cx: &mut Context<'_>, id: TransactionId) -> bool {
         let Some(handle) = self.find(id) else { return false };
         match self.transactions[handle].state {
@@ -158,7 +158,7 @@ impl Coordinator {
         Ok(handle)
     }
 
-    /// Checks one operation as far as a coordinator can, and finds its owner.
+    /// Checks one operation, as far as a coordinator can, and finds the owner of its row.
     #[inline]
     fn route<'a>(
         &mut self,
@@ -206,7 +206,7 @@ impl Coordinator {
                     }
                 }
             }
-            // What is meant is a lock of this transaction, wherever it is.
+            // It releases a lock that the transaction has already; the hash leads to its owner.
             OperationKind::Unlock if operation.key.is_empty() => KeyHash(head.hash.get()),
             OperationKind::ReadCommitted
             | OperationKind::ReadShared
@@ -222,7 +222,7 @@ impl Coordinator {
         Ok(Routed::new(operation, kind, hash, place, table))
     }
 
-    /// Sends a checked batch to the owners of its rows; or goes on at once if there is nothing to send.
+    /// Sends a checked batch to the owners of its rows. If it has no operation, continues with its end.
     fn send_batch(
         &mut self,
         cx: &mut Context<'_>,
@@ -246,8 +246,8 @@ impl Coordinator {
         self.send_stages(cx, handle, routed);
     }
 
-    /// Tells every chain with changes to undo operations from a number on, with all that followed from them; returns how
-    /// many will answer.
+    /// Orders every chain with changes to undo the operations from a number on, sub-operations included. Returns how
+    /// many chains will answer.
     fn send_partial_rollback(&mut self, cx: &mut Context<'_>, handle: Handle, from: u32) -> u32 {
         let from = if cx.has_bug(InjectedBug::PartialRollbackKeepsLast) { from + 1 } else { from.max(1) };
         let orders = self.orders(cx, handle);
@@ -266,7 +266,7 @@ impl Coordinator {
     }
 }
 
-/// Refuses a batch of which nothing was begun.
+/// Refuses a batch of which no part was executed.
 fn refuse(cx: &mut Context<'_>, api: Address, head: &TransactionHead, code: ErrorCode) {
     let view = cx.view().0 as u8;
     cx.frame(SignalNumber::TransactionRefuse, api).put(&TransactionAnswer {

@@ -1,8 +1,8 @@
 //! Probes and victims of deadlocks, passed on to the data managers at which a transaction may wait
 //! (`docs/protocols/deadlocks.md`).
 //!
-//! A coordinator does not know which of a batch's operations wait for a lock, so it asks the primaries of all chains that
-//! take part. A transaction passes a probe on once, by whichever way it comes: it keeps the name of the last one.
+//! A coordinator does not know which of a batch's operations wait for a lock, so it asks the primaries of all chains
+//! that take part. A transaction passes a probe on once, by whichever way it comes: it keeps the name of the last one.
 
 use crate::Coordinator;
 use crate::transaction::State;

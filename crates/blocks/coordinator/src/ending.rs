@@ -1,4 +1,4 @@
-//! Commit and rollback, once decided, and what the API node is told.
+//! Commit and rollback, and the answer to the API node.
 
 use crate::Coordinator;
 use crate::clients::{Ended, send_outcome};
@@ -15,12 +15,12 @@ use vinga_wire::{ErrorCode, SignalNumber, U16, U32, U64};
 pub struct Cause(Option<Failure>);
 
 impl Cause {
-    /// The API node wished it.
+    /// The API node requested it.
     pub fn asked() -> Self {
         Cause(None)
     }
 
-    /// An error that no single operation is to blame for.
+    /// An error that was not caused by a single operation.
     pub fn error(code: ErrorCode) -> Self {
         Cause::operation(code, 0)
     }
@@ -37,7 +37,7 @@ impl Cause {
 }
 
 impl Coordinator {
-    /// All operations of a batch that were sent have been answered, none fatally.
+    /// All operations of a batch that were sent have been answered, and none has failed the transaction.
     pub(crate) fn batch_is_done(&mut self, cx: &mut Context<'_>, handle: Handle) {
         let State::Preparing { commit, .. } = self.transactions[handle].state else {
             unreachable!("a batch is done only while preparing")
@@ -54,7 +54,7 @@ impl Coordinator {
         answer(cx, transaction, Outcome::Open, 0);
     }
 
-    /// Decides: commit. The epoch is not below that of anything the transaction saw, replaced or followed.
+    /// Decides to commit. The epoch is at least that of everything the transaction has read, replaced or followed.
     fn commit(&mut self, cx: &mut Context<'_>, handle: Handle) {
         let orders = self.orders(cx, handle);
         let transaction = &mut self.transactions[handle];
@@ -77,7 +77,7 @@ impl Coordinator {
         }
     }
 
-    /// Decides: roll back; or notes another cause if it is being rolled back already.
+    /// Decides to roll back. Does nothing if the transaction is being rolled back already.
     pub(crate) fn roll_back(&mut self, cx: &mut Context<'_>, handle: Handle, cause: Cause) {
         let orders = self.orders(cx, handle);
         let transaction = &mut self.transactions[handle];
@@ -101,11 +101,12 @@ impl Coordinator {
         }
     }
 
-    /// All primaries have committed: the replicas may drop their records, some time soon.
+    /// All primaries have committed: notes that the replicas can drop their records.
     pub(crate) fn complete(&mut self, handle: Handle) {
         let transaction = &self.transactions[handle];
         for participant in self.participants.of(transaction.participants) {
-            // A chain that is only this node forgets at commit: whoever would need the record died with it.
+            // A chain that is only this node drops its records at commit: a successor that would need them can exist
+            // only after this node has failed, and then they are lost as well.
             if participant.holds
                 && participant.changes
                 && !participant.place.chain.is_only(self.settings.node)
@@ -134,7 +135,7 @@ impl Coordinator {
         self.finish(cx, handle, Outcome::RolledBack, 0);
     }
 
-    /// Tells the API node and forgets the transaction.
+    /// Answers the API node and removes the transaction's records.
     fn finish(&mut self, cx: &mut Context<'_>, handle: Handle, outcome: Outcome, number: u32) {
         let transaction = self.transactions.remove(handle).expect("it was open until now");
         self.by_id.remove(transaction.id.0);

@@ -1,4 +1,4 @@
-//! API nodes and data nodes that fail, transactions that are forgotten.
+//! What happens to transactions when API nodes and data nodes fail, and when nobody continues them.
 
 use crate::ending::Cause;
 use crate::participants::Undo;
@@ -12,7 +12,8 @@ use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 impl Coordinator {
-    /// The API node's connections are gone: roll back what was not asked to commit, finish the rest, then confirm.
+    /// The API node's connections are closed: rolls back the transactions whose commit was not requested, finishes the
+    /// others, then confirms.
     pub(crate) fn on_api_connection_closed_order(
         &mut self,
         cx: &mut Context<'_>,
@@ -34,7 +35,7 @@ impl Coordinator {
         Some(())
     }
 
-    /// This incarnation of the API node will never ask again: forget its outcomes.
+    /// This incarnation of the API node has failed and will not ask again: drops its outcomes.
     pub(crate) fn on_api_failed_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let owner = owner_of(body);
@@ -51,7 +52,7 @@ impl Coordinator {
         Some(())
     }
 
-    /// One of an API node's transactions is gone. If its connection is closed and this was the last, say so.
+    /// One of an API node's transactions has ended. Confirms the closing of its connections if this was the last one.
     pub(crate) fn client_transaction_ended(&mut self, cx: &mut Context<'_>, id: TransactionId) {
         let client = self.clients.of(id);
         client.open -= 1;
@@ -81,7 +82,8 @@ impl Coordinator {
         }
     }
 
-    /// A data node is out of the view: what it took part in is rolled back if undecided, else ended without it.
+    /// A data node has left the view: transactions that it took part in are rolled back if they are undecided, else
+    /// they are ended without it.
     pub fn on_node_failed(&mut self, cx: &mut Context<'_>, node: NodeId) {
         self.routing.remove_node(node);
         self.completes.retain(|(data_manager, _)| data_manager.node() != node);
@@ -134,7 +136,7 @@ impl Coordinator {
         }
     }
 
-    /// Looks for transactions that nobody cares for, and for schema changes that wait.
+    /// Rolls back transactions that were inactive for too long, and looks after schema changes that wait.
     pub(crate) fn check_timeouts(&mut self, cx: &mut Context<'_>) {
         cx.send_after(CHECK_INTERVAL, 0);
         if let Some(timeout) = self.settings.inactive_timeout {

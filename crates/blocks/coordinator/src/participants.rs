@@ -1,7 +1,7 @@
 //! The chains of data managers that take part in transactions, and what they are ordered to do at the end of one.
 //!
-//! A transaction's participants are a list in one pool: most have one or two, and a record of its own for each of them would be
-//! most of a transaction's size.
+//! A transaction's participants are a list in one pool: most have one or two, and a record of its own for each of them
+//! would be most of a transaction's size.
 
 use crate::Coordinator;
 use vinga_base::pool::{Handle, Pool};
@@ -151,7 +151,8 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Has a chain commit: begins at its last replica. `marker` is the number of the operation that leaves a marker, 0 for none.
+    /// Has a chain commit: begins at its last replica. `marker` is the number of the operation that leaves a marker, 0
+    /// for none.
     pub fn commit(self, cx: &mut Context<'_>, participant: &Participant, epoch: Epoch, marker: u32) {
         let (place, replicas) = (participant.place, participant.replicas());
         cx.frame(SignalNumber::CommitRequest, place.at(replicas.last())).put(&CommitBody {

@@ -1,21 +1,23 @@
-//! A checked batch is sent, mostly all at once.
+//! Sending a checked batch, in most cases as a whole.
 //!
-//! Operations are grouped by the chain that owns their rows: what a batch has to tell one data manager goes as one
-//! signal, or as several if it is much, so that whoever has little to do on the same thread need not wait until all of it is done.
-//! Between two operations on the same row the order is kept, since they have the same owner.
+//! Operations are grouped by the chain that owns their rows. Those for one data manager are sent in one signal, or in
+//! several if they are many, so that short requests on the same thread need not wait until all of them are executed.
+//! Two operations on the same row keep their order, since they have the same owner.
 //!
 //! If the batch commits, all its operations have one owner, nothing of the transaction is elsewhere and that owner is a
-//! data manager of this node without backups, then the data manager is allowed to commit at once (`PREPARE_LAST`). It
-//! does not if something has to follow in a unique index.
+//! data manager of this node without backups, then that data manager may commit in one phase (`PREPARE_LAST`). It does
+//! not if a unique index has to be changed as well.
 //!
 //! # Stages
 //! An operation on a table with unique indexes is done only when its sub-operations are (`unique`). The rest of a batch
-//! waits for all before it, from the first operation on that
-//! - is for a row that an earlier operation changes which may be undone alone: until that is certain nobody knows what
-//!   the row is, and what is undone must be the newest change of its row; or
-//! - is for a hidden table behind a change of a table with unique indexes, perhaps of this one: it sees what that does.
+//! waits for everything before it, from the first operation on that
+//! - is for a row which an earlier operation changes that may still be undone alone: until that is decided the row's
+//!   state is
+//!   not known, and only the newest change of a row can be undone; or
+//! - is for a hidden table behind a change of a table with unique indexes, perhaps of the same table: it has to see the
+//!   effects of that change.
 //!
-//! So each operation of a batch finds what all before it have left, as if each had waited for the one before.
+//! So each operation of a batch sees the effects of all operations before it, as if they were executed one by one.
 
 use crate::Coordinator;
 use crate::ending::Cause;
@@ -44,7 +46,7 @@ pub struct Routed<'a> {
     is_hidden: bool,
 }
 
-/// Operations of a batch that wait for those before them.
+/// The operations of a batch that wait for earlier ones.
 #[derive(Default)]
 pub struct Rest {
     /// As they came, with their hashes.
@@ -78,7 +80,8 @@ impl<'a> Routed<'a> {
         self.operation.head.flags & FLAG_ERROR_IS_LOCAL != 0
     }
 
-    /// Whether it may be undone alone: what was to skip locked rows may be, if nothing else.
+    /// Whether its error leaves the transaction open, so that it may be undone alone. An operation that skips locked
+    /// rows always may.
     fn may_fail_alone(&self) -> bool {
         self.error_is_local() || self.operation.head.wait().skips()
     }
@@ -202,7 +205,7 @@ impl Coordinator {
         last: bool,
     ) -> bool {
         let mut share = stage.iter().filter(|one| one.place == place);
-        // What is to be committed at once has to be known as a whole.
+        // A one-phase commit needs all operations in one signal.
         let together = if last { count } else { usize::from(self.settings.operations_together) };
         if count > together {
             cx.mark("share of a data manager goes as several signals");

@@ -178,8 +178,8 @@ impl Transaction {
         }
     }
 
-    /// Number of the operation that leaves a marker at a participant; 0 if none does: only the chain of the first change keeps one,
-    /// and none that is this coordinator's node alone.
+    /// Number of the operation that leaves a marker at a participant; 0 if none does: only the chain of the first
+    /// change keeps one, and none that is this coordinator's node alone.
     pub fn marker_at(&self, participant: &Participant, own: NodeId) -> u32 {
         match self.first_change {
             Some((number, place)) if place == participant.place && !place.chain.is_only(own) => number,
