@@ -12,8 +12,7 @@
 //! An operation on a table with unique indexes is done only when its sub-operations are (`unique`). The rest of a batch
 //! waits for everything before it, from the first operation on that
 //! - is for a row which an earlier operation changes that may still be undone alone: until that is decided the row's
-//!   state is
-//!   not known, and only the newest change of a row can be undone; or
+//!   state is not known, and only the newest change of a row can be undone; or
 //! - is for a hidden table behind a change of a table with unique indexes, perhaps of the same table: it has to see the
 //!   effects of that change.
 //!

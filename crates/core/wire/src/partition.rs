@@ -1,5 +1,5 @@
-//! Which data managers own a partition: each has a chain of replicas. Which partitions a table lies in, and which of them
-//! a key belongs to, its record says (`vinga_base::table_partitions`).
+//! Which data managers own a partition: each has a chain of replicas. Which partitions a table lies in, and which of
+//! them a key belongs to, its record says (`vinga_base::table_partitions`).
 //!
 //! A client, a coordinator and a data manager each hold a copy of the map and compare its version.
 
