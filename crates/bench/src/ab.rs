@@ -1,9 +1,9 @@
 //! Two builds measured in turn: how good the second is by the first, figure by figure.
 //!
-//! `scripts/ab.sh` builds two commits and measures them in rounds, one after the other, the first and the second taking turns at
-//! the beginning. A folder holds the summaries of all rounds: `before-1`, `after-1`, `before-2` and so on. For each
-//! figure that both builds have, the ratio of the medians over all rounds is given, such that more than 1 is better: rates
-//! are divided after by before, times and bytes before by after. Its spread is that of the rounds.
+//! `scripts/ab.sh` builds two commits and measures them in rounds, one after the other, the first and the second taking
+//! turns at the beginning. A folder holds the summaries of all rounds: `before-1`, `after-1`, `before-2` and so on. For
+//! each figure that both builds have, the ratio of the medians over all rounds is given, such that more than 1 is
+//! better: rates are divided after by before, times and bytes before by after. Its spread is that of the rounds.
 
 use crate::failure::{Failure, Result};
 use crate::figure::{Better, Figure, readable};

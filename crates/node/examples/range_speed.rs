@@ -1,6 +1,6 @@
-//! What ordered indexes cost on the thread that executes them, without sockets, in time of one processor: building one over
-//! rows that are there, scanning ranges of 100 rows over eight partitions, and of 100 and 10,000 with a condition that leaves
-//! none of them, changing rows that have one.
+//! What ordered indexes cost on the thread that executes them, without sockets, in time of one processor: building one
+//! over rows that are there, scanning ranges of 100 rows over eight partitions, and of 100 and 10,000 with a condition
+//! that leaves none of them, changing rows that have one.
 //!
 //! `cargo run --release -p vinga-node --example range_speed`
 

@@ -203,8 +203,8 @@ fn a_deadlock_is_found_at_once() {
     assert!(c.is_at_rest());
 }
 
-/// A row is deleted, and the first of those who wait makes it again: the second waits on, not for as long as if it had just
-/// come.
+/// A row is deleted, and the first of those who wait makes it again: the second waits on, not for as long as if it had
+/// just come.
 #[test]
 fn a_lock_wait_is_no_longer_when_its_row_goes_and_comes_back() {
     let mut c = Cluster::new(1);
@@ -229,7 +229,8 @@ fn a_lock_wait_is_no_longer_when_its_row_goes_and_comes_back() {
     assert!(c.is_at_rest());
 }
 
-/// Of those who wait for a row that comes and goes many are in the queue for long: they stand in the data manager's lists once.
+/// Of those who wait for a row that comes and goes many are in the queue for long: they stand in the data manager's
+/// lists once.
 #[test]
 fn who_waits_for_a_row_that_comes_and_goes_is_listed_once() {
     let mut c = Cluster::new(1);

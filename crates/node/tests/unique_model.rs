@@ -1,6 +1,6 @@
-//! Random transactions on a table with unique indexes, against a model: savepoints, operations that fail alone, batches in
-//! any shape, one to three nodes. Each operation must find what all before it have left, whatever the order in which data
-//! managers answer.
+//! Random transactions on a table with unique indexes, against a model: savepoints, operations that fail alone, batches
+//! in any shape, one to three nodes. Each operation must find what all before it have left, whatever the order in which
+//! data managers answer.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;

@@ -8,7 +8,8 @@ use vinga_bench::progress::Progress;
 use vinga_kernel::InjectedBug;
 use vinga_runtime::{complain, console, say};
 use vinga_sim::injected_bugs::{self, Verdict};
-use vinga_sim::range::{Plan, Tally, run_seeds};
+use vinga_sim::profile::Fault;
+use vinga_sim::range::{Plan, Tally, minimise, run_seeds};
 use vinga_sim::run::Report;
 use vinga_sim::{Options, coverage_marks};
 
@@ -34,6 +35,12 @@ pub struct SimArguments {
     /// Run each seed two times: the histories must be the same
     #[arg(long, conflicts_with = "bugs")]
     twice: bool,
+    /// Leave out a kind of fault (may be given several times), to find out whether a violation needs it
+    #[arg(long, value_name = "FAULT", value_parser = fault, conflicts_with = "bugs")]
+    without: Vec<Fault>,
+    /// If the seed fails, leave out one kind of fault after the other and report the simplest run that still fails
+    #[arg(long, requires = "seed", conflicts_with_all = ["seeds", "forever", "bugs"])]
+    minimise: bool,
     /// Run this many seeds at the same time
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, conflicts_with = "bugs")]
     jobs: NonZeroUsize,
@@ -83,6 +90,13 @@ fn bug(name: &str) -> Result<InjectedBug, String> {
     })
 }
 
+fn fault(name: &str) -> Result<Fault, String> {
+    Fault::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
+        format!("there is no fault '{name}'; there are: {}", names.join(", "))
+    })
+}
+
 /// Runs the seeds, or tries the bugs, of the command line.
 ///
 /// # Errors
@@ -101,7 +115,8 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
         return hunt(arguments.first, arguments.seeds_max.map(NonZeroU64::get), json);
     }
     let trace: Option<fn(&str)> = arguments.trace.then_some(|line: &str| say!("{line}"));
-    let options = Options { bug: arguments.bug, trace, ..Options::default() };
+    let without = arguments.without.iter().copied().collect();
+    let options = Options { bug: arguments.bug, trace, without };
     let range = match (arguments.seed, &arguments.seeds) {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(range)) => range.clone(),
@@ -112,7 +127,12 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
         complain!("seeds from {} on", range.start);
     }
     let all = (!arguments.forever).then(|| range.end - range.start);
-    let plan = Plan { options, jobs: arguments.jobs.get(), twice: arguments.twice, ..Plan::default() };
+    let plan = Plan {
+        options: options.clone(),
+        jobs: arguments.jobs.get(),
+        twice: arguments.twice,
+        ..Plan::default()
+    };
     let begun = Instant::now();
     let mut progress = SeedProgress::new(all, arguments.quiet);
     let tally = run_seeds(range, &plan, |report| {
@@ -129,12 +149,15 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
         say!("{}", as_json(&tally, seconds));
     }
     if let Some(failed) = tally.failures.first() {
+        let simplest = arguments.minimise.then(|| minimise(failed, &options));
+        let failed = simplest.as_ref().unwrap_or(failed);
         if !json {
             say!("{failed}");
         }
-        let seed = failed.seed;
         return Err(format!(
-            "seed {seed} found a violation; repeat it with: vinga sim --seed {seed} --trace"
+            "seed {} found a violation; repeat it with: {} --trace",
+            failed.seed,
+            failed.command()
         ));
     }
     if arguments.seed.is_none() && !json {
@@ -276,6 +299,7 @@ mod tests {
     fn what_makes_no_sense_together_is_refused() {
         let reads = |line: &str| Line::try_parse_from(format!("sim {line}").split(' ')).is_ok();
         assert!(reads("--bugs --first 7 --seeds-max 20") && reads("--seed 3 --trace"));
+        assert!(reads("--seed 3 --minimise --without kill-node --without disconnect"));
         for line in
             ["--trace", "--jobs 2", "--twice", "--forever", "--expect-marks", "--seed 3", "--seeds 3..5"]
         {
@@ -286,6 +310,7 @@ mod tests {
             "--seeds 1..3 --jobs 0",
             "--bugs --seeds-max 0",
             "--seed 1 --first 2",
+            "--seeds 1..3 --minimise",
         ] {
             assert!(!reads(line), "{line}");
         }
@@ -302,6 +327,7 @@ mod tests {
     fn ranges_are_read() {
         assert_eq!(seed_range("3..5"), Ok(3..5));
         assert!(seed_range("5..5").is_err() && seed_range("5").is_err() && seed_range("a..b").is_err());
+        assert!(fault("nonsense").unwrap_err().contains("kill-node"));
         assert!(bug("nonsense").unwrap_err().contains("answer-before-primary"));
     }
 }

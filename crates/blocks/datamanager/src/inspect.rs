@@ -72,8 +72,8 @@ pub struct RowLock<'a> {
 }
 
 impl DataManager {
-    /// Calls `see` with the locks of all transactions, those that are waited for first, `most` of them at the most; returns
-    /// how many more there are. It takes as long as there are locks that are seen.
+    /// Calls `see` with the locks of all transactions, those that are waited for first, `most` of them at the most;
+    /// returns how many more there are. It takes as long as there are locks that are seen.
     pub fn inspect_locks(&self, now: Tick, most: usize, mut see: impl FnMut(RowLock<'_>)) -> usize {
         let is_waiting = |at: Handle| matches!(self.operations[at].state, State::Waiting { .. });
         let usual = self.waiting.iter().filter_map(|&(began, at)| match self.operations.get(at)?.state {
@@ -201,8 +201,8 @@ impl DataManager {
         shown
     }
 
-    /// Checks that each hash index leads to exactly the rows that there are, and that each ordered index has exactly the
-    /// entries that it should have.
+    /// Checks that each hash index leads to exactly the rows that there are, and that each ordered index has exactly
+    /// the entries that it should have.
     ///
     /// # Errors
     /// The first row that is not found, or an index that knows of more rows.

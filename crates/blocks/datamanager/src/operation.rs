@@ -122,8 +122,8 @@ pub struct OperationRecord {
     pub older_change: Option<Handle>,
     /// Its entry in the lock table, as holder or as waiter.
     pub lock: Option<Handle>,
-    /// Since when it waits, however often its row has gone and come back; `None` if it has never waited. It is in the queue of
-    /// time-outs once.
+    /// Since when it waits, however often its row has gone and come back; `None` if it has never waited. It is in the
+    /// queue of time-outs once.
     pub waits_since: Option<Tick>,
     /// It stands in the queue of those that probes are sent for.
     pub is_noted: bool,

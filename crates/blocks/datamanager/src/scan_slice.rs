@@ -233,8 +233,8 @@ impl DataManager {
     }
 }
 
-/// What counting so many rows costs of a slice's units. Without a filter nothing of them is looked at but whether operations
-/// name them.
+/// What counting so many rows costs of a slice's units. Without a filter nothing of them is looked at but whether
+/// operations name them.
 fn counted_units(scan: &ScanHead, slots: u32) -> u32 {
     if scan.filter.is_some() { slots } else { slots.div_ceil(COUNTED_PER_UNIT) }
 }

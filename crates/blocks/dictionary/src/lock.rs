@@ -1,8 +1,8 @@
 //! The schema lock: one API node at a time has it, the others wait in a queue.
 //!
-//! The dictionary itself needs no lock, for it carries out one change at a time. The lock is for what consists of several
-//! changes, like a statement of a SQL node, and binds only those who ask for it. It belongs to an incarnation of an API node and
-//! is free when that ends, whatever the API node wished.
+//! The dictionary itself needs no lock, for it carries out one change at a time. The lock is for what consists of
+//! several changes, like a statement of a SQL node, and binds only those who ask for it. It belongs to an incarnation
+//! of an API node and is free when that ends, whatever the API node wished.
 
 use crate::{Dictionary, Requester, Timer};
 use alloc::collections::VecDeque;

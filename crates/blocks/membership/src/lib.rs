@@ -1,8 +1,8 @@
-//! Membership: which nodes there are. So far it admits API nodes, watches them and declares them failed; the view of the
-//! data nodes is given to it.
+//! Membership: which nodes there are. So far it admits API nodes, watches them and declares them failed; the view of
+//! the data nodes is given to it.
 //!
-//! An API node has an id and an *incarnation*, together a *session*. Each session that is admitted gets a ticket, a random
-//! number that lets the same session open further connections and come back after its connections broke.
+//! An API node has an id and an *incarnation*, together a *session*. Each session that is admitted gets a ticket, a
+//! random number that lets the same session open further connections and come back after its connections broke.
 //!
 //! ```text
 //!          admitted             a connection broke, or four silent heartbeat periods

@@ -1,5 +1,5 @@
-//! Random interleavings: API nodes connect, break, come back and die; drivers and blocks answer late; time goes by; a data
-//! node fails. The drivers and blocks of this file keep the contract that `docs/protocols/membership.md` states.
+//! Random interleavings: API nodes connect, break, come back and die; drivers and blocks answer late; time goes by; a
+//! data node fails. The drivers and blocks of this file keep the contract that `docs/protocols/membership.md` states.
 
 mod common;
 

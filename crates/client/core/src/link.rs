@@ -2,9 +2,9 @@
 //!
 //! Batching is adaptive: an operation that finds nothing under way goes at once; while others are under way, operations
 //! gather until they are a quarter of those, or have waited for [`crate::settings::Settings::hold_max`]. So few callers
-//! are never held up, and many callers fill large batches by themselves. What is urgent (a batch that its caller filled,
-//! a batch of an open transaction, whatever holds locks) goes at once and takes along what has gathered. On an eager
-//! connection, one by shared memory, nothing gathers: sending costs next to nothing there.
+//! are never held up, and many callers fill large batches by themselves. What is urgent (a batch that its caller
+//! filled, a batch of an open transaction, whatever holds locks) goes at once and takes along what has gathered. On an
+//! eager connection, one by shared memory, nothing gathers: sending costs next to nothing there.
 
 use alloc::vec::Vec;
 use vinga_base::time::{Span, Tick};

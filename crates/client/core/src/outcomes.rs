@@ -66,7 +66,8 @@ impl Outcomes {
         &self.coordinators[usize::from(index.0)]
     }
 
-    /// No coordinator of this endpoint can be reached now. What was confirmed last may have been lost with the connection.
+    /// No coordinator of this endpoint can be reached now. What was confirmed last may have been lost with the
+    /// connection.
     pub fn unlink(&mut self, endpoint: u16) {
         for coordinator in &mut self.coordinators {
             if coordinator.is_reached_by(endpoint) {

@@ -2,15 +2,15 @@
 //!
 //! A partition's next batch is asked for when the one before has arrived and not more than one batch of it waits to be
 //! taken, so a consumer that is slower than the data nodes holds at most about two batches of each open partition in
-//! memory, and none that keeps up ever waits for a round trip. Ranges of an index are often short, and of long ones often
-//! few rows are wanted: their first batches are small, the second is asked for only when the first has been taken, and
-//! batches grow from there ([`spec`]).
+//! memory, and none that keeps up ever waits for a round trip. Ranges of an index are often short, and of long ones
+//! often few rows are wanted: their first batches are small, the second is asked for only when the first has been
+//! taken, and batches grow from there ([`spec`]).
 //!
 //! A scan that a data manager closed because its consumer was idle too long is opened again where it came to, unless it
-//! belongs to a transaction; what the transaction has changed meanwhile might come or not. The same goes for one that was
-//! refused because too many answers waited, after a pause. To know where it came to, ranges come with their keys, unless
-//! one batch is sure to hold all of them. Scans that count are one batch, whose figures say where to go on; along an index they
-//! do not.
+//! belongs to a transaction; what the transaction has changed meanwhile might come or not. The same goes for one that
+//! was refused because too many answers waited, after a pause. To know where it came to, ranges come with their keys,
+//! unless one batch is sure to hold all of them. Scans that count are one batch, whose figures say where to go on;
+//! along an index they do not.
 
 mod merge;
 mod rows;

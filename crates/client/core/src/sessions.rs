@@ -9,8 +9,8 @@
 //! confirm says how many connections the node would like, the others name its ticket. If one breaks all are closed. A
 //! client without a node id connects to one data node first, which gives it one.
 //!
-//! When the node says that it does not know the ticket any more, the client has been declared failed: a new incarnation begins,
-//! with the next incarnation, and what was being asked for is unknown for ever.
+//! When the node says that it does not know the ticket any more, the client has been declared failed: a new incarnation
+//! begins, with the next incarnation, and what was being asked for is unknown for ever.
 //!
 //! A client that leaves disconnects as the last thing on each connection, so that its node id is free at once. A node
 //! that is being greeted then gets the notice when it has answered: its answer may give an id away already.
@@ -199,8 +199,8 @@ impl Sessions {
         self.is_leaving && self.list.iter().all(is_over)
     }
 
-    /// Sends the disconnect notice on all connections to an endpoint, which must be ready: whichever of them the node finds closed first,
-    /// it has read the notice there.
+    /// Sends the disconnect notice on all connections to an endpoint, which must be ready: whichever of them the node
+    /// finds closed first, it has read the notice there.
     pub fn send_disconnect(&mut self, net: &mut Net, endpoint: u16) {
         let session = self.get_mut(endpoint);
         assert!(session.is_ready(), "who has not been admitted can't leave");

@@ -12,9 +12,10 @@
 //! before is answered. Rows come from the data managers, on other connections than the coordinator's confirm, so before
 //! or after it: the confirm says how many there are.
 //!
-//! A transaction that its owner abandons is rolled back at once. A batch under way is given up with that, so that what it
-//! waits for does not keep the locks, unless it is a commit: that is left to the data nodes. Who wants to know what becomes
-//! of a commit can give it up and go on waiting: the rollback follows the batch, and the answer is what was decided.
+//! A transaction that its owner abandons is rolled back at once. A batch under way is given up with that, so that what
+//! it waits for does not keep the locks, unless it is a commit: that is left to the data nodes. Who wants to know what
+//! becomes of a commit can give it up and go on waiting: the rollback follows the batch, and the answer is what was
+//! decided.
 
 use crate::error::{Error, Result};
 use crate::net::{Net, TokenKind};
@@ -251,8 +252,8 @@ impl Transactions {
         }
     }
 
-    /// The commit that is under way is wanted no more, but what becomes of it is: it is rolled back if nothing is decided
-    /// yet. Nothing happens if no commit is under way.
+    /// The commit that is under way is wanted no more, but what becomes of it is: it is rolled back if nothing is
+    /// decided yet. Nothing happens if no commit is under way.
     pub fn stop_commit(&mut self, net: &mut Net, handle: Handle) {
         let Some(transaction) = self.pool.get_mut(handle) else { return };
         let State::Busy(busy) = &transaction.state else { return };

@@ -6,10 +6,10 @@
 //!   theirs; it goes on until there is none. Nobody waits for the socket with the lock held.
 //! - *Whoever waits reads.* Reading is a role that one thread has at a time (`reader`). A thread that waits for its
 //!   operation and finds the role free takes it: it polls the sockets, hands what arrives to the machine and wakes the
-//!   others, until its own operation is done; then it hands the role over to one that still waits. So a lone caller does
-//!   its round trip all by itself, without another thread.
-//! - *Shared memory* with a data node on this machine (`local`) is read and written by whoever holds the lock; who waits
-//!   looks there first.
+//!   others, until its own operation is done; then it hands the role over to one that still waits. So a lone caller
+//!   does its round trip all by itself, without another thread.
+//! - *Shared memory* with a data node on this machine (`local`) is read and written by whoever holds the lock; who
+//!   waits looks there first.
 //! - *One thread of our own* (`io_thread`) does what nobody waits for: it reads for futures on foreign executors, and
 //!   says that we are alive when there is nothing else to say. It sleeps otherwise.
 //!
@@ -132,7 +132,8 @@ enum Way {
 const BUSY_SLEEP: Span = Span(1000);
 /// How long anybody sleeps at most.
 const LONGEST_SLEEP: Span = Span::from_millis(250);
-/// How long data nodes that are just being greeted may take to answer, so that the disconnect notice can be sent to them.
+/// How long data nodes that are just being greeted may take to answer, so that the disconnect notice can be sent to
+/// them.
 const LEAVING_MAX: Span = Span::from_millis(1000);
 /// Empty buffers that are kept.
 const BUFFERS_MAX: usize = 16;
@@ -311,8 +312,8 @@ impl Engine {
 
     /// Reads, or waits for whoever reads, until `done` says so once.
     ///
-    /// Whoever leaves hands over: a thread that has read, and one that was parked, too, as it may have been handed the role
-    /// in the moment in which its own operation was done.
+    /// Whoever leaves hands over: a thread that has read, and one that was parked, too, as it may have been handed the
+    /// role in the moment in which its own operation was done.
     fn read_until(self: &Arc<Self>, waker: &Waker, done: impl Fn() -> bool) {
         let mut is_done = done() || self.look_until(&done);
         if is_done {
@@ -374,8 +375,8 @@ impl Engine {
         state.take_wakers(self, wakers);
         self.call_io_thread_if_needed(state);
         wakers.iter().for_each(Waker::wake_by_ref);
-        // The reader is not woken from poll by its waker alone. Either it is seen here that it sleeps, or it sees before
-        // it does that it was woken.
+        // The reader is not woken from poll by its waker alone. Either it is seen here that it sleeps, or it sees
+        // before it does that it was woken.
         if !wakers.is_empty() && self.reader_sleeps.load(Ordering::SeqCst) {
             let is_for_reader = |reader: &Waker| wakers.iter().any(|one| one.will_wake(reader));
             if self.lock().reader_waker.as_ref().is_some_and(is_for_reader) {

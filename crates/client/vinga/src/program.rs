@@ -21,8 +21,8 @@ pub(crate) fn encode_filter<R>(table: &Table<R>, filter: &Expression) -> Result<
 
 /// What an update does to a row: sets columns, adds to them, and under which conditions.
 ///
-/// It is run at the data node, on the row as it is then; conditions look at the row as it was before. So a counter needs no
-/// read before it, and a compare-and-set is a condition beside a change.
+/// It is run at the data node, on the row as it is then; conditions look at the row as it was before. So a counter
+/// needs no read before it, and a compare-and-set is a condition beside a change.
 ///
 /// ```
 /// use vinga::Update;

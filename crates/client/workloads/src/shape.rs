@@ -117,8 +117,8 @@ impl Shape {
         self
     }
 
-    /// The hidden table of the unique index on the count, of a table whose keys are numbers. It is read only, and comes and
-    /// goes with its table; in a workload's tables it stands behind it.
+    /// The hidden table of the unique index on the count, of a table whose keys are numbers. It is read only, and comes
+    /// and goes with its table; in a workload's tables it stands behind it.
     ///
     /// # Panics
     /// If there is no such index.

@@ -125,8 +125,8 @@ impl OrderKey {
         Ok(())
     }
 
-    /// Whether the values of all its columns can be told from a key: they have fixed places in a row and stand there in a form
-    /// that follows from the key's.
+    /// Whether the values of all its columns can be told from a key: they have fixed places in a row and stand there in
+    /// a form that follows from the key's.
     pub fn is_restorable(&self) -> bool {
         let is_told = |kind| matches!(kind, Kind::Unsigned(_) | Kind::Signed(_) | Kind::Bytes(_));
         self.parts.iter().all(|part| is_told(part.layout.kind))
@@ -137,8 +137,8 @@ impl OrderKey {
         self.parts.iter().any(|part| part.id == column)
     }
 
-    /// Puts the values of a whole key into the fixed part of a row; other columns stay as they are there. For keys that are
-    /// [restorable](OrderKey::is_restorable).
+    /// Puts the values of a whole key into the fixed part of a row; other columns stay as they are there. For keys that
+    /// are [restorable](OrderKey::is_restorable).
     #[inline]
     pub fn restore_row(&self, layout: &RowLayout, mut key: &[u8], fixed: &mut [u8]) {
         for part in &self.parts {

@@ -1,8 +1,9 @@
 //! A pool of equal records, addressed by handles that know when they are stale.
 //!
-//! A pool has room for so many records and no more; its memory is taken as it is first needed. A handle is an index and a generation: freeing a
-//! record raises the generation of its place, so a handle that outlived its record finds nothing instead of a
-//! stranger. Index 0 is never given out, so a handle's bits are never 0 and 0 can mean "none" in a row header.
+//! A pool has room for so many records and no more; its memory is taken as it is first needed. A handle is an index and
+//! a generation: freeing a record raises the generation of its place, so a handle that outlived its record finds
+//! nothing instead of a stranger. Index 0 is never given out, so a handle's bits are never 0 and 0 can mean "none" in a
+//! row header.
 
 use alloc::vec::Vec;
 
@@ -57,8 +58,8 @@ pub struct Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// A pool of at most `capacity` records. It takes memory as it is first needed, for twice as many records each time, and
-    /// keeps it.
+    /// A pool of at most `capacity` records. It takes memory as it is first needed, for twice as many records each
+    /// time, and keeps it.
     pub fn new(capacity: u32) -> Self {
         assert!(capacity < u32::MAX, "a pool's index is 32 bits wide");
         let mut slots = Vec::with_capacity(capacity.min(FIRST_RECORDS) as usize + 1);
@@ -94,7 +95,8 @@ impl<T> Pool<T> {
         Ok(Handle { index, generation: self.slots[index as usize].generation })
     }
 
-    /// Makes room for more records; false if there is no memory for them. Large blocks are moved by their addresses, not copied.
+    /// Makes room for more records; false if there is no memory for them. Large blocks are moved by their addresses,
+    /// not copied.
     #[cold]
     fn grow(&mut self) -> bool {
         let more = self.slots.len().min(self.capacity as usize + 1 - self.slots.len());

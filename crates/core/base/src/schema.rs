@@ -321,8 +321,8 @@ impl ColumnDefinition {
 pub enum IndexKind {
     /// Rows in the order of the columns: a B+-tree beside each fragment.
     Ordered,
-    /// At most one row for each combination of values, found by them: a hidden table. Rows with a NULL among them are not
-    /// in it.
+    /// At most one row for each combination of values, found by them: a hidden table. Rows with a NULL among them are
+    /// not in it.
     Unique,
 }
 
@@ -539,8 +539,8 @@ impl TableDefinition {
         &self.columns[..end]
     }
 
-    /// The column that users see where a key names this one: itself, or that whose sort key it has. `None` for the hidden
-    /// primary key of a table that has none of its own.
+    /// The column that users see where a key names this one: itself, or that whose sort key it has. `None` for the
+    /// hidden primary key of a table that has none of its own.
     pub fn visible_column(&self, column: ColumnId) -> Option<ColumnId> {
         let described = self.columns.get(usize::from(column.0))?;
         if !described.is_hidden() {

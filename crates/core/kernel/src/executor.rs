@@ -12,10 +12,10 @@
 //! what could go on without end (a scan) is long work, done in slices.
 //!
 //! One request may lead to hundreds of local signals, of hundreds of rows each. A driver that has somebody else waiting
-//! says so ([`Executor::set_patient`]); then they are left in the lane, in their order, and the driver has them handled as
-//! long as it likes ([`Executor::drain_while`]). Frames of API nodes are handled in between: they could as well have come
-//! before those signals, and between threads of a node they do. Frames of other origins wait until the lane is empty, so
-//! that the order stays between any two senders and receivers that there are in the node.
+//! says so ([`Executor::set_patient`]); then they are left in the lane, in their order, and the driver has them handled
+//! as long as it likes ([`Executor::drain_while`]). Frames of API nodes are handled in between: they could as well have
+//! come before those signals, and between threads of a node they do. Frames of other origins wait until the lane is
+//! empty, so that the order stays between any two senders and receivers that there are in the node.
 //!
 //! Frames between data nodes carry the low byte of the sender's view. One of a newer view than this thread's is parked
 //! until the thread has handled the failures that lead to that view (02, view rule).
@@ -359,8 +359,8 @@ impl<H: Host> Executor<H> {
         self.draining.len() - self.drained + self.shared.outbox.lane(LaneId::LOCAL).len()
     }
 
-    /// Says whether local frames are to be left to [`Executor::drain_while`], because others wait. The edge knows who does, the
-    /// simulator makes it up.
+    /// Says whether local frames are to be left to [`Executor::drain_while`], because others wait. The edge knows who
+    /// does, the simulator makes it up.
     pub fn set_patient(&mut self, is_patient: bool) {
         self.is_patient = is_patient;
     }

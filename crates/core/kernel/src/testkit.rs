@@ -1,6 +1,6 @@
 //! Tests one block alone (feature `testkit`): it is hosted by a real [`Executor`], is fed frames, and what it sends is
-//! caught. Everything that happens is written down as a *scenario*, one line a signal, which a golden test compares with a
-//! text file:
+//! caught. Everything that happens is written down as a *scenario*, one line a signal, which a golden test compares
+//! with a text file:
 //!
 //! ```text
 //! # a heading

@@ -1,8 +1,8 @@
 //! Update programs: what an update does to a row.
 //!
 //! A program is a list of instructions, all about the row as it was before: first any number of *checks*, then
-//! *changes*, each column's at most once. If a check fails, or a sum does not fit its column, nothing is changed. So the
-//! order of the instructions never matters to the result, and compare-and-set is a check beside a change.
+//! *changes*, each column's at most once. If a check fails, or a sum does not fit its column, nothing is changed. So
+//! the order of the instructions never matters to the result, and compare-and-set is a check beside a change.
 //!
 //! ```text
 //!   program:      instructions up to its end; at most INSTRUCTIONS_MAX; none is allowed

@@ -13,8 +13,8 @@
 //! | `MarkersDropOrder` | coordinator | data managers with markers | the API node knows the outcomes of these transactions |
 //!
 //! What starts or undoes travels a chain forwards, what makes final travels it backwards; all are idempotent and
-//! matched by (transaction id, operation number, sub-operation). Each names the coordinator that the transaction belongs to (address
-//! and incarnation) and the one that acts for it (the same, or its successor).
+//! matched by (transaction id, operation number, sub-operation). Each names the coordinator that the transaction
+//! belongs to (address and incarnation) and the one that acts for it (the same, or its successor).
 
 use vinga_base::NodeId;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -169,10 +169,10 @@ pub struct PrepareHead {
 /// With [`PreparedHead::flags`]: the operations are committed already, in `epoch`.
 pub const PREPARED_COMMITTED: u16 = 1;
 
-/// Beginning of `PrepareConfirm` and `PrepareRefuse`; [`PreparedOperation`]s follow, and in a confirm what has to follow
-/// them in unique indexes ([`crate::unique::IndexChange`]). Index changes too many for one signal come in confirms of no
-/// operations before the one that names their operations. A confirm of no operations and no changes is the answer to
-/// [`PREPARE_LAST`] if all operations wait: nothing is committed at once.
+/// Beginning of `PrepareConfirm` and `PrepareRefuse`; [`PreparedOperation`]s follow, and in a confirm what has to
+/// follow them in unique indexes ([`crate::unique::IndexChange`]). Index changes too many for one signal come in
+/// confirms of no operations before the one that names their operations. A confirm of no operations and no changes is
+/// the answer to [`PREPARE_LAST`] if all operations wait: nothing is committed at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct PreparedHead {

@@ -6,8 +6,8 @@
 //! | `CreateTableRequest`, `DropTableRequest`, `DescribeTableRequest`, `ListTablesRequest` | API node | dictionary |
 //! | their `…Confirm`, `…Refuse` | dictionary | API node |
 //!
-//! Every request may be refused, by `Overloaded` if too much waits for the API node already: an answer is much longer than
-//! its request.
+//! Every request may be refused, by `Overloaded` if too much waits for the API node already: an answer is much longer
+//! than its request.
 
 use alloc::string::String;
 use alloc::vec::Vec;

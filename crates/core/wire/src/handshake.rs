@@ -9,9 +9,9 @@
 //! An API node opens its first connection with ticket 0. The confirm tells how many connections the node would like
 //! from it (one for each thread that reads sockets, at most eight); each further one names its index and the ticket
 //! of the first. A connection to index i is served by the i-th such thread, so that a frame sent to the owner of a row
-//! needs no hop. If any connection of an API node breaks, all are closed. A greeting for an index that is still open says
-//! that the API node has given that connection up, perhaps before the data node could see it break: the old ones are
-//! all closed, and the greeting is refused with `ConnectionLost` and may be repeated.
+//! needs no hop. If any connection of an API node breaks, all are closed. A greeting for an index that is still open
+//! says that the API node has given that connection up, perhaps before the data node could see it break: the old ones
+//! are all closed, and the greeting is refused with `ConnectionLost` and may be repeated.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -41,8 +41,8 @@ pub struct HelloRequest {
     pub incarnation: u32,
     /// Which of the API node's connections this is, from 0.
     pub connection: u16,
-    /// 0 for a new API node; else what the first connection was given: adds a connection, or comes back after all of them
-    /// have broken.
+    /// 0 for a new API node; else what the first connection was given: adds a connection, or comes back after all of
+    /// them have broken.
     pub ticket: u64,
 }
 

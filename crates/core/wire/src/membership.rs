@@ -22,9 +22,9 @@
 //! kept. If it does not, the incarnation is declared failed and forgotten (`ApiFailedOrder`); only when all have
 //! confirmed that may its node id be given to somebody else.
 //!
-//! An API node that ends in good order says so before it closes its connections: `DisconnectOrder` is the last frame on each
-//! of them. Then all are closed and the session is forgotten without a grace time, so that the node id is free at once.
-//! What it had asked to commit is decided all the same, it only can't learn how any more.
+//! An API node that ends in good order says so before it closes its connections: `DisconnectOrder` is the last frame on
+//! each of them. Then all are closed and the session is forgotten without a grace time, so that the node id is free at
+//! once. What it had asked to commit is decided all the same, it only can't learn how any more.
 
 use crate::handshake::Topology;
 use alloc::string::String;

@@ -32,8 +32,8 @@ pub enum OperationKind {
     /// Removes a row that must exist.
     Delete = 6,
     /// Lets go of the lock that the read whose number stands in the body (u32) has taken. What other operations of the
-    /// transaction hold of the row stays: it is locked as long, and as strongly, as one of them needs. It needs no key; then
-    /// the head has the hash of the row's key.
+    /// transaction hold of the row stays: it is locked as long, and as strongly, as one of them needs. It needs no key;
+    /// then the head has the hash of the row's key.
     Unlock = 7,
 }
 

@@ -1,5 +1,5 @@
-//! Which data managers own a partition: each has a chain of replicas. Which partitions a table lies in, and which of them
-//! a key belongs to, its record says (`vinga_base::table_partitions`).
+//! Which data managers own a partition: each has a chain of replicas. Which partitions a table lies in, and which of
+//! them a key belongs to, its record says (`vinga_base::table_partitions`).
 //!
 //! A client, a coordinator and a data manager each hold a copy of the map and compare its version.
 
@@ -9,8 +9,8 @@ use crate::handshake::{PartitionPlace, Topology};
 use alloc::vec::Vec;
 use vinga_base::{NodeId, PartitionId, View};
 
-/// Who owns one partition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Who owns a partition: a chain of nodes, and the data manager's instance on each of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place {
     /// The data manager's instance, on every node of the chain.
     pub instance: u16,
@@ -19,10 +19,16 @@ pub struct Place {
 }
 
 impl Place {
+    /// The data manager on one of the nodes.
+    #[inline]
+    pub fn at(&self, node: NodeId) -> Address {
+        Address::new(node, BlockNumber::DataManager, self.instance)
+    }
+
     /// The data manager that answers for the partition.
     #[inline]
     pub fn primary(&self) -> Address {
-        Address::new(self.chain.primary(), BlockNumber::DataManager, self.instance)
+        self.at(self.chain.primary())
     }
 }
 

@@ -14,9 +14,9 @@
 //!
 //! A scan sees of each row the version that a read at that moment would see (see scan.rs for a transaction's own
 //! changes), and meets it under the key of that version only. A row whose key changes during the scan may come twice or
-//! not at all, as in any scan of committed rows. `next_row` of `ScanConfirm` has no meaning here: where a scan came to is
-//! told by its last row, and a new one goes on behind it if it names range, key and row id of it. The figures of a scan that
-//! counts stand behind a `RangeRow` whose row and range have no meaning; where it came to nobody is told.
+//! not at all, as in any scan of committed rows. `next_row` of `ScanConfirm` has no meaning here: where a scan came to
+//! is told by its last row, and a new one goes on behind it if it names range, key and row id of it. The figures of a
+//! scan that counts stand behind a `RangeRow` whose row and range have no meaning; where it came to nobody is told.
 //!
 //! ```text
 //!   RangeScanOpenRequest:    RangeScanOpenHead, columns * u16, filter, key of the position (key_bytes), then `ranges`

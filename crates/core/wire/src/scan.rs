@@ -14,9 +14,9 @@
 //! its own (so it never meets what was changed because of it).
 //!
 //! A scan with [`COUNT_ROWS`] for its columns sends figures instead of rows: how many rows it would have sent since the
-//! figure before. It is one batch, whatever the request says of batches, and has no limit. A figure comes each time that it
-//! has looked at about `batch_bytes` rows; the last one ends it. A new scan from `next_row` on goes on behind what the figures
-//! so far have counted.
+//! figure before. It is one batch, whatever the request says of batches, and has no limit. A figure comes each time
+//! that it has looked at about `batch_bytes` rows; the last one ends it. A new scan from `next_row` on goes on behind
+//! what the figures so far have counted.
 //!
 //! ```text
 //!   ScanOpenRequest:  ScanOpenHead, columns * u16, filter
@@ -63,9 +63,9 @@ pub const COUNT_ROWS: u16 = u16::MAX - 1;
 /// Bytes of a figure.
 pub const FIGURE_BYTES: usize = 8;
 
-/// `ScanNextRequest`. The sizes hold for this batch and those behind it, so that an API node can begin with few rows and
-/// ask for more of them once it is clear that many are wanted. A body that ends behind the name leaves the sizes as they
-/// are.
+/// `ScanNextRequest`. The sizes hold for this batch and those behind it, so that an API node can begin with few rows
+/// and ask for more of them once it is clear that many are wanted. A body that ends behind the name leaves the sizes as
+/// they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ScanNextBody {

@@ -21,8 +21,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use vinga_base::schema::TableDefinition;
 
-/// What an API node wants changed. A table is named, and may be pinned to the version that the API node knows: if it has
-/// another one by then, the change is refused with `StaleTable`.
+/// What an API node wants changed. A table is named, and may be pinned to the version that the API node knows: if it
+/// has another one by then, the change is refused with `StaleTable`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SchemaChange {
     /// The table gets another name, perhaps in another database. Its rows stay.
@@ -41,8 +41,8 @@ pub enum SchemaChange {
         /// What the API node knows.
         pinned: Option<VersionedTable>,
     },
-    /// The table gets another definition with the same columns (their names may change), primary key and options: indexes
-    /// are added and dropped, the attachment and the name are replaced.
+    /// The table gets another definition with the same columns (their names may change), primary key and options:
+    /// indexes are added and dropped, the attachment and the name are replaced.
     AlterTable {
         /// `database.table`, the present name.
         name: String,

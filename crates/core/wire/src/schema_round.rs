@@ -17,8 +17,8 @@ use vinga_base::schema::IndexDefinition;
 /// What a block does in a round.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RoundTask {
-    /// Data managers: make storage for the tables with these ids (`record` itself, or hidden tables of it). If the table
-    /// itself is not among them it is there already, and is accepted in both versions from now on.
+    /// Data managers: make storage for the tables with these ids (`record` itself, or hidden tables of it). If the
+    /// table itself is not among them it is there already, and is accepted in both versions from now on.
     Prepare {
         /// The table as it is going to be.
         record: TableRecord,
@@ -39,8 +39,8 @@ pub enum RoundTask {
         /// Refuse with `NotSupportedYet` if there are rows: a unique index is new.
         must_be_empty: bool,
     },
-    /// Coordinators: the table and its hidden tables are these from now on, and may be used; those that are gone are not
-    /// known any more.
+    /// Coordinators: the table and its hidden tables are these from now on, and may be used; those that are gone are
+    /// not known any more.
     Publish {
         /// The table.
         record: Option<TableRecord>,
@@ -59,7 +59,8 @@ pub enum RoundTask {
         /// The tables.
         tables: Vec<VersionedTable>,
     },
-    /// Coordinators: only one API node may change rows of this table; confirm when the changes of all others have ended.
+    /// Coordinators: only one API node may change rows of this table; confirm when the changes of all others have
+    /// ended.
     Fence {
         /// The table's id.
         table: u32,

@@ -9,13 +9,13 @@
 //! | `OutcomeRequest` / `OutcomeConfirm` | API node / coordinator | | was it committed? (after a lost connection) |
 //! | `OutcomesSeenOrder` | API node | coordinator | outcomes up to a number are known, forget them |
 //!
-//! A transaction begins with a batch that has [`FLAG_START`] and ends with [`FLAG_COMMIT`] or [`FLAG_ROLLBACK`]; a batch
-//! may be all of it. There is one batch of a transaction under way at a time, but one with [`FLAG_ROLLBACK`] may come
-//! behind it: if nothing is decided yet the batch under way is given up, with its waits for locks, and the transaction
-//! rolled back. It has the tag of that batch, whose one answer is that to both. If the batch was answered just before, or
-//! has failed, the other is answered too. Every commit is numbered per API node and
-//! coordinator; the API node tells with each later batch, or when idle with `OutcomesSeenOrder`, up to which number it
-//! has seen them all. What was not confirmed can be asked for; what is not found then was rolled back.
+//! A transaction begins with a batch that has [`FLAG_START`] and ends with [`FLAG_COMMIT`] or [`FLAG_ROLLBACK`]; a
+//! batch may be all of it. There is one batch of a transaction under way at a time, but one with [`FLAG_ROLLBACK`] may
+//! come behind it: if nothing is decided yet the batch under way is given up, with its waits for locks, and the
+//! transaction rolled back. It has the tag of that batch, whose one answer is that to both. If the batch was answered
+//! just before, or has failed, the other is answered too. Every commit is numbered per API node and coordinator; the
+//! API node tells with each later batch, or when idle with `OutcomesSeenOrder`, up to which number it has seen them
+//! all. What was not confirmed can be asked for; what is not found then was rolled back.
 //!
 //! ```text
 //!   TransactionRequest:    TransactionHead, then `count` operations (operation.rs)

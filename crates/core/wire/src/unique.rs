@@ -1,9 +1,9 @@
 //! What has to follow a change of a row in the hidden tables of its table's unique indexes.
 //!
 //! The last replica of a row's chain compares what the transaction saw of the row before an operation with what the
-//! operation makes of it, and lists what differs behind its `PrepareConfirm`: for each unique index whose columns differ
-//! the hidden row that goes (if the old version was in the index: none of its columns NULL), then for each the hidden row
-//! that comes (if the new version is). The coordinator has both done by the owners of the hidden rows, as
+//! operation makes of it, and lists what differs behind its `PrepareConfirm`: for each unique index whose columns
+//! differ the hidden row that goes (if the old version was in the index: none of its columns NULL), then for each the
+//! hidden row that comes (if the new version is). The coordinator has both done by the owners of the hidden rows, as
 //! *sub-operations*: ordinary deletes and inserts of the same transaction with the same operation number, told apart by
 //! [`crate::operation::OperationHead::sub`].
 //!

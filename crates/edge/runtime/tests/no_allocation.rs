@@ -89,8 +89,8 @@ fn is_free_of_both(settings: NodeSettings) {
     let calls = || node.statistics().iter().map(|thread| thread.system_calls()).sum::<u64>();
 
     exchange(200);
-    // A buffer may still grow when more waits in it than ever before, which the system's sharing of CPUs decides: that ends, whereas
-    // an allocation for a signal or a batch is in every round.
+    // A buffer may still grow when more waits in it than ever before, which the system's sharing of CPUs decides: that
+    // ends, whereas an allocation for a signal or a batch is in every round.
     let mut least = u64::MAX;
     let mut calls_of_round = 0;
     for _ in 0..ROUNDS {

@@ -124,7 +124,7 @@ fn a_panic_is_reported() {
     let (code, report, _) = crash_by("panic", SignalNumber::OutcomesSeenOrder);
     assert_eq!(code, Some(EXIT_CRASHED), "{report}");
     assert!(
-        report.contains("on thread worker1: panicked at") && report.contains("as the client wished"),
+        report.contains("on thread worker1: panicked at") && report.contains("as the client requested"),
         "{report}"
     );
     assert_reported(&report);

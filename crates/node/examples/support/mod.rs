@@ -1,5 +1,5 @@
-//! A data node's thread without sockets, for the examples that measure it: eight data managers, one table of rows with a
-//! key of 8 bytes and 100 bytes more.
+//! A data node's thread without sockets, for the examples that measure it: eight data managers, one table of rows with
+//! a key of 8 bytes and 100 bytes more.
 
 use std::hint::black_box;
 use std::time::Duration;

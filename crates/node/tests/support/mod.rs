@@ -1,6 +1,7 @@
 //! A cluster in one thread, without delays: every frame is delivered in the order in which it was sent, so that a
-//! protocol can be read as a scenario. A test may hold frames back (`hold`), kill data nodes, and open and break connections
-//! of the API node (`connections`); `batches` and `reads` are what that sends, `told` is what it is told. (The simulator is for everything that can go wrong.)
+//! protocol can be read as a scenario. A test may hold frames back (`hold`), kill data nodes, and open and break
+//! connections of the API node (`connections`); `batches` and `reads` are what that sends, `told` is what it is told.
+//! (The simulator is for everything that can go wrong.)
 
 mod batches;
 mod connections;

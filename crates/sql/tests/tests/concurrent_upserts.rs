@@ -1,5 +1,5 @@
-//! Sessions of two SQL nodes fight for a few keys, by statements that mind duplicates. Each of these does what it says, or
-//! is told that it was the victim of a deadlock: it never meets a row that has gone meanwhile.
+//! Sessions of two SQL nodes fight for a few keys, by statements that mind duplicates. Each of these does what it says,
+//! or is told that it was the victim of a deadlock: it never meets a row that has gone meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

@@ -2,7 +2,8 @@
 //!
 //! A row has three parts: the fixed part in a slot of the row store, in tables with columns of variable size a chunk
 //! for the variable part, and an entry in the hash index. They come and go together: each call here does all of its
-//! work or, when memory is refused, none. The ordered indexes lie beside them, but whoever calls fills and empties them.
+//! work or, when memory is refused, none. The ordered indexes lie beside them, but whoever calls fills and empties
+//! them.
 //!
 //! The fragment knows nothing of transactions. A row is found from the moment it is inserted until it is removed, what
 //! its header says notwithstanding, and two rows may have the same key for a while (a deleted one that is still shown
@@ -256,8 +257,8 @@ impl Fragment {
         hash_of(&self.layout, pool, chunks, self.rows.row(pool, row), &mut self.key)
     }
 
-    /// Frees the whole fragment in slices: at most `steps` rows or pages of one kind. True when nothing is left and the fragment
-    /// is as new; until then only this may be called, because the index still names rows that are gone.
+    /// Frees the whole fragment in slices: at most `steps` rows or pages of one kind. True when nothing is left and the
+    /// fragment is as new; until then only this may be called, because the index still names rows that are gone.
     pub fn release_slice(&mut self, pool: &mut PagePool, chunks: &mut ChunkStore, steps: u32) -> bool {
         while let Some(last) = self.indexes.last_mut() {
             if !last.tree.release_slice(pool, steps) {

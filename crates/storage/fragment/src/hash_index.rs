@@ -2,9 +2,9 @@
 //!
 //! ## Format
 //! The index is an array of *lines*: 64 bytes, 12 entries of an 8-bit tag and a 32-bit row id, and a link (see
-//! `hash_index/line.rs`). Lines lie in pages of the pool: line n is line n % 512 of the array's page n / 512. Of a hash,
-//! bits 40–47 are the tag (0 is written as 1, because 0 marks a free place) and bits 0–39 choose the line; neither the
-//! hash nor the key is stored, so whoever searches compares keys in the rows.
+//! `hash_index/line.rs`). Lines lie in pages of the pool: line n is line n % 512 of the array's page n / 512. Of a
+//! hash, bits 40–47 are the tag (0 is written as 1, because 0 marks a free place) and bits 0–39 choose the line;
+//! neither the hash nor the key is stored, so whoever searches compares keys in the rows.
 //!
 //! Which line a hash belongs to, its *home*, is decided by linear hashing with partial expansions
 //! (`hash_index/addressing.rs`). The array grows by one line when there are more than 8 entries a line, and shrinks by
@@ -21,8 +21,8 @@
 //!
 //! A home with a link is full, and only the newest overflow line may have free places. So inserting looks at two lines
 //! and the place of a removed entry is filled from the newest overflow line, however long the chain is: rows with equal
-//! hashes make it long and nothing can make it shorter. The overflow array has no gaps: the line that leaves is replaced
-//! by the last one, whose chain is found through the hash of one of its rows.
+//! hashes make it long and nothing can make it shorter. The overflow array has no gaps: the line that leaves is
+//! replaced by the last one, whose chain is found through the hash of one of its rows.
 //!
 //! ## Rows are read again
 //! A step may need hashes, which only the rows still know: `rehash` gives them. All rows in the index must be readable

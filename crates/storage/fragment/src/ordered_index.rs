@@ -20,9 +20,9 @@
 //! ```
 //!
 //! ## Ties
-//! Where 8 bytes do not decide, keys are compared in the rows (`cut.rs`): a [`KeySource`] names the keys of all versions
-//! of a row, and the entry's 24 bits of hash choose one of them. Whoever enters a key that could be taken for another
-//! one of the same row has it written down (`listed_keys.rs`), so the choice is always unique.
+//! Where 8 bytes do not decide, keys are compared in the rows (`cut.rs`): a [`KeySource`] names the keys of all
+//! versions of a row, and the entry's 24 bits of hash choose one of them. Whoever enters a key that could be taken for
+//! another one of the same row has it written down (`listed_keys.rs`), so the choice is always unique.
 //!
 //! Keys that begin with the same bytes would be ties in all comparisons. Therefore a node can *skip* bytes that all its
 //! keys have in common: then its entries hold the 8 bytes behind those. How much a node skips is its own business, a

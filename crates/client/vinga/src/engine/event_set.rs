@@ -1,9 +1,10 @@
 //! One descriptor for all that a thread of a foreign event loop has to wait for.
 //!
-//! It is an epoll set of the open sockets and an alarm. While the thread waits in its own loop it has told the engine that
-//! it reads for itself, so nobody else is woken for what arrives: the set becomes readable, the thread comes back and
-//! drives the engine. The set is brought up to date whenever a thread is about to wait ([`Engine::attend`]); a connection
-//! that is opened meanwhile, or can't take what is to be sent, raises the alarm, so that the thread comes back for that.
+//! It is an epoll set of the open sockets and an alarm. While the thread waits in its own loop it has told the engine
+//! that it reads for itself, so nobody else is woken for what arrives: the set becomes readable, the thread comes back
+//! and drives the engine. The set is brought up to date whenever a thread is about to wait ([`Engine::attend`]); a
+//! connection that is opened meanwhile, or can't take what is to be sent, raises the alarm, so that the thread comes
+//! back for that.
 
 use super::{Engine, State, Way};
 use rustix::event::{EventfdFlags, epoll, eventfd};

@@ -186,8 +186,8 @@ impl Socket {
 }
 
 impl Engine {
-    /// One turn: sleep until something arrives (or so long at most), hand it over, send what follows, wake whom it is for.
-    /// Says whether it has seen that what the caller waits for is done.
+    /// One turn: sleep until something arrives (or so long at most), hand it over, send what follows, wake whom it is
+    /// for. Says whether it has seen that what the caller waits for is done.
     pub(super) fn read_turn(
         self: &Arc<Self>,
         reader: &mut Reader,

@@ -50,7 +50,8 @@ impl Program {
         Program { nodes, has_ranges_only }
     }
 
-    /// Where in the fixed part the first test of a row reads, if all tests are of columns there: for who loads rows ahead.
+    /// Where in the fixed part the first test of a row reads, if all tests are of columns there: for who loads rows
+    /// ahead.
     pub fn first_byte(&self) -> Option<usize> {
         match self.nodes.get(1) {
             Some(Node::Leaf(Leaf::Range(range))) if self.has_ranges_only => Some(range.offset()),

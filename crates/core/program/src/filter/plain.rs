@@ -1,16 +1,17 @@
 //! The short way for plain filters: integer columns that are compared with constants, joined by AND.
 //!
 //! Most scans have such a filter, and a short range is scanned in less time than the general way takes: it makes two
-//! trees of the bytes before the flat form. Here the flat form is made straight from the bytes, with a single allocation.
-//! Whatever is not plain, or not well formed, is left to the general way, so errors are reported in one place:
+//! trees of the bytes before the flat form. Here the flat form is made straight from the bytes, with a single
+//! allocation. Whatever is not plain, or not well formed, is left to the general way, so errors are reported in one
+//! place:
 //!
 //! ```text
 //!   filter:      u8 version, 0 parameters, AND with 1 to 16 terms, or one term
 //!   term:        = <> < <= > >= with a column and a constant, or a constant and a column
 //!                BETWEEN with a column and two constants
 //! ```
-//! As in the general form ranges of one column are intersected and cheap ones stand first; among equally cheap ones those
-//! that let fewer values pass do.
+//! As in the general form ranges of one column are intersected and cheap ones stand first; among equally cheap ones
+//! those that let fewer values pass do.
 
 use super::VERSION;
 use super::codec::{

@@ -1,4 +1,5 @@
-//! The Rust side of `crates/sql/plugin/vinga_engine.h`, which says what each entry means. A change here is a change there.
+//! The Rust side of `crates/sql/plugin/vinga_engine.h`, which says what each entry means. A change here is a change
+//! there.
 //!
 //! | module | has |
 //! |---|---|
@@ -11,8 +12,8 @@
 //!
 //! An entry is written with [`entries!`]: a function of Rust, whose references are the C side's pointers, that gives a
 //! [`Result`]. Around it: a null session is refused, what fails is remembered in the session, and a panic, an error of
-//! ours, ends the statement with an internal error, not the server. Entries that can't fail catch panics with `calm`. Only
-//! where the allocator of this side has nothing left the process ends: Rust does not unwind then.
+//! ours, ends the statement with an internal error, not the server. Entries that can't fail catch panics with `calm`.
+//! Only where the allocator of this side has nothing left the process ends: Rust does not unwind then.
 
 mod cursors;
 mod definitions;
@@ -133,7 +134,8 @@ macro_rules! entries {
 }
 use entries;
 
-/// The struct of function pointers. Their types are those of `vinga_engine.h`, in its order; `tests/header.rs` compares them.
+/// The struct of function pointers. Their types are those of `vinga_engine.h`, in its order; `tests/header.rs` compares
+/// them.
 #[repr(C)]
 pub struct Interface {
     interface: u32,

@@ -1,5 +1,5 @@
-//! The least and the greatest value that rows which pass can have in each column: what is left of a condition that is too
-//! long or too deep.
+//! The least and the greatest value that rows which pass can have in each column: what is left of a condition that is
+//! too long or too deep.
 
 use super::tree::Tree;
 use std::cmp::Ordering;

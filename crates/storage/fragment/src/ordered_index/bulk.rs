@@ -67,8 +67,8 @@ impl<const N: usize> Tree<N> {
         Ok(())
     }
 
-    /// Adds a leaf behind the last one, with all nodes above that this takes. As long as a node is the last of its level
-    /// it skips nothing.
+    /// Adds a leaf behind the last one, with all nodes above that this takes. As long as a node is the last of its
+    /// level it skips nothing.
     fn append_leaf<S: KeySource>(
         &mut self,
         change: &mut Change<'_, S>,

@@ -6,7 +6,8 @@
 //! entry meanwhile.
 //!
 //! In each node above the leaves the cursor first finds out which leaves belong to the range as a whole, and in the
-//! others how many of their entries do; then it hands them out without any comparison. The next leaf is loaded meanwhile, and so are the rows of the entries to come.
+//! others how many of their entries do; then it hands them out without any comparison. The next leaf is loaded
+//! meanwhile, and so are the rows of the entries to come.
 
 use super::cut::{Cut, KeySource, Shared};
 use super::entry::Entry;

@@ -1,6 +1,7 @@
 //! How nodes are divided, joined and evened out.
 //!
-//! The rules stand in the head of `ordered_index.rs`. All nodes that an insert may take are reserved before it comes here.
+//! The rules stand in the head of `ordered_index.rs`. All nodes that an insert may take are reserved before it comes
+//! here.
 
 use super::cut::KeySource;
 use super::entry::{Entry, PART_BYTES};

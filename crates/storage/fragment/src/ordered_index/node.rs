@@ -8,7 +8,8 @@
 //!   byte 8 + 12 C   words, u32 each
 //!   byte 8 + 16 C   children, u32 each; only in an inner node
 //! ```
-//! All numbers are little-endian. A node that skips bytes has no complete keys. Parts stand beside each other because a search reads hardly anything else.
+//! All numbers are little-endian. A node that skips bytes has no complete keys. Parts stand beside each other because a
+//! search reads hardly anything else.
 
 use super::entry::Entry;
 use core::borrow::{Borrow, BorrowMut};

@@ -10,10 +10,10 @@
 //!
 //! **Different values.** Entries are sorted, so the first columns have one value more than there are pairs of
 //! neighbours that differ in them. Among the separators of a level, as if it were the leaves of a smaller tree, the
-//! same is true, and no level above the leaves has more values than the leaves. So ways down to leaves are taken, spread
-//! evenly; pairs of neighbours are compared in all nodes on a way, and the greatest of the estimates of all levels
-//! counts: high levels see few and frequent values, the leaves see rare ones. A level in which hardly any pair was seen
-//! to differ is left out: if there are more values than the level above shows, more pairs differ.
+//! same is true, and no level above the leaves has more values than the leaves. So ways down to leaves are taken,
+//! spread evenly; pairs of neighbours are compared in all nodes on a way, and the greatest of the estimates of all
+//! levels counts: high levels see few and frequent values, the leaves see rare ones. A level in which hardly any pair
+//! was seen to differ is left out: if there are more values than the level above shows, more pairs differ.
 
 use super::cut::KeySource;
 use super::node::Level;
