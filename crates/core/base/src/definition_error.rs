@@ -4,18 +4,18 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-/// A limit that a definition is over, for who has an error number of its own for that.
+/// A limit that a definition exceeds, for callers that have a separate error number for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// Columns of a table: none, or too many.
+    /// The number of columns of a table: none, or too many.
     Columns,
-    /// Bytes of the primary key or an index.
+    /// The size of the primary key or of an index, in bytes.
     KeyBytes,
-    /// Bytes of a row.
+    /// The size of a row, in bytes.
     RowBytes,
-    /// Bytes of the values of a column.
+    /// The size of a column's values, in bytes.
     ValueBytes,
-    /// Bytes of what the client has attached.
+    /// The size of the client's attachment, in bytes.
     AttachmentBytes,
 }
 
@@ -24,17 +24,17 @@ pub enum Limit {
 pub struct DefinitionError {
     /// A sentence that names what is wrong and what is allowed.
     pub text: String,
-    /// The limit, if it is one of those.
+    /// The limit that is exceeded, if that is the error.
     pub limit: Option<Limit>,
 }
 
 impl DefinitionError {
-    /// Over a limit.
+    /// The error that a limit is exceeded.
     pub fn of(limit: Limit, text: String) -> Self {
         DefinitionError { text, limit: Some(limit) }
     }
 
-    /// The same, with words before its sentence.
+    /// The same error, with `before` in front of its sentence.
     pub(crate) fn within(self, before: &str) -> Self {
         DefinitionError { text: format!("{before} {}", self.text), ..self }
     }

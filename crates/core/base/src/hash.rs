@@ -1,8 +1,8 @@
-//! The hash of a key: one 64-bit value from which everything else is taken.
+//! The hash of a key: one 64-bit value from which everything else is derived.
 //!
-//! Client and data node compute the same value, the client to find the owner of a row, the node to find the row. It
-//! is XXH3-64 of the key's bytes (the format is frozen by its authors, so the value may stand on a disk or cross a
-//! wire). Its parts are used by different readers, so that they stay independent of each other:
+//! Client and data node compute the same value, the client to find the owner of a row, the node to find the row. It is
+//! XXH3-64 of the key's bytes (its authors have frozen the format, so the value may be stored on disk or sent over the
+//! network). Each reader uses a different part of it, so that they stay independent of each other:
 //!
 //! ```text
 //!   bits 63..48  hash-map bucket: (bits * 3840) >> 16           -> partition
@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// whole buckets. 3840 = 2^8 · 3 · 5 divides evenly for most numbers of partitions (NDB uses the same number).
 pub const HASH_MAP_BUCKETS: u32 = 3840;
 
-/// The hash of an encoded key ([`crate::row_layout::RowLayout`] says how a key is encoded).
+/// The hash of an encoded key ([`crate::row_layout::RowLayout`] documents how a key is encoded).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyHash(pub u64);
 
@@ -33,7 +33,7 @@ impl KeyHash {
         ((self.0 >> 48) as u32 * HASH_MAP_BUCKETS) >> 16
     }
 
-    /// The byte that stands beside a row id in an index line.
+    /// The byte that is stored beside a row id in an index line.
     #[inline]
     pub fn tag(self) -> u8 {
         (self.0 >> 40) as u8
@@ -56,13 +56,13 @@ mod tests {
         for i in 0..384_000u64 {
             counts[KeyHash::of(&i.to_le_bytes()).map_bucket() as usize] += 1;
         }
-        // 100 a bucket on average, standard deviation 10.
+        // 100 per bucket on average, standard deviation 10.
         assert!(counts.iter().all(|&c| (40..180).contains(&c)));
     }
 
     #[test]
     fn value_is_frozen() {
-        // Changing the hash would strand every stored row: this value may never change.
+        // Changing the hash would make every stored row unreachable: this value must never change.
         assert_eq!(KeyHash::of(&1u64.to_le_bytes()).0, xxh3_64(&[1, 0, 0, 0, 0, 0, 0, 0]));
         assert_eq!(KeyHash::of(b"").0, 0x2d06_8005_38d3_94c2);
     }

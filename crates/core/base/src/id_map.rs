@@ -1,13 +1,13 @@
-//! A map from 64-bit ids to pool indexes with all its memory taken at start.
+//! A map from 64-bit ids to pool indexes that allocates all its memory when it is created.
 //!
 //! Open addressing with linear probing and backward-shift deletion, so there are no tombstones and no rehash. The hash
-//! is a multiplication (Fibonacci hashing): ids are ours, and an API node that picked bad ones could slow down only
-//! its own transactions by the little that a long probe costs.
+//! is a multiplication (Fibonacci hashing): we choose the ids ourselves, and an API node that picked bad ones would
+//! only slow down its own transactions, by the little that a long probe sequence costs.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// See the head of this file. The id 0 means "empty place" and can't be a key.
+/// Maps ids to pool indexes. The id 0 marks an empty place and can't be a key.
 pub struct IdMap {
     places: Vec<(u64, u32)>,
     shift: u32,
@@ -45,10 +45,10 @@ impl IdMap {
         self.find(id).ok().map(|at| self.places[at].1)
     }
 
-    /// Puts an index under an id that is not in the map yet. The caller's pool bounds the number of ids.
+    /// Puts an index under an id that is not in the map yet. The caller's pool limits the number of ids.
     #[inline]
     pub fn insert(&mut self, id: u64, index: u32) {
-        assert!(id != 0 && self.length < self.places.len() / 2, "the map is as large as its pool");
+        assert!(id != 0 && self.length < self.places.len() / 2, "the map has room for its pool");
         match self.find(id) {
             Ok(_) => panic!("the id is new"),
             Err(at) => self.places[at] = (id, index),
@@ -56,7 +56,7 @@ impl IdMap {
         self.length += 1;
     }
 
-    /// Takes an id out.
+    /// Removes an id.
     #[inline]
     pub fn remove(&mut self, id: u64) -> Option<u32> {
         let mut hole = self.find(id).ok()?;
@@ -86,7 +86,7 @@ impl IdMap {
         self.length
     }
 
-    /// Whether there is none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -103,7 +103,7 @@ mod tests {
             let mut map = IdMap::new(64);
             let mut model = BTreeMap::new();
             for (step, (add, id)) in operations.into_iter().enumerate() {
-                // Ids that share their home collide on purpose.
+                // Ids that share their home place collide on purpose.
                 let id = if id % 3 == 0 { id << 58 | id } else { id };
                 if add && !model.contains_key(&id) {
                     map.insert(id, step as u32);

@@ -1,4 +1,4 @@
-//! Identifiers. Each is a type of its own, so that a table's number can never be used where a node's is meant.
+//! Identifiers. Each has a type of its own, so that a table's number can never be used in place of a node's.
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -29,19 +29,21 @@ id! {
     NodeId(u8)
 }
 id! {
-    /// Which start of a node this is. Grows with every start; signals and connections of an older one are refused.
+    /// One run of a node. The number grows with every start; signals and connections of an older incarnation are
+    /// refused.
     Incarnation(u32)
 }
 id! {
-    /// An agreed membership. Frames between data nodes carry its low byte.
+    /// An agreed membership. Frames between data nodes carry the low byte of its number.
     View(u32)
 }
 id! {
-    /// A table's number: its place in the dictionary. Reused after a drop, so never trusted without the version.
+    /// A table's number: its place in the dictionary. It is reused after a drop, so it is only valid together with the
+    /// version.
     TableId(u32)
 }
 id! {
-    /// Which definition of a table is meant: unique over drops, creates and restarts of the cluster.
+    /// The version of a table's definition: unique over drops, creates and restarts of the cluster.
     TableVersion(u64)
 }
 id! {
@@ -49,7 +51,7 @@ id! {
     ColumnId(u16)
 }
 id! {
-    /// A hash slice of a table, from 0.
+    /// A hash partition of a table, from 0.
     PartitionId(u16)
 }
 id! {
@@ -74,7 +76,7 @@ impl RowId {
     /// Bits of a row id that number the slot inside a page.
     pub const SLOT_BITS: u32 = 11;
 
-    /// Puts a row id together. Both parts must be in range; the row store guarantees that.
+    /// Builds a row id. Both parts must be in range; the row store guarantees that.
     #[inline]
     pub fn new(page: u32, slot: u32) -> Self {
         debug_assert!(slot < 1 << Self::SLOT_BITS && page < 1 << (32 - Self::SLOT_BITS));
@@ -94,13 +96,13 @@ impl RowId {
     }
 }
 
-/// A transaction: the API node that runs it, the low 16 bits of that node's incarnation and a running number.
+/// A transaction: the API node that runs it, the low 16 bits of that node's incarnation and a sequence number.
 ///
 /// ```text
-///   bits 63..56 API node   bits 55..40 incarnation, low 16 bits   bits 39..0 running number, from 1
+///   bits 63..56 API node   bits 55..40 incarnation, low 16 bits   bits 39..0 sequence number, from 1
 /// ```
-/// The API node makes the id, the coordinator checks that it is the connection's own. 40 bits last for twelve days at
-/// a million transactions a second and may then wrap: what they named is long gone.
+/// The API node makes the id, the coordinator checks that it belongs to the connection. 40 bits last for twelve days at
+/// a million transactions a second and may then wrap: the transactions that used the old numbers ended long ago.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[repr(transparent)]
 pub struct TransactionId(pub u64);
@@ -110,7 +112,7 @@ impl TransactionId {
     pub const NONE: TransactionId = TransactionId(0);
     const NUMBER_BITS: u32 = 40;
 
-    /// Puts an id together; `number` is cut to its 40 bits.
+    /// Builds an id; `number` is cut to its 40 bits.
     pub fn new(api: NodeId, incarnation: Incarnation, number: u64) -> Self {
         TransactionId(
             u64::from(api.0) << 56
@@ -125,13 +127,13 @@ impl TransactionId {
         NodeId((self.0 >> 56) as u8)
     }
 
-    /// Node and incarnation together: what must match the connection that names the transaction.
+    /// Node and incarnation together: they must match those of the connection that uses the transaction.
     #[inline]
     pub fn owner(self) -> u32 {
         (self.0 >> Self::NUMBER_BITS) as u32
     }
 
-    /// The running number.
+    /// The sequence number.
     #[inline]
     pub fn number(self) -> u64 {
         self.0 & ((1 << Self::NUMBER_BITS) - 1)

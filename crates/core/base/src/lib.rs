@@ -1,7 +1,7 @@
-//! The innermost ring: what every other crate of Vinga shares and that knows nothing of them.
+//! The innermost layer: what every other crate of Vinga uses. It depends on none of them.
 //!
 //! Identifiers are newtypes, memory comes from pools that can refuse, a table's definition decides the byte layout of
-//! its rows, and one hash function serves client and data node alike. Nothing here can see a clock, a thread, a file
+//! its rows, and one hash function serves client and data node alike. Nothing here can access a clock, a thread, a file
 //! or a socket: the crate is `no_std`.
 #![no_std]
 

@@ -8,22 +8,22 @@
 //!
 //!   signed integer     big-endian, highest bit inverted
 //!   unsigned integer   big-endian
-//!   float, double      IEEE 754 bits, big-endian: of a number below 0 all bits inverted, of others the highest;
-//!                      -0 is written as 0, and whatever is not a number as the positive quiet one, so that all
-//!                      of them are equal and greater than infinity
+//!   float, double      IEEE 754 bits, big-endian: of a number below 0 all bits are inverted, of others the highest;
+//!                      -0 is written as 0, and every NaN as the positive quiet one, so that all NaNs are equal and
+//!                      greater than infinity
 //!   fixed bytes        as they are: decimal, date and time are stored in a form that sorts
 //!   variable bytes     each byte 0 as 1 1, each byte 1 as 1 2, all others as they are; then a byte 0
 //!
 //!   descending column: all bytes of the piece inverted
 //! ```
 //!
-//! NULL sorts before all values in ascending and after them in descending order, as in MySQL. No piece is the beginning
-//! of another piece of the same column. Hence
-//! - two keys compare as the first columns in which they differ, and no key is the beginning of another;
+//! NULL sorts before all values in ascending and after them in descending order, as in MySQL. No piece is a prefix of
+//! another piece of the same column. Hence
+//! - two keys compare as the first columns in which they differ, and no key is a prefix of another;
 //! - the keys that have given values in their first columns are exactly those that begin with these pieces.
 //!
-//! The second makes every range of keys a half-open range of bytes, see [`KeyRange`]. A client that has values and no
-//! row builds the same bytes with [`OrderKey::write_values`].
+//! The second property makes every range of keys a half-open range of bytes, see [`KeyRange`]. A client that has values
+//! and no row builds the same bytes with [`OrderKey::write_values`].
 
 use crate::ids::ColumnId;
 use crate::row_layout::{ColumnLayout, Place, RowError, RowLayout};
@@ -62,14 +62,14 @@ const VALUE: u8 = 1;
 const END: u8 = 0;
 const ESCAPE: u8 = 1;
 
-/// How the keys of one index are made. See the head of this file.
+/// How the keys of one index are made. The format is documented at the beginning of this module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderKey {
     parts: Vec<Part>,
 }
 
 impl OrderKey {
-    /// The keys of an index over these columns; `None` if the table has not all of them.
+    /// The keys of an index over these columns; `None` if the table lacks one of them.
     pub fn new(layout: &RowLayout, columns: &[OrderColumn]) -> Option<Self> {
         let part = |&OrderColumn { column, direction }: &OrderColumn| {
             Some(Part { id: column, layout: *layout.column(column)?, direction })
@@ -94,7 +94,7 @@ impl OrderKey {
         self.parts.iter().map(bytes).sum()
     }
 
-    /// Appends the key of a row, which has the layout for which this was made.
+    /// Appends the key of a row, which must have the layout that this was made for.
     #[inline]
     pub fn write_row(&self, layout: &RowLayout, fixed: &[u8], variable: &[u8], out: &mut Vec<u8>) {
         for part in &self.parts {
@@ -104,13 +104,12 @@ impl OrderKey {
         }
     }
 
-    /// Appends the key that a row with these values has, or if they are fewer than the columns the beginning that all
-    /// keys with these values in the first columns share. Values have the form that they have in a row; `None` is
-    /// NULL.
+    /// Appends the key of a row with these values. If they are fewer than the columns, appends the prefix that all keys
+    /// with these values in the first columns share. Values have the form that they have in a row; `None` is NULL.
     ///
     /// # Errors
-    /// If there are too many values or one does not fit its column; what has been appended is of no use then. NULL in
-    /// a column that can't be NULL is [`RowError::NullNotEmpty`].
+    /// If there are too many values or one does not fit its column; what has been appended must then be discarded. NULL
+    /// in a column that can't be NULL is [`RowError::NullNotEmpty`].
     pub fn write_values(&self, values: &[Option<&[u8]>], out: &mut Vec<u8>) -> Result<(), RowError> {
         if values.len() > self.parts.len() {
             return Err(RowError::WrongLength);
@@ -125,20 +124,20 @@ impl OrderKey {
         Ok(())
     }
 
-    /// Whether the values of all its columns can be told from a key: they have fixed places in a row and stand there in
-    /// a form that follows from the key's.
+    /// Whether the values of all its columns can be restored from a key: they have fixed places in a row, and their
+    /// form there follows from the key's.
     pub fn is_restorable(&self) -> bool {
         let is_told = |kind| matches!(kind, Kind::Unsigned(_) | Kind::Signed(_) | Kind::Bytes(_));
         self.parts.iter().all(|part| is_told(part.layout.kind))
     }
 
-    /// Whether it has a column.
+    /// Whether the index has this column.
     pub fn has(&self, column: ColumnId) -> bool {
         self.parts.iter().any(|part| part.id == column)
     }
 
-    /// Puts the values of a whole key into the fixed part of a row; other columns stay as they are there. For keys that
-    /// are [restorable](OrderKey::is_restorable).
+    /// Writes the values of a whole key into the fixed part of a row; other columns there are left unchanged. Only for
+    /// keys that are [restorable](OrderKey::is_restorable).
     #[inline]
     pub fn restore_row(&self, layout: &RowLayout, mut key: &[u8], fixed: &mut [u8]) {
         for part in &self.parts {
@@ -148,7 +147,7 @@ impl OrderKey {
         }
     }
 
-    /// Appends where the piece of each column ends in a key. If the bytes are no key there are fewer ends.
+    /// Appends where the piece of each column ends in a key. If the bytes are not a key, fewer ends are appended.
     pub fn column_ends(&self, key: &[u8], ends: &mut Vec<usize>) {
         let mut at = 0;
         for part in &self.parts {
@@ -186,7 +185,7 @@ impl Part {
         }
     }
 
-    /// Puts the value of a piece into the fixed part of a row.
+    /// Writes the value of a piece into the fixed part of a row.
     #[inline]
     fn restore(&self, layout: &RowLayout, piece: &[u8], fixed: &mut [u8]) {
         let mask = match self.direction {
@@ -217,7 +216,7 @@ impl Part {
         }
     }
 
-    /// Bytes of the piece with which these bytes begin; `None` if they do not begin with a whole one.
+    /// The length of the first piece in these bytes; `None` if they do not begin with a whole one.
     fn piece_bytes(&self, key: &[u8]) -> Option<usize> {
         let mask = match self.direction {
             Direction::Ascending => 0,
@@ -251,7 +250,7 @@ fn write_value(kind: Kind, value: &[u8], out: &mut Vec<u8>) {
             let number = f32::from_le_bytes(*value.first_chunk().expect("a float has 4 bytes"));
             let bits = match number {
                 number if number.is_nan() => f32::INFINITY.to_bits() | 1 << 22,
-                // The zeros are equal.
+                // Both zeros are equal.
                 0.0 => 0,
                 number => number.to_bits(),
             };
@@ -293,9 +292,9 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// The range between two bounds, each a key or the beginning of one: whole pieces of the first columns. A bound
-    /// stands for all keys that begin with it, so that excluding it excludes all of them, and including it includes
-    /// them all.
+    /// The range between two bounds. Each bound is a key or the beginning of one: whole pieces of the first columns. A
+    /// bound stands for all keys that begin with it: excluding it excludes all of them, including it includes all of
+    /// them.
     pub fn new(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Self {
         let to = match upper {
             Bound::Unbounded => None,
@@ -307,7 +306,7 @@ impl KeyRange {
             Bound::Included(key) => KeyRange { from: key.to_vec(), to },
             Bound::Excluded(key) => match successor(key) {
                 Some(from) => KeyRange { from, to },
-                // Nothing is behind the keys that are excluded.
+                // No key lies behind the keys that are excluded.
                 None => KeyRange { from: key.to_vec(), to: Some(key.to_vec()) },
             },
         }
@@ -319,7 +318,7 @@ impl KeyRange {
     }
 }
 
-/// The least bytes that are behind all bytes which begin with these; `None` if there are none.
+/// The least bytes that sort behind all bytes with this prefix; `None` if there are none.
 fn successor(key: &[u8]) -> Option<Vec<u8>> {
     let last = key.iter().rposition(|&byte| byte != 0xff)?;
     let mut after = key[..=last].to_vec();
@@ -335,7 +334,7 @@ mod tests {
     use proptest::prelude::*;
     use std::vec;
 
-    /// Choices that follow from a seed.
+    /// Pseudo-random choices derived from a seed.
     struct Choices(u64);
 
     impl Choices {
@@ -401,7 +400,7 @@ mod tests {
         }
     }
 
-    /// The order of two values, told in another way than the bytes tell it.
+    /// The order of two values, computed in another way than from the bytes.
     fn compare(kind: Kind, left: &Option<Vec<u8>>, right: &Option<Vec<u8>>) -> Ordering {
         let (Some(left), Some(right)) = (left, right) else { return left.is_some().cmp(&right.is_some()) };
         let unsigned = |bytes: &[u8]| bytes.iter().rev().fold(0i128, |n, &b| n << 8 | i128::from(b));

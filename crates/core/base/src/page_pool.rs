@@ -1,15 +1,15 @@
-//! Pages of `DataMemory`: 32 KiB each, from one contiguous region a node.
+//! Pages of `DataMemory`: 32 KiB each, from one contiguous region per node.
 //!
-//! Rows, index lines and after-images live in pages. A page is named by its number in the region ([`PageNumber`], 32
-//! bits), so that structures inside pages stay small. Which pages are free is the business of a [`PageSupply`] that
-//! the driver provides (one for all data managers of a node, behind a lock: a page is taken once in some hundred
-//! inserts); each data manager holds a [`PagePool`], its own handle on that supply.
+//! Rows, index lines and after-images are stored in pages. A page is named by its number in the region ([`PageNumber`],
+//! 32 bits), so that structures inside pages stay small. A [`PageSupply`], which the driver provides, keeps track of
+//! the free pages (one supply for all data managers of a node, behind a lock: a page is taken once in some hundred
+//! inserts); each data manager holds a [`PagePool`], its own handle to that supply.
 //!
-//! A page belongs to whoever allocated it until it is freed, and two pools never hold the same page: so data managers
-//! on different threads share the region without sharing any byte of it.
+//! A page belongs to the pool that allocated it until it is freed, and two pools never hold the same page: so data
+//! managers on different threads share the region without sharing any byte of it.
 //!
-//! The last hundredth of the supply is kept back: [`Purpose::Ordinary`] requests are refused before it is touched, so
-//! that a full node can still delete rows, move them and finish what it has begun.
+//! The last hundredth of the supply is reserved: [`Purpose::Ordinary`] requests are refused before it is touched, so
+//! that a full node can still delete rows, move them and finish work that has begun.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 32 * 1024;
 
-/// One page's worth of memory, aligned so that index lines are cache lines.
+/// Memory of one page, aligned so that index lines are cache lines.
 #[repr(C, align(4096))]
 pub struct Page(pub [u8; PAGE_BYTES]);
 
@@ -26,35 +26,35 @@ pub struct Page(pub [u8; PAGE_BYTES]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PageNumber(pub u32);
 
-/// What a page is wanted for: decides whether it may come from the part that is kept back.
+/// What a page is for: decides whether it may come from the reserved part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// New rows and all other growth.
     Ordinary,
-    /// What must go on when memory is full: deletes, commits of what was prepared, restarts.
+    /// Work that must continue when memory is full: deletes, commits of prepared operations, restarts.
     Reserved,
 }
 
-/// No page could be had: `DataMemory` is full.
+/// No page is free: `DataMemory` is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfPages;
 
 /// Decides which pages of the region are free.
 pub trait PageSupply: Send {
-    /// Takes a free page; `None` when there is none for this purpose. Its content is anything.
+    /// Takes a free page; `None` if there is none for this purpose. Its content is arbitrary.
     fn take(&self, purpose: Purpose) -> Option<PageNumber>;
-    /// Gives a page back.
+    /// Returns a page.
     fn give_back(&self, page: PageNumber);
-    /// Pages in use and in all.
+    /// Pages in use and pages in total.
     fn usage(&self) -> (u32, u32);
 }
 
-/// The memory in which pages lie: base address and number of pages. The owner keeps the mapping alive.
+/// The memory that holds the pages: base address and number of pages. The owner keeps the mapping alive.
 ///
 /// # Safety
-/// Whoever implements it promises that `base()` points to `pages() * PAGE_BYTES` bytes, aligned to 4096, that are
-/// mapped readable and writable, initialised, at a fixed address, for the life of the object, and that nobody but
-/// pages' owners touch.
+/// The implementation promises that `base()` points to `pages() * PAGE_BYTES` bytes, aligned to 4096, that are mapped
+/// readable and writable, initialised, at a fixed address, for the lifetime of the object, and that only the owners of
+/// pages access them.
 pub unsafe trait PageRegion: Send + Sync {
     /// First byte of page 0.
     fn base(&self) -> *mut u8;
@@ -126,7 +126,7 @@ impl PagePool {
         Self::new(Arc::new(HeapRegion::new(pages)), Box::new(LocalSupply::new(pages)))
     }
 
-    /// Takes a page. Its content is whatever its last owner left.
+    /// Takes a page. It still contains the bytes that its last owner left.
     ///
     /// # Errors
     /// [`OutOfPages`] when the supply has none for this purpose.
@@ -137,7 +137,7 @@ impl PagePool {
         Ok(page)
     }
 
-    /// Gives a page back that this pool allocated and that nothing refers to any more.
+    /// Returns a page that this pool allocated and that nothing refers to any more.
     pub fn free(&mut self, page: PageNumber) {
         assert!(page.0 < self.pages && self.owned > 0, "only an allocated page can be freed");
         self.owned -= 1;
@@ -152,7 +152,7 @@ impl PagePool {
         unsafe { self.base.add(page.0 as usize * PAGE_BYTES) }
     }
 
-    /// A page's bytes. The caller owns the page; the borrow of the pool keeps two views apart.
+    /// A page's bytes. The caller owns the page; the borrow of the pool keeps two views from overlapping.
     #[inline]
     pub fn bytes(&self, page: PageNumber) -> &[u8; PAGE_BYTES] {
         assert!(page.0 < self.pages);
@@ -173,29 +173,29 @@ impl PagePool {
         self.owned
     }
 
-    /// Pages in use and in all, of the whole supply.
+    /// Pages in use and pages in total, of the whole supply.
     pub fn usage(&self) -> (u32, u32) {
         self.supply.usage()
     }
 }
 
-/// How many pages of `all` are kept back for [`Purpose::Reserved`]: a hundredth, at least one (none of a pool that
-/// has fewer than ten).
+/// How many pages of `all` are reserved for [`Purpose::Reserved`]: a hundredth, at least one (none if there are fewer
+/// than ten pages).
 pub fn reserved_pages(all: u32) -> u32 {
     if all < 10 { 0 } else { (all / 100).max(1) }
 }
 
-/// The free pages of one region: the logic that a driver's supply wraps in whatever lock it needs. The lowest free
-/// page is not preferred; freed pages are used again first, while they are warm.
+/// The free pages of one region: the logic that a driver's supply wraps in whatever lock it needs. The lowest free page
+/// is not preferred; freed pages are used again first, while they are still in the caches.
 pub struct FreePages {
     free: Vec<PageNumber>,
-    /// Pages from here on were never used.
+    /// Pages from here on have never been used.
     fresh: u32,
     all: u32,
 }
 
 impl FreePages {
-    /// All `all` pages are free.
+    /// A supply of `all` free pages.
     pub fn new(all: u32) -> Self {
         FreePages { free: Vec::new(), fresh: 0, all }
     }
@@ -222,18 +222,18 @@ impl FreePages {
         self.free.push(page);
     }
 
-    /// Pages in use.
+    /// Number of pages in use.
     pub fn used(&self) -> u32 {
         self.fresh - self.free.len() as u32
     }
 
-    /// All pages.
+    /// Number of pages in total.
     pub fn all(&self) -> u32 {
         self.all
     }
 }
 
-/// A supply for one pool in one thread.
+/// A supply for one pool on one thread.
 struct LocalSupply(core::cell::RefCell<FreePages>);
 
 impl LocalSupply {

@@ -1,9 +1,8 @@
-//! A pool of equal records, addressed by handles that know when they are stale.
+//! A pool of records of one type, addressed by handles that detect when they are stale.
 //!
-//! A pool has room for so many records and no more; its memory is taken as it is first needed. A handle is an index and
-//! a generation: freeing a record raises the generation of its place, so a handle that outlived its record finds
-//! nothing instead of a stranger. Index 0 is never given out, so a handle's bits are never 0 and 0 can mean "none" in a
-//! row header.
+//! A pool has a fixed capacity; it allocates memory when it first needs it. A handle is an index and a generation:
+//! freeing a record raises the generation of its place, so a handle that outlives its record finds nothing instead of
+//! another record. Index 0 is never given out, so a handle's bits are never 0 and 0 can mean "none" in a row header.
 
 use alloc::vec::Vec;
 
@@ -15,19 +14,19 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// The place in the pool; unique among the records that live at the same time.
+    /// The place in the pool; unique among the records that exist at the same time.
     #[inline]
     pub fn index(self) -> u32 {
         self.index
     }
 
-    /// Both parts in one number, for a signal that has to carry the handle there and back.
+    /// Both parts in one number, for a signal that carries the handle there and back.
     #[inline]
     pub fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// The inverse of [`Handle::to_bits`]. Bits that nobody gave out find nothing.
+    /// The inverse of [`Handle::to_bits`]. Bits that are not those of a handle find nothing.
     #[inline]
     pub fn from_bits(bits: u64) -> Self {
         Handle { index: bits as u32, generation: (bits >> 32) as u32 }
@@ -45,10 +44,10 @@ struct Slot<T> {
     place: Place<T>,
 }
 
-/// Records for which a pool takes memory at first.
+/// Number of records that a pool allocates at first.
 const FIRST_RECORDS: u32 = 1024;
 
-/// See the head of this file.
+/// Records of one type with a fixed capacity, addressed by [`Handle`]s.
 pub struct Pool<T> {
     slots: Vec<Slot<T>>,
     free: u32,
@@ -58,8 +57,8 @@ pub struct Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// A pool of at most `capacity` records. It takes memory as it is first needed, for twice as many records each
-    /// time, and keeps it.
+    /// A pool of at most `capacity` records. It allocates memory when it is needed, doubling its size each time, and
+    /// keeps it.
     pub fn new(capacity: u32) -> Self {
         assert!(capacity < u32::MAX, "a pool's index is 32 bits wide");
         let mut slots = Vec::with_capacity(capacity.min(FIRST_RECORDS) as usize + 1);
@@ -67,10 +66,10 @@ impl<T> Pool<T> {
         Pool { slots, free: 0, used: 0, capacity, used_max: 0 }
     }
 
-    /// Takes a place, or gives the record back when all are taken.
+    /// Adds a record, or returns it if all places are taken.
     ///
     /// # Errors
-    /// `Err(record)`: the pool is empty, or the system has no memory for more of it.
+    /// `Err(record)`: the pool is full, or the system has no memory to extend it.
     #[inline]
     pub fn insert(&mut self, record: T) -> Result<Handle, T> {
         let index = if self.free != 0 {
@@ -95,8 +94,8 @@ impl<T> Pool<T> {
         Ok(Handle { index, generation: self.slots[index as usize].generation })
     }
 
-    /// Makes room for more records; false if there is no memory for them. Large blocks are moved by their addresses,
-    /// not copied.
+    /// Makes room for more records; false if there is no memory for them. Large blocks of memory are moved by their
+    /// addresses, not copied.
     #[cold]
     fn grow(&mut self) -> bool {
         let more = self.slots.len().min(self.capacity as usize + 1 - self.slots.len());
@@ -142,7 +141,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// The handle of the live record at an index, as stored where 32 bits must do (a row header).
+    /// The handle of the live record at an index, for places that only have 32 bits (a row header).
     #[inline]
     pub fn handle_at(&self, index: u32) -> Option<Handle> {
         match self.slots.get(index as usize) {
@@ -158,17 +157,17 @@ impl<T> Pool<T> {
         self.used
     }
 
-    /// The most records that were ever in use together.
+    /// The greatest number of records that were ever in use at the same time.
     pub fn used_max(&self) -> u32 {
         self.used_max
     }
 
-    /// Records that the pool can hold.
+    /// Number of records that the pool can hold.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// Bytes that the pool has taken.
+    /// Number of bytes that the pool has allocated.
     pub fn memory_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot<T>>()
     }

@@ -1,4 +1,4 @@
-//! Where a column's bytes lie in a row, and what a row, a key and a selection look like in a message.
+//! Where a column's bytes are in a row, and how rows, keys and selections are encoded in messages.
 //!
 //! A *row image* is a whole row without its header, the same bytes in a message, in an operation record and in the
 //! row store:
@@ -12,14 +12,14 @@
 //!                   then the bytes (a NULL one has none)
 //! ```
 //!
-//! A *key* is its columns in key order, one of fixed size as it is, one of variable size as u16 length and bytes. When
-//! all key columns are of fixed size, which is the common case, the key is literally the beginning of the image.
+//! A *key* is its columns in key order: one of fixed size as it is, one of variable size as u16 length and bytes. When
+//! all key columns are of fixed size, which is the common case, the key is identical to the beginning of the image.
 //!
-//! A *selection* holds some columns in an order that the reader asked for: null bits (one a selected column, whether
-//! nullable or not), then each column that is not NULL as it stands in a key.
+//! A *selection* holds some columns in the order that the reader chose: null bits (one per selected column, whether
+//! nullable or not), then each column that is not NULL, encoded as in a key.
 //!
-//! A floating-point number has one zero in a row, in which no bit is set: keys are hashed and compared by their bytes.
-//! Whoever makes images, keys or changes of rows minds that ([`one_zero`]).
+//! A floating-point number in a row is never a negative zero, because keys are hashed and compared by their bytes. Code
+//! that builds images, keys or changes of rows replaces it by the positive zero ([`one_zero`]).
 //!
 //! Nothing is aligned: readers use unaligned loads.
 
@@ -29,7 +29,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Where one column lies.
+/// Where one column is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// In the fixed part.
@@ -41,7 +41,7 @@ pub enum Place {
     },
     /// In the variable part.
     Variable {
-        /// Which of the variable columns it is.
+        /// Its index among the variable columns.
         index: u16,
     },
 }
@@ -49,24 +49,24 @@ pub enum Place {
 /// One column of a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ColumnLayout {
-    /// How its bytes compare.
+    /// How its bytes are compared.
     pub kind: Kind,
-    /// Where they are.
+    /// Where its bytes are.
     pub place: Place,
     /// Its bit among the null bits; `None` if it can't be NULL.
     pub null_bit: Option<u16>,
 }
 
-/// What is wrong with a row image, key or selection that came from outside.
+/// What is wrong with a row image, key or selection that was received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowError {
-    /// Fewer or more bytes than the layout or their own lengths say.
+    /// Fewer or more bytes than the layout or their own lengths require.
     WrongLength,
     /// A value longer than its column allows.
     TooLong(ColumnId),
     /// A row longer than [`ROW_BYTES_MAX`].
     RowTooLong,
-    /// The ends of the variable part go backwards.
+    /// The ends in the variable part are not ascending.
     EndsNotAscending(ColumnId),
     /// A column that is marked NULL has bytes that are not zero.
     NullNotEmpty(ColumnId),
@@ -74,7 +74,7 @@ pub enum RowError {
     PaddingSet,
 }
 
-/// Makes a negative zero at this place the zero that rows have.
+/// Replaces a negative zero at this place by the positive zero.
 fn put_one_zero(bytes: &mut Cow<'_, [u8]>, place: Range<usize>) {
     let mut number = [0; 8];
     let number = &mut number[..place.len()];
@@ -84,7 +84,7 @@ fn put_one_zero(bytes: &mut Cow<'_, [u8]>, place: Range<usize>) {
     }
 }
 
-/// The layout of a table's rows. Made from a checked definition; a pure function of it, so client and node agree.
+/// The layout of a table's rows. A pure function of a checked definition, so client and node agree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowLayout {
     columns: Vec<ColumnLayout>,
@@ -94,11 +94,11 @@ pub struct RowLayout {
     null_offset: u16,
     null_count: u16,
     variable: Vec<ColumnId>,
-    /// The columns of floating-point numbers.
+    /// The columns that hold floating-point numbers.
     floats: Vec<ColumnId>,
 }
 
-/// Makes a negative zero, if that is what a floating-point number is, the zero that rows have; says whether it was one.
+/// Replaces a negative zero by the positive one; returns whether it was negative.
 pub fn one_zero(number: &mut [u8]) -> bool {
     let is_negative_zero = number.split_last().is_some_and(|(last, rest)| *last == 0x80 && is_zero(rest));
     if is_negative_zero {
@@ -166,7 +166,7 @@ impl RowLayout {
         }
     }
 
-    /// A checked image, without negative zeros if it has some.
+    /// A checked image in which negative zeros are replaced by positive ones.
     pub fn image_with_one_zero<'a>(&self, image: &'a [u8]) -> Cow<'a, [u8]> {
         let mut image = Cow::Borrowed(image);
         for id in &self.floats {
@@ -176,7 +176,7 @@ impl RowLayout {
         image
     }
 
-    /// A checked key, without negative zeros if it has some.
+    /// A checked key in which negative zeros are replaced by positive ones.
     pub fn key_with_one_zero<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
         let mut result = Cow::Borrowed(key);
         if self.floats.is_empty() {
@@ -258,7 +258,7 @@ impl RowLayout {
         }
     }
 
-    /// Marks a column of a row as NULL or not. Its bytes are the caller's business.
+    /// Marks a column of a row as NULL or not. The caller sets its bytes.
     pub fn set_null(&self, fixed: &mut [u8], column: &ColumnLayout, null: bool) {
         if let Some(bit) = column.null_bit {
             let byte = &mut fixed[self.null_offset() + usize::from(bit / 8)];
@@ -284,10 +284,10 @@ impl RowLayout {
         }
     }
 
-    /// Checks an image that came from outside: lengths, ends, null bits. Values of fixed columns are all allowed.
+    /// Checks an image that was received: lengths, ends, null bits. All values of fixed columns are allowed.
     ///
     /// # Errors
-    /// What is wrong first.
+    /// The first problem found.
     pub fn check_image(&self, image: &[u8]) -> Result<(), RowError> {
         if image.len() < self.fixed_bytes() {
             return Err(RowError::WrongLength);
@@ -340,10 +340,10 @@ impl RowLayout {
         if variable.len() == ends + usize::from(begin) { Ok(()) } else { Err(RowError::WrongLength) }
     }
 
-    /// Checks a key that came from outside.
+    /// Checks a key that was received.
     ///
     /// # Errors
-    /// What is wrong first.
+    /// The first problem found.
     #[inline]
     pub fn check_key(&self, key: &[u8]) -> Result<(), RowError> {
         match self.key_bytes {
@@ -362,7 +362,7 @@ impl RowLayout {
     /// Takes one column's bytes off the front of a key or selection.
     ///
     /// # Errors
-    /// If they are not all there, or too many.
+    /// If there are too few bytes, or the value is too long for the column.
     pub fn take<'a>(&self, id: ColumnId, rest: &mut &'a [u8]) -> Result<&'a [u8], RowError> {
         let column = &self.columns[usize::from(id.0)];
         let (bytes, after) = match column.kind {
@@ -406,7 +406,7 @@ impl RowLayout {
         Cow::Owned(key)
     }
 
-    /// Whether a row has this key (which has been checked).
+    /// Whether a row has this key, which must have been checked.
     #[inline]
     pub fn key_equals(&self, key: &[u8], fixed: &[u8], variable: &[u8]) -> bool {
         match self.key_bytes {
@@ -470,12 +470,12 @@ impl RowLayout {
         if rest.is_empty() { Ok(values) } else { Err(RowError::WrongLength) }
     }
 
-    /// Builds an image from one value a column (`None` is NULL), in declaration order.
+    /// Builds an image from one value per column (`None` is NULL), in declaration order.
     ///
     /// # Errors
     /// If a value does not fit its column. NULL in a column that can't be NULL is [`RowError::NullNotEmpty`].
     pub fn build_image(&self, values: &[Option<&[u8]>], out: &mut Vec<u8>) -> Result<(), RowError> {
-        assert_eq!(values.len(), self.columns.len(), "one value a column");
+        assert_eq!(values.len(), self.columns.len(), "one value per column");
         let fixed_at = out.len();
         out.resize(fixed_at + self.fixed_bytes(), 0);
         for (id, (column, value)) in self.columns.iter().zip(values).enumerate() {
@@ -564,7 +564,7 @@ mod tests {
             let (mut image, mut key) = (vec![], vec![]);
             let (double, float) = (double.to_le_bytes(), float.to_le_bytes());
             let integer = (-0.0_f64).to_le_bytes();
-            // The integer is no number with a sign for its zero.
+            // The integer has no sign for its zero.
             let values = [&b"t"[..], &double, &float, &integer].map(Some);
             l.build_image(&values, &mut image).unwrap();
             key.extend_from_slice(&l.key_of(&image));

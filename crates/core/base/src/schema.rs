@@ -1,8 +1,8 @@
-//! What a table is: columns, types, primary key, options, and the limits of each.
+//! Table definitions: columns, types, primary key, options, and the limits of each.
 //!
-//! A definition is checked once, where it enters ([`TableDefinition::check`]); whoever holds a checked one may rely on
-//! every limit below. The data node knows bytes, numbers and order by `memcmp`, no collation and no calendar: for it
-//! each type is one of the few physical kinds of [`Kind`].
+//! A definition is checked once, where it is received ([`TableDefinition::check`]); code that holds a checked one may
+//! rely on every limit below. The data node handles only bytes, numbers and order by `memcmp`, no collation and no
+//! calendar: for it each type is one of the few physical kinds of [`Kind`].
 
 use crate::definition_error::{DefinitionError, Limit};
 use crate::ids::ColumnId;
@@ -24,24 +24,26 @@ pub const KEY_COLUMNS_MAX: usize = 32;
 pub const KEY_BYTES_MAX: usize = 3072;
 /// Bytes of a row without its header, at most.
 pub const ROW_BYTES_MAX: usize = 30_000;
-/// Indexes of a table, at most: two for each of MySQL's 64 keys, as a unique key is found by value and in order.
+/// Indexes of a table, at most: two for each of MySQL's 64 keys, because a unique key has a unique and an ordered
+/// index.
 pub const INDEXES_MAX: usize = 128;
-/// Unique ones among them, at most: what one row's change makes of them is counted in a byte.
+/// Unique indexes among them, at most: the changes of hidden tables that follow from one row's change are counted in a
+/// byte.
 pub const UNIQUE_INDEXES_MAX: usize = 64;
-/// Digits of a decimal behind the point, at most (MariaDB's limit; MySQL's is 30).
+/// Digits of a decimal after the point, at most (MariaDB's limit; MySQL's is 30).
 pub const DECIMAL_SCALE_MAX: u8 = 38;
 /// Bytes of [`TableDefinition::attachment`], at most.
 pub const ATTACHMENT_BYTES_MAX: usize = 60_000;
 
-/// The name of the hidden primary key of a SQL table that has none of its own.
+/// The name of the hidden primary key of a SQL table that was declared without one.
 pub const HIDDEN_KEY: &str = "$key";
-/// What the name of a hidden column with the sort key of another begins with; behind it stands that one's place.
+/// Prefix of the name of a hidden column that holds another column's sort key; that column's number follows.
 pub const SORT_KEY_PREFIX: &str = "$s";
 
 /// A column's type as the user declared it.
 ///
 /// In a row, integers, `Bit` and `Year` are little-endian numbers; all other fixed types are bytes whose `memcmp` order
-/// is the order of their values; the client makes and reads them.
+/// is the order of their values; the client encodes and decodes them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ColumnType {
     /// Integer of 1, 2, 3, 4 or 8 bytes.
@@ -57,9 +59,9 @@ pub enum ColumnType {
     Double,
     /// Fixed-point number, in MySQL's sortable binary form (9 decimal digits in 4 bytes, sign bit inverted).
     Decimal {
-        /// Digits in all, 1–65.
+        /// Total number of digits, 1–65.
         precision: u8,
-        /// Digits behind the point, 0 to [`DECIMAL_SCALE_MAX`], not above `precision`.
+        /// Digits after the point, 0 to [`DECIMAL_SCALE_MAX`], at most `precision`.
         scale: u8,
     },
     /// Bit field, stored as an unsigned number.
@@ -106,13 +108,13 @@ pub enum ColumnType {
         /// Greatest length in bytes.
         bytes_max: u16,
     },
-    /// Text as long as its row has room for. Never in a key; values that don't fit are refused one by one.
+    /// Text limited only by the room in its row. Never in a key; values that don't fit are refused one by one.
     Text,
-    /// Bytes as long as their row has room for. Never in a key; values that don't fit are refused one by one.
+    /// Bytes limited only by the room in their row. Never in a key; values that don't fit are refused one by one.
     Blob,
 }
 
-/// What the data node sees of a type.
+/// The physical form of a type, which is all that a data node knows of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Two's complement, little-endian, of 1, 2, 3, 4 or 8 bytes.
@@ -123,9 +125,9 @@ pub enum Kind {
     Float,
     /// IEEE 754 double.
     Double,
-    /// So many bytes, ordered by `memcmp`.
+    /// This many bytes, ordered by `memcmp`.
     Bytes(u16),
-    /// At most so many bytes, ordered by `memcmp`, then by length.
+    /// At most this many bytes, ordered by `memcmp`, then by length.
     VarBytes(u16),
 }
 
@@ -148,7 +150,7 @@ fn decimal_bytes(digits: u8) -> u16 {
     u16::from(digits / 9) * 4 + REST[usize::from(digits % 9)]
 }
 
-/// Short names.
+/// Shorthands.
 impl ColumnType {
     /// Signed integer of 1 byte.
     pub const I8: ColumnType = ColumnType::Integer { bytes: 1, signed: true };
@@ -167,17 +169,17 @@ impl ColumnType {
     /// Unsigned integer of 8 bytes.
     pub const U64: ColumnType = ColumnType::Integer { bytes: 8, signed: false };
 
-    /// Text of at most so many bytes.
+    /// Text of at most this many bytes.
     pub const fn varchar(bytes_max: u16) -> Self {
         ColumnType::VarChar { bytes_max }
     }
 
-    /// At most so many bytes.
+    /// At most this many bytes.
     pub const fn varbinary(bytes_max: u16) -> Self {
         ColumnType::VarBinary { bytes_max }
     }
 
-    /// Fixed-point number of so many digits in all, and so many of them behind the point.
+    /// Fixed-point number with this precision (total digits) and scale (digits after the point).
     pub const fn decimal(precision: u8, scale: u8) -> Self {
         ColumnType::Decimal { precision, scale }
     }
@@ -209,7 +211,7 @@ impl ColumnType {
         }
     }
 
-    /// Whether only the row's own limit bounds its values.
+    /// Whether only the row's own limit restricts the length of its values.
     pub fn is_long(self) -> bool {
         matches!(self, ColumnType::Text | ColumnType::Blob)
     }
@@ -265,7 +267,7 @@ impl ColumnType {
 }
 
 impl fmt::Display for ColumnType {
-    /// As SQL writes it.
+    /// The type as it is written in SQL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             ColumnType::Integer { bytes, signed } => {
@@ -310,7 +312,7 @@ pub struct ColumnDefinition {
 }
 
 impl ColumnDefinition {
-    /// Whether it belongs to whoever made the table, and is not for users: its name begins with `$`.
+    /// Whether it is an internal column that users don't see: its name begins with `$`.
     pub fn is_hidden(&self) -> bool {
         self.name.starts_with('$')
     }
@@ -321,32 +323,32 @@ impl ColumnDefinition {
 pub enum IndexKind {
     /// Rows in the order of the columns: a B+-tree beside each fragment.
     Ordered,
-    /// At most one row for each combination of values, found by them: a hidden table. Rows with a NULL among them are
-    /// not in it.
+    /// At most one row for each combination of values, found through a hidden table. Rows with a NULL in one of the
+    /// columns are not in it.
     Unique,
 }
 
-/// An index beside the primary key's hash index.
+/// An index in addition to the primary key's hash index.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IndexDefinition {
-    /// Names it for ever within its table; never 0, never given again to another index.
+    /// Identifies it permanently within its table; never 0, never given to another index later.
     pub id: u16,
     /// Unique among the indexes of its kind in its table, without regard to case.
     pub name: String,
-    /// In the order of the index. A unique index knows no direction: all its columns ascend.
+    /// In the order of the index. A unique index has no direction: all its columns are ascending.
     pub columns: Vec<OrderColumn>,
     /// What it is for.
     pub kind: IndexKind,
 }
 
 impl IndexDefinition {
-    /// Its columns, whatever their directions.
+    /// Its columns, without their directions.
     pub fn column_ids(&self) -> impl Iterator<Item = ColumnId> + '_ {
         self.columns.iter().map(|column| column.column)
     }
 }
 
-/// A table as it was asked for.
+/// The definition of a table.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct TableDefinition {
     /// `database.table`, each part 1–64 characters.
@@ -355,16 +357,16 @@ pub struct TableDefinition {
     pub columns: Vec<ColumnDefinition>,
     /// The primary key's columns, in key order.
     pub primary_key: Vec<ColumnId>,
-    /// Neither logged nor checkpointed: after a restart of the whole cluster it exists and is empty.
+    /// Neither logged nor checkpointed: after a restart of the whole cluster the table exists and is empty.
     pub no_logging: bool,
-    /// Whether backups may answer committed reads.
+    /// Whether backup replicas may answer committed reads.
     pub read_backup: bool,
-    /// In how many of the cluster's partitions its rows lie; 0 for the usual number. The hidden tables of its unique
-    /// indexes lie in the same.
+    /// The number of the cluster's partitions that hold its rows; 0 for the usual number. The hidden tables of its
+    /// unique indexes use the same partitions.
     pub partitions: u16,
     /// Its indexes, in ascending order of their ids.
     pub indexes: Vec<IndexDefinition>,
-    /// What a SQL node wants to find again beside the definition; nobody else looks into it.
+    /// Bytes that a SQL node keeps with the definition; data nodes do not look at them.
     pub attachment: Vec<u8>,
 }
 
@@ -483,7 +485,7 @@ impl TableDefinition {
         }
     }
 
-    /// The hidden table of one of its unique indexes: the index's columns are its primary key; behind them stand those
+    /// The hidden table of one of its unique indexes: the index's columns are its primary key; after them come those
     /// columns of this table's primary key that are not among them. `table` is this table's place in the dictionary.
     pub fn unique_table(&self, table: u32, index: &IndexDefinition) -> TableDefinition {
         let database = self.name.split('.').next().unwrap_or_default();
@@ -501,12 +503,12 @@ impl TableDefinition {
         }
     }
 
-    /// Whether this is the hidden table of a unique index: its rows are not for users to change.
+    /// Whether this is the hidden table of a unique index: users can't change its rows.
     pub fn is_hidden(&self) -> bool {
         self.name.split_once('.').is_some_and(|(_, table)| table.starts_with("$unique_"))
     }
 
-    /// The table's place in the dictionary and the index's id, of the name of a unique index's hidden table.
+    /// The table's place in the dictionary and the index's id, from the name of a unique index's hidden table.
     pub fn index_of_hidden(name: &str) -> Option<(u32, u16)> {
         let (_, name) = name.split_once('.')?;
         let (table, index) = name.strip_prefix("$unique_")?.split_once('_')?;
@@ -518,7 +520,7 @@ impl TableDefinition {
         self.indexes.iter().find(|index| index.id == id)
     }
 
-    /// Bytes that a row of this table takes at most, header and long values not counted.
+    /// The greatest length of a row of this table in bytes, without its header and long values.
     pub fn row_bytes_max(&self) -> usize {
         let nulls = self.columns.iter().filter(|c| c.nullable).count().div_ceil(8);
         let columns: usize = self
@@ -533,14 +535,14 @@ impl TableDefinition {
         nulls + columns
     }
 
-    /// The columns that users see. Hidden ones stand behind them.
+    /// The columns that users see. Hidden ones come after them.
     pub fn visible_columns(&self) -> &[ColumnDefinition] {
         let end = self.columns.iter().position(ColumnDefinition::is_hidden).unwrap_or(self.columns.len());
         &self.columns[..end]
     }
 
-    /// The column that users see where a key names this one: itself, or that whose sort key it has. `None` for the
-    /// hidden primary key of a table that has none of its own.
+    /// The column that users see in place of this key column: itself, or the one whose sort key it holds. `None` for
+    /// the hidden primary key of a table that was declared without one.
     pub fn visible_column(&self, column: ColumnId) -> Option<ColumnId> {
         let described = self.columns.get(usize::from(column.0))?;
         if !described.is_hidden() {
@@ -550,7 +552,7 @@ impl TableDefinition {
         (usize::from(of) < self.visible_columns().len()).then_some(ColumnId(of))
     }
 
-    /// The column of that name, without regard to case.
+    /// The column with this name, without regard to case.
     pub fn column(&self, name: &str) -> Option<ColumnId> {
         let at = self.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name))?;
         Some(ColumnId(at as u16))
@@ -653,7 +655,7 @@ mod tests {
         };
         let with = |indexes| TableDefinition { indexes, ..table(columns(), vec![0]) }.check();
         use IndexKind::{Ordered, Unique};
-        // Ordered and unique ones are told apart by name alone; NULL is allowed; ids have gaps.
+        // Ordered and unique indexes with the same name are distinguished by kind; NULL is allowed; ids may have gaps.
         assert_eq!(with(vec![index(1, "k", &[1, 0], Ordered), index(7, "K", &[1], Unique)]), Ok(()));
         let mut descending = index(2, "k", &[1], Unique);
         descending.columns[0].direction = Direction::Descending;

@@ -1,17 +1,17 @@
 //! Which of the cluster's partitions hold the rows of a table.
 //!
-//! The cluster has one partition for each data manager of a node group. A table lies in some of them, in an order: the
-//! hash of a row's primary key chooses one of 3,840 buckets, and neighbouring buckets are dealt to the table's
-//! partitions in shares as equal as can be. Fewer partitions make scans of ranges cheaper, for each partition is asked;
-//! more let more threads work on one table.
+//! The cluster has one partition for each data manager of a node group. A table uses some of them, in a certain order:
+//! the hash of a row's primary key chooses one of 3,840 buckets, and ranges of neighbouring buckets are assigned to the
+//! table's partitions in shares that are as equal as possible. Fewer partitions make scans of ranges cheaper, because
+//! each partition has to be read; more partitions let more threads work on one table.
 
 use crate::hash::{HASH_MAP_BUCKETS, KeyHash};
 use crate::ids::PartitionId;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// See the head of this file. Never empty, and no partition stands in it twice; what was read from a signal is to be
-/// checked with [`TablePartitions::is_sound`].
+/// The partitions of one table, in its order. Never empty, without duplicates; a value that was read from a signal must
+/// be checked with [`TablePartitions::is_sound`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TablePartitions(Vec<PartitionId>);
 
@@ -19,22 +19,22 @@ impl TablePartitions {
     /// A table in these partitions of the cluster.
     ///
     /// # Panics
-    /// If there are none, or more than buckets, or one stands twice.
+    /// If there are none, or more than buckets, or one occurs twice.
     pub fn new(partitions: Vec<PartitionId>) -> Self {
         let made = TablePartitions(partitions);
         assert!(made.is_sound(), "a table has partitions, each once");
         made
     }
 
-    /// A table in the first so many partitions of the cluster.
+    /// A table in the first `count` partitions of the cluster.
     ///
     /// # Panics
-    /// If that is none, or more than buckets.
+    /// If `count` is 0, or greater than the number of buckets.
     pub fn first(count: u16) -> Self {
         TablePartitions::new((0..count).map(PartitionId).collect())
     }
 
-    /// Whether the promises of this type hold.
+    /// Whether the invariants of this type hold.
     pub fn is_sound(&self) -> bool {
         let mut seen: Vec<PartitionId> = self.0.clone();
         seen.sort_unstable();
@@ -55,12 +55,12 @@ impl TablePartitions {
         self.0.len()
     }
 
-    /// All of them, in the table's order.
+    /// All partitions, in the table's order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = PartitionId> + '_ {
         self.0.iter().copied()
     }
 
-    /// Whether this is one of them.
+    /// Whether the table uses this partition.
     pub fn contains(&self, partition: PartitionId) -> bool {
         self.0.contains(&partition)
     }

@@ -1,4 +1,4 @@
-//! The world as a block sees it.
+//! The environment of a block while it handles a signal.
 
 use crate::injected_bug::{self, InjectedBug};
 use crate::outbox::Outbox;
@@ -11,29 +11,29 @@ use vinga_base::View;
 use vinga_base::time::{Span, Tick};
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
 
-/// How much a log entry matters.
+/// The severity of a log entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LogLevel {
-    /// Something failed that somebody should look at.
+    /// Something failed that needs attention.
     Error,
-    /// Something unusual that was dealt with.
+    /// Something unusual that was handled.
     Warning,
-    /// Something that happens seldom and is worth knowing.
+    /// Something rare that is worth knowing.
     Info,
 }
 
 /// One line for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogEntry {
-    /// How much it matters.
+    /// Its severity.
     pub level: LogLevel,
-    /// Who says so.
+    /// The block that wrote it.
     pub block: Address,
     /// What happened.
     pub text: String,
 }
 
-/// Log entries of one turn, at most: a flood is cut, and said to be.
+/// Log entries of one turn, at most: further ones are dropped, and the last entry says so.
 pub const LOG_ENTRIES_MAX: usize = 64;
 
 /// What a block may do while it handles a signal.
@@ -44,7 +44,7 @@ pub struct Context<'a> {
     pub(crate) shared: &'a mut Shared,
 }
 
-/// What all blocks of a thread share through their contexts.
+/// State that all blocks of a thread share through their contexts.
 pub(crate) struct Shared {
     pub outbox: Outbox,
     pub timers: Timers,
@@ -63,13 +63,13 @@ impl Context<'_> {
         self.now
     }
 
-    /// The address of the block that is handling.
+    /// The address of the block that is handling the signal.
     #[inline]
     pub fn own(&self) -> Address {
         self.own
     }
 
-    /// The same world as seen by another block of this thread, for a host that tells several of them.
+    /// The same context for another block of this thread, for a host that passes a signal to several blocks.
     pub fn for_block(&mut self, own: Address) -> Context<'_> {
         Context { now: self.now, own, trace: self.trace, shared: self.shared }
     }
@@ -106,7 +106,7 @@ impl Context<'_> {
         )
     }
 
-    /// Whether so much waits on the way to `receiver` that work for it should be refused.
+    /// Whether so many bytes wait on the way to `receiver` that work for it should be refused.
     #[inline]
     pub fn is_congested(&self, receiver: Address) -> bool {
         self.shared.outbox.is_congested(receiver)
@@ -128,13 +128,13 @@ impl Context<'_> {
         &mut self.shared.random
     }
 
-    /// How many units of work (rows looked at, say) a slice of long work may do.
+    /// How many units of work (rows examined, for example) a slice of long work may do.
     #[inline]
     pub fn slice_units(&self) -> u32 {
         self.shared.slice_units
     }
 
-    /// Writes a line to the log.
+    /// Writes an entry to the log.
     pub fn log(&mut self, level: LogLevel, text: fmt::Arguments<'_>) {
         let log = &mut self.shared.log;
         match log.len() {
@@ -148,13 +148,13 @@ impl Context<'_> {
         }
     }
 
-    /// Whether this run breaks that rule on purpose; the constant `false` outside of bug builds.
+    /// Whether this run breaks that rule on purpose; the constant `false` in builds without injected bugs.
     #[inline(always)]
     pub fn has_bug(&self, bug: InjectedBug) -> bool {
         injected_bug::is_on(self.shared.bug, bug)
     }
 
-    /// Notes that a rare branch was met, so that the simulator can tell which were not.
+    /// Records a coverage mark: a rare branch was taken. The simulator reports the marks that were never recorded.
     #[inline]
     pub fn mark(&mut self, name: &'static str) {
         if let Some(marks) = &mut self.shared.marks {

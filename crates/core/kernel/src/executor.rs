@@ -1,24 +1,24 @@
 //! The turn of a thread: frames in, frames out.
 //!
-//! A driver repeats: [`Executor::begin_turn`] with the clock's tick; [`Executor::feed`] with what came from sockets and
-//! rings; [`Executor::finish_turn`], which runs due timers and one slice of long work; then it moves what stands in the
-//! outbox's lanes to where it belongs. Within a turn the tick stands still.
+//! A driver repeats: [`Executor::begin_turn`] with the clock's tick; [`Executor::feed`] with the frames from sockets
+//! and rings; [`Executor::finish_turn`], which runs due timers and one slice of long work; then it moves the contents
+//! of the outbox's lanes to their destinations. Within a turn the tick does not change.
 //!
-//! Frames are taken in *batches* of up to [`BATCH_FRAMES`]: first the host may prefetch the index lines of all of them,
-//! then the rows, then they are handled one by one in their order; so the cache misses of one overlap with those of
-//! the others. A prefetch changes nothing, so a stale one costs time and never correctness. After each batch the local
-//! lane is drained in the same way, until it is empty: a request that needs no other thread is finished in its turn.
-//! Every chain of local signals ends because each signal of a protocol leads to later ones of the same protocol only;
-//! what could go on without end (a scan) is long work, done in slices.
+//! Frames are handled in *batches* of up to [`BATCH_FRAMES`]: first the host may prefetch the index lines of all of
+//! them, then the rows, then they are handled one by one in their order; so the cache misses of one overlap with those
+//! of the others. A prefetch changes nothing, so a stale one costs time and never correctness. After each batch the
+//! local lane is drained in the same way, until it is empty: a request that needs no other thread is finished in its
+//! turn. Every chain of local signals ends, because each signal of a protocol only leads to later ones of the same
+//! protocol; work that could continue without end (a scan) is long work, done in slices.
 //!
-//! One request may lead to hundreds of local signals, of hundreds of rows each. A driver that has somebody else waiting
-//! says so ([`Executor::set_patient`]); then they are left in the lane, in their order, and the driver has them handled
-//! as long as it likes ([`Executor::drain_while`]). Frames of API nodes are handled in between: they could as well have
-//! come before those signals, and between threads of a node they do. Frames of other origins wait until the lane is
-//! empty, so that the order stays between any two senders and receivers that there are in the node.
+//! One request may lead to hundreds of local signals, of hundreds of rows each. If other senders are waiting, the
+//! driver requests ([`Executor::set_patient`]) that such signals stay in the lane, in their order, and then has them
+//! handled for as long as it chooses ([`Executor::drain_while`]). Frames of API nodes are handled in between: they
+//! could as well have arrived before those signals, and between threads of a node they do. Frames of other origins wait
+//! until the lane is empty, so that the order between any sender and any receiver in the node is kept.
 //!
-//! Frames between data nodes carry the low byte of the sender's view. One of a newer view than this thread's is parked
-//! until the thread has handled the failures that lead to that view (02, view rule).
+//! Frames between data nodes carry the low byte of the sender's view. A frame of a newer view than this thread's is
+//! parked until the thread has handled the failures that lead to that view.
 
 use crate::context::{Context, LogEntry, Shared};
 use crate::injected_bug::InjectedBug;
@@ -36,10 +36,10 @@ use vinga_wire::{
 };
 use zerocopy::IntoBytes;
 
-/// Frames of a batch, at most. Measured: more than this hides no further misses (docs/decisions/0001-spike.md).
+/// Frames of a batch, at most. Measured: larger batches hide no further misses (docs/decisions/0001-spike.md).
 pub const BATCH_FRAMES: usize = 64;
 
-/// Local frames between two questions whether to go on with them, at most.
+/// Local frames that are handled between two calls of `goes_on` in [`Executor::drain_while`], at most.
 const LOCAL_FRAMES: usize = 16;
 
 /// The two prefetch passes over a batch.
@@ -56,26 +56,26 @@ pub trait Host {
     /// Called once, before the first frame.
     fn start(&mut self, cx: &mut Context<'_>);
 
-    /// Prefetches what handling `frame` will touch; may do nothing.
+    /// Prefetches the memory that handling `frame` will access; may do nothing.
     fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>);
 
-    /// Hands a frame to the block instance that it is for.
+    /// Hands a frame to the block instance that it is addressed to.
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>);
 
-    /// Does one slice of each long work that is under way; says whether there is more to do.
+    /// Does one slice of each long work in progress; returns whether more is left.
     fn slice(&mut self, cx: &mut Context<'_>) -> bool;
 
-    /// Writes what the blocks hold just now, some lines, for a report of a crash that may come. Called about once a
-    /// second; should not allocate.
+    /// Writes the current state of the blocks, in a few lines, so that it can be included in a later crash report.
+    /// Called about once a second; should not allocate.
     ///
     /// # Errors
-    /// Those of `out`, which has no room for more then.
+    /// Those of `out`, when it has no more room.
     fn summarize(&self, _out: &mut dyn fmt::Write) -> fmt::Result {
         Ok(())
     }
 }
 
-/// Where fed bytes came from, which decides what is believed.
+/// Where fed bytes came from, which decides how far they are trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// Another thread of this node, or this thread's driver.
@@ -89,9 +89,9 @@ pub enum Origin {
 /// Why bytes of an API node were refused: its connection must be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rejected {
-    /// What to tell and to log.
+    /// The error to send and to log.
     pub code: ErrorCode,
-    /// The number of the offending signal, 0 if the bytes were no frame.
+    /// The number of the offending signal, 0 if the bytes were not a frame.
     pub signal: u16,
 }
 
@@ -114,19 +114,19 @@ pub struct Executor<H> {
     trace: TraceRing,
     /// The local lane's frames while they are handled.
     draining: Vec<u8>,
-    /// Bytes of them that have been handled.
+    /// Number of these bytes that have been handled.
     drained: usize,
-    /// Local frames are left to the driver.
+    /// Whether local frames are left to the driver.
     is_patient: bool,
-    /// Frames of newer views.
+    /// Frames of newer views that wait.
     parked: Vec<u8>,
-    /// Frames that were parked stand in the local lane since the last drain.
+    /// Whether frames that were parked have been put into the local lane since the last drain.
     unparked: bool,
     handled: u64,
 }
 
 impl<H: Host> Executor<H> {
-    /// An executor for `host`, in view 1 of its node. The driver gives the seed.
+    /// An executor for `host`, in view 1 of its node. The driver provides the seed.
     pub fn new(own_node: NodeId, host: H, outbox: Outbox, seed: u64, now: Tick) -> Self {
         let shared = Shared {
             outbox,
@@ -161,11 +161,11 @@ impl<H: Host> Executor<H> {
         self.now = self.now.max(now);
     }
 
-    /// Handles all whole frames at the front of `bytes` and says how many bytes they took; the driver keeps the rest
-    /// until more has come.
+    /// Handles all whole frames at the front of `bytes` and returns how many bytes they took; the driver keeps the rest
+    /// until more bytes have arrived.
     ///
     /// # Errors
-    /// The bytes of an API node break a rule; frames before the offending one have been handled.
+    /// If bytes from an API node break a rule; frames before the offending one have been handled.
     pub fn feed(&mut self, bytes: &[u8], origin: Origin) -> Result<usize, Rejected> {
         let leaves_local = self.is_patient && matches!(origin, Origin::Api(_));
         if !leaves_local {
@@ -203,7 +203,7 @@ impl<H: Host> Executor<H> {
         }
     }
 
-    /// The next frame, checked as its origin demands.
+    /// The next frame, checked as its origin requires.
     #[inline]
     fn accept<'b>(&self, bytes: &'b [u8], origin: Origin) -> Result<Option<Frame<'b>>, Rejected> {
         let frame = match Frame::first(bytes) {
@@ -250,7 +250,8 @@ impl<H: Host> Executor<H> {
         let is_here = receiver.node() == self.own_node
             && self.shared.outbox.routes.thread_of(receiver) == Some(self.shared.outbox.routes.own_thread());
         if !is_here {
-            // It came in on this thread's connection, or is meant for one of them: pass it on as it is.
+            // It arrived on this thread's connection for another thread, or is to leave on a connection: pass it on as
+            // it is.
             append(self.shared.outbox.buffer_for(receiver), frame);
             return;
         }
@@ -299,7 +300,7 @@ impl<H: Host> Executor<H> {
         *local = parked;
     }
 
-    /// Handles what stands in the local lane, at most so many frames.
+    /// Handles frames of the local lane, at most `frames_left`.
     fn drain_local(&mut self, mut frames_left: usize) {
         loop {
             if self.drained == self.draining.len() {
@@ -333,8 +334,8 @@ impl<H: Host> Executor<H> {
         }
     }
 
-    /// Handles local frames that were left, as long as there are some and `goes_on` says so, which is asked after one
-    /// frame, two more, four more, up to [`LOCAL_FRAMES`]. Says whether some are left.
+    /// Handles local frames that were left, as long as there are some and `goes_on` returns true. It is called after
+    /// one frame, two more, four more, up to [`LOCAL_FRAMES`]. Returns whether some are left.
     pub fn drain_while(&mut self, mut goes_on: impl FnMut() -> bool) -> bool {
         let mut frames = 1;
         while self.has_local() {
@@ -347,8 +348,7 @@ impl<H: Host> Executor<H> {
         self.has_local()
     }
 
-    /// Whether local frames were left: the driver does not sleep, and calls
-    /// [`Executor::drain_while`].
+    /// Whether local frames were left: the driver must not sleep, and calls [`Executor::drain_while`].
     #[inline]
     pub fn has_local(&self) -> bool {
         self.drained < self.draining.len() || !self.shared.outbox.lane(LaneId::LOCAL).is_empty()
@@ -359,19 +359,20 @@ impl<H: Host> Executor<H> {
         self.draining.len() - self.drained + self.shared.outbox.lane(LaneId::LOCAL).len()
     }
 
-    /// Says whether local frames are to be left to [`Executor::drain_while`], because others wait. The edge knows who
-    /// does, the simulator makes it up.
+    /// Sets whether local frames are left to [`Executor::drain_while`], because others wait. The edge knows whether
+    /// others wait, the simulator chooses it at random.
     pub fn set_patient(&mut self, is_patient: bool) {
         self.is_patient = is_patient;
     }
 
-    /// Runs due timers and one slice of long work; says whether long work is left, so that the driver does not sleep.
+    /// Runs due timers and one slice of long work; returns whether long work is left, so that the driver does not
+    /// sleep.
     pub fn finish_turn(&mut self) -> bool {
         self.run_timers();
         self.run_slices()
     }
 
-    /// The first part of [`Executor::finish_turn`], for a driver that has long work wait.
+    /// The first part of [`Executor::finish_turn`], for a driver that postpones long work.
     pub fn run_timers(&mut self) {
         while let Some(timer) = self.shared.timers.pop_due(self.now) {
             let local = self.shared.outbox.lane_mut(LaneId::LOCAL);
@@ -397,7 +398,7 @@ impl<H: Host> Executor<H> {
         }
     }
 
-    /// When the driver must begin a turn at the latest, even if nothing comes.
+    /// When the driver must begin its next turn at the latest, even if nothing arrives.
     pub fn next_due(&self) -> Option<Tick> {
         self.shared.timers.next_due()
     }
@@ -407,7 +408,7 @@ impl<H: Host> Executor<H> {
         &mut self.shared.outbox
     }
 
-    /// Log entries since the last call.
+    /// Returns and removes the log entries since the last call.
     pub fn take_log(&mut self) -> Vec<LogEntry> {
         core::mem::take(&mut self.shared.log)
     }
@@ -417,17 +418,17 @@ impl<H: Host> Executor<H> {
         !self.shared.log.is_empty()
     }
 
-    /// Breaks a rule on purpose (injected bug builds only).
+    /// Breaks a rule on purpose (only in builds with injected bugs).
     pub fn inject_bug(&mut self, bug: Option<InjectedBug>) {
         self.shared.bug = bug;
     }
 
-    /// Begins to note marks.
+    /// Begins to collect coverage marks.
     pub fn collect_marks(&mut self) {
         self.shared.marks = Some(BTreeSet::new());
     }
 
-    /// The marks met so far.
+    /// The coverage marks recorded so far.
     pub fn marks(&self) -> impl Iterator<Item = &'static str> {
         self.shared.marks.iter().flatten().copied()
     }
@@ -438,7 +439,7 @@ impl<H: Host> Executor<H> {
         self.shared.slice_units = units.max(1);
     }
 
-    /// The last signals.
+    /// The signals that were handled last.
     pub fn trace(&self) -> &TraceRing {
         &self.trace
     }
@@ -453,12 +454,12 @@ impl<H: Host> Executor<H> {
         &mut self.host
     }
 
-    /// Signals handled since the start.
+    /// Number of signals handled since the start.
     pub fn handled(&self) -> u64 {
         self.handled
     }
 
-    /// Has the blocks write what they hold; see [`Host::summarize`].
+    /// Writes the state of the blocks; see [`Host::summarize`].
     ///
     /// # Errors
     /// Those of `out`.
@@ -466,7 +467,7 @@ impl<H: Host> Executor<H> {
         self.host.summarize(out)
     }
 
-    /// Whether nothing waits: no local frame, no parked frame.
+    /// Whether no frames wait, neither local nor parked ones.
     pub fn is_idle(&self) -> bool {
         self.parked.is_empty() && !self.has_local()
     }
@@ -496,7 +497,7 @@ mod tests {
     const TC: Address = Address::new(NODE, BlockNumber::Coordinator, 0);
     const API: Address = Address::new(NodeId(200), BlockNumber::Api, 0);
 
-    /// Notes what it is given; answers `OutcomeRequest` by a local signal, which answers the API node.
+    /// Records the frames that it receives; answers `OutcomeRequest` by a local signal, which answers the API node.
     #[derive(Default)]
     struct Echo {
         prefetched: RefCell<Vec<u32>>,
@@ -581,7 +582,7 @@ mod tests {
         };
         let api = Origin::Api(API.node());
         let bytes = frames(SignalNumber::OutcomeRequest, API, 0, 0..100);
-        // A batch, and nothing of what follows from it.
+        // A batch, but none of the signals that follow from it.
         let consumed = executor.feed(&bytes, api).unwrap();
         assert_eq!(consumed, BATCH_FRAMES * HEADER_BYTES);
         assert!(executor.has_local() && !executor.is_idle());
@@ -592,7 +593,7 @@ mod tests {
         };
         assert!(executor.drain_while(goes_on));
         assert_eq!(traces(&mut executor), (0..1 + 2 + 4 + 8).collect::<Vec<u32>>());
-        // Another request is handled at once; what follows from it is behind that.
+        // Another request is handled at once; its local signal is queued behind the others.
         executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 200..201), api).unwrap();
         assert_eq!(executor.handled(), 64 + 15 + 1);
         executor.finish_turn();
@@ -600,7 +601,7 @@ mod tests {
         assert!(!executor.drain_while(|| true));
         let expected: Vec<u32> = (0..64).chain([200]).collect();
         assert_eq!(traces(&mut executor), expected);
-        // What others send waits until the lane is empty.
+        // Frames of other origins wait until the lane is empty.
         executor.feed(&bytes[consumed..], api).unwrap();
         assert!(executor.has_local());
         executor.feed(&frames(SignalNumber::EpochOrder, TC, 1, 300..301), Origin::Node).unwrap();

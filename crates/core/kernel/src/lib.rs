@@ -1,9 +1,9 @@
-//! What a block is, and the turn of the thread that runs blocks.
+//! What a block is, and how a thread runs its blocks.
 //!
-//! A *block* owns its state and changes it only by handling signals. It sees the world through a [`Context`]: the tick
-//! of this turn, a way to send, timers, a seeded generator, a log. It has no other access to the world. An [`Executor`]
-//! hosts the blocks of one thread (through [`Host`]) and is fed frames by a *driver*: the edge, with real sockets and a
-//! real clock, or the simulator. Both run exactly the code of this crate.
+//! A *block* owns its state and changes it only by handling signals. Its only access to the outside is a [`Context`]:
+//! the tick of this turn, a way to send, timers, a seeded generator, a log. An [`Executor`] hosts the blocks of one
+//! thread (through [`Host`]) and is fed frames by a *driver*: the edge, with real sockets and a real clock, or the
+//! simulator. Both run exactly the code of this crate.
 #![no_std]
 
 extern crate alloc;

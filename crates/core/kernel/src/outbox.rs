@@ -1,12 +1,12 @@
-//! Where a thread's outgoing signals wait: one *lane* for each place that they can go to.
+//! Where a thread's outgoing signals wait: one *lane* for each destination.
 //!
 //! A signal is encoded once, at the end of its lane. Lane 0 leads back to this thread's own blocks (the executor
 //! drains it), lane 1 to this thread's driver, then there is one for each thread of the node (the driver moves it into
 //! the ring to that thread) and one for each connection to another node (the driver writes it to the socket).
 //!
-//! A lane has no capacity of its own: what does not fit a ring or a socket simply stays in it, so a signal that must go
-//! can always be sent (02, back-pressure). It is bounded because what *starts* work is refused while lanes are long
-//! ([`Outbox::is_congested`]), and because the driver stops reading an API node whose lane is long.
+//! A lane has no capacity of its own: signals that do not fit a ring or a socket stay in it, so a signal that must be
+//! sent can always be sent. It is bounded because signals that *start* work are refused while lanes are long
+//! ([`Outbox::is_congested`]), and because the driver stops reading from an API node whose lane is long.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -45,7 +45,7 @@ pub struct Routes {
 const BLOCK_NUMBERS: usize = 16;
 
 impl Routes {
-    /// No instance is known yet, no node is connected.
+    /// A table in which no instance is known and no node is connected.
     pub fn new(own_node: NodeId, own_thread: u16) -> Self {
         Routes {
             own_node,
@@ -55,7 +55,7 @@ impl Routes {
         }
     }
 
-    /// Says which thread hosts the next instance of a block: instances are numbered in the order of these calls.
+    /// Sets which thread hosts the next instance of a block: instances are numbered in the order of these calls.
     pub fn add_instance(&mut self, block: BlockNumber, thread: u16) {
         self.threads[block as usize].push(thread);
     }
@@ -112,9 +112,9 @@ impl Routes {
     }
 }
 
-/// See the head of this file.
+/// The outgoing lanes of one thread.
 pub struct Outbox {
-    /// Who is where. The driver keeps it up to date.
+    /// Which lane leads where. The driver keeps it up to date.
     pub routes: Routes,
     lanes: Vec<Vec<u8>>,
     nowhere: Vec<u8>,
@@ -129,13 +129,13 @@ impl Outbox {
         Outbox { routes, lanes, nowhere: Vec::new(), congestion_mark }
     }
 
-    /// Makes room for a lane, such as to a connection, and says which it is.
+    /// Opens a lane, for example to a connection, and returns its id.
     pub fn open_lane(&mut self, capacity: usize) -> LaneId {
         self.lanes.push(Vec::with_capacity(capacity));
         LaneId(self.lanes.len() as u16 - 1)
     }
 
-    /// The buffer in which a signal to `receiver` is to be written. Signals to nobody are written and forgotten.
+    /// The buffer in which to write a signal to `receiver`. Signals to unreachable receivers are written and discarded.
     #[inline]
     pub fn buffer_for(&mut self, receiver: Address) -> &mut Vec<u8> {
         let lane = self.routes.lane(receiver);
@@ -160,7 +160,7 @@ impl Outbox {
         &mut self.lanes[usize::from(lane.0)]
     }
 
-    /// Whether so much waits on the way to `receiver` that no new work should be begun for it.
+    /// Whether so many bytes wait on the way to `receiver` that no new work should be begun for it.
     #[inline]
     pub fn is_congested(&self, receiver: Address) -> bool {
         let lane = self.routes.lane(receiver);
@@ -168,7 +168,7 @@ impl Outbox {
             && self.lanes.get(usize::from(lane.0)).is_some_and(|buffer| buffer.len() > self.congestion_mark)
     }
 
-    /// Whether a signal to `receiver` would go anywhere.
+    /// Whether there is a lane to `receiver`.
     pub fn is_reachable(&self, receiver: Address) -> bool {
         self.routes.lane(receiver) != LaneId::NOWHERE
     }

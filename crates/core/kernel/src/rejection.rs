@@ -1,4 +1,4 @@
-//! Signals that a block can't use.
+//! How a block rejects signals that it can't handle.
 
 use crate::context::{Context, LogLevel};
 use vinga_base::NodeId;
@@ -6,8 +6,8 @@ use vinga_wire::membership::CloseConnectionOrder;
 use vinga_wire::{BlockNumber, ErrorCode, Frame, SignalNumber, U16};
 
 impl Context<'_> {
-    /// Orders this thread's driver to close an API node's connections. `signal` is the number of the signal that was
-    /// wrong, 0 if none was.
+    /// Orders this thread's driver to close an API node's connections. `signal` is the number of the offending signal,
+    /// 0 if there is none.
     pub fn close_api_node(&mut self, api: NodeId, reason: ErrorCode, signal: u16) {
         self.log(LogLevel::Warning, format_args!("closing API node {api}: error {reason} (signal {signal})"));
         let driver = self.driver();
@@ -19,8 +19,8 @@ impl Context<'_> {
         });
     }
 
-    /// A signal that this block doesn't handle, or whose body is not what its number says: an API node's fault closes
-    /// its connections, our own stops the node.
+    /// Rejects a signal that this block doesn't handle, or whose body does not match its number: an API node's
+    /// connections are closed; a signal of our own blocks stops the node.
     pub fn reject(&mut self, frame: &Frame<'_>, reason: ErrorCode) {
         let sender = frame.sender();
         let number = frame.header.number.get();

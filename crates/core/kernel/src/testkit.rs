@@ -1,17 +1,17 @@
-//! Tests one block alone (feature `testkit`): it is hosted by a real [`Executor`], is fed frames, and what it sends is
-//! caught. Everything that happens is written down as a *scenario*, one line a signal, which a golden test compares
-//! with a text file:
+//! Tests one block alone (feature `testkit`): a real [`Executor`] hosts it and feeds it frames, and the harness catches
+//! what it sends. All signals are recorded as a *scenario*, one line per signal, which a golden test compares with a
+//! text file:
 //!
 //! ```text
 //! # a heading
 //! at 0 ms
-//! 1/Driver/0 says ApiConnectRequest { waiting: 1, … }
-//!     1/Driver/0 is told ApiConnectConfirm { waiting: 1, … }
+//! 1/Driver/0 sends ApiConnectRequest { waiting: 1, … }
+//!     1/Driver/0 receives ApiConnectConfirm { waiting: 1, … }
 //! at 1500 ms
-//!     1/Coordinator/0 is told ApiFailedOrder { api: 145, incarnation: 7 }
+//!     1/Coordinator/0 receives ApiFailedOrder { api: 145, incarnation: 7 }
 //! ```
-//! Indented lines are what the block did: with the signal above them, or by itself when a timer was due. All blocks but
-//! the one under test are elsewhere, every node is connected.
+//! Indented lines are what the block did: in response to the signal above them, or when a timer was due. All blocks but
+//! the one under test are on another thread, and every node is connected.
 
 use crate::context::{Context, LogEntry};
 use crate::executor::{Executor, Host, Origin, Prefetch, Rejected};
@@ -30,17 +30,17 @@ use vinga_wire::{
 };
 use zerocopy::IntoBytes;
 
-/// How a block is begun: `Block::start`.
+/// Starts a block: `Block::start`.
 pub type Start<B> = fn(&mut B, &mut Context<'_>);
 
-/// How a block handles a signal: `Block::handle`.
+/// Handles a signal in a block: `Block::handle`.
 pub type Handle<B> = fn(&mut B, &mut Context<'_>, &Frame<'_>);
 
-/// Threads of the pretended node; drivers up to this instance can be sent to.
+/// Threads of the simulated node; drivers up to this instance can be sent to.
 const THREADS: u16 = 8;
-/// Instances of each block of the pretended node.
+/// Instances of each block of the simulated node.
 const INSTANCES: u16 = 64;
-/// Where all blocks but the one under test are.
+/// The thread of all blocks but the one under test.
 const ELSEWHERE: u16 = 1;
 
 /// The only block of its thread.
@@ -88,13 +88,13 @@ impl Sent {
         self.frame().signal().expect("a block sends known signals")
     }
 
-    /// To whom it goes.
+    /// Where it is sent.
     pub fn receiver(&self) -> Address {
         self.frame().receiver()
     }
 }
 
-/// See the head of this file.
+/// Hosts one block, sends it signals and records what it does.
 pub struct Harness<B> {
     executor: Executor<Alone<B>>,
     address: Address,
@@ -137,10 +137,10 @@ impl<B> Harness<B> {
         harness
     }
 
-    /// Sends the block a signal whose body `write` appends. An API node's signal is checked as a node checks it.
+    /// Sends the block a signal whose body `write` appends. An API node's signal is checked as in a node.
     ///
     /// # Errors
-    /// An API node may not send this; the block has not seen it.
+    /// An API node may not send this; the block has not received it.
     pub fn send(
         &mut self,
         sender: Address,
@@ -153,7 +153,8 @@ impl<B> Harness<B> {
         drop(writer);
         self.write_time();
         let frame = Frame::first(&bytes).ok().flatten().expect("a whole frame was written");
-        writeln!(self.scenario, "{sender} sends {}", describe(&frame)).expect("a string takes all");
+        writeln!(self.scenario, "{sender} sends {}", describe(&frame))
+            .expect("writing to a string can't fail");
         let origin = match sender.block() {
             Some(BlockNumber::Api) => Origin::Api(sender.node()),
             _ => Origin::Node,
@@ -163,8 +164,8 @@ impl<B> Harness<B> {
         fed.map(|_| ())
     }
 
-    /// Lets a span of time go by; timers run when they are due.
-    pub fn advance(&mut self, span: Span) {
+    /// Advances the clock by a span of time; timers run when they are due.
+    pub fn advance(&mut self, span: Tick) {
         let end = self.now + span;
         loop {
             let due = self.executor.next_due().filter(|&due| due <= end);
@@ -178,8 +179,8 @@ impl<B> Harness<B> {
         }
     }
 
-    /// Lets a span of time go by in which the thread does not run: timers are late.
-    pub fn stall(&mut self, span: Span) {
+    /// Advances the clock by a span of time in which the thread does not run: timers are late.
+    pub fn stall(&mut self, span: Tick) {
         self.now = self.now + span;
         self.executor.begin_turn(self.now);
         self.executor.finish_turn();
@@ -191,7 +192,7 @@ impl<B> Harness<B> {
         self.now
     }
 
-    /// What was sent since the last call, in order for each thread of receivers.
+    /// Returns the signals sent since the last call, in order for each thread of receivers.
     pub fn take_sent(&mut self) -> Vec<Sent> {
         core::mem::take(&mut self.sent)
     }
@@ -201,14 +202,14 @@ impl<B> Harness<B> {
         &self.executor.host().block
     }
 
-    /// Whether the block has met a mark.
+    /// Whether the block has recorded this coverage mark.
     pub fn has_met(&self, mark: &str) -> bool {
         self.executor.marks().any(|name| name == mark)
     }
 
     /// Writes a heading into the scenario.
     pub fn heading(&mut self, text: &str) {
-        writeln!(self.scenario, "# {text}").expect("a string takes all");
+        writeln!(self.scenario, "# {text}").expect("writing to a string can't fail");
     }
 
     /// The scenario so far.
@@ -219,11 +220,11 @@ impl<B> Harness<B> {
     fn write_time(&mut self) {
         if self.told != Some(self.now) {
             self.told = Some(self.now);
-            writeln!(self.scenario, "at {} ms", self.now.0 / 1000).expect("a string takes all");
+            writeln!(self.scenario, "at {} ms", self.now.0 / 1000).expect("writing to a string can't fail");
         }
     }
 
-    /// Takes what the block has sent and logged.
+    /// Records what the block has sent and logged.
     fn catch(&mut self) {
         let lanes = [LaneId::DRIVER].into_iter().chain((0..THREADS).map(LaneId::thread));
         let mut caught = Vec::new();
@@ -236,11 +237,11 @@ impl<B> Harness<B> {
         }
         self.write_time();
         for LogEntry { level, text, .. } in log {
-            writeln!(self.scenario, "    log, {level:?}: {text}").expect("a string takes all");
+            writeln!(self.scenario, "    log, {level:?}: {text}").expect("writing to a string can't fail");
         }
         for frame in Frames(&caught) {
             writeln!(self.scenario, "    {} receives {}", frame.receiver(), describe(&frame))
-                .expect("a string takes all");
+                .expect("writing to a string can't fail");
             let bytes = [frame.header.as_bytes(), frame.body].concat();
             self.sent.push(Sent { bytes });
         }
@@ -250,8 +251,8 @@ impl<B> Harness<B> {
 /// Compares a scenario with a file; with `BLESS=1` in the environment it writes the file instead.
 pub fn check_golden(path: &Path, scenario: &str) {
     if std::env::var_os("BLESS").is_some_and(|value| value == "1") {
-        std::fs::create_dir_all(path.parent().expect("a file is in a folder"))
-            .expect("the folder can be made");
+        std::fs::create_dir_all(path.parent().expect("the golden file's path has a folder"))
+            .expect("the folder can be created");
         std::fs::write(path, scenario).expect("the golden file can be written");
         return;
     }
@@ -264,7 +265,7 @@ pub fn check_golden(path: &Path, scenario: &str) {
     assert_eq!(scenario, golden, "{}: one scenario is longer; BLESS=1 accepts the new one", path.display());
 }
 
-/// A signal as a line of text: its name and its body, as far as this file knows it.
+/// A signal as a line of text: its name and its body, if this function can decode it.
 pub fn describe(frame: &Frame<'_>) -> String {
     let Some(signal) = frame.signal() else {
         return format!("signal {} ({} bytes)", frame.header.number.get(), frame.body.len());
@@ -350,7 +351,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::SchemaRoundRefuse => cold!(schema_round::SchemaRoundRefuse),
         S::InfoRequest => cold!(info::InfoRequest),
         S::InfoConfirm => cold!(info::InfoConfirm),
-        // Bodies with sections of row data, and timers, are told by their length.
+        // Timers and bodies with sections of row data are described by their length.
         S::KeyReadRequest
         | S::KeyReadConfirm
         | S::KeyReadRefuse
@@ -386,7 +387,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
     }
 }
 
-/// A struct's `Debug` form without its name: the signal's name says as much.
+/// A struct's `Debug` form without its name: the signal's name is enough.
 fn fields(debug: String) -> String {
     match debug.find('{') {
         Some(at) => String::from(&debug[at..]),
@@ -402,7 +403,7 @@ mod tests {
     const DRIVER: Address = Address::new(NodeId(1), BlockNumber::Driver, 2);
     const API: Address = Address::new(NodeId(200), BlockNumber::Api, 0);
 
-    /// Answers a heartbeat, now and once more a little later.
+    /// Answers a heartbeat at once, and a second time a little later.
     struct Echo;
 
     fn start(_: &mut Echo, cx: &mut Context<'_>) {

@@ -1,4 +1,4 @@
-//! The last signals that a thread has handled: header and first bytes of each, for crash reports.
+//! The signals that a thread handled last: header and first bytes of each, for crash reports.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -13,7 +13,7 @@ pub const TRACE_BYTES: usize = 40;
 /// Signals that are kept. A power of two.
 pub const TRACE_ENTRIES: usize = 1024;
 
-/// One signal: when its turn began, how long it was, how it began.
+/// One signal: when its turn began, its length, its first bytes.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct TraceEntry {
@@ -21,7 +21,7 @@ pub struct TraceEntry {
     pub tick: Tick,
     /// Bytes of the whole frame; 0 in an entry that was never written.
     pub length: u32,
-    /// Its first bytes: the header, then of the body what fits.
+    /// Its first bytes: the header, then as much of the body as fits.
     pub bytes: [u8; TRACE_BYTES],
 }
 
@@ -39,7 +39,7 @@ impl Default for TraceRing {
 }
 
 impl TraceRing {
-    /// Notes a signal.
+    /// Records a signal.
     #[inline]
     pub fn record(&mut self, tick: Tick, frame: &Frame<'_>) {
         let entry = &mut self.entries[self.next % TRACE_ENTRIES];

@@ -1,4 +1,4 @@
-//! Where a signal goes: node, block, instance.
+//! Addresses of block instances: node, block, instance.
 
 use core::fmt;
 use vinga_base::NodeId;
@@ -7,9 +7,9 @@ use vinga_base::NodeId;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum BlockNumber {
-    /// The client of an API node.
+    /// The client library in an API node.
     Api = 1,
-    /// Which nodes there are: admission and failure of API nodes.
+    /// Which nodes are members: admission and failure of API nodes.
     Membership = 2,
     /// Epochs and the partition map.
     Distribution = 3,
@@ -21,7 +21,7 @@ pub enum BlockNumber {
     DataManager = 6,
     /// Statistics; one instance a thread.
     Info = 7,
-    /// No block but a thread's driver (the edge, or the simulator): sockets, files, threads.
+    /// Not a block but a thread's driver (the edge or the simulator): sockets, files, threads.
     Driver = 8,
 }
 
@@ -48,10 +48,10 @@ impl BlockNumber {
 pub struct Address(pub u32);
 
 impl Address {
-    /// Nobody.
+    /// No address.
     pub const NONE: Address = Address(0);
 
-    /// Puts an address together.
+    /// Builds an address.
     #[inline]
     pub const fn new(node: NodeId, block: BlockNumber, instance: u16) -> Self {
         Address((node.0 as u32) << 24 | (block as u32) << 16 | instance as u32)
@@ -63,7 +63,7 @@ impl Address {
         NodeId((self.0 >> 24) as u8)
     }
 
-    /// The block's number, which may be unknown in a frame from outside.
+    /// The block's number, which may be unknown in a frame that was received.
     #[inline]
     pub const fn block_number(self) -> u8 {
         (self.0 >> 16) as u8
@@ -75,7 +75,7 @@ impl Address {
         BlockNumber::from_number(self.block_number())
     }
 
-    /// Which of the node's instances of that block.
+    /// The number of the instance among the node's instances of that block.
     #[inline]
     pub const fn instance(self) -> u16 {
         self.0 as u16

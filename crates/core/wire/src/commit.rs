@@ -4,17 +4,17 @@
 //! |---|---|---|---|
 //! | `PrepareRequest` | coordinator; each replica to the next | data manager | begin these operations, forward them |
 //! | `PrepareConfirm` | last replica of the chain | coordinator | these operations are prepared on the whole chain |
-//! | `PrepareRefuse` | the replica that can't | coordinator | these operations failed, nothing of them is left there |
-//! | `CommitRequest` | coordinator to the last replica; each to the one before it | data manager | make final, with this epoch |
+//! | `PrepareRefuse` | the replica that refuses | coordinator | these operations failed and left nothing there |
+//! | `CommitRequest` | coordinator to last replica; each to the one before | data manager | commit, with this epoch |
 //! | `CommitConfirm` | primary | coordinator | committed on the whole chain |
-//! | `AbortRequest` | coordinator to the primary; each replica to the next | data manager | undo from an operation number on |
+//! | `AbortRequest` | coordinator to the primary; each replica to the next | data manager | undo from this number on |
 //! | `AbortConfirm` | last replica | coordinator | undone on the whole chain |
 //! | `CompleteOrder` | coordinator | every replica | these transactions are committed everywhere: drop their records |
-//! | `MarkersDropOrder` | coordinator | data managers with markers | the API node knows the outcomes of these transactions |
+//! | `MarkersDropOrder` | coordinator | data managers with markers | the API node knows these transactions' outcomes |
 //!
-//! What starts or undoes travels a chain forwards, what makes final travels it backwards; all are idempotent and
-//! matched by (transaction id, operation number, sub-operation). Each names the coordinator that the transaction
-//! belongs to (address and incarnation) and the one that acts for it (the same, or its successor).
+//! Prepares and aborts travel a chain forwards, commits travel it backwards; all are idempotent and matched by
+//! (transaction id, operation number, sub-operation). Each names the coordinator that the transaction belongs to
+//! (address and incarnation) and the one that acts for it (the same, or its successor).
 
 use vinga_base::NodeId;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -23,8 +23,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Replicas of a row, at most.
 pub const CHAIN_MAX: usize = 4;
 
-/// The data nodes that hold an operation, primary first; unused places are 0. The data manager's instance is the same
-/// on all of them.
+/// The data nodes that hold an operation, primary first; unused places are 0. The data manager's instance number is the
+/// same on all of them.
 #[derive(
     Clone,
     Copy,
@@ -46,7 +46,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A chain of these nodes, 1 to [`CHAIN_MAX`], none twice.
+    /// A chain of these nodes, 1 to [`CHAIN_MAX`], without duplicates.
     pub fn new(nodes: &[NodeId]) -> Self {
         assert!((1..=CHAIN_MAX).contains(&nodes.len()), "a chain has 1 to {CHAIN_MAX} replicas");
         let mut chain = Chain::default();
@@ -108,7 +108,7 @@ impl Chain {
         Some(NodeId(self.nodes[at.checked_sub(1)?]))
     }
 
-    /// The chain without a failed node; the order stays.
+    /// The chain without a failed node; the order is kept.
     #[must_use]
     pub fn without(&self, node: NodeId) -> Self {
         let mut rest = Chain::default();
@@ -125,22 +125,22 @@ impl core::fmt::Debug for Chain {
     }
 }
 
-/// On whose behalf a chain signal acts.
+/// The coordinator for which a chain signal is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Actor {
     /// The coordinator that the transaction belongs to.
     pub coordinator: U32,
-    /// Which start of that coordinator's node.
+    /// The incarnation of that coordinator's node.
     pub incarnation: U32,
     /// The coordinator that acts for it: itself, or its successor.
     pub acting: U32,
-    /// The acting coordinator's own name for the transaction, returned in every answer.
+    /// The acting coordinator's identifier of the transaction, returned in every answer.
     pub record: U32,
 }
 
-/// With [`PrepareHead::flags`]: all other operations of the transaction are prepared and commit is asked: whoever may
-/// commits at once, in the later of `epoch` and its own newest epoch.
+/// With [`PrepareHead::flags`]: all other operations of the transaction are prepared and a commit was requested. If the
+/// receiver can commit in one phase, it does so at once, in the later of `epoch` and its own newest epoch.
 pub const PREPARE_LAST: u16 = 1;
 
 /// Beginning of `PrepareRequest`; operations follow (operation.rs).
@@ -152,15 +152,15 @@ pub struct PrepareHead {
     /// With [`PREPARE_LAST`]: the epoch to commit in. On a forwarded prepare: the newest epoch of any commit at the
     /// replicas before this one.
     pub epoch: U64,
-    /// On whose behalf.
+    /// The coordinator for which it is sent.
     pub actor: Actor,
-    /// The API node's client, who gets the rows that are read.
+    /// The API node's client, to which the rows that are read are sent.
     pub api: U32,
     /// Its incarnation.
     pub api_incarnation: U32,
     /// The replicas of all these operations.
     pub chain: Chain,
-    /// Flags of this file.
+    /// Flags defined in this file.
     pub flags: U16,
     /// Number of operations.
     pub count: U16,
@@ -169,10 +169,11 @@ pub struct PrepareHead {
 /// With [`PreparedHead::flags`]: the operations are committed already, in `epoch`.
 pub const PREPARED_COMMITTED: u16 = 1;
 
-/// Beginning of `PrepareConfirm` and `PrepareRefuse`; [`PreparedOperation`]s follow, and in a confirm what has to
-/// follow them in unique indexes ([`crate::unique::IndexChange`]). Index changes too many for one signal come in
-/// confirms of no operations before the one that names their operations. A confirm of no operations and no changes is
-/// the answer to [`PREPARE_LAST`] if all operations wait: nothing is committed at once.
+/// Beginning of `PrepareConfirm` and `PrepareRefuse`; [`PreparedOperation`]s follow. In a confirm, the changes of
+/// unique indexes that follow from the operations come after them ([`crate::unique::IndexChange`]). If these are too
+/// many for one signal, further ones are sent in confirms without operations, before the confirm that names their
+/// operations. A confirm without operations and changes is the answer to [`PREPARE_LAST`] if all operations wait:
+/// nothing is committed at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct PreparedHead {
@@ -181,17 +182,17 @@ pub struct PreparedHead {
     /// The newest epoch of any commit at the chain's data managers once the locks were held; with
     /// [`PREPARED_COMMITTED`] the commit epoch.
     pub epoch: U64,
-    /// The acting coordinator's name for the transaction.
+    /// The acting coordinator's identifier of the transaction.
     pub record: U32,
     /// The replicas that hold the operations.
     pub chain: Chain,
     /// The data manager's instance on each of them.
     pub instance: U16,
-    /// Flags of this file.
+    /// Flags defined in this file.
     pub flags: U16,
     /// Number of operations.
     pub count: U16,
-    /// Number of changes of unique indexes behind them.
+    /// Number of changes of unique indexes after them.
     pub changes: U16,
 }
 
@@ -203,14 +204,14 @@ pub struct PreparedOperation {
     pub operation: U32,
     /// Why it failed ([`crate::ErrorCode`]); 0 in a confirm.
     pub code: U16,
-    /// Flags of this file.
+    /// Flags defined in this file.
     pub flags: u8,
-    /// Which of the sub-operations of that number; 0 for the operation itself.
+    /// The number of the sub-operation; 0 for the operation itself.
     pub sub: u8,
 }
 
 impl PreparedOperation {
-    /// The `count` operations behind a [`PreparedHead`], and what follows them; `None` if they are not all there.
+    /// The `count` operations after a [`PreparedHead`], and the bytes after them; `None` if they are not complete.
     #[inline]
     pub fn list(bytes: &[u8], count: u16) -> Option<(&[Self], &[u8])> {
         <[Self]>::ref_from_prefix_with_elems(bytes, usize::from(count)).ok()
@@ -234,13 +235,13 @@ pub struct CommitBody {
     pub transaction: U64,
     /// Its epoch.
     pub epoch: U64,
-    /// On whose behalf.
+    /// The coordinator for which it is sent.
     pub actor: Actor,
-    /// The operations with exactly this chain are meant, whatever survives of it.
+    /// Applies to the operations with exactly this chain, whichever of its replicas are alive.
     pub chain: Chain,
-    /// The replicas of that chain that are alive, as the sender knows.
+    /// The replicas of that chain that are alive, as far as the sender knows.
     pub alive: Chain,
-    /// The first written operation, whose record becomes the marker; 0 if it is in another chain or none is needed.
+    /// The first write operation, whose record becomes the marker; 0 if it is in another chain or none is needed.
     pub marker: U32,
     /// The data manager's instance on each node of the chain.
     pub instance: U16,
@@ -248,7 +249,8 @@ pub struct CommitBody {
     pub unused: U16,
 }
 
-/// In [`AbortBody::from`]: not only the operations, all of which may be undone by a partial rollback too.
+/// In [`AbortBody::from`]: end the transaction instead of undoing operations; a partial rollback may undo all of them,
+/// too.
 pub const WHOLE_TRANSACTION: u32 = 0;
 
 /// With [`AbortBody::flags`]: only the operation with exactly the number `from`, and its sub-operations. Nothing of the
@@ -261,11 +263,11 @@ pub const ABORT_ONE: u16 = 1;
 pub struct AbortBody {
     /// The transaction.
     pub transaction: U64,
-    /// On whose behalf.
+    /// The coordinator for which it is sent.
     pub actor: Actor,
-    /// The operations with exactly this chain are meant.
+    /// Applies to the operations with exactly this chain.
     pub chain: Chain,
-    /// The replicas of that chain that are alive, as the sender knows.
+    /// The replicas of that chain that are alive, as far as the sender knows.
     pub alive: Chain,
     /// Operations from this number on are undone, and their locks kept; [`WHOLE_TRANSACTION`] ends the transaction.
     pub from: U32,

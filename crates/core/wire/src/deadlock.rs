@@ -1,14 +1,14 @@
-//! Looking for transactions that wait for each other in a cycle over several data managers. The protocol is told in
-//! `docs/protocols/deadlocks.md`.
+//! Finding transactions that wait for each other in a cycle over several data managers. `docs/protocols/deadlocks.md`
+//! documents the protocol.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `DeadlockProbeOrder` | data manager | coordinator of the transaction that is asked | somebody waits for this transaction: what does it wait for? |
+//! | `DeadlockProbeOrder` | data manager | coordinator of the `asked` transaction | what does it wait for? |
 //! | `DeadlockProbeOrder` | coordinator | primaries of its participants | the same |
 //! | `DeadlockOrder` | data manager | coordinator of the victim | it is in a cycle |
 //! | `DeadlockOrder` | coordinator | primaries of its participants | refuse what waits there for a lock |
 //!
-//! Both may get lost: then the wait ends by its time-out.
+//! Both may be lost: then the wait ends by its timeout.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -17,17 +17,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct DeadlockProbe {
-    /// The waiting transaction that the probe was sent out for.
+    /// The waiting transaction for which the probe was sent.
     pub initiator: U64,
-    /// The transaction that is asked: the last of the way so far.
+    /// The transaction whose waits are looked up: the last of the path so far.
     pub asked: U64,
-    /// The youngest transaction of the way.
+    /// The youngest transaction of the path.
     pub youngest: U64,
     /// The coordinator that acts for the youngest.
     pub coordinator: U32,
-    /// Tells this probe from others of the same initiator.
+    /// Distinguishes this probe from others of the same initiator.
     pub number: U32,
-    /// From how many more transactions it may be passed on.
+    /// Over how many more transactions it may be forwarded.
     pub steps: U32,
 }
 

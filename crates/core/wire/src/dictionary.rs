@@ -1,13 +1,13 @@
-//! Tables: create, drop, describe, list. All bodies are cold. How schema changes go is told in [`crate::schema_round`],
-//! other changes, databases, the schema lock and events in [`crate::schema`].
+//! Tables: create, drop, describe, list. All bodies are cold. [`crate::schema_round`] documents how schema changes are
+//! carried out; [`crate::schema`] has other changes, databases, the schema lock and events.
 //!
 //! | signal | from | to |
 //! |---|---|---|
 //! | `CreateTableRequest`, `DropTableRequest`, `DescribeTableRequest`, `ListTablesRequest` | API node | dictionary |
 //! | their `…Confirm`, `…Refuse` | dictionary | API node |
 //!
-//! Every request may be refused, by `Overloaded` if too much waits for the API node already: an answer is much longer
-//! than its request.
+//! Every request may be refused; with `Overloaded` if too many bytes already wait for the API node, because an answer
+//! is much longer than its request.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,24 +15,24 @@ use serde::{Deserialize, Serialize};
 use vinga_base::TablePartitions;
 use vinga_base::schema::{IndexKind, TableDefinition};
 
-/// A table as it stands in the dictionary.
+/// A table as the dictionary stores it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TableRecord {
     /// Its place in the dictionary.
     pub table: u32,
     /// Its version.
     pub version: u64,
-    /// The version with which its rows began: that of its create or last truncate. Changes of the definition leave it.
+    /// The version in which its rows began: that of its create or last truncate. Changes of the definition keep it.
     pub birth: u64,
     /// The hidden tables of its unique indexes.
     pub unique_tables: Vec<UniqueTable>,
     /// Where its rows are, and those of the hidden tables.
     pub partitions: TablePartitions,
-    /// What it is.
+    /// Its definition.
     pub definition: TableDefinition,
 }
 
-/// The hidden table of a unique index: see [`TableDefinition::unique_table`].
+/// The hidden table of a unique index, see [`TableDefinition::unique_table`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UniqueTable {
     /// The index's id.
@@ -43,7 +43,7 @@ pub struct UniqueTable {
     pub version: u64,
 }
 
-/// A table in one of its versions.
+/// A table in a certain version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct VersionedTable {
     /// Its place in the dictionary.
@@ -64,7 +64,8 @@ impl TableRecord {
         core::iter::once(self.own()).chain(hidden)
     }
 
-    /// The records of the hidden tables of its unique indexes. (They don't travel: they follow from this one.)
+    /// The records of the hidden tables of its unique indexes. (They are not sent, because they follow from this
+    /// record.)
     pub fn hidden(&self) -> impl Iterator<Item = TableRecord> {
         self.unique_tables.iter().filter_map(|unique| {
             let index = self.definition.index(unique.index).filter(|i| i.kind == IndexKind::Unique)?;
@@ -82,16 +83,16 @@ impl TableRecord {
 /// `CreateTableRequest`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CreateTableRequest {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
-    /// What is wanted.
+    /// The definition of the new table.
     pub definition: TableDefinition,
 }
 
 /// `DropTableRequest` and `DescribeTableRequest`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NamedTableRequest {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
     /// `database.table`.
     pub name: String,
@@ -100,7 +101,7 @@ pub struct NamedTableRequest {
 /// `CreateTableConfirm` and `DescribeTableConfirm`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TableConfirm {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
     /// The table.
     pub table: TableRecord,
@@ -109,23 +110,23 @@ pub struct TableConfirm {
 /// `DropTableConfirm`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DropTableConfirm {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
 }
 
 /// `ListTablesRequest`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ListTablesRequest {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
-    /// Only tables with greater ids: a long list comes in pieces.
+    /// Only tables with greater ids are listed: a long list is sent in pieces.
     pub after: u32,
 }
 
 /// `ListTablesConfirm`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ListTablesConfirm {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
     /// Ids, versions and names, by ascending id.
     pub tables: Vec<(u32, u64, String)>,

@@ -1,26 +1,26 @@
-//! Errors that a user can see: each has a number, a class and a sentence that says what to do.
+//! Errors that a user can see: each has a number, a class and a sentence with advice.
 //!
-//! Numbers are NDB's where the meaning is the same, so that what people know still holds; ours begin at 20000. The
-//! list is append-only: a number never changes its meaning.
+//! Numbers are NDB's where the meaning is the same, so that users' knowledge of them still applies; ours begin at
+//! 20000. The list is append-only: a number never changes its meaning.
 
 use core::fmt;
 
-/// What a caller may do about an error.
+/// What a caller may do after an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorClass {
     /// The same request may succeed a little later; nothing was changed.
     Temporary,
     /// The request can't be carried out with this data or state; the application decides.
     Application,
-    /// Names a table, column or version that is not (or no longer) there.
+    /// Names a table, column or version that does not exist, or no longer exists.
     Schema,
-    /// A configured limit is reached; the parameter is named.
+    /// A configured limit is reached; the sentence names the parameter.
     Resources,
     /// The request itself is malformed or not allowed.
     Usage,
-    /// Whether the transaction was committed can't be said.
+    /// It is unknown whether the transaction was committed.
     Unknown,
-    /// A bug of ours.
+    /// A bug in Vinga.
     Internal,
 }
 
@@ -45,7 +45,7 @@ macro_rules! errors {
                 }
             }
 
-            /// What a caller may do about it.
+            /// What a caller may do after it.
             pub fn class(self) -> ErrorClass {
                 match self {
                     $(ErrorCode::$name => ErrorClass::$class,)*
@@ -186,7 +186,8 @@ errors! {
 }
 
 impl ErrorCode {
-    /// Whether the whole transaction may simply be tried again: also when records were used up, which others end.
+    /// Whether the whole transaction may simply be retried: also when a pool of records is full, because other
+    /// transactions free records as they end.
     pub fn is_retryable(self) -> bool {
         let may_be_free_soon =
             matches!(self, ErrorCode::OutOfTransactions | ErrorCode::OutOfOperations | ErrorCode::OutOfScans);

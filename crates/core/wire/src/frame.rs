@@ -7,7 +7,7 @@
 //!   7   u8   low byte of the sender's view (between data nodes), of the newest view seen (from an API node)
 //!   8   u32  receiver
 //!   12  u32  sender
-//!   16  u32  trace id: signals that follow from one request carry its number, 0 if nobody asked
+//!   16  u32  trace id: signals that follow from a request carry its trace id; 0 if they follow from none
 //!   20       body
 //! ```
 //! All numbers are little-endian. Nothing is aligned beyond 4 bytes.
@@ -24,7 +24,7 @@ pub const HEADER_BYTES: usize = size_of::<Header>();
 /// Bytes of a frame, at most. Two of the largest rows and a filter program fit.
 pub const FRAME_BYTES_MAX: usize = 128 * 1024;
 
-/// See the head of this file.
+/// The header of every frame. The layout is documented at the beginning of this module.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Header {
@@ -36,20 +36,20 @@ pub struct Header {
     pub flags: u8,
     /// Low byte of a view.
     pub view: u8,
-    /// Who shall handle it.
+    /// The address of the receiver.
     pub receiver: U32,
-    /// Who sent it.
+    /// The address of the sender.
     pub sender: U32,
-    /// What it belongs to.
+    /// The trace id.
     pub trace: U32,
 }
 
-/// Why bytes are no frame. The connection that they came from can't be used any more.
+/// Why bytes are not a frame. The connection that they came from can't be used any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameError {
     /// The length is below the header's or above [`FRAME_BYTES_MAX`].
     Length(u32),
-    /// The length is no multiple of 4.
+    /// The length is not a multiple of 4.
     Unaligned(u32),
 }
 
@@ -58,12 +58,12 @@ pub enum FrameError {
 pub struct Frame<'a> {
     /// The header.
     pub header: &'a Header,
-    /// What follows it, padding included.
+    /// The bytes after the header, padding included.
     pub body: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// The frame at the beginning of `bytes`; `None` if it is not all there yet.
+    /// The frame at the beginning of `bytes`; `None` if it is not complete yet.
     ///
     /// # Errors
     /// If these bytes can never become a frame.
@@ -91,25 +91,25 @@ impl<'a> Frame<'a> {
         HEADER_BYTES + self.body.len()
     }
 
-    /// Which signal it is; `None` if this version knows no such number.
+    /// The signal's number; `None` if this version does not know it.
     #[inline]
     pub fn signal(&self) -> Option<SignalNumber> {
         SignalNumber::from_number(self.header.number.get())
     }
 
-    /// Who shall handle it.
+    /// The address of the receiver.
     #[inline]
     pub fn receiver(&self) -> Address {
         Address(self.header.receiver.get())
     }
 
-    /// Who sent it.
+    /// The address of the sender.
     #[inline]
     pub fn sender(&self) -> Address {
         Address(self.header.sender.get())
     }
 
-    /// The fixed beginning of the body and what follows it; `None` if the body is too short.
+    /// The fixed beginning of the body and the bytes after it; `None` if the body is too short.
     #[inline]
     pub fn head<T: FromBytes + KnownLayout + Immutable + Unaligned>(&self) -> Option<(&'a T, &'a [u8])> {
         T::ref_from_prefix(self.body).ok()
@@ -127,7 +127,7 @@ impl<'a> Iterator for Frames<'a> {
         if self.0.is_empty() {
             return None;
         }
-        let frame = Frame::first(self.0).ok().flatten().expect("our own frames are whole");
+        let frame = Frame::first(self.0).ok().flatten().expect("a FrameWriter writes whole frames");
         self.0 = &self.0[frame.length()..];
         Some(frame)
     }
@@ -178,7 +178,7 @@ impl<'a> FrameWriter<'a> {
         self
     }
 
-    /// The buffer, for what appends to it by itself. It must only be appended to.
+    /// The buffer, for code that appends to it directly. It must only be appended to.
     #[inline]
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
@@ -190,7 +190,7 @@ impl<'a> FrameWriter<'a> {
         self.out.len() - self.start
     }
 
-    /// Where in the frame's buffer an offset from the frame's begin lies, to patch a field that is known only later.
+    /// The position in the buffer of an offset from the frame's beginning, to patch a field that is only known later.
     #[inline]
     pub fn patch<T: IntoBytes + Immutable>(&mut self, offset: usize, value: &T) {
         let bytes = value.as_bytes();
@@ -198,7 +198,7 @@ impl<'a> FrameWriter<'a> {
         self.out[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Takes the whole frame back.
+    /// Removes the frame from the buffer.
     pub fn cancel(self) {
         self.out.truncate(self.start);
         core::mem::forget(self);

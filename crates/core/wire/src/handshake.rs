@@ -1,16 +1,16 @@
-//! The first frames of a connection: who are you, can we speak, where is what.
+//! The first frames of a connection: identification, protocol version, layout of the cluster.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
 //! | `HelloRequest` | API node | data node's driver | greeting; must be the first frame, within the time limit |
-//! | `HelloConfirm` | driver | API node | admitted: your node id, and how the cluster is laid out |
-//! | `HelloRefuse` | driver | API node | not admitted, with an error; the connection is closed behind it |
+//! | `HelloConfirm` | driver | API node | admitted: the API node's id and the layout of the cluster |
+//! | `HelloRefuse` | driver | API node | not admitted, with an error; the connection is closed after it |
 //!
-//! An API node opens its first connection with ticket 0. The confirm tells how many connections the node would like
-//! from it (one for each thread that reads sockets, at most eight); each further one names its index and the ticket
-//! of the first. A connection to index i is served by the i-th such thread, so that a frame sent to the owner of a row
-//! needs no hop. If any connection of an API node breaks, all are closed. A greeting for an index that is still open
-//! says that the API node has given that connection up, perhaps before the data node could see it break: the old ones
+//! An API node opens its first connection with ticket 0. The confirm states how many connections the node wants from it
+//! (one for each thread that reads sockets, at most eight); each further greeting names its index and the ticket of the
+//! first. A connection with index i is served by the i-th such thread, so that a frame sent to the owner of a row needs
+//! no hop. If any connection of an API node breaks, all are closed. A greeting for an index that is still open means
+//! that the API node has given that connection up, perhaps before the data node could see it break: the old connections
 //! are all closed, and the greeting is refused with `ConnectionLost` and may be repeated.
 
 use alloc::string::String;
@@ -37,12 +37,12 @@ pub struct HelloRequest {
     pub cluster: String,
     /// The node id that the client wants, 0 for any free one.
     pub node: u8,
-    /// Incarnation of the API node: greater than any before, from its clock.
+    /// Incarnation of the API node: greater than any earlier one, taken from its clock.
     pub incarnation: u32,
-    /// Which of the API node's connections this is, from 0.
+    /// The index of this connection among those of the API node, from 0.
     pub connection: u16,
-    /// 0 for a new API node; else what the first connection was given: adds a connection, or comes back after all of
-    /// them have broken.
+    /// 0 for a new session; otherwise the ticket of the session's first connection: adds a connection, or resumes the
+    /// session after all its connections broke.
     pub ticket: u64,
 }
 
@@ -53,28 +53,29 @@ pub struct HelloConfirm {
     pub version: u16,
     /// The data node's id.
     pub node: u8,
-    /// Which start of the data node this is.
+    /// The data node's incarnation.
     pub incarnation: u32,
-    /// Random number of the cluster's incarnation: another one means that nothing known of the cluster holds.
+    /// Random number of the cluster's incarnation: if it changes, nothing known of the cluster is valid any more.
     pub cluster_incarnation: u64,
     /// The API node's id.
     pub api: u8,
-    /// To be named by further connections of this API node.
+    /// Must be sent with further connections of this API node.
     pub ticket: u64,
-    /// What runs where.
+    /// The layout of the cluster.
     pub topology: Topology,
 }
 
-/// Where block instances sit, and which data managers own which partitions.
+/// Where block instances run, and which data managers own which partitions.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Topology {
     /// Version of this map.
     pub version: u32,
-    /// The agreed membership that it belongs to.
+    /// The view that it belongs to.
     pub view: u32,
     /// Data nodes that are alive.
     pub nodes: Vec<NodeTopology>,
-    /// For each partition its chain: node ids, primary first. The data manager's instance is the same on all of them.
+    /// For each partition its chain: node ids, primary first. The data manager's instance number is the same on all of
+    /// them.
     pub partitions: Vec<PartitionPlace>,
 }
 
@@ -83,7 +84,7 @@ pub struct Topology {
 pub struct NodeTopology {
     /// Its id.
     pub node: u8,
-    /// For each of its connections, the instances that are reached by it.
+    /// For each of its connections, the instances that are reached through it.
     pub connections: Vec<ConnectionTopology>,
     /// Data manager instances on the node.
     pub data_managers: u16,
@@ -91,8 +92,8 @@ pub struct NodeTopology {
     pub coordinators: u16,
 }
 
-/// What is reached by one connection: the instances on the thread that serves it, and a share of those on threads that
-/// serve none. Each instance of a node stands with one connection.
+/// The instances that are reached through one connection: those on the thread that serves it, and a share of those on
+/// threads that serve none. Each instance of a node is listed with exactly one connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ConnectionTopology {
     /// Data manager instances.
@@ -104,7 +105,7 @@ pub struct ConnectionTopology {
 /// One partition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PartitionPlace {
-    /// Which data manager instance owns it, on each node of the chain.
+    /// The data manager instance that owns it, on each node of the chain.
     pub instance: u16,
     /// Node ids, primary first.
     pub chain: Vec<u8>,
@@ -117,6 +118,6 @@ pub struct Refusal {
     pub request: u32,
     /// [`crate::ErrorCode`].
     pub code: u16,
-    /// What exactly was wrong and what is allowed; may be empty.
+    /// The error in detail and what is allowed; may be empty.
     pub detail: String,
 }

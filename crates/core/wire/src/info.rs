@@ -1,35 +1,35 @@
-//! What a person wants to know about a running node: rows of information tables. All bodies are cold.
+//! The state of a running node for people: rows of information tables. All bodies are cold.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
 //! | `InfoRequest` | API node, or the info block of the main thread | info | rows of one information table |
-//! | `InfoConfirm` | info | who asked | the rows |
-//! | `InfoRefuse` | info | API node | not now: too much waits for it already ([`crate::handshake::Refusal`]) |
+//! | `InfoConfirm` | info | requester | the rows |
+//! | `InfoRefuse` | info | API node | refused: too many bytes already wait for it ([`crate::handshake::Refusal`]) |
 //!
-//! The info block of the main thread gathers the rows of all threads' info blocks and answers the API node.
+//! The info block of the main thread collects the rows of all threads' info blocks and answers the API node.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// Which information table.
+/// The information tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum InfoTable {
-    /// What runs where, how busy it is.
+    /// Threads, the blocks on them and how busy they are.
     Threads,
-    /// Where memory goes.
+    /// Memory usage.
     Memory,
-    /// Pools: how full they are.
+    /// Pools and how full they are.
     Pools,
     /// Signals handled by each block instance.
     Blocks,
-    /// The nodes of the cluster, as the asked one sees them.
+    /// The nodes of the cluster, as the requested node sees them.
     Nodes,
     /// Open transactions.
     Transactions,
-    /// Rows that are locked or waited for.
+    /// Rows that are locked or that transactions wait for.
     Locks,
-    /// What each table takes: rows and bytes.
+    /// Rows and bytes of each table.
     Tables,
 }
 
@@ -38,7 +38,7 @@ pub enum InfoTable {
 pub struct InfoRequest {
     /// The requester's tag.
     pub request: u32,
-    /// What is asked for.
+    /// The information table.
     pub table: InfoTable,
 }
 

@@ -1,4 +1,4 @@
-//! Committed reads by primary key: straight from the API node to the owner of the rows.
+//! Committed reads by primary key: sent directly from the API node to the owner of the rows.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
@@ -6,9 +6,9 @@
 //! | `KeyReadConfirm` | data manager | API node | the rows, in the order of the keys; several frames if they are long |
 //! | `KeyReadRefuse` | data manager | API node | none of the (remaining) keys was read |
 //!
-//! Keys of one request are numbered from its `request` tag; each answer says which it covers. A request with a
+//! Keys of one request are numbered from its `request` tag; each answer states which ones it covers. A request with a
 //! transaction's id sees that transaction's own changes with lower operation numbers; an API node sends it only when
-//! all its writes have been answered, else the read goes through the coordinator in the same batch.
+//! all its writes have been answered, otherwise the read is sent through the coordinator in the same batch.
 //!
 //! ```text
 //!   KeyReadRequest:  KeyReadHead, columns * u16, filter, then the keys: as they are if all keys of the table have one
@@ -27,7 +27,7 @@ pub const KEYS_MAX: usize = 256;
 /// Bytes after which an answer is continued in another frame.
 pub const ANSWER_BYTES_SOFT: usize = 32 * 1024;
 
-/// In place of a row's length: there is none.
+/// In place of a row's length: there is no row.
 pub const NO_ROW: u16 = u16::MAX;
 
 /// Beginning of `KeyReadRequest`.
@@ -36,13 +36,13 @@ pub const NO_ROW: u16 = u16::MAX;
 pub struct KeyReadHead {
     /// Version of the table's definition that the API node knows.
     pub version: U64,
-    /// Transaction whose own changes count; 0 for none.
+    /// Transaction whose own changes are visible; 0 for none.
     pub transaction: U64,
     /// The API node's tag of the first key.
     pub request: U32,
     /// The table.
     pub table: U32,
-    /// Own changes from this operation number on do not count.
+    /// Own changes from this operation number on are not visible.
     pub operation: U32,
     /// Number of keys, 1 to [`KEYS_MAX`].
     pub count: U16,
@@ -76,7 +76,7 @@ pub struct KeyReadRefusal {
     pub request: U32,
     /// Number of keys refused.
     pub count: U16,
-    /// Why: [`crate::ErrorCode`].
+    /// [`crate::ErrorCode`].
     pub code: U16,
     /// Version of the partition map, for [`crate::ErrorCode::Moved`].
     pub map_version: U32,
@@ -89,7 +89,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// The rows behind a [`KeyReadAnswer`].
+    /// The rows after a [`KeyReadAnswer`].
     pub fn new(answer: &KeyReadAnswer, rest: &'a [u8]) -> Self {
         Rows { rest, left: answer.count.get() }
     }

@@ -1,8 +1,8 @@
-//! Every signal of Vinga: numbers, layouts, error codes. One file a protocol.
+//! Every signal of Vinga: numbers, layouts, error codes. One module per protocol.
 //!
 //! A signal is a frame of bytes, the same in a thread's own queue, in the ring to another thread, on the wire and in a
 //! trace. Bodies of hot signals are fixed layouts that are read in place, followed by sections of row data; bodies of
-//! cold signals are serialised structs ([`cold`]). Numbers and layouts are append-only; what changes them raises
+//! cold signals are serialised structs ([`cold`]). Numbers and layouts are append-only; a change of them raises
 //! [`handshake::PROTOCOL_VERSION`].
 #![no_std]
 

@@ -1,30 +1,31 @@
-//! API nodes come and go.
+//! API nodes connect, disconnect and fail.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
 //! | `ApiConnectRequest` | driver | membership | a greeting has arrived: may this API node connect? |
-//! | `ApiConnectConfirm` / `…Refuse` | membership | driver | yes, as node n / no, because |
-//! | `ApiDisconnectedReport` | driver | membership | a connection of the API node is gone, all are closed now |
-//! | `ApiConnectionClosedOrder` | membership | all coordinators and data managers, dictionary, info | end what cannot go on without it |
-//! | `ApiConnectionClosedConfirm` | they | membership | everything read from it is finished |
-//! | `ApiFailedOrder` | membership | the same | this incarnation of the API node is gone for good |
-//! | `ApiFailedConfirm` | they | membership | nothing of it is left here |
+//! | `ApiConnectConfirm` / `…Refuse` | membership | driver | yes, with this node id / no, with an error |
+//! | `ApiDisconnectedReport` | driver | membership | a connection of the API node broke, all are closed now |
+//! | `ApiConnectionClosedOrder` | membership | coordinators, data managers, dictionary, info | end what depends on it |
+//! | `ApiConnectionClosedConfirm` | the same | membership | everything received from it is finished |
+//! | `ApiFailedOrder` | membership | the same | this incarnation of the API node has ended and will not reconnect |
+//! | `ApiFailedConfirm` | the same | membership | nothing of it is left here |
 //! | `HeartbeatRequest` / `…Confirm` | API node / membership | | both are alive; carries epoch and view |
-//! | `DisconnectOrder` | API node | membership | I leave for good: nobody will come back for outcomes |
+//! | `DisconnectOrder` | API node | membership | disconnect notice: the session ends, nobody will ask for outcomes |
 //! | `CloseConnectionOrder` | any block | driver | this API node broke the rules: close it, log the reason |
 //! | the same | driver | membership | an order of a block for which this thread has no connection |
-//! | `NodeFailedOrder` | membership (simulator for now) | all blocks | a data node is out of the view |
+//! | `NodeFailedOrder` | membership (simulator for now) | all blocks | this data node is no longer in the view |
 //!
-//! When a connection breaks, all connections of that API node are closed, then every block is told
-//! (`ApiConnectionClosedOrder` travels behind the last frames that were read). Coordinators roll back what has not
-//! been asked to commit and finish the rest; scans and reads are closed. When all have confirmed, the same incarnation
-//! may connect again within the grace time and ask for the outcomes of its transactions: that is why outcomes are
-//! kept. If it does not, the incarnation is declared failed and forgotten (`ApiFailedOrder`); only when all have
-//! confirmed that may its node id be given to somebody else.
+//! When a connection breaks, all connections of that API node are closed, then every block is notified
+//! (`ApiConnectionClosedOrder` travels behind the last frames that were read). Coordinators roll back transactions
+//! whose commit has not been requested and finish the rest; scans and reads are closed. When all have confirmed, the
+//! same incarnation may connect again within the grace time and ask for the outcomes of its transactions: outcomes are
+//! kept for this purpose. If it does not, the incarnation is declared failed and forgotten (`ApiFailedOrder`); only
+//! when all have confirmed that may its node id be given to another API node.
 //!
-//! An API node that ends in good order says so before it closes its connections: `DisconnectOrder` is the last frame on
-//! each of them. Then all are closed and the session is forgotten without a grace time, so that the node id is free at
-//! once. What it had asked to commit is decided all the same, it only can't learn how any more.
+//! An API node that ends normally sends a disconnect notice before it closes its connections: `DisconnectOrder` is the
+//! last frame on each of them. Then all are closed and the session is forgotten without a grace time, so that the node
+//! id is free at once. Transactions whose commit it had requested are still decided, but it can no longer learn the
+//! outcome.
 
 use crate::handshake::Topology;
 use alloc::string::String;
@@ -35,7 +36,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Body of `ApiConnectRequest` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ApiConnectRequest {
-    /// The driver's name for the waiting connection.
+    /// The driver's identifier of the pending connection.
     pub waiting: u64,
     /// See [`crate::handshake::HelloRequest::node`].
     pub node: u8,
@@ -50,11 +51,11 @@ pub struct ApiConnectRequest {
 /// Body of `ApiConnectConfirm` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ApiConnectConfirm {
-    /// The driver's name for the waiting connection.
+    /// The driver's identifier of the pending connection.
     pub waiting: u64,
     /// The API node's id.
     pub api: u8,
-    /// Which session of it.
+    /// Its incarnation.
     pub incarnation: u32,
     /// See [`crate::handshake::HelloConfirm::ticket`].
     pub ticket: u64,
@@ -65,11 +66,11 @@ pub struct ApiConnectConfirm {
 /// Body of `ApiConnectRefuse` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ApiConnectRefuse {
-    /// The driver's name for the waiting connection.
+    /// The driver's identifier of the pending connection.
     pub waiting: u64,
     /// [`crate::ErrorCode`].
     pub code: u16,
-    /// What exactly was wrong.
+    /// The error in detail.
     pub detail: String,
 }
 
@@ -82,12 +83,12 @@ pub struct ApiNodeBody {
     pub api: u8,
     /// Zero.
     pub unused: [u8; 3],
-    /// Which session of it.
+    /// Its incarnation.
     pub incarnation: U32,
 }
 
 impl ApiNodeBody {
-    /// Puts a body together.
+    /// Builds a body.
     pub fn new(api: vinga_base::NodeId, incarnation: vinga_base::Incarnation) -> Self {
         ApiNodeBody { api: api.0, unused: [0; 3], incarnation: U32::new(incarnation.0) }
     }
@@ -107,13 +108,13 @@ pub struct HeartbeatBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CloseConnectionOrder {
-    /// The API node to be closed.
+    /// The API node whose connections are to be closed.
     pub api: u8,
     /// Zero.
     pub unused: u8,
-    /// Why: [`crate::ErrorCode`].
+    /// [`crate::ErrorCode`].
     pub reason: U16,
-    /// Number of the signal that was wrong, 0 if none.
+    /// Number of the offending signal, 0 if there is none.
     pub signal: U16,
 }
 
@@ -121,7 +122,7 @@ pub struct CloseConnectionOrder {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct NodeFailedOrder {
-    /// The data node that is gone.
+    /// The data node that failed.
     pub node: u8,
     /// Zero.
     pub unused: [u8; 3],

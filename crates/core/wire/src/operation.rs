@@ -1,4 +1,4 @@
-//! One operation of a transaction, as it stands in a batch from the API node and in `PrepareRequest`.
+//! One operation of a transaction, as it is encoded in a batch from the API node and in `PrepareRequest`.
 //!
 //! ```text
 //!   OperationHead, then its sections without gaps:
@@ -12,14 +12,14 @@ use alloc::vec::Vec;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What an operation does. The numbers are those of the wire.
+/// What an operation does. The values are those on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum OperationKind {
     /// Reads the committed row, or the transaction's own version of it; no lock.
     ReadCommitted = 0,
-    /// Reads under a shared lock that is held to the end of the transaction. Where there is no row there is nothing to
-    /// lock: the answer says so, which is no error, and somebody else may add the row the next moment.
+    /// Reads under a shared lock that is held to the end of the transaction. If there is no row, nothing is locked: the
+    /// answer says that there is none, which is no error, and another transaction may add the row at any time.
     ReadShared = 1,
     /// Reads under an exclusive lock that is held to the end of the transaction; without a row as [`Self::ReadShared`].
     ReadExclusive = 2,
@@ -31,9 +31,9 @@ pub enum OperationKind {
     Write = 5,
     /// Removes a row that must exist.
     Delete = 6,
-    /// Lets go of the lock that the read whose number stands in the body (u32) has taken. What other operations of the
-    /// transaction hold of the row stays: it is locked as long, and as strongly, as one of them needs. It needs no key;
-    /// then the head has the hash of the row's key.
+    /// Releases the lock that a read has taken; the body is the number of that read (u32). Locks that other operations
+    /// of the transaction hold on the row stay: it remains locked as long, and as strongly, as one of them needs. No
+    /// key is needed; without one, the head has the hash of the row's key.
     Unlock = 7,
 }
 
@@ -78,25 +78,26 @@ impl OperationKind {
     }
 }
 
-/// How long an operation waits for the lock of its row, if others have it.
+/// How long an operation waits for the lock of its row if others have locked it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum LockWait {
-    /// As long as `TransactionDeadlockDetectionTimeout` says; then it fails with `LockTimeout`.
+    /// Until `TransactionDeadlockDetectionTimeout` expires; then it fails with `LockTimeout`.
     #[default]
     Default,
     /// Not at all: it fails with `RowLocked`.
     NoWait,
-    /// Not at all: it fails with `RowLocked`, alone, whatever [`FLAG_ERROR_IS_LOCAL`] says.
+    /// Not at all: only this operation fails, with `RowLocked`, whatever [`FLAG_ERROR_IS_LOCAL`] says.
     SkipLocked,
-    /// As [`LockWait::SkipLocked`]; and a read gives the committed version of the row, as a read without a lock would.
+    /// As [`LockWait::SkipLocked`]; in addition a read returns the committed version of the row, as a read without a
+    /// lock would.
     ElseCommitted,
-    /// So many milliseconds, whatever the parameter says; then it fails with `LockTimeout`. 0 is the same as
-    /// [`LockWait::NoWait`]. From [`LockWait::MILLIS_MAX`] on, 49 days, all are the same.
+    /// This many milliseconds, whatever the parameter says; then it fails with `LockTimeout`. 0 is the same as
+    /// [`LockWait::NoWait`]. All values from [`LockWait::MILLIS_MAX`] on, 49 days, are the same.
     Millis(u32),
 }
 
 impl LockWait {
-    /// The longest wait that can be asked for, in milliseconds.
+    /// The longest wait that can be requested, in milliseconds.
     pub const MILLIS_MAX: u32 = u32::MAX - 0x100;
 
     const NO_WAIT: u32 = u32::MAX;
@@ -125,16 +126,16 @@ impl LockWait {
         }
     }
 
-    /// Whether a row that others have locked is an answer, and no error of the transaction.
+    /// Whether a row that others have locked is a normal answer, not an error of the transaction.
     pub fn skips(self) -> bool {
         matches!(self, LockWait::SkipLocked | LockWait::ElseCommitted)
     }
 }
 
-/// In `columns`: the whole row image is wanted.
+/// In `columns`: the whole row image is requested.
 pub const ALL_COLUMNS: u16 = u16::MAX;
 
-/// Flag: an error of this operation alone leaves the transaction open; without it, it rolls the transaction back.
+/// Flag: an error of this operation fails only the operation; without the flag it rolls the transaction back.
 pub const FLAG_ERROR_IS_LOCAL: u8 = 1;
 /// Flag: `body` is the after-image, `row` the row id (set when a replica forwards to the next one).
 pub const FLAG_FORWARDED: u8 = 2;
@@ -145,17 +146,17 @@ pub const FLAG_FORWARDED: u8 = 2;
 pub struct OperationHead {
     /// Version of the table's definition that the sender knows.
     pub version: U64,
-    /// Hash of the key. 0 from an API node, but of an unlock without a key; the coordinator fills it in.
+    /// Hash of the key. 0 from an API node, except for an unlock without a key; the coordinator fills it in.
     pub hash: U64,
     /// The table.
     pub table: U32,
     /// The operation's number in its transaction, from 1, ascending.
     pub number: U32,
-    /// With [`FLAG_FORWARDED`] the row id, else [`LockWait::number`] of how long it waits for its lock.
+    /// With [`FLAG_FORWARDED`] the row id, otherwise the [`LockWait::number`] of how long it waits for its lock.
     pub row_or_wait: U32,
     /// [`OperationKind`].
     pub kind: u8,
-    /// Flags of this file.
+    /// Flags defined in this file.
     pub flags: u8,
     /// Bytes of the key.
     pub key_bytes: U16,
@@ -165,21 +166,21 @@ pub struct OperationHead {
     pub columns: U16,
     /// Bytes of the filter program.
     pub filter_bytes: U16,
-    /// 0 for an operation that an API node has sent. The changes of hidden tables that follow from one have its number,
-    /// and are counted from 1 here (unique.rs).
+    /// 0 for an operation that an API node has sent. The changes of hidden tables that follow from an operation have
+    /// its number, and are counted here from 1 (unique.rs).
     pub sub: u8,
     /// Zero.
     pub unused: u8,
 }
 
 impl OperationHead {
-    /// How long it waits for its lock, as its sender says who is no replica.
+    /// How long it waits for its lock; only for an operation that was not forwarded by a replica.
     pub fn wait(&self) -> LockWait {
         LockWait::from_number(self.row_or_wait.get())
     }
 }
 
-/// A list of `columns` column ids at the front of `bytes`, and what follows it; `None` if it is not whole.
+/// A list of `columns` column ids at the front of `bytes`, and the bytes after it; `None` if it is not complete.
 #[inline]
 pub fn selection_from(bytes: &[u8], columns: usize) -> Option<(&[U16], &[u8])> {
     <[U16]>::ref_from_prefix_with_elems(bytes, columns).ok()
@@ -201,7 +202,7 @@ pub struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// Reads the operation at the front of `bytes` and moves `bytes` behind it; `None` if it is not whole.
+    /// Reads the operation at the front of `bytes` and moves `bytes` behind it; `None` if it is not complete.
     #[inline]
     pub fn take(bytes: &mut &'a [u8]) -> Option<Self> {
         let (head, rest) = OperationHead::ref_from_prefix(bytes).ok()?;
@@ -217,7 +218,7 @@ impl<'a> Operation<'a> {
         Some(Operation { head, key, body, selection, filter })
     }
 
-    /// The same with another fixed part.
+    /// The same operation with another fixed part.
     pub fn with_head<'b>(&self, head: &'b OperationHead) -> Operation<'b>
     where
         'a: 'b,
@@ -225,7 +226,7 @@ impl<'a> Operation<'a> {
         Operation { head, ..*self }
     }
 
-    /// Appends it as it stands in a batch.
+    /// Appends it in its form in a batch.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.head.as_bytes());
         out.extend_from_slice(self.key);
@@ -253,7 +254,7 @@ mod tests {
         }
         assert_eq!(LockWait::from_number(Millis(0).number()), NoWait);
         assert_eq!(LockWait::from_number(Millis(u32::MAX).number()), Millis(LockWait::MILLIS_MAX));
-        // A number that means nothing yet is a long wait, not another kind of it.
+        // A number without a meaning so far is a long wait, not another kind of wait.
         assert_eq!(LockWait::from_number(LockWait::ELSE_COMMITTED - 1), Millis(LockWait::MILLIS_MAX));
     }
 }

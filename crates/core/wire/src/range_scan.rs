@@ -1,22 +1,21 @@
-//! Scans in the order of an index, and what is known about an index: between an API node and a data manager.
+//! Scans in the order of an index, and statistics of an index: between an API node and a data manager.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `RangeScanOpenRequest` | API node | data manager | scan ranges of an ordered index of one partition, begin with a batch |
+//! | `RangeScanOpenRequest` | API node | data manager | scan ranges of an ordered index of one partition; first batch |
 //! | `ScanNextRequest`, `ScanCloseOrder`, `ScanConfirm`, `ScanRefuse` | | | as for any scan (scan.rs) |
-//! | `IndexStatisticsRequest` / `…Confirm` / `…Refuse` | API node / data manager | | how many rows are in some ranges? |
+//! | `IndexStatisticsRequest` / `…Confirm` / `…Refuse` | API node / data manager | | number of rows in some ranges |
 //!
-//! The ranges are gone through in the order in which they stand in the request, each upwards or, with
-//! [`RANGE_DESCENDING`], downwards; within a range rows come in the order of the index's keys
-//! (`vinga_base::order_key`), rows with equal keys in the order of their row ids. A row that is in several ranges comes
-//! several times. A range is half open: keys from `low` on that are below `high`; an empty `high` stands for the end of
-//! the index.
+//! The ranges are scanned in the order in which the request lists them, each upwards or, with [`RANGE_DESCENDING`],
+//! downwards; within a range rows come in the order of the index's keys (`vinga_base::order_key`), rows with equal keys
+//! in the order of their row ids. A row that is in several ranges is returned several times. A range is half open: keys
+//! from `low` on that are below `high`; an empty `high` means the end of the index.
 //!
 //! A scan sees of each row the version that a read at that moment would see (see scan.rs for a transaction's own
-//! changes), and meets it under the key of that version only. A row whose key changes during the scan may come twice or
-//! not at all, as in any scan of committed rows. `next_row` of `ScanConfirm` has no meaning here: where a scan came to
-//! is told by its last row, and a new one goes on behind it if it names range, key and row id of it. The figures of a
-//! scan that counts stand behind a `RangeRow` whose row and range have no meaning; where it came to nobody is told.
+//! changes), and finds it under the key of that version only. A row whose key changes during the scan may be returned
+//! twice or not at all, as in any scan of committed rows. `next_row` of `ScanConfirm` is not used here: the last row is
+//! the position of a scan, and a new scan continues behind it if it names its range, key and row id. In a scan that
+//! counts, each figure follows a `RangeRow` whose row and range are not used; such a scan reports no position.
 //!
 //! ```text
 //!   RangeScanOpenRequest:    RangeScanOpenHead, columns * u16, filter, key of the position (key_bytes), then `ranges`
@@ -33,11 +32,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Ranges of one request, at most.
 pub const RANGES_MAX: usize = 1024;
 
-/// The index is gone through from its end to its beginning; the order of the ranges stays.
+/// The index is scanned from its end to its beginning; the order of the ranges is kept.
 pub const RANGE_DESCENDING: u16 = 1;
 /// Each row is sent with its key, so that rows of several partitions can be merged.
 pub const RANGE_KEYS: u16 = 2;
-/// The scan begins behind the position that the head names.
+/// The scan begins behind the position that the head contains.
 pub const RANGE_FROM_POSITION: u16 = 4;
 
 /// Beginning of `RangeScanOpenRequest`.
@@ -46,13 +45,13 @@ pub const RANGE_FROM_POSITION: u16 = 4;
 pub struct RangeScanOpenHead {
     /// Version of the table's definition that the API node knows.
     pub version: U64,
-    /// Transaction whose own changes count; 0 for none.
+    /// Transaction whose own changes are visible; 0 for none.
     pub transaction: U64,
-    /// The API node's name for the scan, unique among all its scans.
+    /// The API node's identifier of the scan, unique among all its scans.
     pub scan: U32,
     /// The table.
     pub table: U32,
-    /// Own changes from this operation number on do not count.
+    /// Own changes from this operation number on are not visible.
     pub operation: U32,
     /// Bytes of rows after which a batch ends.
     pub batch_bytes: U32,
@@ -76,7 +75,7 @@ pub struct RangeScanOpenHead {
     pub filter_bytes: U16,
     /// Number of ranges, 1 to [`RANGES_MAX`].
     pub ranges: U16,
-    /// Flags of this file.
+    /// Flags defined in this file.
     pub flags: U16,
     /// Zero.
     pub unused: U16,
@@ -102,7 +101,7 @@ pub struct RangeBounds<'a> {
 }
 
 impl<'a> RangeBounds<'a> {
-    /// Reads the range at the front of `bytes` and moves `bytes` behind it; `None` if it is not whole.
+    /// Reads the range at the front of `bytes` and moves `bytes` behind it; `None` if it is not complete.
     #[inline]
     pub fn take(bytes: &mut &'a [u8]) -> Option<Self> {
         let (head, rest) = RangeHead::ref_from_prefix(bytes).ok()?;
@@ -113,13 +112,13 @@ impl<'a> RangeBounds<'a> {
     }
 }
 
-/// In front of each row of a range scan's `ScanConfirm`.
+/// Precedes each row of a range scan's `ScanConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RangeRow {
     /// Its row id in this partition.
     pub row: U32,
-    /// Which of the ranges, from 0.
+    /// The number of the range, from 0.
     pub range: U16,
     /// Bytes of its key; 0 without [`RANGE_KEYS`].
     pub key_bytes: U16,
@@ -167,7 +166,7 @@ pub struct IndexStatisticsAnswer {
 pub struct IndexStatisticsRefusal {
     /// The API node's tag.
     pub request: U32,
-    /// Why: [`crate::ErrorCode`].
+    /// [`crate::ErrorCode`].
     pub code: U16,
     /// Zero.
     pub unused: U16,

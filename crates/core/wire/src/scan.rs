@@ -2,21 +2,21 @@
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `ScanOpenRequest` | API node | data manager | scan one partition of a table, begin with a batch |
+//! | `ScanOpenRequest` | API node | data manager | scan one partition of a table; first batch |
 //! | `ScanNextRequest` | API node | data manager | the next batch |
-//! | `ScanCloseOrder` | API node | data manager | no more is wanted |
-//! | `ScanConfirm` | data manager | API node | rows; the last frame of a batch says so, the last of the scan too |
-//! | `ScanRefuse` | data manager | API node | the scan is over, with an error and how far it came |
+//! | `ScanCloseOrder` | API node | data manager | no more rows are wanted |
+//! | `ScanConfirm` | data manager | API node | rows; flags mark the last frame of a batch and of the scan |
+//! | `ScanRefuse` | data manager | API node | the scan has ended, with an error and its position |
 //!
-//! A scan goes through the rows in the order of their row ids. It is named by the API node's node id and `scan`, which
-//! the API node chooses. A batch is bounded in rows and bytes; it may come as several frames. A scan with a
+//! A scan visits the rows in the order of their row ids. It is identified by the API node's node id and `scan`, which
+//! the API node chooses. A batch is limited in rows and bytes; it may be sent as several frames. A scan with a
 //! transaction's id sees that transaction's own changes with lower operation numbers than `operation`, and no others of
-//! its own (so it never meets what was changed because of it).
+//! its own (so it never finds rows that were changed because of it).
 //!
-//! A scan with [`COUNT_ROWS`] for its columns sends figures instead of rows: how many rows it would have sent since the
-//! figure before. It is one batch, whatever the request says of batches, and has no limit. A figure comes each time
-//! that it has looked at about `batch_bytes` rows; the last one ends it. A new scan from `next_row` on goes on behind
-//! what the figures so far have counted.
+//! A scan with [`COUNT_ROWS`] for its columns sends figures instead of rows: the number of rows that it would have sent
+//! since the previous figure. It is one batch, whatever batch sizes the request has, and has no limit. A figure is sent
+//! each time that it has examined about `batch_bytes` rows; the last figure ends the scan. A new scan from `next_row`
+//! on continues behind the rows that the figures so far have counted.
 //!
 //! ```text
 //!   ScanOpenRequest:  ScanOpenHead, columns * u16, filter
@@ -34,17 +34,18 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct ScanOpenHead {
     /// Version of the table's definition that the API node knows.
     pub version: U64,
-    /// Transaction whose own changes count; 0 for none.
+    /// Transaction whose own changes are visible; 0 for none.
     pub transaction: U64,
-    /// The API node's name for the scan.
+    /// The API node's identifier of the scan.
     pub scan: U32,
     /// The table.
     pub table: U32,
-    /// Own changes from this operation number on do not count.
+    /// Own changes from this operation number on are not visible.
     pub operation: U32,
-    /// Rows with this row id and above are scanned: 0 for all, else where an earlier scan came to.
+    /// Rows with this row id and above are scanned: 0 for all, otherwise the position of an earlier scan.
     pub from_row: U32,
-    /// Bytes of rows after which a batch ends; with [`COUNT_ROWS`] rows that are looked at between two figures.
+    /// Bytes of rows after which a batch ends; with [`COUNT_ROWS`] the number of rows that are examined between two
+    /// figures.
     pub batch_bytes: U32,
     /// Rows after which the whole scan ends; 0 for no limit.
     pub limit: U32,
@@ -63,17 +64,17 @@ pub const COUNT_ROWS: u16 = u16::MAX - 1;
 /// Bytes of a figure.
 pub const FIGURE_BYTES: usize = 8;
 
-/// `ScanNextRequest`. The sizes hold for this batch and those behind it, so that an API node can begin with few rows
-/// and ask for more of them once it is clear that many are wanted. A body that ends behind the name leaves the sizes as
-/// they are.
+/// `ScanNextRequest`. The sizes hold for this batch and later ones, so that an API node can begin with few rows and
+/// request more per batch once it is clear that many are needed. A body that ends after `scan` leaves the sizes
+/// unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ScanNextBody {
-    /// The API node's name for the scan.
+    /// The API node's identifier of the scan.
     pub scan: U32,
     /// Bytes of rows after which a batch ends.
     pub batch_bytes: U32,
-    /// Rows after which a batch ends; 0 to leave both sizes as they are.
+    /// Rows after which a batch ends; 0 to leave both sizes unchanged.
     pub batch_rows: U16,
     /// Zero.
     pub unused: U16,
@@ -83,13 +84,13 @@ pub struct ScanNextBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ScanBody {
-    /// The API node's name for the scan.
+    /// The API node's identifier of the scan.
     pub scan: U32,
 }
 
 /// The batch ends with this frame; `ScanNextRequest` may follow.
 pub const SCAN_BATCH_END: u16 = 1;
-/// The scan ends with this frame, and its record is gone.
+/// The scan ends with this frame, and its record is freed.
 pub const SCAN_END: u16 = 2;
 
 /// Beginning of `ScanConfirm`.
@@ -98,13 +99,13 @@ pub const SCAN_END: u16 = 2;
 pub struct ScanAnswer {
     /// Newest epoch of any commit at this data manager.
     pub epoch: U64,
-    /// The API node's name for the scan.
+    /// The API node's identifier of the scan.
     pub scan: U32,
-    /// The row id from which a new scan would go on behind these rows.
+    /// The row id from which a new scan would continue behind these rows.
     pub next_row: U32,
     /// Number of rows in this frame.
     pub count: U16,
-    /// Flags of this file.
+    /// Flags defined in this file.
     pub flags: U16,
 }
 
@@ -112,11 +113,11 @@ pub struct ScanAnswer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ScanRefusal {
-    /// The API node's name for the scan.
+    /// The API node's identifier of the scan.
     pub scan: U32,
-    /// The row id from which a new scan would go on.
+    /// The row id from which a new scan would continue.
     pub next_row: U32,
-    /// Why: [`crate::ErrorCode`].
+    /// [`crate::ErrorCode`].
     pub code: U16,
     /// Zero.
     pub unused: U16,

@@ -1,19 +1,19 @@
-//! Changes of the schema that API nodes ask for, databases, the schema lock and schema events. All bodies are cold.
+//! Schema changes that API nodes request, databases, the schema lock and schema events. All bodies are cold.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `SchemaChangeRequest` | API node | dictionary | carry this change out |
-//! | `SchemaChangeConfirm`, `SchemaChangeRefuse` | dictionary | API node | done / not, and nothing has changed |
+//! | `SchemaChangeRequest` | API node | dictionary | carry out this change |
+//! | `SchemaChangeConfirm`, `SchemaChangeRefuse` | dictionary | API node | carried out / refused, and nothing changed |
 //! | `DescribeDatabaseRequest`, `ListDatabasesRequest` | API node | dictionary | |
 //! | their `…Confirm`, `…Refuse` | dictionary | API node | |
-//! | `SchemaLockRequest` | API node | dictionary | let me have the schema lock |
-//! | `SchemaLockConfirm`, `SchemaLockRefuse` | dictionary | API node | you have it / not in time |
-//! | `SchemaUnlockOrder` | API node | dictionary | I no longer want it |
-//! | `SchemaEventsRequest` | API node | dictionary | tell me of schema changes from now on |
-//! | `SchemaEventsConfirm`, `SchemaEventsRefuse` | dictionary | API node | you will be told / not now |
+//! | `SchemaLockRequest` | API node | dictionary | request the schema lock |
+//! | `SchemaLockConfirm`, `SchemaLockRefuse` | dictionary | API node | granted / not granted in time |
+//! | `SchemaUnlockOrder` | API node | dictionary | release the lock, or withdraw the request |
+//! | `SchemaEventsRequest` | API node | dictionary | subscribe to schema changes from now on |
+//! | `SchemaEventsConfirm`, `SchemaEventsRefuse` | dictionary | API node | subscribed / refused |
 //! | `SchemaEventReport` | dictionary | API node | this has changed |
-//! | `SchemaEventsSeenOrder` | API node | dictionary | I have acted on all events up to this one |
-//! | `SchemaEventsStopOrder` | API node | dictionary | tell me no more |
+//! | `SchemaEventsSeenOrder` | API node | dictionary | all events up to this one have been processed |
+//! | `SchemaEventsStopOrder` | API node | dictionary | unsubscribe |
 
 use crate::dictionary::{TableRecord, VersionedTable};
 use alloc::string::String;
@@ -21,24 +21,24 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use vinga_base::schema::TableDefinition;
 
-/// What an API node wants changed. A table is named, and may be pinned to the version that the API node knows: if it
-/// has another one by then, the change is refused with `StaleTable`.
+/// A change that an API node requests. A table is named, and may be pinned to the version that the API node knows: if
+/// its version differs, the change is refused with `StaleTable`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SchemaChange {
-    /// The table gets another name, perhaps in another database. Its rows stay.
+    /// The table gets another name, perhaps in another database. Its rows are kept.
     RenameTable {
         /// `database.table`.
         name: String,
-        /// The same.
+        /// `database.table`.
         new_name: String,
-        /// What the API node knows.
+        /// The version that the API node knows.
         pinned: Option<VersionedTable>,
     },
     /// The table loses all rows: it gets another id, version and birth.
     TruncateTable {
         /// `database.table`.
         name: String,
-        /// What the API node knows.
+        /// The version that the API node knows.
         pinned: Option<VersionedTable>,
     },
     /// The table gets another definition with the same columns (their names may change), primary key and options:
@@ -46,28 +46,29 @@ pub enum SchemaChange {
     AlterTable {
         /// `database.table`, the present name.
         name: String,
-        /// All of the new definition.
+        /// The complete new definition.
         definition: TableDefinition,
-        /// What the API node knows.
+        /// The version that the API node knows.
         pinned: Option<VersionedTable>,
     },
-    /// Only this API node may change rows of the table, until it lifts the write fence or is gone.
+    /// Only this API node may change rows of the table, until it lifts the write fence or fails.
     FenceTable {
         /// `database.table`.
         name: String,
-        /// What the API node knows.
+        /// The version that the API node knows.
         pinned: Option<VersionedTable>,
     },
-    /// Everybody may change rows again. Confirmed at once, also if there is no write fence of this API node.
+    /// Lifts the write fence: all API nodes may change rows again. Confirmed at once, also if this API node has no
+    /// write fence.
     LiftFence {
-        /// The table's id, which stays through renames.
+        /// The table's id, which renames do not change.
         table: u32,
     },
     /// A new database.
     CreateDatabase(Database),
     /// The attachment is replaced.
     AlterDatabase(Database),
-    /// The database goes; there must be no table in it.
+    /// The database is dropped; it must not contain tables.
     DropDatabase {
         /// Its name.
         name: String,
@@ -77,25 +78,25 @@ pub enum SchemaChange {
 /// A database.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Database {
-    /// Its name; letter case counts.
+    /// Its name; case-sensitive.
     pub name: String,
-    /// What a SQL node keeps beside it; no data node looks at it.
+    /// Bytes that a SQL node keeps with the database; no data node looks at them.
     pub attachment: Vec<u8>,
 }
 
 /// `SchemaChangeRequest`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaChangeRequest {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
-    /// What is wanted.
+    /// The requested change.
     pub change: SchemaChange,
 }
 
 /// `SchemaChangeConfirm`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaChangeConfirm {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
     /// The table as it is now; `None` after changes of databases and lifted write fences.
     pub table: Option<TableRecord>,
@@ -104,7 +105,7 @@ pub struct SchemaChangeConfirm {
 /// `DescribeDatabaseRequest`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DescribeDatabaseRequest {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
     /// Its name.
     pub name: String,
@@ -113,7 +114,7 @@ pub struct DescribeDatabaseRequest {
 /// `DescribeDatabaseConfirm`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DescribeDatabaseConfirm {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
     /// The database.
     pub database: Database,
@@ -122,16 +123,16 @@ pub struct DescribeDatabaseConfirm {
 /// `ListDatabasesRequest`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ListDatabasesRequest {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
-    /// Only databases whose names come behind this one: a long list comes in pieces.
+    /// Only databases whose names come after this one are listed: a long list is sent in pieces.
     pub after: String,
 }
 
 /// `ListDatabasesConfirm`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ListDatabasesConfirm {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
     /// Names, in order.
     pub names: Vec<String>,
@@ -142,9 +143,9 @@ pub struct ListDatabasesConfirm {
 /// `SchemaLockRequest`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaLockRequest {
-    /// The API node's tag. It names the lock, and the wish for it, until `SchemaUnlockOrder`.
+    /// The API node's tag for the request. It identifies the lock, or the waiting request, until `SchemaUnlockOrder`.
     pub request: u32,
-    /// What for, for people.
+    /// The purpose, for people to read.
     pub purpose: String,
     /// How long to wait at most, in milliseconds.
     pub wait_millis: u32,
@@ -160,25 +161,25 @@ pub struct SchemaLockBody {
 /// `SchemaEventsRequest`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaEventsRequest {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
 }
 
-/// `SchemaEventsConfirm`: from now on every event comes. What was before it may have changed in any way.
+/// `SchemaEventsConfirm`: every event from now on is sent. Anything may have changed before.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaEventsConfirm {
-    /// The API node's tag.
+    /// The API node's tag for the request.
     pub request: u32,
-    /// The number of the newest event before.
+    /// The number of the newest earlier event.
     pub sequence: u64,
 }
 
-/// What has changed.
+/// The kind of a schema change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SchemaEventKind {
     /// A table was created.
     CreateTable,
-    /// A table is gone.
+    /// A table was dropped.
     DropTable,
     /// A table has another name, and perhaps another definition.
     RenameTable,
@@ -190,11 +191,12 @@ pub enum SchemaEventKind {
     CreateDatabase,
     /// A database has another attachment.
     AlterDatabase,
-    /// A database is gone.
+    /// A database was dropped.
     DropDatabase,
 }
 
-/// `SchemaEventReport`: a change that is carried out, and whose requester waits until all have seen it.
+/// `SchemaEventReport`: a change that was carried out, and whose requester waits until all subscribers have confirmed
+/// it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaEvent {
     /// Grows by one with each event, from 1 in each incarnation of the cluster.
@@ -205,17 +207,17 @@ pub struct SchemaEvent {
     pub name: String,
     /// The name after a rename, else empty.
     pub new_name: String,
-    /// The table after the change (before it if it was dropped); 0 for databases.
+    /// The table's id after the change (before it if it was dropped); 0 for databases.
     pub table: u32,
     /// Its version; 0 for databases.
     pub version: u64,
-    /// The API node that asked for the change.
+    /// The API node that requested the change.
     pub by: u8,
 }
 
 /// `SchemaEventsSeenOrder`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaEventsSeenOrder {
-    /// All events up to this one have been acted on.
+    /// All events up to this one have been processed.
     pub sequence: u64,
 }

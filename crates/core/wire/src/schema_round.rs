@@ -1,13 +1,13 @@
-//! One schema change inside the cluster, round after round. All bodies are cold.
+//! One schema change inside the cluster, in rounds. All bodies are cold.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
 //! | `SchemaRoundRequest` | dictionary | coordinators or data managers | do your part of this round |
-//! | `SchemaRoundConfirm` | they | dictionary | done |
-//! | `SchemaRoundRefuse` | data manager | dictionary | it can't be done; nothing of this round is kept |
+//! | `SchemaRoundConfirm` | the receivers | dictionary | done |
+//! | `SchemaRoundRefuse` | data manager | dictionary | this round failed; nothing of it is kept |
 //!
-//! Answers carry the number of the change and the step, so that none is taken for another's. What the rounds do, and in
-//! which order they come, is told in `docs/protocols/schema.md`.
+//! Answers carry the number of the change and the step, so that they can't be mistaken for those of another round.
+//! `docs/protocols/schema.md` documents the rounds and their order.
 
 use crate::dictionary::{TableRecord, VersionedTable};
 use alloc::vec::Vec;
@@ -17,41 +17,41 @@ use vinga_base::schema::IndexDefinition;
 /// What a block does in a round.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RoundTask {
-    /// Data managers: make storage for the tables with these ids (`record` itself, or hidden tables of it). If the
-    /// table itself is not among them it is there already, and is accepted in both versions from now on.
+    /// Data managers: create storage for the tables with these ids (`record` itself, or hidden tables of it). If the
+    /// table itself is not among them it exists already, and is accepted in both versions from now on.
     Prepare {
-        /// The table as it is going to be.
+        /// The table after the change.
         record: TableRecord,
-        /// What has to be made.
+        /// Ids of the tables to create.
         made: Vec<u32>,
     },
-    /// Coordinators: begin nothing more on these tables; confirm when all that was begun has ended.
+    /// Coordinators: begin nothing more on these tables; confirm when everything that was begun has ended.
     Switch {
         /// The tables.
         tables: Vec<VersionedTable>,
     },
-    /// Data managers: fill the new indexes. Nobody writes.
+    /// Data managers: fill the new indexes. No transaction changes the table meanwhile.
     Build {
         /// The table.
         table: u32,
         /// Ordered indexes to be built.
         ordered: Vec<IndexDefinition>,
-        /// Refuse with `NotSupportedYet` if there are rows: a unique index is new.
+        /// Refuse with `NotSupportedYet` if there are rows, because a unique index is new.
         must_be_empty: bool,
     },
-    /// Coordinators: the table and its hidden tables are these from now on, and may be used; those that are gone are
-    /// not known any more.
+    /// Coordinators: from now on these are the table and its hidden tables, and they may be used; dropped tables are
+    /// unknown from now on.
     Publish {
         /// The table.
         record: Option<TableRecord>,
-        /// What is gone.
+        /// The dropped tables.
         gone: Vec<VersionedTable>,
     },
-    /// Data managers: only this version of the table is accepted from now on, and nothing of those that are gone.
+    /// Data managers: from now on only this version of the table is accepted, and none of the dropped tables.
     Complete {
         /// The table.
         record: Option<TableRecord>,
-        /// What is gone.
+        /// The dropped tables.
         gone: Vec<VersionedTable>,
     },
     /// Data managers: free the memory of these tables.
@@ -64,7 +64,7 @@ pub enum RoundTask {
     Fence {
         /// The table's id.
         table: u32,
-        /// Who may; 0: everybody.
+        /// The API node; 0: all of them.
         api: u8,
     },
 }
@@ -72,13 +72,13 @@ pub enum RoundTask {
 /// `SchemaRoundRequest`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaRoundRequest {
-    /// Which change it belongs to, and which of its rounds it is.
+    /// The change and the round that it belongs to.
     pub round: RoundName,
-    /// What to do.
+    /// The task.
     pub task: RoundTask,
 }
 
-/// Names a round of a change; body of `SchemaRoundConfirm`.
+/// Identifies a round of a change; body of `SchemaRoundConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoundName {
     /// Number of the change, from 1 in each incarnation of the dictionary.
@@ -90,8 +90,8 @@ pub struct RoundName {
 /// `SchemaRoundRefuse`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaRoundRefuse {
-    /// What is refused.
+    /// The refused round.
     pub round: RoundName,
-    /// Why: [`crate::ErrorCode`].
+    /// [`crate::ErrorCode`].
     pub code: u16,
 }

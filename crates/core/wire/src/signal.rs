@@ -3,7 +3,7 @@
 macro_rules! signals {
     ($($name:ident = $number:literal, $origin:ident;)*) => {
         /// Which signal a frame is. Families: `…Request` is answered by exactly one `…Confirm` or `…Refuse`; `…Order`
-        /// has no answer; `…Report` is news.
+        /// and `…Report` have no answer: an order demands something, a report informs.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u16)]
         #[allow(missing_docs, reason = "each is described in the file of its protocol")]
@@ -15,7 +15,7 @@ macro_rules! signals {
             /// All signals.
             pub const ALL: &'static [SignalNumber] = &[$(SignalNumber::$name,)*];
 
-            /// The signal with a number; `None` if this version knows none.
+            /// The signal with a number; `None` if this version does not know it.
             #[inline]
             pub fn from_number(number: u16) -> Option<Self> {
                 match number {
@@ -24,7 +24,7 @@ macro_rules! signals {
                 }
             }
 
-            /// Who may send it.
+            /// The senders that are allowed to send it.
             #[inline]
             pub fn origin(self) -> Origin {
                 match self {
@@ -35,7 +35,7 @@ macro_rules! signals {
     };
 }
 
-/// Who may send a signal. Frames from an API node with another origin close the connection.
+/// Senders that are allowed to send a signal. A frame from an API node that it may not send closes the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// An API node.
@@ -44,7 +44,7 @@ pub enum Origin {
     Node,
     /// A driver (the edge or the simulator), to a block of its own node.
     Driver,
-    /// Either side.
+    /// An API node or a block of a data node.
     Any,
 }
 

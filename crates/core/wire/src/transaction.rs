@@ -2,20 +2,24 @@
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `TransactionRequest` | API node | coordinator | a batch of operations, and what to do when they are done |
-//! | `TransactionRowReport` | data manager | API node | the row of one read of a batch, or that there is none; of one that is refused because others have it locked, the committed version, if that was asked for |
-//! | `TransactionConfirm` | coordinator | API node | the batch is done; the transaction is open, committed or rolled back as asked |
-//! | `TransactionRefuse` | coordinator | API node | the transaction was rolled back, by the error of the first cause; or there is none |
+//! | `TransactionRequest` | API node | coordinator | operations, and whether to commit or roll back after them |
+//! | `TransactionRowReport` | data manager | API node | the row that an operation of a batch read, see below |
+//! | `TransactionConfirm` | coordinator | API node | the batch is done; open, committed or rolled back as requested |
+//! | `TransactionRefuse` | coordinator | API node | rolled back because of the first error; or unknown transaction |
 //! | `OutcomeRequest` / `OutcomeConfirm` | API node / coordinator | | was it committed? (after a lost connection) |
 //! | `OutcomesSeenOrder` | API node | coordinator | outcomes up to a number are known, forget them |
 //!
-//! A transaction begins with a batch that has [`FLAG_START`] and ends with [`FLAG_COMMIT`] or [`FLAG_ROLLBACK`]; a
-//! batch may be all of it. There is one batch of a transaction under way at a time, but one with [`FLAG_ROLLBACK`] may
-//! come behind it: if nothing is decided yet the batch under way is given up, with its waits for locks, and the
-//! transaction rolled back. It has the tag of that batch, whose one answer is that to both. If the batch was answered
-//! just before, or has failed, the other is answered too. Every commit is numbered per API node and coordinator; the
-//! API node tells with each later batch, or when idle with `OutcomesSeenOrder`, up to which number it has seen them
-//! all. What was not confirmed can be asked for; what is not found then was rolled back.
+//! A `TransactionRowReport` may also report that there is no row. If the read was refused because others have locked
+//! the row, it carries the committed version, if that was requested ([`crate::operation::LockWait::ElseCommitted`]).
+//!
+//! A transaction begins with a batch that has [`FLAG_START`] and ends with [`FLAG_COMMIT`] or [`FLAG_ROLLBACK`]; one
+//! batch may be the whole transaction. Only one batch of a transaction is in progress at a time, except that one with
+//! [`FLAG_ROLLBACK`] may follow it: if nothing is decided yet, the batch in progress is given up, including its waits
+//! for locks, and the transaction is rolled back. The second batch then has the tag of the first, and one answer is
+//! that to both. If the first batch was answered just before, or has failed, the second is answered, too. Every commit
+//! is numbered per API node and coordinator; the API node reports with each later batch, or when idle with
+//! `OutcomesSeenOrder`, up to which number it has seen them all. It can request every outcome that it has not
+//! confirmed; if none is found, the transaction was rolled back.
 //!
 //! ```text
 //!   TransactionRequest:    TransactionHead, then `count` operations (operation.rs)
@@ -53,23 +57,24 @@ pub struct TransactionHead {
     pub outcomes_seen: U32,
     /// First operation number that [`FLAG_ROLLBACK_TO`] undoes.
     pub rollback_from: U32,
-    /// Flags of this file.
+    /// Flags defined in this file.
     pub flags: U16,
     /// Number of operations.
     pub count: U16,
 }
 
-/// What has become of a transaction. The numbers are those of the wire.
+/// The state of a transaction. The values are those on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Outcome {
-    /// It goes on.
+    /// It is open.
     Open = 0,
     /// It is committed.
     Committed = 1,
     /// It is rolled back.
     RolledBack = 2,
-    /// Only in `OutcomeConfirm`: this coordinator knows nothing of it, so it was never committed, or confirmed before.
+    /// Only in `OutcomeConfirm`: this coordinator has no record of it, so it was never committed, or the API node has
+    /// confirmed its outcome.
     NotFound = 3,
 }
 
@@ -110,11 +115,11 @@ pub struct TransactionAnswer {
     pub outcome: u8,
     /// Low byte of the view.
     pub view: u8,
-    /// The unique index of the failed operation's table that is to blame for `error`; 0 if it is the row itself.
+    /// The unique index of the failed operation's table that caused `error`; 0 if the row itself did.
     pub failed_index: U16,
 }
 
-/// An operation that failed alone.
+/// An operation that failed without rolling the transaction back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct OperationError {
@@ -122,7 +127,7 @@ pub struct OperationError {
     pub operation: U32,
     /// Why: [`crate::ErrorCode`].
     pub code: U16,
-    /// The unique index of its table that is to blame; 0 if it is the row itself.
+    /// The unique index of its table that caused the error; 0 if the row itself did.
     pub index: U16,
 }
 
@@ -134,7 +139,7 @@ pub struct TransactionRow {
     pub transaction: U64,
     /// Newest epoch of any commit at the data manager.
     pub epoch: U64,
-    /// The operation that read it.
+    /// The operation that read the row.
     pub operation: U32,
     /// Bytes of the row; [`crate::key_read::NO_ROW`] if there is none.
     pub row_bytes: U16,
@@ -146,7 +151,7 @@ pub struct TransactionRow {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct OutcomeRequest {
-    /// The transaction that is asked for.
+    /// The transaction whose outcome is requested.
     pub transaction: U64,
     /// The API node's tag for the answer.
     pub request: U32,
@@ -174,7 +179,7 @@ pub struct OutcomeConfirm {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct OutcomesSeenOrder {
-    /// Any transaction id of the API node's incarnation; only its owner part counts.
+    /// Any transaction id of the API node's incarnation; only its owner part is used.
     pub owner: U64,
     /// All outcomes up to this number are known.
     pub outcomes_seen: U32,

@@ -1,11 +1,11 @@
-//! What has to follow a change of a row in the hidden tables of its table's unique indexes.
+//! Changes in the hidden tables of unique indexes that follow from the change of a row.
 //!
-//! The last replica of a row's chain compares what the transaction saw of the row before an operation with what the
-//! operation makes of it, and lists what differs behind its `PrepareConfirm`: for each unique index whose columns
-//! differ the hidden row that goes (if the old version was in the index: none of its columns NULL), then for each the
-//! hidden row that comes (if the new version is). The coordinator has both done by the owners of the hidden rows, as
-//! *sub-operations*: ordinary deletes and inserts of the same transaction with the same operation number, told apart by
-//! [`crate::operation::OperationHead::sub`].
+//! The last replica of a row's chain compares the row that the transaction saw before an operation with the row after
+//! it, and appends the differences to its `PrepareConfirm`: for each unique index whose columns differ first the hidden
+//! row to delete (if the old version was in the index: none of its columns NULL), then for each the hidden row to
+//! insert (if the new version is in the index). The coordinator sends both to the owners of the hidden rows as
+//! *sub-operations*: ordinary deletes and inserts of the same transaction with the same operation number, distinguished
+//! by [`crate::operation::OperationHead::sub`].
 //!
 //! ```text
 //!   PrepareConfirm:   PreparedHead, `count` PreparedOperations, then `changes` times
@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One hidden row that goes or comes.
+/// One hidden row to delete or insert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct IndexChange {
@@ -47,7 +47,7 @@ impl IndexChange {
     }
 
     /// Reads the change at the front of `bytes`, with its own bytes, and moves `bytes` behind it; `None` if it is not
-    /// whole or neither delete nor insert.
+    /// complete or neither delete nor insert.
     pub fn take<'a>(bytes: &mut &'a [u8]) -> Option<(&'a Self, &'a [u8])> {
         let (change, rest) = IndexChange::ref_from_prefix(bytes).ok()?;
         let (own, rest) = rest.split_at_checked(usize::from(change.bytes.get()))?;
