@@ -165,7 +165,7 @@ impl<B> Harness<B> {
     }
 
     /// Advances the clock by a span of time; timers run when they are due.
-    pub fn advance(&mut self, span: Tick) {
+    pub fn advance(&mut self, span: Span) {
         let end = self.now + span;
         loop {
             let due = self.executor.next_due().filter(|&due| due <= end);
@@ -180,7 +180,7 @@ impl<B> Harness<B> {
     }
 
     /// Advances the clock by a span of time in which the thread does not run: timers are late.
-    pub fn stall(&mut self, span: Tick) {
+    pub fn stall(&mut self, span: Span) {
         self.now = self.now + span;
         self.executor.begin_turn(self.now);
         self.executor.finish_turn();
