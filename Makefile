@@ -1,4 +1,4 @@
-# Vinga: everything that a person runs. Each target installs what it needs.
+# Vinga: all commands for users and developers. Each target installs what it needs.
 
 CARGO_JOBS ?= 2
 SHELL := /bin/bash
@@ -10,7 +10,7 @@ PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
 
-.PHONY: up down build lib install sql test lint unit simulate bench soak tools clean help
+.PHONY: up down build lib install sql test lint unit simulate check hooks bench soak tools clean help
 
 help:
 	@echo "make up     install what is missing, build, start a cluster with two SQL nodes, run a first session on it"
@@ -19,6 +19,8 @@ help:
 	@echo "make install PREFIX=/usr/local DESTDIR=   build, and install the program and the C library with its header"
 	@echo "make sql    bring MariaDB, build the storage engine for it"
 	@echo "make test   install what is missing, run all tests"
+	@echo "make check  format, lint and quick tests of what has changed against main"
+	@echo "make hooks  install scripts/pre-commit as this repository's hook"
 	@echo "make bench  measure everything, with peers where there are some; results in target/bench"
 	@echo "make soak   fresh simulator seeds, SQL nodes under load, fuzzers and sanitizers until told to stop (MINUTES=n bounds it)"
 
@@ -28,7 +30,7 @@ tools:
 build: tools
 	cargo build --release --locked --jobs $(CARGO_JOBS) --bin vinga
 
-# The C library. Programs look for it by its soname.
+# The C library. Programs find it by its soname.
 lib: tools
 	cargo build --release --locked --jobs $(CARGO_JOBS) --package libvinga
 	version=$$(cargo pkgid --package libvinga | sed 's/.*[#@]//')
@@ -55,7 +57,7 @@ down:
 
 test: lint unit simulate
 
-# Debian's own toolchain comes without formatter and linter: there they are left out.
+# Debian's own toolchain has no formatter and no linter: there they are left out.
 lint: tools
 	if ! cargo clippy --version >/dev/null 2>&1 || ! cargo fmt --version >/dev/null 2>&1; then
 		echo "no rustfmt or clippy here: not linted"; exit 0
@@ -68,6 +70,21 @@ unit: tools sql
 
 simulate: tools
 	scripts/simulate.sh
+
+check: tools
+	@CARGO_JOBS=$(CARGO_JOBS) scripts/check.sh
+
+# The hook of a worktree is that of its repository: it runs the script of the worktree that is committed in.
+hooks:
+	@hook=$$(git rev-parse --git-path hooks)/pre-commit
+	if [ -e "$$hook" ] && ! grep -q scripts/pre-commit "$$hook"; then
+		echo "$$hook is another one: not replaced" >&2; exit 1
+	fi
+	mkdir -p "$$(dirname "$$hook")"
+	printf '%s\n' '#!/bin/sh' 'script=$$(git rev-parse --show-toplevel)/scripts/pre-commit' \
+		'[ ! -x "$$script" ] || exec "$$script"' >"$$hook"
+	chmod +x "$$hook"
+	echo "installed $$hook"
 
 bench: build
 	scripts/bench.sh $(ARGS)

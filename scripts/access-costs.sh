@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Measures what the ways to rows cost that the optimizer of a SQL node chooses between: scans of a table, ranges, single keys.
-# Give it the socket of a SQL node, 'scripts/access-costs.sh vinga-cluster/sql-1/sql.sock', with 200 MB of DataMemory; it makes
-# a database access_costs and drops it. Each query is run nine times, and the fastest counts. docs/performance.md has the figures.
+# Measures the costs of the access paths between which the optimizer of a SQL node chooses: scans of a table, ranges,
+# single keys. Its argument is the socket of a SQL node, 'scripts/access-costs.sh vinga-cluster/sql-1/sql.sock', with
+# 200 MB of DataMemory; it makes a database access_costs and drops it. Each query is run nine times, and the fastest run
+# counts. docs/performance.md has the figures.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 socket=${1:?the socket of a SQL node}

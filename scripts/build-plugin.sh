@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the storage engine for MariaDB, first bringing the server that it is for. What has not changed is not built again.
+# Builds the storage engine for MariaDB, after fetching the server that it is for. Unchanged parts are not built again.
 #
 #   target/sql/ha_vinga.so       the plugin
-#   target/sql/ha_vinga.server   the server's version that it works with, as 'mariadbd --version' says it
+#   target/sql/ha_vinga.server   the server's version that it works with, as 'mariadbd --version' prints it
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +26,7 @@ done
 
 in_mariadb() { LD_LIBRARY_PATH=$libraries "$@"; }
 
-# What a thing is made from, as one line; it is made again when the line differs from that of last time.
+# The inputs of a build step, as one line; the step is repeated when the line differs from the last one.
 fingerprint() { cat "$mariadb/version" "$0" "$@" | sha256sum; }
 is_new() { [ "$(cat "$1.from" 2>/dev/null)" != "$2" ]; }
 
@@ -41,7 +41,7 @@ compile() {
     echo "$from" >"$object.from"
 }
 
-# The server would notice a missing symbol only when it loads the plugin, and say little.
+# The server would notice a missing symbol only when it loads the plugin, with a poor error message.
 check_symbols() {
     local missing
     missing=$(comm -23 \
@@ -62,7 +62,7 @@ link() {
     is_new "$plugin" "$from" || return 0
     echo "linking $plugin"
     rm -f "$plugin.from"
-    # The engine's threads end by themselves: their code stays where it is when the server unloads the plugin.
+    # The engine's threads end by themselves: their code must stay mapped when the server unloads the plugin.
     echo '{ global: _maria_*; _mysql_*; local: *; };' >"$place/exports"
     g++ -shared -o "$plugin.new" "${objects[@]}" "$library" -Wl,--version-script="$place/exports" -Wl,-z,now,-z,nodelete \
         -lgcc_s -lutil -lrt -lpthread -lm -ldl
@@ -76,7 +76,7 @@ link() {
 
 cargo build --release --locked --jobs "${CARGO_JOBS:-2}" --package vinga-engine --lib
 mkdir -p "$place/objects"
-# Of the engine's interface, too.
+# Headers of the engine's interface, too.
 mapfile -t headers < <(find crates/sql -name '*.h' | sort)
 objects=()
 for source in "$sources"/*.cc; do compile "$source"; done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what 'make bench' compares with and the machine lacks: Redis. No service is set up or started: Debian's package
-# redis-tools has the server's binary as well (as redis-check-rdb), only the package redis-server makes a service of it.
+# Installs what 'make bench' compares with and the machine lacks: Redis. No service is set up or started: Debian's
+# package redis-tools has the server's binary as well (as redis-check-rdb), only the package redis-server makes a
+# service of it.
 set -eu -o pipefail
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }

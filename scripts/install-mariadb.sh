@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Brings MariaDB's server, its clients, its headers and the sources of the same version into the build folder, where the
-# storage engine is built for it and run with it. The machine's own MariaDB, if it has one, is left alone, and no root
-# is needed: apt works with lists and a cache of its own, and packages are unpacked, not installed.
+# Fetches MariaDB's server, its clients, its headers and the sources of the same version into the build folder, where
+# the storage engine is built for it and run with it. A MariaDB of the machine is not touched, and no root is needed:
+# apt works with separate lists and a separate cache, and packages are unpacked, not installed.
 #
 #   target/mariadb/root      the packages, unpacked: usr/sbin/mariadbd, usr/bin/mariadb, libraries, headers
 #   target/mariadb/source    of the server's source: include/, sql/, wsrep-lib/
 #   target/mariadb/bin       its programs for the command line, ready to be run
-#   target/mariadb/version   which version it is; written last, so what stands there is complete
+#   target/mariadb/version   which version it is; written last, so if it exists all is complete
 #
-# A plugin works only with exactly the version that it was built for. The newest version is taken of which the archive
-# has packages and source; MARIADB_VERSION chooses another.
+# A plugin works only with exactly the version that it was built for. The newest version of which the archive has
+# packages and source is taken; MARIADB_VERSION chooses another.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
 place=$(mkdir -p "${CARGO_TARGET_DIR:-target}/mariadb" && cd "${CARGO_TARGET_DIR:-target}/mariadb" && pwd)
 
-# Programs find their libraries, and sysbench its scripts, through one script that goes by many names.
+# Programs find their libraries, and sysbench its scripts, through one script with many names.
 make_programs() {
     local program
     rm -rf "${place:?}/bin"
@@ -38,7 +38,7 @@ RUN
     done
 }
 
-# What this script brings and how it lies there; whoever changes that counts it up, and all is brought anew.
+# Version of what this script fetches and of its layout; a change of that must increase it, and all is fetched anew.
 layout=3
 
 [ -s "$place/version" ] && [ "$(cat "$place/layout" 2>/dev/null)" = "$layout" ] &&
@@ -77,7 +77,7 @@ CONF
     apt-get update -q -o Dpkg::Use-Pty=0
 }
 
-# Of the source, what the plugin is compiled with.
+# The parts of the source with which the plugin is compiled.
 fetch_source() {
     local version=$1
     rm -rf "$place/source" "$place/download" && mkdir -p "$place/source" "$place/download"
@@ -95,13 +95,13 @@ fetch_packages() {
     (cd "$place/download" && apt-get download -q "${wanted[@]}") || return 1
     rm -rf "$place/root" && mkdir -p "$place/root"
     for package in "$place"/download/*.deb; do dpkg -x "$package" "$place/root"; done
-    # The embedded server is large, and nobody links it.
+    # The embedded server is large, and nothing links it.
     rm -f "$place"/root/usr/lib/*/lib{mysqld,mariadbd}.*
-    # The script that makes data directories would let it run as root for everybody; nobody logs in by PAM here.
+    # The script that makes data directories would let it run as root for every user; PAM is not used here.
     rm -rf "$place"/root/usr/lib/mysql/plugin/auth_pam_tool_dir
 }
 
-# The one header that the server's build makes and no package has: probes that do nothing.
+# The one header that the server's build makes and no package has: empty trace probes.
 make_header() {
     local header=$place/source/include/probes_mysql_nodtrace.h
     cp "$header.in" "$header"
@@ -111,7 +111,7 @@ begin_apt
 versions=${MARIADB_VERSION:-$(apt-cache showsrc mariadb | sed -n 's/^Version: //p' | sort -rV | uniq)}
 packages=$(apt-cache madison mariadb-server)
 for version in $versions; do
-    # Which of them has everything is only known by trying.
+    # Whether a version has everything is only known by trying.
     if [[ "$packages" == *"$version"* ]] && fetch_source "$version" && fetch_packages "$version"; then
         make_header
         make_programs

@@ -6,7 +6,7 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
-# The storage engine's part that MariaDB sees is C++.
+# The part of the storage engine that MariaDB calls is C++.
 command -v g++ >/dev/null || missing+=(g++)
 # Programs find the C library by it.
 command -v pkg-config >/dev/null || missing+=(pkgconf)

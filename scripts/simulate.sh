@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the simulator over seeds, the same 500 each time, and some of them twice. SEEDS=n changes the number, FIRST=n the
-# first; FIRST=fresh takes seeds that were most likely never run.
+# first; FIRST=fresh takes seeds that were most likely never run before.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fresh seeds, SQL nodes under load, fuzzers and sanitizers until told to stop; an argument bounds it in minutes.
-# What is not installed (nightly toolchain, cargo-fuzz) is said and left out.
+# Fresh seeds, SQL nodes under load, fuzzers and sanitizers until stopped; an argument bounds it in minutes. Tools that
+# are not installed (nightly toolchain, cargo-fuzz) are reported and left out.
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -44,7 +44,7 @@ check_simulator() {
     "$target/sim/vinga" sim --seeds 1..6001 --jobs "${CARGO_JOBS:-2}" --expect-marks all || return 1
 }
 
-# Servers and the data node come and go under load, for so long that what is not given back shows.
+# Servers and the data node start and stop under load, for so long that leaks show.
 rounds_of_sql() {
     echo "SQL nodes under load, ten rounds"
     VINGA_ROUNDS=10 cargo test --locked -p vinga-sql-tests --test end_to_end -- --nocapture || return 1

@@ -1,7 +1,7 @@
 //! Finds out which commit is built, for `vinga --version`.
 //!
-//! A git checkout says it; an archive made by `git archive` has it in `commit.txt` (an attribute in `.gitattributes` has it
-//! filled in). Any other copy of the sources is built without.
+//! A git checkout knows its commit; an archive made by `git archive` has it in `commit.txt` (filled in because of an
+//! attribute in `.gitattributes`). Any other copy of the sources is built without.
 
 use std::fs;
 use std::path::Path;
@@ -21,14 +21,14 @@ fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     (output.status.success() && !text.is_empty()).then_some(text)
 }
 
-/// The commit of the checkout of which these sources are the root.
+/// The commit of the checkout whose root these sources are.
 fn of_checkout(root: &Path) -> Option<String> {
     let top = git(root, &["rev-parse", "--show-toplevel"])?;
     if fs::canonicalize(top).ok()? != fs::canonicalize(root).ok()? {
-        // Somebody else's repository, into which the sources were copied.
+        // It is another repository, into which the sources were copied.
         return None;
     }
-    // Grows with every commit, and with every change of branch.
+    // This file grows with every commit, and with every change of branch.
     if let Some(log) = git(root, &["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={}", root.join(log).display());
     }

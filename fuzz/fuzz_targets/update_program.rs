@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use vinga_base::ColumnId;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
-use vinga_fragment::update_program::UpdateProgram;
+use vinga_program::update_program::UpdateProgram;
 
 fuzz_target!(|program: &[u8]| {
     let column = |name: &str, column_type, nullable| ColumnDefinition { name: name.into(), column_type, nullable };

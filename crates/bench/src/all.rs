@@ -1,18 +1,17 @@
-//! Everything that Vinga is judged by, in one go, and `summary.json` from it.
+//! All measurements of Vinga in one run, and `summary.json` from it.
 //!
 //! 1. *spike*: building blocks alone, before anything else runs;
 //! 2. *start*: cold starts with default parameters;
 //! 3. *race*: one data node and one Redis server beside each other, both idle unless they are measured. Each repetition
-//!    measures Vinga (flexAsynch, lookups), then Redis (SET, GET, lookups), so that whatever changes on the machine
-//!    meanwhile meets both; ratios are made from these pairs. How much CPU the data node takes while Redis is measured is
-//!    recorded, because it would be taken from Redis;
-//! 4. *batches*: flexAsynch at batch sizes 1, 8 and 32;
+//!    measures Vinga (flexAsynch, lookups), then Redis (SET, GET, lookups), so that changes on the machine meanwhile
+//!    affect both; ratios are made from these pairs. The data node's CPU time while Redis is measured is recorded,
+//!    because it would be taken from Redis;
 //! 5. *scan*; 6. *ranges*; 7. *memory*, with a fresh node for each repetition;
 //! 8. *nonblocking*: the C interface, blocking and in an event loop;
 //! 9. *sql*: sysbench on tables of Vinga and InnoDB in one SQL server; TPC-B is not part of it (`vinga bench tpcb`);
-//! 10. *hostile*: a client that behaves beside others that do not.
+//! 10. *hostile*: a well-behaved client beside others that are hostile.
 //!
-//! A part that fails is reported and the others go on; the run as a whole has then failed.
+//! A part that fails is reported and the others continue; the run as a whole has then failed.
 
 use crate::cpu_time::CpuTime;
 use crate::failure::Result;
@@ -47,7 +46,7 @@ const IDLE_PERCENT_MAX: f64 = 3.0;
 /// More CPU than this for others makes the figures doubtful.
 const DISTURBANCE_PERCENT_MAX: f64 = 15.0;
 
-/// What is run.
+/// Options of a run of all parts.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct AllOptions {
     /// Everything small: shows that it works; the figures are rough
@@ -67,7 +66,7 @@ pub struct AllOptions {
     pub parts: Vec<Part>,
 }
 
-/// A part of the run. See the head of this file.
+/// A part of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the head of this file says it")]
@@ -129,7 +128,7 @@ impl Plan {
             extra_updates: u32::from(!quick),
             ..FlexAsynchOptions::default()
         };
-        // Fewer rows where they go more slowly: each phase takes about a second.
+        // Fewer rows where operations are slower: each phase takes about a second.
         let batches = [(1, 10_000, 50_000), (8, 40_000, 250_000), (32, 100_000, 500_000)];
         let batches = batches.map(|(batch, small, large)| FlexAsynchOptions {
             batch,
@@ -180,17 +179,17 @@ impl Plan {
     }
 }
 
-/// What the parts need.
+/// Inputs of the parts.
 pub struct Setting<'a> {
     /// How to start a node.
     pub node: &'a NodeProgram,
     /// Where results go.
     pub out: &'a Path,
-    /// Which sources were built.
+    /// The commit of the sources that were built.
     pub sources: &'a str,
 }
 
-/// What both sides gave in the same repetition.
+/// The results of both sides in the same repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Round {
     flexasynch: Repetition,
@@ -200,7 +199,7 @@ struct Round {
     node_busy_percent_meanwhile: Option<f64>,
 }
 
-/// Runs everything and writes `summary.json`; whether all parts have succeeded.
+/// Runs everything and writes `summary.json`; returns whether all parts have succeeded.
 ///
 /// # Errors
 /// The summary can't be written.
@@ -232,7 +231,7 @@ pub fn run<T: Target>(
             run.progress.line(&format!("  FAILED: {failure}"));
             run.is_complete = false;
         }
-        // After each part, so that what is there is not lost when somebody loses patience.
+        // After each part, so that results are not lost when the run is interrupted.
         run.figures = summary::order(std::mem::take(&mut run.figures));
         write_json(&setting.out.join("summary.json"), &run.figures)?;
     }
@@ -266,7 +265,7 @@ struct Run<'a, T: Target> {
     progress: &'a mut Progress,
     figures: Vec<Figure>,
     is_complete: bool,
-    /// The most that others used of a CPU in a phase of flexAsynch.
+    /// The most that other processes used of a CPU in a phase of flexAsynch.
     disturbance_percent: f64,
 }
 

@@ -1,5 +1,6 @@
 //! The subcommands of `vinga bench`.
 
+use crate::ab::{self, AbOptions};
 use crate::all::{self, AllOptions, Setting};
 use crate::compare::{self, CompareOptions};
 use crate::failure::{Context, Failure, Result};
@@ -30,9 +31,9 @@ use std::time::Duration;
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::{console, say};
 
-/// Address space of this process: histograms, batches, what the spike needs.
+/// Address space of this process: histograms, batches, the spike's memory.
 const MEMORY_BYTES_MAX: u64 = 8 << 30;
-/// How long anything here may take.
+/// How long any subcommand may take.
 const RUN_MAX: Duration = Duration::from_secs(3600);
 
 /// The subcommands.
@@ -52,7 +53,7 @@ pub enum BenchCommand {
     Start(With<StartOptions>),
     /// The C interface: co-routines, and fetching rows without blocking
     Nonblocking(With<NonblockingOptions>),
-    /// A client that behaves, beside garbage, greed and broken rules
+    /// A well-behaved client beside hostile ones: garbage, greed and broken rules
     Hostile(With<HostileOptions>),
     /// The building blocks alone
     Spike(With<SpikeOptions>),
@@ -66,6 +67,8 @@ pub enum BenchCommand {
     All(With<AllOptions>),
     /// Deviations of two result files in percent
     Compare(CompareOptions),
+    /// Two builds that 'scripts/ab.sh' has measured in turn, as ratios: more than 1 is better
+    Ab(AbOptions),
     /// A result file as a table in Markdown, with what the figures are to reach
     Show {
         /// The file: of one benchmark, or a summary
@@ -73,21 +76,23 @@ pub enum BenchCommand {
     },
 }
 
-/// A benchmark's options, and where and what is measured.
+/// A benchmark's options, and the data node to measure.
 #[derive(Clone, Debug, clap::Args)]
 pub struct With<O: clap::Args> {
-    /// The benchmark's.
+    /// The benchmark's own options.
     #[command(flatten)]
     pub options: O,
-    /// Those of all.
+    /// Options of all benchmarks.
     #[command(flatten)]
     pub place: Place,
 }
 
-/// Where and what is measured. Without `connect` a data node is started for the purpose and stopped afterwards.
+/// The data node to measure and the place of results. Without `connect` and `folder` a data node is started for the
+/// purpose and stopped afterwards.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Place {
-    /// Measure this running data node (host:port, or unix:/path/vinga.sock) instead of one that is started for the purpose
+    /// Measure this running data node (host:port, or unix:/path/vinga.sock) instead of one that is started for the
+    /// purpose
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "folder")]
     pub connect: Option<String>,
     /// Process id of that node, if it runs on this machine: its CPU time is measured
@@ -114,7 +119,7 @@ pub struct Place {
 }
 
 impl BenchCommand {
-    /// Where and what is measured, for commands that measure.
+    /// The data node to measure, for commands that measure.
     fn place_mut(&mut self) -> Option<&mut Place> {
         match self {
             BenchCommand::Flexasynch(With { place, .. })
@@ -130,15 +135,15 @@ impl BenchCommand {
             | BenchCommand::Sql(With { place, .. })
             | BenchCommand::Tpcb(With { place, .. })
             | BenchCommand::All(With { place, .. }) => Some(place),
-            BenchCommand::Compare(_) | BenchCommand::Show { .. } => None,
+            BenchCommand::Compare(_) | BenchCommand::Ab(_) | BenchCommand::Show { .. } => None,
         }
     }
 
-    /// Fills in address and process id of the data node if a cluster's folder is given; `address_in` knows where the node
-    /// in a folder can be reached.
+    /// Fills in address and process id of the data node if a cluster's folder is given; `address_in` returns the
+    /// address of the node in a folder.
     ///
     /// # Errors
-    /// A sentence: nothing runs there.
+    /// A text: nothing runs there.
     pub fn find_node(
         &mut self,
         address_in: impl FnOnce(&Path) -> std::result::Result<String, String>,
@@ -152,10 +157,11 @@ impl BenchCommand {
     }
 }
 
-/// Runs a subcommand. Whether everything is as it should be. Results go to standard output, as text or as one line of JSON.
+/// Runs a subcommand; returns whether everything is as it should be. Results go to standard output, as text or as one
+/// line of JSON.
 ///
 /// # Errors
-/// A sentence.
+/// A text that says what failed.
 pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
     let connect: &dyn Fn(&str) -> Result<VingaTarget> = &VingaTarget::connect;
     bound_this_process(MEMORY_BYTES_MAX, Some(RUN_MAX))?;
@@ -258,6 +264,7 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
             all::run(connect, &setting, options, &mut bench.progress, json)
         }
         BenchCommand::Compare(options) => compare::run(options, json),
+        BenchCommand::Ab(options) => ab::run(options, json),
         BenchCommand::Show { file } => {
             let figures = read_figures(file)?;
             if json {
@@ -276,7 +283,7 @@ struct Bench<'a, T: Target> {
     connect: &'a dyn Fn(&str) -> Result<T>,
     progress: Progress,
     json: bool,
-    /// The one that was started for the purpose.
+    /// The node that was started for the purpose.
     node: Option<Node>,
 }
 
@@ -287,7 +294,7 @@ impl<'a, T: Target> Bench<'a, T> {
         Ok(Bench { place, connect, progress, json, node: None })
     }
 
-    /// A result for people.
+    /// Prints a result for people.
     fn say(&self, text: &str) {
         if !self.json {
             say!("{text}");
@@ -306,7 +313,7 @@ impl<'a, T: Target> Bench<'a, T> {
         Ok((target, Some(pid)))
     }
 
-    /// Where the node is that [`Bench::target`] is connected to.
+    /// The address of the node that [`Bench::target`] is connected to.
     fn address(&self) -> String {
         let started = self.node.as_ref().map(Node::address);
         started.or(self.place.connect.as_deref()).expect("there is a target").to_owned()

@@ -1,7 +1,8 @@
 //! Two results side by side: by how many percent each figure differs, and how much each side varies by itself.
 //!
-//! A deviation counts as worse when it goes into the bad direction by more than the limit. What lies within the noise of
-//! the two sides together is marked: it may be chance. Compare only what was measured in turn on the same machine.
+//! A deviation counts as worse when it is in the bad direction and beyond the limit. Deviations within the noise of the
+//! two sides together are marked: they may be chance. Compare only results that were measured in turn on the same
+//! machine.
 
 use crate::failure::{Failure, Result};
 use crate::figure::{Better, Figure, readable};
@@ -9,7 +10,7 @@ use crate::report::read_figures;
 use std::path::PathBuf;
 use vinga_runtime::{console, say};
 
-/// What is compared.
+/// Options of a comparison.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
 pub struct CompareOptions {
     /// Result file to compare with: of one benchmark, or a summary
@@ -26,7 +27,7 @@ pub struct CompareOptions {
 pub struct Comparison {
     /// Figures that both have, in the order of the first.
     pub lines: Vec<Line>,
-    /// Names that only one has.
+    /// Names of figures that only one side has.
     pub alone: Vec<String>,
 }
 
@@ -39,11 +40,11 @@ pub struct Line {
     pub after: Figure,
     /// By how many percent the median is greater.
     pub deviation_percent: f64,
-    /// What that means.
+    /// The meaning of the deviation.
     pub verdict: Verdict,
 }
 
-/// What a deviation means.
+/// The meaning of a deviation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is not greater than the noise of both sides together.
@@ -56,10 +57,10 @@ pub enum Verdict {
     Worse,
 }
 
-/// Compares two files and prints the result; whether nothing is worse.
+/// Compares two files and prints the result; returns whether nothing is worse.
 ///
 /// # Errors
-/// A file can't be read, or they have nothing in common.
+/// A file can't be read, or the files have no figures in common.
 pub fn run(options: &CompareOptions, json: bool) -> Result<bool> {
     let comparison = compare(&read_figures(&options.before)?, &read_figures(&options.after)?, options.limit);
     if comparison.lines.is_empty() {
@@ -74,7 +75,7 @@ pub fn run(options: &CompareOptions, json: bool) -> Result<bool> {
 }
 
 impl Comparison {
-    /// For programs.
+    /// The comparison as JSON.
     fn as_json(&self) -> serde_json::Value {
         let line = |line: &Line| {
             serde_json::json!({
@@ -113,7 +114,7 @@ pub fn compare(before: &[Figure], after: &[Figure], limit_percent: f64) -> Compa
 }
 
 impl Comparison {
-    /// A table.
+    /// The comparison as a table.
     pub fn text(&self) -> String {
         let names = self.lines.iter().map(|line| line.before.name.len());
         let width = names.max().unwrap_or(0).max(6);

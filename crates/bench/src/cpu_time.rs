@@ -1,11 +1,11 @@
 //! CPU time and memory of a process, from `/proc`.
 //!
 //! The kernel keeps each thread's CPU time in nanoseconds in `/proc/PID/task/TID/schedstat`, whose first number is the
-//! time spent running, and in clock ticks of 10 ms in `stat`, fields 14 and 15. Where the kernel has no `schedstat`
-//! ticks are used; which of them is said with the result, because a tick is 4 % of a phase of 250 ms.
+//! time spent running, and in clock ticks of 10 ms in `stat`, fields 14 and 15. If the kernel has no `schedstat`, ticks
+//! are used; the result says which of them, because a tick is 4 % of a phase of 250 ms.
 //!
-//! Work of the network stack is charged to whoever makes the system call that causes it: over the loopback interface
-//! a sender pays for its data's way into the receiver's socket.
+//! Work of the network stack is charged to the process whose system call causes it: over the loopback interface a
+//! sender pays for its data's way into the receiver's socket.
 
 use crate::failure::{Context, Failure, Result};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct CpuTime {
     clock: CpuClock,
 }
 
-/// Where CPU times come from.
+/// The source of CPU times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CpuClock {
@@ -46,7 +46,7 @@ pub struct CpuUse {
     pub total_ns: u64,
     /// Of each thread that used any, the busiest first.
     pub threads: Vec<ThreadUse>,
-    /// How exact this is.
+    /// The source, which determines the accuracy.
     pub clock: CpuClock,
 }
 
@@ -55,7 +55,7 @@ pub struct CpuUse {
 pub struct ThreadUse {
     /// The thread's name.
     pub name: String,
-    /// What it used.
+    /// CPU time that it used.
     pub ns: u64,
 }
 
@@ -72,7 +72,7 @@ impl CpuTime {
         for entry in entries {
             let path = entry.context(|| format!("cannot list {tasks}"))?.path();
             let id = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
-            // A thread that ends while we look is no longer of interest.
+            // A thread that ends meanwhile is no longer of interest.
             let (Some(id), Ok(stat)) = (id, fs::read_to_string(path.join("stat"))) else { continue };
             let stat = parse_stat(&stat)
                 .ok_or_else(|| Failure::new(format!("cannot understand {tasks}/{id}/stat")))?;
@@ -87,7 +87,7 @@ impl CpuTime {
         Ok(CpuTime { threads, clock })
     }
 
-    /// What was used since an earlier moment. Threads that have ended meanwhile are not counted; those of the data node
+    /// CPU time used since an earlier moment. Threads that have ended meanwhile are not counted; those of the data node
     /// last as long as it does.
     pub fn since(&self, earlier: &CpuTime) -> CpuUse {
         let before = |id| earlier.threads.iter().find(|thread| thread.id == id);
@@ -129,8 +129,8 @@ pub fn exists(pid: u32) -> io::Result<bool> {
     fs::exists(format!("/proc/{pid}/stat"))
 }
 
-/// CPU time that the whole machine has used so far, in nanoseconds (steps of 10 ms), with what the hypervisor has taken
-/// for others.
+/// CPU time that the whole machine has used so far, in nanoseconds (steps of 10 ms), including the time that the
+/// hypervisor has given to other virtual machines.
 ///
 /// # Errors
 /// `/proc` can't be read.
@@ -146,11 +146,11 @@ struct Stat {
     ticks: u64,
 }
 
-/// `PID (NAME) STATE …`: the name may hold blanks and parentheses, so it ends at the last parenthesis.
+/// `PID (NAME) STATE …`: the name may contain blanks and parentheses, so it ends at the last parenthesis.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (_, rest) = text.split_once('(')?;
     let (name, rest) = rest.rsplit_once(')')?;
-    // Behind the name come fields 3 (the state) and following; the times are fields 14 and 15.
+    // Behind the name follow the fields from 3 (the state) on; the times are fields 14 and 15.
     let mut times = rest.split_ascii_whitespace().skip(11).map(str::parse::<u64>);
     let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
     Some(Stat { name: name.to_owned(), ticks: user + system })
@@ -211,7 +211,7 @@ mod tests {
     fn this_process_uses_time_and_memory() {
         let pid = std::process::id();
         let (before, own_before) = (CpuTime::of(pid).unwrap(), own_ns());
-        // By its own clock: on a busy machine it may have to wait for a CPU.
+        // By its own clock: on a busy machine this process may have to wait for a CPU.
         let begun = Instant::now();
         while own_ns() - own_before < 30_000_000 {
             black_box(&before);

@@ -1,8 +1,8 @@
-//! Why a measurement could not be made, as a sentence for the person who asked for it.
+//! Why a measurement could not be made, as a text for the user.
 
 use std::fmt;
 
-/// A sentence. There is nothing to decide by it: a measurement that failed is reported and ended.
+/// A text for the user. No code branches on it: a measurement that failed is reported and ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure(String);
 
@@ -10,7 +10,7 @@ pub struct Failure(String);
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A failure with this sentence.
+    /// A failure with this text.
     pub fn new(sentence: impl Into<String>) -> Self {
         Failure(sentence.into())
     }
@@ -24,12 +24,12 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Says what was being done when something went wrong.
+/// Adds to an error what was being done.
 pub trait Context<T> {
-    /// Turns an error into a sentence: what was tried, then the error.
+    /// Turns an error into a text: what was tried, then the error.
     ///
     /// # Errors
-    /// The sentence.
+    /// That text.
     fn context(self, tried: impl FnOnce() -> String) -> Result<T>;
 }
 

@@ -1,4 +1,4 @@
-//! A database in a map, for tests: what the benchmarks do with a target can be seen in it.
+//! A database in a map, for tests, which can inspect what the benchmarks do with a target.
 
 use crate::failure::{Failure, Result};
 use crate::target::{Kind, Lane, MemoryUse, Outcome, ScanKind, TableShape, Target};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type Rows = BTreeMap<u64, Vec<u8>>;
 
-/// See the head of this file.
+/// A database in a map.
 #[derive(Default)]
 pub struct FakeTarget {
     /// Operations of each kind that were done.

@@ -1,11 +1,11 @@
-//! A measured quantity: the middle and the spread of its repetitions.
+//! A measured quantity: the median and the spread of its repetitions.
 //!
 //! Every result file has a list of figures under `figures`, and `summary.json` is such a list. A figure's name is
 //! dotted and never changes its meaning, so that figures of different days can be compared by name.
 
 use serde::{Deserialize, Serialize};
 
-/// See the head of this file.
+/// A measured quantity: the median and the spread of its repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// Dotted name.
@@ -27,7 +27,7 @@ pub struct Figure {
 /// Ratios are of rates, unless their names say otherwise.
 const TIMES_COMPARED: [&str; 4] = [".p50_", ".p99_", ".time_", ".vs_one_key"];
 
-/// Whether more of a quantity is good.
+/// Whether greater values of a quantity are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Rates, and rates divided by rates.
@@ -37,7 +37,7 @@ pub enum Better {
 }
 
 impl Figure {
-    /// Sums samples up.
+    /// Summarises samples.
     pub fn from_samples(name: impl Into<String>, unit: &str, command: &str, samples: &[f64]) -> Self {
         let (min, max) = range(samples);
         Figure {
@@ -51,8 +51,8 @@ impl Figure {
         }
     }
 
-    /// How often `theirs` goes into `ours`, where the samples of one repetition were taken in turn: the ratio of the
-    /// medians, and as its spread the smallest and the largest ratio of a pair.
+    /// The ratio `ours / theirs`, where the samples of one repetition were taken in turn: the ratio of the medians, and
+    /// as its spread the smallest and the largest ratio of a pair.
     pub fn from_pairs(name: impl Into<String>, command: &str, ours: &[f64], theirs: &[f64]) -> Self {
         assert_eq!(ours.len(), theirs.len(), "each repetition measures both sides");
         let pairs: Vec<f64> = ours.iter().zip(theirs).map(|(our, their)| our / their).collect();
@@ -65,7 +65,7 @@ impl Figure {
         if self.median == 0.0 { 0.0 } else { 50.0 * (self.max - self.min) / self.median.abs() }
     }
 
-    /// Whether more of it is good.
+    /// Whether greater values are good.
     pub fn better(&self) -> Better {
         match self.unit.as_str() {
             "1/s" => Better::More,

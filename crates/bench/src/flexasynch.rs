@@ -1,13 +1,13 @@
 //! flexAsynch: how many small operations by primary key a second, and what each costs the data node.
 //!
-//! As NDB's program of this name: a table with a key of 8 bytes and one column; four phases, each with all rows, each
+//! Like NDB's program of this name: a table with a key of 8 bytes and one column; four phases, each with all rows, each
 //! operation a transaction of its own: *insert*, *update*, *read*, *delete*. Definer threads share the rows
 //! ([`crate::keys`]). Each prepares batches, starts them, and has several of them under way; the client's executors
-//! gather what is queued for a data node and send it together. What counts is measured around each phase: time,
-//! latencies, CPU of the data node by thread, CPU of this process.
+//! gather the queued operations for a data node and send them together. Each phase is measured: time, latencies, CPU of
+//! the data node by thread, CPU of this process.
 //!
-//! The latency of an operation is that of its batch: from the moment in which the batch was complete and went off to
-//! the moment in which the definer had all its answers. Reads are checked: an operation with a wrong outcome counts as
+//! The latency of an operation is that of its batch: from the moment in which the batch was complete and started to the
+//! moment in which the definer had all its answers. Reads are checked: an operation with a wrong outcome counts as
 //! failed, and the run as a whole fails.
 //!
 //! | NDB's option | here |
@@ -43,14 +43,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// Between samples of the series.
+/// Time between samples of the series.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
-/// What others may take of a CPU without a remark.
+/// CPU that other processes may use without a remark.
 const DISTURBANCE_PERCENT_MIN: f64 = 10.0;
-/// Between looks at how far the definers are.
+/// Time between checks of the definers' progress.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is run.
+/// Options of flexAsynch.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct FlexAsynchOptions {
     /// Rows in all
@@ -133,8 +133,8 @@ impl FlexAsynchOptions {
         line
     }
 
-    /// How a phase's figures begin: `flexasynch.read` for rows of 8 + 100 bytes and batches of 128, otherwise with the
-    /// difference in the name.
+    /// The prefix of a phase's figures: `flexasynch.read` for rows of 8 + 100 bytes and batches of 128; other values
+    /// are added to the name.
     pub fn figure_prefix(&self, phase: Phase) -> String {
         let mut name = format!("flexasynch.{}", phase.name());
         if self.value_bytes != 100 {
@@ -146,7 +146,7 @@ impl FlexAsynchOptions {
         name
     }
 
-    /// How often a phase goes over all rows.
+    /// How often a phase visits all rows.
     fn passes(&self, phase: Phase) -> u64 {
         match phase {
             Phase::Insert | Phase::Delete => 1,
@@ -166,7 +166,7 @@ impl FlexAsynchOptions {
     }
 }
 
-/// A phase.
+/// A phase of a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -181,7 +181,7 @@ impl Phase {
     /// All, in the order in which they are run.
     pub const ALL: [Phase; 4] = [Phase::Insert, Phase::Update, Phase::Read, Phase::Delete];
 
-    /// As it stands in figures' names.
+    /// The name in figures.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Insert => "insert",
@@ -192,10 +192,10 @@ impl Phase {
     }
 }
 
-/// What a phase gave.
+/// The result of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseResult {
-    /// Which phase.
+    /// The phase.
     pub phase: Phase,
     /// Operations that were done.
     pub operations: u64,
@@ -220,7 +220,7 @@ pub struct PhaseResult {
 pub struct Sample {
     /// Its length.
     pub seconds: f64,
-    /// What was done in it.
+    /// Operations done in it.
     pub operations: u64,
 }
 
@@ -259,14 +259,14 @@ pub fn run<T: Target>(
     repetitions
 }
 
-/// A benchmark that is ready to run: table and lanes are there.
+/// A benchmark that is ready to run: its table and lanes exist.
 pub struct FlexAsynch<'a, T: Target> {
     target: &'a T,
     table: T::Table,
     lanes: Vec<T::Lane>,
     node: Option<u32>,
     options: &'a FlexAsynchOptions,
-    /// How often rows have been visited: so each visit has an order of its own.
+    /// How often rows have been visited: each visit has its own order.
     visits: u64,
 }
 
@@ -321,7 +321,7 @@ impl<'a, T: Target> FlexAsynch<'a, T> {
             order: options.order,
             first_visit,
             passes,
-            // Each pass of updates writes the next generation; reads find the last.
+            // Each pass of updates writes the next generation; reads expect the last.
             first_generation: match phase {
                 Phase::Insert | Phase::Delete => 0,
                 Phase::Update => 1,
@@ -344,7 +344,7 @@ impl<'a, T: Target> FlexAsynch<'a, T> {
                     scope.spawn(move || {
                         let mut definer =
                             Definer::new(lane, &job, &board.done[number as usize].0, &board.stop);
-                        // Dropped at the end, whatever the end is: else the watcher would wait for ever.
+                        // Dropped at the end of every kind: else the watcher would wait for ever.
                         let _ending = Ending { board, watcher };
                         barrier.wait();
                         let begun = Instant::now();
@@ -396,13 +396,13 @@ impl<'a, T: Target> FlexAsynch<'a, T> {
     }
 }
 
-/// Where definers say how far they are.
+/// Progress of the definers.
 struct Board {
     /// Operations that each definer has done.
     done: Vec<CacheLine>,
     /// Definers that have ended.
     ended: AtomicU64,
-    /// Not 0 when one has failed: the others need not go on.
+    /// Not 0 when one has failed: the others need not continue.
     stop: AtomicU64,
 }
 
@@ -442,7 +442,7 @@ impl Board {
     }
 }
 
-/// Says that a definer has ended.
+/// Marks a definer as ended when dropped.
 struct Ending<'a> {
     board: &'a Board,
     watcher: Thread,
@@ -492,7 +492,7 @@ pub fn figures(options: &FlexAsynchOptions, command: &str, repetitions: &[Repeti
     figures
 }
 
-/// A remark if others took so much CPU that the figures suffer.
+/// A remark if other processes took so much CPU that the figures suffer.
 fn disturbance(others_percent: Option<f64>) -> String {
     match others_percent {
         Some(percent) if percent > DISTURBANCE_PERCENT_MIN => format!("   (others: {percent:.0} % of a CPU)"),
@@ -500,7 +500,7 @@ fn disturbance(others_percent: Option<f64>) -> String {
     }
 }
 
-/// What a person reads at the end.
+/// The summary for people.
 pub fn summary(options: &FlexAsynchOptions, repetitions: &[Repetition]) -> String {
     let FlexAsynchOptions { rows, value_bytes, threads, batch, parallel, loops, .. } = options;
     let mut text = format!(

@@ -1,16 +1,16 @@
-//! What the figures are to reach: a bound that holds, and an aim beyond it.
+//! Goals of the figures: a bound that must hold, and an aim beyond it.
 
 use crate::figure::{Better, Figure, readable};
 use crate::flexasynch::Phase;
 
-/// See the head of this file. Whether more or less is good follows from the figure ([`Figure::better`]).
+/// A goal of a figure. Whether greater or smaller values are good follows from the figure ([`Figure::better`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
     /// The figure's name.
     pub name: String,
-    /// At least or at most this.
+    /// The figure must be at least or at most this.
     pub bound: f64,
-    /// Better this.
+    /// It should be better than this.
     pub aim: Option<f64>,
 }
 
@@ -63,7 +63,7 @@ pub fn goals() -> Vec<Goal> {
 }
 
 impl Goal {
-    /// Whether a median is as good as a bound or an aim.
+    /// Whether a figure's median is as good as a bound or an aim.
     fn is_reached(figure: &Figure, value: f64) -> bool {
         match figure.better() {
             Better::More => figure.median >= value,
@@ -71,7 +71,7 @@ impl Goal {
         }
     }
 
-    /// What has become of it.
+    /// Whether the goal was reached, as the table shows it.
     fn verdict(&self, figure: &Figure) -> &'static str {
         match self.aim {
             Some(aim) if Self::is_reached(figure, aim) => "aim",
@@ -89,7 +89,7 @@ pub fn missed(figures: &[Figure]) -> Vec<String> {
     missed.map(|goal| goal.name).collect()
 }
 
-/// Figures and what they are to reach, as a table in Markdown.
+/// Figures and their goals, as a table in Markdown.
 pub fn markdown(figures: &[Figure]) -> String {
     let goals = goals();
     let mut text = String::from(

@@ -1,15 +1,15 @@
-//! How a client that behaves fares beside one that does not.
+//! How a well-behaved client fares beside a hostile one.
 //!
-//! A *bystander* reads one row again and again. One [attack](attacks) after the other is made for some seconds, as fast as a
-//! thread can. Of each it is measured how much of its rate the bystander keeps meanwhile, the longest time that one read
-//! took, and what the rate is within two seconds after the end. At last no pool of the data node may hold more than
-//! before, and the node must live.
+//! A *bystander* reads one row again and again. One [attack](attacks) after the other is made for some seconds, as fast
+//! as a thread can. For each the benchmark measures the share of its rate that the bystander keeps meanwhile, the
+//! longest time that one read took, and the rate within two seconds after the end. At the end no pool of the data node
+//! may hold more than before, and the node must still run.
 //!
-//! What is measured is how the node shares its thread among them, so the node has a CPU of its own, and attackers use of
-//! that of the clients what the bystander leaves ([`places`]). Two who share a thread are owed half of it each. The
-//! bystander needs it for about a third of its time, so it can keep nearly all of its rate, as far as the attacker's work
-//! comes in pieces that are short beside a round trip. It can keep more than all: a node that is attacked is awake, and
-//! need not be woken for each read.
+//! The benchmark is about how the node shares its thread among clients, so the node has a CPU of its own, and attackers
+//! use the time on the clients' CPU that the bystander leaves ([`places`]). Of two clients that share a thread each may
+//! have half of it. The bystander needs it for about a third of its time, so it can keep nearly all of its rate, if the
+//! pieces of the attacker's work are short beside a round trip. It can keep more than all: a node that is attacked is
+//! awake, and need not be woken for each read.
 
 mod attacks;
 mod bystander;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, InfoTable, InfoValue, NewTable, Record, Value};
 
-/// What is run.
+/// Options of this benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct HostileOptions {
     /// Repetitions
@@ -53,13 +53,13 @@ impl HostileOptions {
         format!("vinga bench hostile --loops {} --seconds {}{only}", self.loops, self.seconds)
     }
 
-    /// The attacks that are made.
+    /// The attacks to make.
     fn attacks(&self) -> impl Iterator<Item = &'static Attack> {
         ATTACKS.iter().filter(|(name, _)| self.only.is_empty() || self.only.iter().any(|only| only == name))
     }
 }
 
-/// What one attack did to the bystander.
+/// The effect of one attack on the bystander.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttackResult {
     /// Its name.
@@ -74,27 +74,28 @@ pub struct AttackResult {
     pub rate_after: f64,
     /// The longest read meanwhile and afterwards, in seconds.
     pub longest_read: f64,
-    /// How much of a CPU others than the node and its clients used, before and meanwhile: their part in what was lost.
+    /// How much of a CPU processes other than the node and its clients used, before and meanwhile: they cause a part of
+    /// the loss.
     pub others_percent: f64,
 }
 
 /// Memory of the node: little, so that it can be filled.
 pub const DATA_MEMORY_BYTES: u64 = 64 << 20;
-/// How long the node may take to free what attackers held: grace times, time-outs.
+/// How long the node may take to free the resources of attackers: grace times, time-outs.
 const REST_PATIENCE: Duration = Duration::from_secs(15);
-/// Of how long each rate is taken.
+/// The span over which each rate is measured.
 const WINDOW: Duration = Duration::from_millis(500);
 
 /// Runs all repetitions on a node that is started for the purpose.
 ///
 /// # Errors
-/// The node has not stood it.
+/// The node did not withstand an attack.
 pub fn run(
     program: &NodeProgram,
     options: &HostileOptions,
     progress: &mut Progress,
 ) -> Result<Vec<Vec<AttackResult>>> {
-    // In a thread of its own, so that who called it is bound to no CPU.
+    // In a separate thread, so that the caller is not bound to a CPU.
     thread::scope(|scope| {
         let run = scope.spawn(|| run_in_places(program, options, progress));
         run.join().expect("a measurement does not panic")
@@ -192,7 +193,7 @@ fn measure(
     })
 }
 
-/// What each pool holds: block, pool, used.
+/// The use of each pool: block, pool, used.
 fn pools(cluster: &Cluster) -> Result<Vec<(String, String, u64)>> {
     let rows =
         cluster.info(InfoTable::Pools).context(|| "the node does not say what its pools hold".into())?;
@@ -233,7 +234,7 @@ fn line(result: &AttackResult) -> String {
     )
 }
 
-/// The figures of a run: of each repetition the attack that was worst for the bystander.
+/// The figures of a run: from each repetition the attack that was worst for the bystander.
 pub fn figures(command: &str, results: &[Vec<AttackResult>]) -> Vec<Figure> {
     let worst = |value: fn(&AttackResult) -> f64, choose: fn(f64, f64) -> f64| -> Vec<f64> {
         let of_round = |round: &Vec<AttackResult>| round.iter().map(value).reduce(choose);

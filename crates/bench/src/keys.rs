@@ -1,9 +1,9 @@
-//! Which rows an operation touches, and what stands in them.
+//! Which rows an operation touches, and their values.
 //!
 //! Rows are numbered from 0. Definers share them in equal consecutive ranges. A range is visited either in order or
-//! scattered: every row exactly once, in an order in which neighbours in time are strangers in memory. Scattered
-//! is the rule, because rows that follow each other in a table would otherwise be found in the cache of the CPU, which
-//! flatters everybody who stores them in the order of insertion.
+//! scattered: every row exactly once, in an order in which consecutive rows are far apart in memory. Scattered is the
+//! default, because rows that follow each other in a table would otherwise be found in the cache of the CPU, which
+//! flatters every database that stores them in the order of insertion.
 //!
 //! Scattering is a bijection of the numbers below the next power of two (multiply by an odd number, fold the upper half
 //! onto the lower, twice), repeated until the result lies in the range.
@@ -14,7 +14,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Every row once, in an order that no cache expects.
+    /// Every row once, in an order that caches do not favour.
     Scattered,
     /// By number.
     Ascending,
@@ -52,7 +52,7 @@ impl Scatter {
     fn new(length: u64, seed: u64) -> Self {
         let mask = length.max(2).next_power_of_two() - 1;
         let bits = mask.count_ones();
-        // Odd numbers with bits all over.
+        // Odd numbers with bits everywhere.
         let factor = |salt: u64| mix(seed.wrapping_add(salt)) | 1;
         Scatter { length, mask, shift: bits.div_ceil(2), factors: [factor(1), factor(2)] }
     }
@@ -82,7 +82,7 @@ pub fn mix(mut number: u64) -> u64 {
     number ^ (number >> 33)
 }
 
-/// Values: the first 8 bytes (or all, if there are fewer) name the row and how often it was changed, so that a read
+/// Values: the first 8 bytes (or all, if there are fewer) contain the row and how often it was changed, so that a read
 /// can be checked; the rest is filled with a byte that is not zero.
 #[derive(Clone, Debug)]
 pub struct ValueMaker {
@@ -90,7 +90,7 @@ pub struct ValueMaker {
 }
 
 impl ValueMaker {
-    /// Values of so many bytes.
+    /// Values of `bytes` bytes.
     pub fn new(bytes: u16) -> Self {
         ValueMaker { value: vec![0x5a; usize::from(bytes)] }
     }
@@ -104,7 +104,7 @@ impl ValueMaker {
         &self.value
     }
 
-    /// Whether that is the value of the row. Its length and the 8 bytes that name it are looked at.
+    /// Whether this is the value of the row. Its length and the 8 bytes that identify it are checked.
     #[inline]
     pub fn is(&self, value: &[u8], id: u64, generation: u64) -> bool {
         let bytes = self.value.len().min(8);

@@ -1,4 +1,4 @@
-//! Latencies: a histogram in which every value is right to three digits.
+//! Latencies: a histogram in which every value is exact to three digits.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Longer latencies count as this one: a minute.
 const NANOSECONDS_MAX: u64 = 60_000_000_000;
 
-/// See the head of this file.
+/// A histogram of latencies.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     nanoseconds: Histogram<u64>,
@@ -21,13 +21,13 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Records that so many operations took so long, each of them.
+    /// Records that this many operations had this latency each.
     pub fn record(&mut self, latency: Duration, operations: u64) {
         let nanoseconds = u64::try_from(latency.as_nanos()).unwrap_or(NANOSECONDS_MAX);
         self.nanoseconds.saturating_record_n(nanoseconds.max(1), operations);
     }
 
-    /// Takes those of another histogram in.
+    /// Adds the latencies of another histogram.
     pub fn add(&mut self, other: &Latencies) {
         self.nanoseconds.add(&other.nanoseconds).expect("both have the same bounds");
     }
@@ -37,12 +37,12 @@ impl Latencies {
         self.nanoseconds.len()
     }
 
-    /// The latency that so many percent of operations did not exceed, in microseconds.
+    /// The latency that this percentage of operations did not exceed, in microseconds.
     pub fn percentile_us(&self, percent: f64) -> f64 {
         self.nanoseconds.value_at_percentile(percent) as f64 / 1000.0
     }
 
-    /// What goes into a result.
+    /// The summary for a result.
     pub fn summary(&self) -> LatencySummary {
         LatencySummary {
             mean_us: self.nanoseconds.mean() / 1000.0,

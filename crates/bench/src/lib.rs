@@ -7,18 +7,19 @@
 //! | [`scan`] | full scans, filtered and not |
 //! | [`memory`] | bytes of memory for a row |
 //! | [`start`] | cold start of a data node |
-//! | [`hostile`] | a client that behaves beside one that does not |
+//! | [`hostile`] | a well-behaved client beside a hostile one |
 //! | [`nonblocking`] | the non-blocking C interface against the blocking one |
 //! | [`spike`] | building blocks alone |
 //! | [`redis`] | the peer |
 //! | [`all`] | all of these in turn, and `summary.json` |
 //! | [`compare`] | two results |
-//! | [`goals`] | what the figures are to reach |
+//! | [`goals`] | goals of the figures |
 //!
-//! [`commands`] has them as subcommands of `vinga bench`. A result is a [`report::Report`] with [`figure::Figure`]s.
-//! Benchmarks see a database through [`target::Target`]. Whatever is started for a measurement is bounded and does not
-//! outlive it ([`process`]).
+//! [`commands`] makes them subcommands of `vinga bench`. A result is a [`report::Report`] with [`figure::Figure`]s.
+//! Benchmarks use a database through [`target::Target`]. Processes that are started for a measurement are bounded and
+//! do not outlive it ([`process`]).
 
+pub mod ab;
 pub mod all;
 pub mod commands;
 pub mod compare;
@@ -36,6 +37,7 @@ pub mod machine;
 pub mod machine_use;
 pub mod memory;
 pub mod meter;
+mod models;
 pub mod node;
 pub mod nonblocking;
 pub mod process;

@@ -1,4 +1,4 @@
-//! Fills a table, as fast as one thread can: not a measurement, but what comes before some.
+//! Fills a table, as fast as one thread can: the preparation of some measurements.
 
 use crate::failure::{Failure, Result};
 use crate::target::{Kind, Lane, Outcome, Target};

@@ -1,7 +1,7 @@
-//! One lookup at a time: how long it takes until the row is there, and what it costs.
+//! One lookup at a time: its latency and its CPU cost.
 //!
 //! A table of rows of 8 + 100 bytes is loaded; then one thread, or several that share a client, read rows in scattered
-//! order, each with a blocking call, and take the time around it.
+//! order, each with a blocking call, and measure its time.
 
 use crate::failure::{Failure, Result};
 use crate::figure::Figure;
@@ -18,7 +18,7 @@ use std::time::Instant;
 /// Bytes of the value.
 pub const VALUE_BYTES: u16 = 100;
 
-/// What is run.
+/// Options of this benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct LookupOptions {
     /// Rows in the table
@@ -44,7 +44,7 @@ impl LookupOptions {
     }
 }
 
-/// What a repetition gave.
+/// The result of a repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LookupResult {
     /// Round trips.
@@ -110,7 +110,7 @@ impl<'a, T: Target> Lookup<'a, T> {
         })
     }
 
-    /// What one thread does.
+    /// The work of one thread.
     fn look_up(&self, seed: u64, lookups: u64) -> Result<Latencies> {
         let values = ValueMaker::new(VALUE_BYTES);
         let mut latencies = Latencies::default();
@@ -165,7 +165,7 @@ pub fn run<T: Target>(
 pub fn line(result: &LookupResult) -> String {
     let LatencySummary { p50_us, p99_us, max_us, .. } = result.latency;
     let (rate, client) = (result.per_second, result.client_cpu_ns / 1000.0);
-    // Nobody knows the process of a node on another machine.
+    // The process of a node on another machine is not known.
     let node = result
         .node_cpu
         .as_ref()

@@ -1,10 +1,10 @@
-//! What a result was measured on: two results compare only if these are equal.
+//! The machine of a measurement: results can be compared only if these are equal.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::thread::available_parallelism;
 
-/// The machine. What can't be found out is empty or zero.
+/// The machine. Values that can't be determined are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The CPU's name.
@@ -15,7 +15,7 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// The operating system's name and the kernel's version.
     pub system: String,
-    /// Whether memory comes in huge pages, as the kernel writes it.
+    /// The setting of transparent huge pages, as the kernel writes it.
     pub transparent_huge_pages: String,
     /// Processes that wanted to run during the minute before, on average.
     pub load: f64,
@@ -45,12 +45,12 @@ impl Machine {
     }
 }
 
-/// What was measured.
+/// The program that was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Build {
     /// Version of the packages.
     pub version: String,
-    /// Which sources, as whoever started the measurement says it: a commit, as a rule.
+    /// The sources, as given by the caller: usually a commit.
     pub sources: String,
     /// Whether the compiler optimised.
     pub optimised: bool,

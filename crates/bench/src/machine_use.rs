@@ -1,9 +1,10 @@
-//! Where the whole machine's time goes during a load, from `/proc`: in programs or in the kernel, how often its CPUs change
-//! threads, and how often one CPU interrupts another because it has put a thread there (`RES` in `/proc/interrupts`).
+//! Where the whole machine's time goes during a load, from `/proc`: in programs or in the kernel, how often its CPUs
+//! change threads, and how often one CPU interrupts another because it has put a thread there (`RES` in
+//! `/proc/interrupts`).
 //!
-//! A rate says how fast, these say why: a statement that waits for another process costs switches, and one whose client
-//! sits on another CPU costs interrupts. All figures are of the whole machine, so nothing else should run; times come in
-//! clock ticks of 10 ms.
+//! A rate says how fast, these figures say why: a statement that waits for another process costs switches, and one
+//! whose client runs on another CPU costs interrupts. All figures are of the whole machine, so nothing else should run;
+//! times are in clock ticks of 10 ms.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -11,7 +12,7 @@ use std::fs;
 /// Microseconds of a clock tick in `/proc/stat`: 100 a second on every Linux that we run on.
 const TICK_MICROS: u64 = 10_000;
 
-/// Counters of the whole machine since it was started; see the head of this file. What can't be found out is 0.
+/// Counters of the whole machine since it was started. Values that can't be determined are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MachineCounters {
     programs_us: u64,
@@ -21,7 +22,7 @@ pub struct MachineCounters {
     interrupts: u64,
 }
 
-/// What one transaction cost, on average.
+/// The average cost of one transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineUse {
     /// CPU time in programs, in microseconds.
@@ -32,7 +33,7 @@ pub struct MachineUse {
     pub idle: f64,
     /// Switches from one thread to another.
     pub switches: f64,
-    /// Interrupts by which a CPU told another that it has a thread for it.
+    /// Interrupts by which a CPU notified another that it has a thread for it.
     pub interrupts: f64,
 }
 
@@ -43,7 +44,7 @@ impl MachineCounters {
         parse(&read("/proc/stat"), &read("/proc/interrupts")).unwrap_or_default()
     }
 
-    /// What was used since an earlier moment, for each of so many transactions.
+    /// The use since an earlier moment, for each of `transactions` transactions.
     pub fn since(&self, earlier: &MachineCounters, transactions: f64) -> MachineUse {
         let each = |of: fn(&MachineCounters) -> u64| {
             of(self).saturating_sub(of(earlier)) as f64 / transactions.max(1.0)

@@ -1,9 +1,9 @@
-//! Bytes of memory for a row of 8 + 100 bytes, its place in the hash index included.
+//! Bytes of memory for a row of 8 + 100 bytes, its entry in the hash index included.
 //!
 //! A fresh node is filled step by step; at each size the growth since it was empty is divided by the rows. Growth is
-//! taken from two sides that must agree: what the node says (pages of `DataMemory` in use, which includes pages that are
-//! half full) and what the system says (resident memory of the process). A hash index that doubles its space is at its
-//! best and its worst between two powers of two, so several sizes are measured and the worst counts.
+//! measured in two ways that must agree: the node's figure (pages of `DataMemory` in use, which includes pages that are
+//! half full) and the system's (resident memory of the process). A hash index that doubles its space is at its best and
+//! its worst between two powers of two, so several sizes are measured and the worst counts.
 
 use crate::cpu_time::resident_bytes;
 use crate::failure::{Failure, Result};
@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of the value.
 const VALUE_BYTES: u16 = 100;
-/// How much more than the node says the process may have grown: this share of it, and this many bytes for buffers and
-/// for the huge page that is only begun.
+/// How much more than the node's figure the process may have grown: this share of it, and this many bytes for buffers
+/// and for the huge page that is only partly used.
 const AGREEMENT: (f64, f64) = (0.03, 16_777_216.0);
 
-/// What is run.
+/// Options of this benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct MemoryOptions {
     /// Numbers of rows at which memory is looked at, ascending
@@ -39,22 +39,22 @@ impl MemoryOptions {
         format!("vinga bench memory --sizes {} --loops {}", sizes.join(","), self.loops)
     }
 
-    /// `DataMemory` that is needed: 200 bytes a row, and some.
+    /// The needed `DataMemory`: 200 bytes a row, and some.
     pub fn data_memory(&self) -> u64 {
         self.sizes.iter().max().copied().unwrap_or(0) * 200 + (256 << 20)
     }
 }
 
-/// What a node of a certain size takes.
+/// The memory of a node of a certain size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryResult {
     /// Rows.
     pub rows: u64,
-    /// Bytes a row, as the node says.
+    /// Bytes a row, according to the node.
     pub bytes_per_row: f64,
-    /// Bytes a row, as the system says.
+    /// Bytes a row, according to the system.
     pub resident_bytes_per_row: f64,
-    /// Bytes a row by purpose, as the node says.
+    /// Bytes a row by purpose, according to the node.
     pub purposes: Vec<(String, f64)>,
 }
 
@@ -120,10 +120,10 @@ fn repetition<T: Target>(
     Ok(results)
 }
 
-/// Uses summed up by purpose, in the order of their first appearance.
+/// Used bytes, added up by purpose, in the order of their first appearance.
 fn purposes(uses: &[MemoryUse]) -> Vec<(String, u64)> {
     let mut sums: Vec<(String, u64)> = Vec::new();
-    // What concerns the process as a whole is looked up in `/proc`, where the node finds it too.
+    // Figures about the process as a whole are read from `/proc`, like the node does.
     for MemoryUse { purpose, used_bytes, .. } in uses.iter().filter(|u| !u.purpose.starts_with("process")) {
         match sums.iter_mut().find(|(known, _)| known == purpose) {
             Some((_, sum)) => *sum += used_bytes,

@@ -1,11 +1,12 @@
-//! What a piece of work costs: time, CPU of the data node, CPU of this process; and what others took meanwhile.
+//! The cost of a piece of work: time, CPU of the data node, CPU of this process; and what other processes used
+//! meanwhile.
 
 use crate::cpu_time::{CpuClock, CpuTime, CpuUse, machine_ns, own_ns};
 use crate::failure::Result;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// Looks at the clocks before and after the work.
+/// Reads the clocks before and after the work.
 #[derive(Debug)]
 pub struct Meter {
     node: Option<(u32, CpuTime)>,
@@ -14,7 +15,7 @@ pub struct Meter {
     begun: Instant,
 }
 
-/// What was spent.
+/// The cost of the measured work.
 #[derive(Clone, Debug)]
 pub struct Spent {
     /// From the start of the meter to its stop.
@@ -23,8 +24,8 @@ pub struct Spent {
     pub node: Option<CpuUse>,
     /// CPU time of this process.
     pub client_ns: u64,
-    /// How much of a CPU other processes and the hypervisor's other guests used meanwhile: without them it might have
-    /// been faster. Known only if the data node's process is.
+    /// How much of a CPU other processes and the hypervisor's other virtual machines used meanwhile: without them the
+    /// work might have been faster. Known only if the data node's process is.
     pub others_percent: Option<f64>,
 }
 
@@ -41,7 +42,7 @@ impl Meter {
     /// Ends.
     ///
     /// # Errors
-    /// The process has gone.
+    /// The process has ended.
     pub fn stop(self) -> Result<Spent> {
         let elapsed = self.begun.elapsed();
         let client_ns = own_ns() - self.own_ns;
@@ -60,13 +61,13 @@ impl Meter {
 pub struct NodeCpu {
     /// Of all threads.
     pub ns_per_operation: f64,
-    /// How exact this is.
+    /// The source, which determines the accuracy.
     pub clock: CpuClock,
     /// Of each thread that did anything, the busiest first.
     pub threads: Vec<ThreadCpu>,
 }
 
-/// What one thread had to do.
+/// The work of one thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadCpu {
     /// The thread's name.
@@ -78,7 +79,7 @@ pub struct ThreadCpu {
 }
 
 impl NodeCpu {
-    /// Shares what was used in this time out among operations, of which there is at least one.
+    /// Divides the CPU time used in this span by the number of operations, of which there is at least one.
     pub fn new(used: &CpuUse, operations: u64, elapsed: Duration) -> Self {
         let for_each = |ns: u64| ns as f64 / operations.max(1) as f64;
         let threads = used.threads.iter().map(|thread| ThreadCpu {

@@ -1,7 +1,7 @@
 //! The data node that is measured: one that runs already, or one that is started for the purpose.
 //!
-//! A node that is started here has a folder of its own, a port that the system chooses, and limits ([`crate::process`]).
-//! It says where it can be reached, and with that that it is ready, in the file `vinga.address` of its folder.
+//! A node that is started here has its own folder, a port that the system chooses, and limits ([`crate::process`]).
+//! When it is ready it writes its address into the file `vinga.address` of its folder.
 
 use crate::failure::{Context, Failure, Result};
 use crate::process::{Output, Process, Program};
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 /// How long a node may take to become ready.
 const START_PATIENCE: Duration = Duration::from_secs(60);
-/// Between looks whether it is ready.
+/// Time between checks whether it is ready.
 const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 /// Address space besides `DataMemory`: pools, buffers, stacks, the program.
 const OTHER_MEMORY_BYTES: u64 = 4 << 30;
-/// How long a node that is measured may live.
+/// How long a measured node may run.
 const RUN_MAX: Duration = Duration::from_secs(1800);
 
 /// How to start a node.
@@ -25,7 +25,7 @@ const RUN_MAX: Duration = Duration::from_secs(1800);
 pub struct NodeProgram {
     /// The binary `vinga`.
     pub program: PathBuf,
-    /// Its folder. What is in it is removed before each start.
+    /// Its folder, whose contents are removed before each start.
     pub folder: PathBuf,
     /// Bytes of `DataMemory`; `None` for the node's default.
     pub data_memory: Option<u64>,
@@ -59,7 +59,7 @@ impl NodeProgram {
         let mut process = self.program().start(Output::File(output))?;
         let address = folder.join("vinga.address");
         while begun.elapsed() < START_PATIENCE {
-            // It is renamed to that name when it is complete.
+            // The node renames the file to this name when it is complete.
             if let Ok(text) = fs::read_to_string(&address) {
                 let ready_after = begun.elapsed();
                 let (folder, address) = (folder.clone(), text.trim().to_owned());
@@ -102,7 +102,7 @@ impl Node {
         &self.address
     }
 
-    /// How clients on this machine reach it best: by its local socket, if it has one.
+    /// The best address for clients on this machine: its local socket, if it has one.
     pub fn nearest_address(&self) -> String {
         match self.folder.join("vinga.sock").canonicalize() {
             Ok(socket) => format!("unix:{}", socket.display()),
@@ -115,13 +115,13 @@ impl Node {
         self.process.pid()
     }
 
-    /// From before the process was made until it was ready.
+    /// The time from before the process was made until it was ready.
     pub fn ready_after(&self) -> Duration {
         self.ready_after
     }
 
-    /// Stops it and removes its folder. One that is only dropped leaves its folder: something went wrong, and the log is
-    /// in it.
+    /// Stops it and removes its folder. One that is only dropped leaves its folder: something went wrong, and the log
+    /// is in it.
     ///
     /// # Errors
     /// It does not stop.
@@ -143,7 +143,7 @@ fn tail(path: &Path, lines: usize) -> String {
 mod tests {
     use super::*;
 
-    /// A stand-in for the binary: a shell script that does what a node does for a starter.
+    /// A substitute for the binary: a shell script that does what a node does for a starter.
     fn stand_in(name: &str, script: &str) -> NodeProgram {
         use std::os::unix::fs::PermissionsExt;
         let place = std::env::temp_dir().join(format!("vinga-bench-{name}-{}", std::process::id()));

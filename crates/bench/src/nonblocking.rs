@@ -1,13 +1,13 @@
 //! The non-blocking C interface against the blocking one.
 //!
-//! - *Starting a co-routine*: `coroutine.start_ns` is what it costs more than a plain call to run a function that ends at
-//!   once on a co-routine, with the stack taken from the pool and given back. Both are called in turn, many thousand times
-//!   each.
+//! - *Starting a co-routine*: `coroutine.start_ns` is the additional cost, compared with a plain call, of running a
+//!   function that ends at once on a co-routine, with the stack taken from the pool and given back. Both are called in
+//!   turn, many thousand times each.
 //! - *Fetching small rows*: a table of rows of 8 + 8 bytes is scanned row by row, each row with a call of its own, once
-//!   through `vinga_scan_next` and once through `vinga_scan_next_start` and `_cont` with `poll` where it says to wait.
-//!   Most rows are there already when they are asked for; then the call is as plain as the blocking one, and only where it
-//!   waits there is a co-routine. `nonblocking.fetch_ratio` is the rate of the second by that of the first, scan by scan in
-//!   turn; `nonblocking.fetch_rate` and `blocking.fetch_rate` are the rates themselves.
+//!   through `vinga_scan_next` and once through `vinga_scan_next_start` and `_cont` with `poll` where they ask to wait.
+//!   Most rows have arrived before they are asked for; then the call is as plain as the blocking one, and there is a
+//!   co-routine only when it waits. `nonblocking.fetch_ratio` is the rate of the second divided by that of the first,
+//!   scan by scan in turn; `nonblocking.fetch_rate` and `blocking.fetch_rate` are the rates themselves.
 //!
 //! Each row's column is read and summed, so that the rows are known to be right.
 
@@ -39,7 +39,7 @@ const VALUE_BYTES: u16 = 8;
 /// Calls of each kind that are timed together.
 const CALLS: u32 = 10_000;
 
-/// What is run.
+/// Options of this benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct NonblockingOptions {
     /// Rows in the table
@@ -61,7 +61,7 @@ impl NonblockingOptions {
     }
 }
 
-/// What a repetition gave.
+/// The result of a repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NonblockingResult {
     /// A plain call, in nanoseconds.
@@ -77,7 +77,7 @@ pub struct NonblockingResult {
 /// Runs all repetitions against the data node at this address, which `target` is connected to.
 ///
 /// # Errors
-/// The database's, or that rows were not what they must be.
+/// The database's, or that rows were not as expected.
 pub fn run<T: Target>(
     target: &T,
     address: &str,
@@ -170,7 +170,7 @@ enum Form {
     NonBlocking,
 }
 
-/// A C program, written in Rust.
+/// Acts like a C program, written in Rust.
 struct Client {
     cluster: Handle<Cluster>,
     table: Handle<Table>,
@@ -188,7 +188,7 @@ impl Client {
         let mut client = Client { cluster: Handle::null(), table: Handle::null() };
         let address = CString::new(address).map_err(|_| Failure::new("an address has no NUL in it"))?;
         let name = CString::new(TABLE).expect("it has no NUL");
-        // SAFETY: the places and texts live until the calls have ended.
+        // SAFETY: the places and texts outlive the calls.
         unsafe {
             check(cluster::vinga_cluster_new(Out::new(&mut client.cluster)))?;
             check(cluster::vinga_connect(client.cluster, Text::of(&address)))?;
@@ -198,19 +198,19 @@ impl Client {
         Ok(client)
     }
 
-    /// Fetches all rows; the sum of their keys.
+    /// Fetches all rows; returns the sum of their keys.
     fn fetch(&self, form: Form) -> Result<u64> {
         let mut scan: Handle<Scan> = Handle::null();
-        // SAFETY: the place lives until the call has ended.
+        // SAFETY: the place outlives the call.
         check(unsafe { scan::vinga_scan_new(self.cluster, self.table, Out::new(&mut scan)) })?;
         let sum = match form {
             Form::Blocking => self.sum(|row| {
-                // SAFETY: the place lives until the call has ended.
+                // SAFETY: the place outlives the call.
                 scan::vinga_scan_next(scan, unsafe { Out::new(row) })
             }),
             Form::NonBlocking => self.sum(|row| {
                 let mut error: c_int = 0;
-                // SAFETY: the places live until the call has ended.
+                // SAFETY: the places outlive the call.
                 let mut wait =
                     unsafe { scan::vinga_scan_next_start(Out::new(&mut error), scan, Out::new(row)) };
                 while wait != 0 {
@@ -234,7 +234,7 @@ impl Client {
                 return Ok(sum);
             }
             let mut id = 0;
-            // SAFETY: the place lives until the call has ended.
+            // SAFETY: the place outlives the call.
             check(row::vinga_row_get_u64(row, 0, unsafe { Out::new(&mut id) }))?;
             sum += id;
         }
@@ -248,7 +248,7 @@ impl Client {
         let timeout =
             Timespec { tv_sec: (timeout / 1000).into(), tv_nsec: i64::from(timeout % 1000) * 1_000_000 };
         let mut events = [PollFd::new(&socket, PollFlags::IN)];
-        // A signal that interrupts it is as good as a time-out.
+        // A signal that interrupts it is treated like a time-out.
         match poll(&mut events, Some(&timeout)) {
             Ok(1..) => WAIT_READ,
             Ok(0) | Err(_) => WAIT_TIMEOUT,

@@ -1,9 +1,9 @@
 //! Processes that a measurement starts: bounded in memory and time, and never left behind.
 //!
 //! A process gets a limit of its address space and a deadline. It ends when its [`Process`] is dropped, when the
-//! deadline has passed, and, through the kernel, when this process dies, by Ctrl-C or whatever else. Only processes
-//! that were started here are ever ended, each by its id; an id is forgotten in the same moment in which the process
-//! is collected, before the system can give it to somebody else.
+//! deadline has passed, and, through the kernel, when this process ends, by Ctrl-C or any other cause. Only processes
+//! that were started here are ever ended, each by its id; an id is forgotten in the same moment in which the process is
+//! collected, before the system can give it to another process.
 //!
 //! `setpriv` and `prlimit` (both of util-linux) replace themselves by the program, so the id is the program's own.
 //! The kernel ends a process when the *thread* that started it ends: start processes from one that outlives them.
@@ -18,17 +18,17 @@ use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often deadlines are looked at.
+/// How often deadlines are checked.
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
-/// How often an ending process is looked at.
+/// How often an ending process is checked.
 const END_INTERVAL: Duration = Duration::from_millis(2);
 /// How long a process may take to end when it is asked to.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What to start.
+/// A program to start.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What it is, for messages.
+    /// Its name in messages.
     pub name: &'static str,
     /// The program's file, or its name in `PATH`.
     pub path: PathBuf,
@@ -36,7 +36,7 @@ pub struct Program {
     pub arguments: Vec<OsString>,
     /// The greatest size of its address space.
     pub memory_bytes_max: u64,
-    /// How long it may live.
+    /// How long it may run.
     pub run_max: Duration,
 }
 
@@ -49,7 +49,7 @@ pub enum Output {
     Memory,
 }
 
-/// A running process. See the head of this file.
+/// A running process, which is ended when this is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -67,11 +67,11 @@ static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 static DEADLINE: OnceLock<Instant> = OnceLock::new();
 
 fn running() -> MutexGuard<'static, Vec<Running>> {
-    // The list is a list at every moment, also when somebody who had it panicked.
+    // The list is consistent at every moment, also after a panic of a holder.
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bounds this process as those that it starts: its address space, and how long it runs if that is said.
+/// Bounds this process like those that it starts: its address space, and how long it runs if `run_max` is given.
 ///
 /// # Errors
 /// The system refuses the limit.
@@ -88,7 +88,7 @@ pub fn bound_this_process(memory_bytes_max: u64, run_max: Option<Duration>) -> R
     Ok(())
 }
 
-/// Looks at deadlines in a thread of its own, from now on.
+/// Starts a thread that checks deadlines.
 fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -113,9 +113,9 @@ fn end_overdue() {
     }
 }
 
-/// Ends what runs and this process.
+/// Ends all processes that run, and this one.
 fn leave(why: &str) -> ! {
-    // Held to the end, so that nothing new is started.
+    // The lock is held to the end, so that nothing new is started.
     let running = running();
     eprintln!("\n{why}; ending what was started");
     for running in running.iter() {
@@ -144,7 +144,7 @@ impl Program {
                 command.stdout(Stdio::piped());
             }
         }
-        // Locked from before the start until it is listed: see `leave`.
+        // Locked from before the start until the process is listed: see `leave`.
         let mut running = running();
         let child =
             command.spawn().context(|| format!("cannot start {} ({})", self.name, self.path.display()))?;
@@ -174,7 +174,7 @@ impl Program {
     }
 }
 
-/// The first line by which a program that has failed says why, if there is one; statements in it can be long.
+/// The line by which a failed program says why it failed, if there is one; statements in it can be long.
 fn complaint(text: &str) -> String {
     const BYTES_MAX: usize = 300;
     let says_why = |line: &&str| ["FATAL", "error", "Error"].iter().any(|word| line.contains(word));
@@ -185,7 +185,7 @@ fn complaint(text: &str) -> String {
 }
 
 impl Process {
-    /// The process' id.
+    /// The process's id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -193,7 +193,7 @@ impl Process {
     /// How it has ended; `None` while it runs.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system can't tell whether it has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let mut running = running();
         let status = self.child.try_wait().context(|| format!("cannot look after {}", self.name))?;
@@ -203,10 +203,10 @@ impl Process {
         Ok(status)
     }
 
-    /// Asks it to end, waits, and ends it the hard way if it does not listen.
+    /// Asks it to end, waits, and kills it if it does not end.
     ///
     /// # Errors
-    /// The system does not say how it ended.
+    /// The system can't tell how it ended.
     pub fn end(mut self) -> Result<()> {
         self.end_in_place()
     }
@@ -216,7 +216,7 @@ impl Process {
             if self.ended()?.is_some() {
                 return Ok(());
             }
-            // It is ours until `ended` has collected it.
+            // The id is ours until `ended` has collected the process.
             let _ = kill_process(self.pid, signal);
             if self.wait_for_end(END_PATIENCE)?.is_some() {
                 return Ok(());
@@ -287,7 +287,7 @@ mod tests {
     fn it_dies_with_who_started_it() {
         let starter = thread::spawn(|| {
             let process = program("sleep", &["20"]).start(Output::Memory).unwrap();
-            // `setpriv` has to come as far as the program before this thread ends.
+            // `setpriv` must have started the program before this thread ends.
             let name = format!("/proc/{}/comm", process.pid());
             while std::fs::read_to_string(&name).unwrap() != "sleep\n" {
                 thread::sleep(END_INTERVAL);

@@ -1,19 +1,19 @@
-//! What a person sees while a measurement runs: on a terminal one line that changes, elsewhere a line a phase.
+//! Progress output while a measurement runs: on a terminal one line that changes, elsewhere a line a phase.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 use vinga_runtime::console::print_error;
 
-/// Between changes of the line.
+/// Time between changes of the line.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// See the head of this file. It writes to standard error: standard output is for results.
+/// Shows progress on standard error: standard output is for results.
 #[derive(Debug)]
 pub struct Progress {
     is_terminal: bool,
     is_quiet: bool,
     shown: Option<Instant>,
-    /// Characters of the line that is shown.
+    /// Characters of the current line.
     width: usize,
 }
 
@@ -23,12 +23,12 @@ impl Progress {
         Progress { is_terminal: io::stderr().is_terminal(), is_quiet: false, shown: None, width: 0 }
     }
 
-    /// Nothing is shown.
+    /// Shows nothing.
     pub fn quiet() -> Self {
         Progress { is_terminal: false, is_quiet: true, shown: None, width: 0 }
     }
 
-    /// How far something is. Cheap: most calls show nothing.
+    /// Reports progress. Cheap: most calls show nothing.
     pub fn step(&mut self, text: impl FnOnce() -> String) {
         let is_early = self.shown.is_some_and(|shown| shown.elapsed() < INTERVAL);
         if self.is_quiet || !self.is_terminal || is_early {
@@ -38,7 +38,7 @@ impl Progress {
         self.replace(&text());
     }
 
-    /// Something is done, or begins: this line stays.
+    /// Shows a permanent line: something is done, or begins.
     pub fn line(&mut self, text: &str) {
         if self.is_quiet {
             return;
@@ -57,7 +57,7 @@ impl Progress {
         self.is_terminal && !self.is_quiet
     }
 
-    /// Takes the line away that changes.
+    /// Removes the changing line.
     pub fn clear(&mut self) {
         if self.is_terminal() && self.width > 0 {
             self.replace("");

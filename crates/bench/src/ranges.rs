@@ -1,11 +1,12 @@
-//! Ordered indexes: what a scan of a range costs the data node, and how fast an index is built.
+//! Ordered indexes: the cost of a range scan for the data node, and the speed of building an index.
 //!
-//! The table is that of [`crate::scan`]. First it gets an ordered index on its key, by a schema change as any client makes it;
-//! the figure `index_build.rows_per_s` is the table's rows by the time from the request to its answer: all rounds of
-//! the change are in it. Then ranges of 100 rows by key are scanned, scattered over the table, sixteen at a time, so that
-//! the node works without a break; all columns of all rows come back and are counted. `range100.node_us` is the CPU time of the
-//! data node, all of its threads together, for such a scan over all partitions: finding the range, reading the rows,
-//! answering and sending. At the end the index is dropped for the next repetition to build it again.
+//! The table is that of [`crate::scan`]. First it gets an ordered index on its key, by a schema change as any client
+//! makes it; the figure `index_build.rows_per_s` is the table's rows divided by the time from the request to its
+//! answer: all rounds of the change are included. Then ranges of 100 rows by key are scanned, scattered over the table,
+//! sixteen at a time, so that the node works without a break; all columns of all rows are returned and counted.
+//! `range100.node_us` is the CPU time of the data node, all of its threads together, for such a scan over all
+//! partitions: finding the range, reading the rows, answering and sending. At the end the index is dropped for the next
+//! repetition to build it again.
 
 use crate::failure::{Context, Failure, Result};
 use crate::figure::Figure;
@@ -31,7 +32,7 @@ const RANGE: u64 = 100;
 /// Scans under way.
 const TOGETHER: u64 = 16;
 
-/// What is run.
+/// Options of this benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct RangesOptions {
     /// Rows in the table
@@ -53,7 +54,7 @@ impl RangesOptions {
     }
 }
 
-/// What a repetition gave.
+/// The result of a repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RangesResult {
     /// Rows entered into the index a second.
@@ -67,7 +68,7 @@ pub struct RangesResult {
 /// Runs all repetitions at the data node at this address, which `target` is connected to.
 ///
 /// # Errors
-/// The database's, or that a scan has not returned what it must.
+/// The database's, or that a scan has not returned the expected rows.
 pub fn run<T: Target>(
     target: &T,
     address: &str,
@@ -123,7 +124,7 @@ fn repetition(cluster: &Cluster, node: Option<u32>, options: &RangesOptions) -> 
     })
 }
 
-/// Begins some scans, then takes what they give.
+/// Begins some scans, then takes their results.
 fn scan_some(cluster: &Cluster, table: &Table, options: &RangesOptions, round: u64) -> Result<()> {
     let failed = || format!("scan of {TABLE}");
     let begin = |number: u64| {
@@ -145,7 +146,7 @@ fn scan_some(cluster: &Cluster, table: &Table, options: &RangesOptions, round: u
 }
 
 impl RangesResult {
-    /// Of the data node; the time that passed where its process is not known.
+    /// CPU time of the data node; the elapsed time if its process is not known.
     fn node_us(&self) -> f64 {
         self.node_cpu.as_ref().map_or(self.elapsed_us, |cpu| cpu.ns_per_operation / 1000.0)
     }

@@ -1,7 +1,7 @@
-//! Redis as a peer: a server of its own, `redis-benchmark`, and a client that waits for each answer.
+//! Redis as a peer: a separate server, `redis-benchmark`, and a client that waits for each answer.
 //!
-//! The server keeps nothing on disk, listens on a port of the loopback interface that the system chooses, and has a
-//! folder of its own. All keys that `redis-benchmark -r` draws are loaded before, so that every GET finds a value: it is
+//! The server keeps nothing on disk, listens on a port of the loopback interface that the system chooses, and has its
+//! own folder. All keys that `redis-benchmark -r` draws are loaded before, so that every GET finds a value: it is
 //! compared with reads that all find their row.
 
 mod csv;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 /// The server's binary.
 const SERVER: &str = "redis-server";
-/// The same binary under the name that it has without the package that makes a service of it.
+/// The same binary under its name in the package that does not install a service.
 const SERVER_ALIAS: &str = "redis-check-rdb";
 const BENCHMARK: &str = "redis-benchmark";
 const START_PATIENCE: Duration = Duration::from_secs(20);
@@ -34,7 +34,7 @@ const RUN_MAX: Duration = Duration::from_secs(1800);
 const BENCHMARK_RUN_MAX: Duration = Duration::from_secs(300);
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
-/// What is run: options are those of `redis-benchmark`.
+/// Options: those of `redis-benchmark`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct RedisOptions {
     /// Keys (-r), all of which exist
@@ -71,7 +71,7 @@ impl RedisOptions {
     }
 }
 
-/// What a repetition gave.
+/// The result of a repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RedisResult {
     /// `redis-benchmark`'s SET.
@@ -84,10 +84,10 @@ pub struct RedisResult {
     pub single_by_benchmark: Test,
 }
 
-/// A test of `redis-benchmark` and what it took.
+/// A test of `redis-benchmark` and its CPU cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RedisTest {
-    /// What it printed.
+    /// Its output.
     pub test: Test,
     /// CPU time of the server for a request, in nanoseconds.
     pub server_cpu_ns: f64,
@@ -105,7 +105,7 @@ pub struct Redis {
 /// The server's program, if it is installed.
 ///
 /// # Errors
-/// A sentence that says what to install.
+/// A text that says what to install.
 pub fn find_server(folder: &Path) -> Result<PathBuf> {
     let missing = || {
         Failure::new(format!(
@@ -116,7 +116,7 @@ pub fn find_server(folder: &Path) -> Result<PathBuf> {
     if let Some(server) = in_path(SERVER) {
         return Ok(server);
     }
-    // The program looks at the name under which it is called.
+    // The program's behaviour depends on the name by which it is called.
     let alias = in_path(SERVER_ALIAS).ok_or_else(missing)?;
     fs::create_dir_all(folder).context(|| format!("cannot make {}", folder.display()))?;
     let link = folder.join(SERVER);
@@ -227,7 +227,7 @@ impl Redis {
     /// A whole repetition.
     ///
     /// # Errors
-    /// See [`Redis::rates`] and [`Redis::single`].
+    /// As for [`Redis::rates`] and [`Redis::single`].
     pub fn repetition(&mut self) -> Result<RedisResult> {
         let (set, get) = self.rates()?;
         let (single, single_by_benchmark) = self.single()?;
@@ -255,13 +255,13 @@ impl Redis {
     }
 }
 
-/// A port that nobody listens on at this moment.
+/// A port on which no process listens at this moment.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context(|| "there is no free port".into())?;
     listener.local_addr().context(|| "a listener has no port".into()).map(|address| address.port())
 }
 
-/// Runs all repetitions, and a round before them that does not count.
+/// Runs all repetitions, and before them a round that does not count.
 ///
 /// # Errors
 /// Redis is not installed, or fails.
@@ -308,7 +308,7 @@ pub fn figures(command: &str, results: &[RedisResult]) -> Vec<Figure> {
 mod tests {
     use super::*;
 
-    /// With a real server, where one is installed.
+    /// With a real server, if one is installed.
     #[test]
     fn a_short_run() {
         let folder = std::env::temp_dir().join(format!("vinga-bench-redis-{}", std::process::id()));

@@ -1,7 +1,7 @@
-//! A result file: one benchmark, everything that is needed to judge and to repeat it.
+//! A result file: one benchmark, with everything that is needed to judge and to repeat it.
 //!
-//! It is a JSON object; `figures` sums the repetitions up ([`crate::figure`]), `repetitions` holds all that was
-//! measured, in a form that each benchmark has of its own.
+//! It is a JSON object; `figures` summarises the repetitions ([`crate::figure`]), `repetitions` holds all measured
+//! values, in a form that depends on the benchmark.
 
 use crate::failure::{Context, Result};
 use crate::figure::Figure;
@@ -12,29 +12,29 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The version of the form.
+/// The version of the format.
 const FORMAT: &str = "vinga-bench-1";
 
-/// See the head of this file.
+/// A result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// `vinga-bench-1`.
     pub format: String,
-    /// Which benchmark.
+    /// The benchmark's name.
     pub benchmark: String,
     /// The command line that measures it again.
     pub command: String,
     /// When it was written: seconds since 1970.
     pub written: u64,
-    /// Where.
+    /// The machine on which it was measured.
     pub machine: Machine,
-    /// What.
+    /// The program that was measured.
     pub build: Build,
     /// Options of the benchmark, and how the node was started.
     pub configuration: Value,
     /// The figures.
     pub figures: Vec<Figure>,
-    /// Everything.
+    /// All measured values.
     pub repetitions: Value,
 }
 
@@ -58,7 +58,7 @@ impl Report {
     /// Writes it into a folder, as `BENCHMARK.json`; returns the file's path.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's.
     pub fn write(&self, folder: &Path) -> Result<PathBuf> {
         let path = folder.join(format!("{}.json", self.benchmark));
         write_json(&path, self)?;
@@ -66,10 +66,10 @@ impl Report {
     }
 }
 
-/// Writes a value as JSON that people can read, and makes the folder if it is not there.
+/// Writes a value as JSON that people can read, and makes the folder if it does not exist.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).context(|| format!("cannot make {}", folder.display()))?;

@@ -1,17 +1,17 @@
-//! Full scans: what a row costs when a filter rejects it, and when it comes back.
+//! Full scans: the cost of a row that a filter rejects, and of one that is returned.
 //!
 //! The table has rows of 108 bytes: `id` (the key, 8 bytes), `a` bigint, `b` int, `c` smallint, `d` smallint, `e` int,
 //! `value` binary(80). Column a is random below 1000 and b equals it, so `a >= 500 AND b < 500` has two halves that are
 //! true for half of the rows each; c is random below 8; d is 7 and e below 9 where c is 3. Three scans:
 //!
-//! | scan | filter | rows that come back |
+//! | scan | filter | rows that are returned |
 //! |---|---|---|
 //! | `filter1` | `b < 0` | none |
 //! | `filter5` | `(a >= 500 AND b < 500) OR (c = 3 AND (d <> 7 OR e >= 9))` | none |
 //! | `full` | none | all, with all columns |
 //!
 //! The comparisons of `filter5` can't be learnt by a branch predictor, though the whole is never true. A figure is the
-//! data node's CPU time for a row, all of its threads together; the time that passes stands beside it (`.elapsed`).
+//! data node's CPU time for a row, all of its threads together; the elapsed time has a figure of its own (`.elapsed`).
 
 use crate::failure::{Failure, Result};
 use crate::figure::Figure;
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes of the column `value`.
 pub const VALUE_BYTES: u16 = 80;
 
-/// What is run.
+/// Options of this benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct ScanOptions {
     /// Rows in the table
@@ -47,7 +47,7 @@ impl ScanOptions {
     }
 }
 
-/// What the scans of one kind in a repetition gave.
+/// The result of the scans of one kind in a repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScanResult {
     /// `filter1`, `filter5` or `full`.
@@ -70,7 +70,7 @@ const KINDS: [(&str, ScanKind); 3] = [
 /// Runs all repetitions: each a list of one result of each kind.
 ///
 /// # Errors
-/// The database's, or that a scan has not returned what it must.
+/// The database's, or that a scan has not returned the expected rows.
 pub fn run<T: Target>(
     target: &T,
     node: Option<u32>,
@@ -148,7 +148,7 @@ fn line(round: &[ScanResult]) -> String {
     format!("scan, node CPU a row: {}", round.iter().map(each).collect::<Vec<_>>().join(", "))
 }
 
-/// The figures of a run. Where the data node's process is not known, the figures are the time that passed.
+/// The figures of a run. If the data node's process is not known, they are elapsed times.
 pub fn figures(command: &str, rounds: &[Vec<ScanResult>]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (at, (name, _)) in KINDS.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! The building blocks alone: figures of the crate `vinga-spike`.
+//! The building blocks alone: asks the models ([`crate::models`]) their questions.
 
 use crate::figure::Figure;
+use crate::models::{QUESTIONS, Scale};
 use crate::progress::Progress;
 use serde::{Deserialize, Serialize};
-use vinga_spike::{QUESTIONS, Scale};
 
-/// What is run.
+/// Options of this benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct SpikeOptions {
     /// Questions that are put to the machine
@@ -25,18 +25,15 @@ impl SpikeOptions {
     }
 }
 
-/// Puts the questions.
+/// Runs the measurements of the questions.
 pub fn run(options: &SpikeOptions, command: &str, progress: &mut Progress) -> Vec<Figure> {
     let scale = if options.quick { Scale::Quick } else { Scale::Full };
     let questions = QUESTIONS.iter().filter(|question| options.questions.iter().any(|q| q == question.name));
     let mut figures = Vec::new();
     for question in questions {
         progress.step(|| format!("  {}", question.text));
-        for figure in (question.run)(scale) {
-            let vinga_spike::Figure { name, median, min, max, unit, repetitions } = figure;
-            let (name, unit) = (name.to_owned(), unit.to_owned());
-            figures.push(Figure { name, median, min, max, unit, repetitions, command: command.to_owned() });
-        }
+        let measured = (question.run)(scale).into_iter();
+        figures.extend(measured.map(|figure| Figure { command: command.to_owned(), ..figure }));
         progress.line(&format!("  {}", question.name));
     }
     figures

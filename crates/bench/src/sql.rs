@@ -1,14 +1,14 @@
 //! SQL: a MariaDB server with tables of Vinga and of InnoDB beside each other, loaded by sysbench in turn.
 //!
-//! The same tables, with the same rows, are in the databases `vinga` and `innodb` of one server, so that both engines have
-//! the same SQL layer, client and protocol above them. InnoDB writes its log at a commit without waiting for the
+//! The same tables, with the same rows, are in the databases `vinga` and `innodb` of one server, so that both engines
+//! have the same SQL layer, client and protocol above them. InnoDB writes its log at a commit without waiting for the
 //! disk (`innodb_flush_log_at_trx_commit=2`) and has all of its rows in its buffer pool. Each repetition measures every
-//! load on Vinga, then on InnoDB; figures are made from these pairs. Where a load is run with several numbers of
-//! threads its worst ratio counts.
+//! load on Vinga, then on InnoDB; figures are made from these pairs. If a load is run with several numbers of threads
+//! its worst ratio counts.
 //!
-//! A second SQL server has the same tables of Vinga before it. The figures `….two_nodes_vs_one` are the rate of a load whose
-//! connections are spread over both by that with all of them at one. On a machine whose processors one server keeps
-//! busy already they are about 1.
+//! A second SQL server serves the same tables of Vinga. The figures `….two_nodes_vs_one` are the rate of a load whose
+//! connections are spread over both servers divided by that with all of them at one. On a machine whose processors one
+//! server already keeps busy they are about 1.
 
 use crate::failure::Result;
 use crate::figure::Figure;
@@ -21,10 +21,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-/// Of the data node.
+/// `DataMemory` of the data node.
 pub const DATA_MEMORY_BYTES: u64 = 2 << 30;
 
-/// What is run.
+/// Options of this benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct SqlOptions {
     /// Rows of each table
@@ -50,7 +50,7 @@ impl SqlOptions {
     }
 }
 
-/// What a figure says of two loads.
+/// The kind of ratio that a figure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Says {
@@ -85,7 +85,7 @@ impl From<Load> for Side {
     }
 }
 
-/// One run of each.
+/// One run of each load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
     figure: String,
@@ -95,7 +95,7 @@ pub struct Pair {
     theirs: Outcome,
 }
 
-/// What a measurement has given.
+/// The results of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SqlResults {
     pairs: Vec<Pair>,
@@ -204,7 +204,7 @@ fn comparisons(options: &SqlOptions) -> Vec<Comparison> {
     ]
 }
 
-/// A script of sysbench on a database's table of so many rows.
+/// A script of sysbench on a database's table of this many rows.
 fn oltp(script: &'static str, rows: u32) -> impl Fn(&str) -> Load {
     move |database| Load::new(script, database).with(format!("table-size={rows}"))
 }
@@ -275,11 +275,11 @@ impl Servers {
         self.first.stop()
     }
 
-    /// Runs a load for a time, with empty tables if it wants that.
+    /// Runs a load for a time, with empty tables if it needs them.
     fn run(&mut self, side: &Side, threads: u16, time: Duration) -> Result<Outcome> {
         let load = side.load.clone().threads(threads);
         if let Some(engine) = side.fresh {
-            // The script leaves the engine to the server.
+            // The script uses the server's default engine.
             self.first.execute(&format!("SET GLOBAL default_storage_engine = {engine}"))?;
             self.one.command(&load, "prepare")?;
         }
@@ -338,8 +338,8 @@ fn line(pair: &Pair) -> String {
     )
 }
 
-/// The figures of a run: of each comparison that with the number of threads that is worst for us, and, beside them, all
-/// rates.
+/// The figures of a run: for each comparison the one with the number of threads that is worst for us, and, beside them,
+/// all rates.
 pub fn figures(command: &str, results: &SqlResults) -> Vec<Figure> {
     let pairs = &results.pairs;
     let names: BTreeSet<&str> = pairs.iter().map(|pair| pair.figure.as_str()).collect();
@@ -356,7 +356,7 @@ pub fn figures(command: &str, results: &SqlResults) -> Vec<Figure> {
             let (ours, theirs) =
                 (samples(|pair| pair.ours.transactions), samples(|pair| pair.theirs.transactions));
             let is_time = of_name().any(|pair| pair.says == Says::Times);
-            // Times are the rates the other way round: each load has as many threads as the other.
+            // Times are the inverse of the rates: both loads have the same number of threads.
             let figure = if is_time {
                 Figure::from_pairs(name, command, &theirs, &ours)
             } else {

@@ -1,4 +1,4 @@
-//! A SQL server for a measurement: a SQL node with databases for Vinga's tables and InnoDB's, and sysbench before it.
+//! A SQL server for a measurement: a SQL node with databases for Vinga's tables and InnoDB's, and sysbench for it.
 
 use crate::failure::{Context, Failure, Result};
 use crate::process::Program;
@@ -12,12 +12,13 @@ use vinga_sqlnode::{Installation, Settings, SqlNode};
 /// Address space of the server: InnoDB's buffer pool holds all of its rows.
 const ADDRESS_SPACE_MAX: u64 = 6 << 30;
 
-/// Of a client program.
+/// Address space of a client program.
 const CLIENT_MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// How long a statement of a client program may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Of the server, for fairness: InnoDB has what it needs in memory and does not wait for the disk at a commit.
+/// Variables of the server, for fairness: InnoDB has what it needs in memory and does not wait for the disk at a
+/// commit.
 const VARIABLES: [(&str, &str); 6] = [
     ("innodb_buffer_pool_size", "1G"),
     ("innodb_log_file_size", "512M"),
@@ -27,14 +28,14 @@ const VARIABLES: [(&str, &str); 6] = [
     ("table_open_cache", "2000"),
 ];
 
-/// A database, and the engine of its tables.
+/// Vinga's database, and the engine of its tables.
 pub const VINGA: (&str, &str) = ("bench_vinga", "vinga");
-/// The peer.
+/// The peer's database and engine.
 pub const INNODB: (&str, &str) = ("bench_innodb", "innodb");
-/// A database for tables of either.
+/// A database for tables of either engine.
 pub const BULK: &str = "bench_bulk";
 
-/// See the head of this file. It ends when this is dropped.
+/// A SQL server for a measurement. It ends when this is dropped.
 #[derive(Debug)]
 pub struct SqlServer {
     node: SqlNode,
@@ -48,7 +49,7 @@ impl SqlServer {
     /// Starts a server in a fresh folder within `out`, for these data nodes, and makes the databases.
     ///
     /// # Errors
-    /// There is no server or plugin (`make sql` brings them), or it does not start.
+    /// There is no server or plugin (`make sql` installs them), or it does not start.
     pub fn start(out: &Path, data_nodes: &str, variables: &[(String, String)]) -> Result<Self> {
         let mut server = SqlServer::start_in("sql", out, data_nodes, variables)?;
         for database in [VINGA.0, INNODB.0, BULK] {
@@ -58,10 +59,10 @@ impl SqlServer {
         Ok(server)
     }
 
-    /// Starts another server beside it, which finds the tables that there are.
+    /// Starts another server beside it, which finds the existing tables.
     ///
     /// # Errors
-    /// As [`SqlServer::start`].
+    /// As for [`SqlServer::start`].
     pub fn start_beside(out: &Path, data_nodes: &str) -> Result<Self> {
         let mut server = SqlServer::start_in("sql-beside", out, data_nodes, &[])?;
         for database in [VINGA.0, BULK] {
@@ -93,17 +94,17 @@ impl SqlServer {
     /// Runs a statement and returns its rows as text.
     ///
     /// # Errors
-    /// What the server says.
+    /// The server's.
     pub fn execute(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
         let mut connection = self.node.connect().context(|| "cannot connect to the SQL node".into())?;
         let answer = connection.query(statement).context(|| statement.to_owned())?;
         Ok(answer.strings())
     }
 
-    /// Runs a statement by the client program of the server, which can read files of its own for it.
+    /// Runs a statement by the client program of the server, which can read local files for it.
     ///
     /// # Errors
-    /// What the program says.
+    /// The program's.
     pub fn run_client(&self, statement: &str) -> Result<()> {
         let mut socket = OsString::from("--socket=");
         socket.push(self.node.socket());
@@ -134,7 +135,7 @@ impl SqlServer {
         self.node.socket()
     }
 
-    /// Sysbench for this server.
+    /// Sysbench, set up for this server.
     ///
     /// # Errors
     /// Its scripts can't be written.

@@ -1,7 +1,7 @@
 //! Cold start: from nothing to a node that serves.
 //!
 //! The folder is empty, the parameters are the defaults. The time runs from before the process is made until the node
-//! has said where it can be reached; then a connection is made, so that a node that only says so is found out.
+//! has announced its address; then a connection is made, to verify that the node really serves.
 
 use crate::failure::{Context, Result};
 use crate::figure::Figure;
@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use serde::{Deserialize, Serialize};
 use std::net::TcpStream;
 
-/// What is run.
+/// Options of this benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct StartOptions {
     /// Repetitions

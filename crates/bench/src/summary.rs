@@ -1,12 +1,12 @@
-//! `summary.json`: the figures that Vinga is judged by, in one list.
+//! `summary.json`: the figures of a complete run, in one list.
 //!
-//! Names never change their meaning. Those of [`required`] are there after every complete run; the batches 1, 8 and 32
-//! of flexAsynch and the peers' own figures stand beside them.
+//! Names never change their meaning. Those of [`required`] are present after every complete run; the batches 1, 8 and
+//! 32 of flexAsynch and the peers' own figures are added to them.
 
 use crate::figure::Figure;
 use crate::flexasynch::Phase;
 
-/// Names and units of the figures without which a run is not complete.
+/// Names and units of the figures without which a run is incomplete.
 pub fn required() -> Vec<(String, &'static str)> {
     let mut names = Vec::new();
     for (name, unit) in [("rate", "1/s"), ("node_cpu", "ns"), ("vs_redis", "ratio")] {
@@ -70,7 +70,7 @@ pub fn order(mut figures: Vec<Figure>) -> Vec<Figure> {
     figures
 }
 
-/// What a list of figures lacks: names that are not there or have another unit.
+/// Required figures that a list lacks: names that are missing or have another unit.
 pub fn missing(figures: &[Figure]) -> Vec<String> {
     let has =
         |name: &str, unit: &str| figures.iter().any(|figure| figure.name == name && figure.unit == unit);

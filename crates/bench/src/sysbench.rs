@@ -1,7 +1,7 @@
 //! `sysbench` as the load on a SQL server: its own OLTP scripts and those in `crates/bench/sysbench`.
 //!
-//! Each load names a script, a database, options and how many threads run it for how long. What sysbench prints at the
-//! end is read into an [`Outcome`]; an error of a statement ends it with a status that is not 0, and so fails the
+//! Each load names a script, a database, options and how many threads run it for how long. Sysbench's output at the end
+//! is read into an [`Outcome`]; an error of a statement ends it with a status that is not 0, and so fails the
 //! measurement.
 
 use crate::failure::{Context, Failure, Result};
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
-/// Beyond the time that it is told to run.
+/// How much longer than its set time sysbench may run.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Scripts of ours, by name.
+/// Our own scripts, by name.
 const OWN_SCRIPTS: [(&str, &str); 6] = [
     ("autoinc", include_str!("../sysbench/autoinc.lua")),
     ("filter", include_str!("../sysbench/filter.lua")),
@@ -27,40 +27,40 @@ const OWN_SCRIPTS: [(&str, &str); 6] = [
     ("tpcb", include_str!("../sysbench/tpcb.lua")),
 ];
 
-/// How sysbench is reached, and the server that it is to load.
+/// Paths of sysbench, and the server that it loads.
 #[derive(Clone, Debug)]
 pub struct Sysbench {
     /// A program that runs sysbench with the libraries that it needs.
     pub program: PathBuf,
-    /// Where its own scripts are.
+    /// The folder of its own scripts.
     pub stock: PathBuf,
-    /// Where ours were written to.
+    /// The folder to which ours were written.
     own: PathBuf,
     /// The servers' Unix sockets: connections go to each of them in turn.
     sockets: Vec<PathBuf>,
 }
 
-/// What is run.
+/// A load to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// Name of a script of ours, or of one that comes with sysbench.
+    /// Name of one of our scripts, or of one that comes with sysbench.
     pub script: String,
     /// The database of its tables.
     pub database: String,
     /// The script's options, each without the dashes.
     pub options: Vec<String>,
-    /// Connections.
+    /// Number of connections.
     pub threads: u16,
 }
 
-/// What a run has given.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Statements a second.
     pub queries: f64,
     /// Transactions, or what the script counts as such, a second.
     pub transactions: f64,
-    /// Errors that sysbench passed over, such as deadlocks: it repeated these transactions.
+    /// Errors that sysbench ignored, such as deadlocks: it repeated these transactions.
     pub ignored_errors: u64,
     /// Mean time of a transaction in milliseconds.
     pub mean_ms: f64,
@@ -68,7 +68,7 @@ pub struct Outcome {
     pub p95_ms: f64,
     /// The longest.
     pub max_ms: f64,
-    /// What a transaction cost the machine.
+    /// The cost of a transaction for the machine.
     #[serde(default)]
     pub machine: MachineUse,
 }
@@ -79,14 +79,14 @@ impl Load {
         Load { script: script.into(), database: database.into(), options: Vec::new(), threads: 1 }
     }
 
-    /// With one more option, `name=value`.
+    /// Adds an option, `name=value`.
     #[must_use]
     pub fn with(mut self, option: impl Into<String>) -> Self {
         self.options.push(option.into());
         self
     }
 
-    /// By so many connections.
+    /// With this many connections.
     #[must_use]
     pub fn threads(mut self, threads: u16) -> Self {
         self.threads = threads;
@@ -116,7 +116,7 @@ impl Sysbench {
         self
     }
 
-    /// Runs a command of a script that prepares, checks or cleans up; returns what it prints.
+    /// Runs a command of a script that prepares, checks or cleans up; returns its output.
     ///
     /// # Errors
     /// It fails.
@@ -127,7 +127,7 @@ impl Sysbench {
     /// Runs a load for a time.
     ///
     /// # Errors
-    /// A statement fails, or the output is not understood.
+    /// A statement fails, or the output can't be parsed.
     pub fn run(&self, load: &Load, time: Duration) -> Result<Outcome> {
         let before = MachineCounters::now();
         let text = self.start(load, "run", time)?;
@@ -169,7 +169,7 @@ impl Sysbench {
     }
 }
 
-/// The outcome in what sysbench 1.0 prints at the end of a run.
+/// Parses the output of sysbench 1.0 at the end of a run.
 fn parse(text: &str) -> Option<Outcome> {
     let line = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
     let first = |name: &str| line(name)?.split_whitespace().next()?.parse().ok();

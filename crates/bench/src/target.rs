@@ -1,11 +1,11 @@
-//! What the benchmarks need of a database. There is one implementation for use, [`crate::vinga_target`], and one for
-//! tests.
+//! The interface of a database for the benchmarks. There is one real implementation, [`crate::vinga_target`], and one
+//! for tests.
 //!
-//! Operations go in batches. A definer thread has a [`Lane`] of its own; a lane has *slots*, each with a batch whose
-//! memory is used again and again:
+//! Operations are sent in batches. A definer thread has a [`Lane`] of its own; a lane has *slots*, each with a batch
+//! whose memory is reused:
 //!
 //! ```text
-//!   begin(slot) ── push, push, … ── start(slot) ── wait() gives the slot back ── outcome(slot, 0), (slot, 1), …
+//!   begin(slot) ── push, push, … ── start(slot) ── wait() returns the slot ── outcome(slot, 0), (slot, 1), …
 //! ```
 //! Several slots of a lane are under way at the same time; they end in any order.
 
@@ -26,7 +26,7 @@ pub enum Kind {
     Delete,
 }
 
-/// What became of an operation.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// A change was committed.
@@ -42,7 +42,7 @@ pub enum Outcome<'a> {
 /// A table of the benchmarks. Each has a primary key `id` (8 bytes, unsigned).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableShape {
-    /// One more column, `value`, of so many bytes.
+    /// One more column, `value`, of this many bytes.
     Value {
         /// Size of the value.
         bytes: u16,
@@ -51,21 +51,21 @@ pub enum TableShape {
     Scan,
 }
 
-/// A filter that lets no row through, or none.
+/// A filter that rejects all rows, or no filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanKind {
     /// One comparison of an integer.
     OneComparison,
     /// An and/or tree of five comparisons of integers.
     FiveComparisons,
-    /// No filter: all rows with all columns come back.
+    /// No filter: all rows with all columns are returned.
     Everything,
 }
 
 /// A row of the information table on memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Whose memory it is.
+    /// The block that uses the memory.
     pub block: String,
     /// What it is used for.
     pub purpose: String,
@@ -77,10 +77,10 @@ pub struct MemoryUse {
 pub trait Target: Sync {
     /// A table that has been made.
     type Table: Sync;
-    /// See the head of this file.
+    /// A definer thread's lane.
     type Lane: Lane;
 
-    /// Makes a table, in place of one that there may be.
+    /// Makes a table; an existing one of this name is replaced.
     ///
     /// # Errors
     /// The database's.
@@ -92,41 +92,41 @@ pub trait Target: Sync {
     /// The database's.
     fn drop_table(&self, table: Self::Table) -> Result<()>;
 
-    /// A way for one thread's operations on a table, over the connection of this number, with so many slots for batches
-    /// of so many operations.
+    /// A lane for one thread's operations on a table, over the connection of this number, with `slots` slots for
+    /// batches of `batch` operations.
     ///
     /// # Errors
     /// The database's.
     fn lane(&self, table: &Self::Table, connection: usize, slots: usize, batch: usize) -> Result<Self::Lane>;
 
-    /// Reads one row and waits for it; appends its value. Whether there was one.
+    /// Reads one row and waits for it; appends its value. Returns whether the row exists.
     ///
     /// # Errors
     /// The database's.
     fn get(&self, table: &Self::Table, id: u64, value: &mut Vec<u8>) -> Result<bool>;
 
-    /// Scans a table; returns the number of rows that came back.
+    /// Scans a table; returns the number of rows.
     ///
     /// # Errors
     /// The database's.
     fn scan(&self, table: &Self::Table, kind: ScanKind) -> Result<u64>;
 
-    /// Where the node's memory goes.
+    /// The node's use of memory.
     ///
     /// # Errors
     /// The database's.
     fn memory(&self) -> Result<Vec<MemoryUse>>;
 }
 
-/// See the head of this file.
+/// One thread's batches of operations on a table; the order of calls is in the head of this file.
 pub trait Lane: Send {
     /// Empties a slot for operations of this kind.
     fn begin(&mut self, slot: usize, kind: Kind);
 
-    /// Adds an operation. `value` is what is written: the columns behind the key; empty for reads and deletes.
+    /// Adds an operation. `value` is the data to write: the columns behind the key; empty for reads and deletes.
     ///
     /// # Errors
-    /// The operation is wrong.
+    /// The operation is invalid.
     fn push(&mut self, slot: usize, id: u64, value: &[u8]) -> Result<()>;
 
     /// Sends the batch of a slot.
@@ -141,6 +141,6 @@ pub trait Lane: Send {
     /// None is under way, or the connection is lost.
     fn wait(&mut self) -> Result<usize>;
 
-    /// What became of an operation, by the order in which they were added. Valid until the slot is begun again.
+    /// The result of an operation, by the order in which they were added. Valid until the slot is begun again.
     fn outcome(&self, slot: usize, index: usize) -> Outcome<'_>;
 }

@@ -1,10 +1,10 @@
 //! TPC-B with an AUTO_INCREMENT history (`crates/bench/sysbench/tpcb.lua`), with several settings of the SQL node.
 //!
-//! The first setting is what a SQL node has by default. For each setting a SQL node is started; then, repetition by
-//! repetition, every setting is measured with every number of clients, so that whatever changes on the machine meets
-//! all of them. The result is a table of transactions a second by clients, for each setting with its deviation from the
-//! first in percent: the form in which the effect of a connection pool and of prefetched keys was first told for
-//! NDB Cluster. At the end the books of each setting's bank must balance.
+//! The first setting is the default of a SQL node. For each setting a SQL node is started; then, repetition by
+//! repetition, every setting is measured with every number of clients, so that changes on the machine affect all of
+//! them. The result is a table of transactions a second by clients, for each setting with its deviation from the first
+//! in percent: the form in which the effect of a connection pool and of prefetched keys was first published for NDB
+//! Cluster. At the end the books of each setting's bank must balance.
 
 use crate::failure::Result;
 use crate::figure::{Figure, median};
@@ -16,7 +16,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
-/// What is run.
+/// Options of this benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct TpcbOptions {
     /// Numbers of clients
@@ -49,7 +49,7 @@ impl TpcbOptions {
     }
 }
 
-/// How a SQL node is set, and which engine the bank's tables have.
+/// Settings of a SQL node, and the engine of the bank's tables.
 struct Setting {
     name: &'static str,
     variables: &'static [(&'static str, &'static str)],
@@ -77,7 +77,7 @@ pub struct TpcbRun {
     outcome: Outcome,
 }
 
-/// Measures all settings. `data_nodes` must be without a bank.
+/// Measures all settings. `data_nodes` must not have a bank yet.
 ///
 /// # Errors
 /// A statement fails, or the books do not balance.

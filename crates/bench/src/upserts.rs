@@ -1,4 +1,4 @@
-//! How many round trips to the data nodes statements cost that add many rows and go on where keys are there already.
+//! Round trips to the data nodes of statements that add many rows and tolerate existing keys.
 
 use crate::failure::{Context, Failure, Result};
 use crate::figure::Figure;
@@ -8,18 +8,18 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-/// The figure: of the statement that costs the most.
+/// The figure: that of the statement with the most round trips.
 pub const FIGURE: &str = "sql.upsert.round_trips_per_row";
 
-/// Rows of each statement; half of them are there before.
+/// Rows of each statement; half of them exist before.
 const ROWS: u32 = 10_000;
 
-/// What a statement has cost.
+/// The cost of a statement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Upsert {
-    /// How it begins.
+    /// The beginning of its text.
     pub statement: String,
-    /// Rows that it was to add.
+    /// Rows to add.
     pub rows: u32,
     /// Round trips of the SQL node while it ran.
     pub round_trips: u64,
@@ -82,7 +82,7 @@ fn round_trips(server: &mut SqlServer) -> Result<u64> {
     value.ok_or_else(|| Failure::new("the SQL node does not say how many round trips there were"))
 }
 
-/// The figure, its samples being the statements: what counts is the worst.
+/// The figure, with the statements as its samples: the worst counts.
 pub fn figure(command: &str, upserts: &[Upsert]) -> Option<Figure> {
     let samples: Vec<f64> = upserts.iter().map(Upsert::per_row).collect();
     let worst = samples.iter().copied().reduce(f64::max)?;

@@ -1,11 +1,11 @@
 //! Vinga as a target: everything through the public interface of the Rust client.
 //!
-//! A lane's slots hold the client's batches, which come back with their memory. Rows are given to the client in bytes,
-//! as programs do that hold prepared operations: an image is the key and the value one behind the other, an update is
-//! a program that was encoded once and whose operand is replaced.
+//! A lane's slots hold the client's batches, which are returned with their memory. Rows are passed to the client as
+//! bytes, as programs do that hold prepared operations: an image is the key followed by the value, an update is a
+//! program that was encoded once and whose operand is replaced.
 //!
 //! The executor is the client's: a definer that starts a batch sends it, one that waits reads, and if there are several
-//! definers on a connection one of them reads for all. `connections` of them can share the definers.
+//! definers on a connection one of them reads for all. The definers are spread over `connections` of them.
 
 use crate::failure::{Context, Failure, Result};
 use crate::scan;
@@ -17,10 +17,10 @@ use vinga::blocking::Cluster;
 use vinga::{ColumnType, InfoTable, InfoValue, NewTable, OperationKind, ReadBatch, ReadTicket, Table};
 use vinga::{Update, WriteBatch, WriteTicket};
 
-/// See the head of this file.
+/// Vinga, through one or more connections of the Rust client.
 pub struct VingaTarget {
     address: String,
-    /// The first one serves everything that is not a lane.
+    /// The first one serves everything but the lanes.
     clusters: Mutex<Vec<Cluster>>,
 }
 
@@ -41,7 +41,7 @@ pub struct VingaTable {
     cluster: Cluster,
 }
 
-/// A way for one definer. See [`crate::target`].
+/// A definer's lane; see [`crate::target`].
 pub struct VingaLane {
     cluster: Cluster,
     table: Table,
@@ -69,14 +69,14 @@ impl VingaTarget {
     /// Connects to a data node.
     ///
     /// # Errors
-    /// Why that is not possible.
+    /// Why it could not connect.
     pub fn connect(address: &str) -> Result<Self> {
         let target = VingaTarget { address: address.to_owned(), clusters: Mutex::new(Vec::new()) };
         target.cluster(0)?;
         Ok(target)
     }
 
-    /// The connection of this number, made when it is first wanted.
+    /// The connection of this number, made when it is first needed.
     fn cluster(&self, number: usize) -> Result<Cluster> {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         while clusters.len() <= number {
@@ -164,7 +164,7 @@ impl Target for VingaTarget {
         let mut scan = self.cluster(0)?.scan(&table.whole, request).context(failed)?;
         let mut rows = 0;
         while let Some(batch) = scan.next_batch().context(failed)? {
-            // All bytes have arrived; each row is looked at.
+            // All bytes have arrived; each row is examined.
             rows += batch.bytes().filter(|row| !row.is_empty()).count() as u64;
         }
         Ok(rows)
@@ -270,7 +270,7 @@ impl Lane for VingaLane {
                 return Ok(number);
             }
         }
-        // What was sent first ends first, as a rule.
+        // Batches usually end in the order in which they were sent.
         let number = self.under_way.pop_front().ok_or_else(|| Failure::new("no batch is under way"))?;
         self.slots[number].finish();
         Ok(number)
@@ -281,14 +281,14 @@ impl Lane for VingaLane {
         let slot = &self.slots[slot];
         let failed = |error: vinga::Error| Outcome::Failed(error.to_string());
         match slot.kind {
-            Kind::Read => match slot.reads.as_ref().expect("it has come back").bytes(index) {
+            Kind::Read => match slot.reads.as_ref().expect("it was returned").bytes(index) {
                 // An image: the key, then the value.
                 Ok(Some(row)) => Outcome::Row(row.get(8..).unwrap_or_default()),
                 Ok(None) => Outcome::NoRow,
                 Err(error) => failed(error),
             },
             Kind::Insert | Kind::Update | Kind::Write | Kind::Delete => {
-                let ending = slot.writes.as_ref().expect("it has come back").ending(index);
+                let ending = slot.writes.as_ref().expect("it was returned").ending(index);
                 ending.map_or_else(failed, |()| Outcome::Done)
             }
         }
@@ -323,14 +323,14 @@ impl Slot {
     }
 }
 
-/// A program that gives the column `value` another value, encoded but for the value.
+/// A program that sets the column `value`, encoded except for the value.
 struct UpdateTemplate {
     program: Vec<u8>,
     operand: Range<usize>,
 }
 
 impl UpdateTemplate {
-    /// Encodes two programs with different values: where they differ the value stands.
+    /// Encodes two programs with different values: the value is where they differ.
     fn new(table: &Table) -> Result<Self> {
         let failed = || "cannot prepare an update".to_owned();
         let column = table.core().column("value").context(failed)?;
@@ -347,7 +347,7 @@ impl UpdateTemplate {
         let differs = |at: &usize| program[*at] != other[*at];
         let first = (0..program.len()).find(differs).unwrap_or(program.len());
         let operand = first..first + usize::from(bytes);
-        assert!(operand.clone().all(|at| differs(&at)), "the value stands in the program in one piece");
+        assert!(operand.clone().all(|at| differs(&at)), "the value is contiguous in the program");
         Ok(UpdateTemplate { program, operand })
     }
 

@@ -1,4 +1,5 @@
--- Single-row inserts into a history table whose key is AUTO_INCREMENT; or, with --given, with keys that the client makes.
+-- Single-row inserts into a history table whose key is AUTO_INCREMENT; or, with --given, with keys that the client
+-- makes.
 
 sysbench.cmdline.options = {
    engine = {"Storage engine", "innodb"},
@@ -23,7 +24,7 @@ end
 
 function thread_init()
    con = sysbench.sql.driver():connect()
-   -- Each thread and each run has its own stretch of keys; numbers of Lua are exact up to 2^53.
+   -- Each thread and each run has its own range of keys; numbers of Lua are exact up to 2^53.
    next_key = os.time() % 10000000 * 100000000 + sysbench.tid * 1000000
    local columns, marks = "aid, tid, bid, TransTime, scriptId, filler", "?, ?, ?, NOW(), 's', 'MoreMoney'"
    local int = sysbench.sql.type.INT

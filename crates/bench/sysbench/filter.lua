@@ -1,7 +1,7 @@
 -- A range of rows of which one fulfils a condition on a column without index: how fast the storage engine filters.
 --
 -- The table is that of sysbench's own OLTP scripts with one more column, 'filter', that is equal to the primary key; a
--- query scans a range of the primary key and wants the one row of it that has a certain 'filter'.
+-- query scans a range of the primary key and selects the one row of it that has a certain 'filter'.
 
 sysbench.cmdline.options = {
    table_size = {"Number of rows", 100000},

@@ -21,7 +21,7 @@ function thread_done()
    con:disconnect()
 end
 
--- One key of each of as many stretches of the table, so that none comes twice.
+-- One key from each of several ranges of the table, so that no key occurs twice.
 function event()
    local stretch = math.floor(sysbench.opt.table_size / sysbench.opt.keys)
    for n, key in ipairs(keys) do

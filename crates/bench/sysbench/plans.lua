@@ -1,5 +1,5 @@
--- One statement, again and again, of those whose plan decides what they cost: a count, ranges in both directions, an open
--- range near the end of a key, an UPDATE of two tables.
+-- One of several statements, again and again, whose plan determines their cost: a count, ranges in both directions, an
+-- open range near the end of a key, an UPDATE of two tables.
 
 sysbench.cmdline.options = {
    table_size = {"Number of rows", 100000},
@@ -34,7 +34,7 @@ local function random_from(last)
    return sysbench.rand.uniform(1, last)
 end
 
--- Each gives the text of a statement, and how many rows it is to return.
+-- Each returns the text of a statement, and how many rows it should return.
 local statements = {
    count = function() return "SELECT COUNT(*) FROM plans1", 1 end,
    ascending = function(size)

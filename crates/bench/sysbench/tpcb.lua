@@ -1,8 +1,9 @@
--- TPC-B: a bank whose every transaction changes an account, its teller and its branch, and adds a row to a history table
--- with an AUTO_INCREMENT key (the schema of the history is that of the well-known measurements of NDB Cluster with it).
+-- TPC-B: a bank whose every transaction changes an account, its teller and its branch, and adds a row to a history
+-- table with an AUTO_INCREMENT key (the schema of the history is that of the well-known measurements of NDB Cluster
+-- with it).
 --
--- Consistent at any moment: the sums of all balances of accounts, of tellers and of branches are equal, and equal to the
--- sum of the deltas in the history.
+-- Consistent at any moment: the sums of all balances of accounts, of tellers and of branches are equal, and equal to
+-- the sum of the deltas in the history.
 
 sysbench.cmdline.options = {
    scale = {"Branches; each has 10 tellers and --accounts accounts", 24},
@@ -106,7 +107,7 @@ end
 function event()
    local tid = sysbench.rand.uniform(1, sysbench.opt.scale * TELLERS)
    local bid = math.floor((tid - 1) / TELLERS) + 1
-   -- 15 % of the customers come from another branch.
+   -- 15 % of the customers are of another branch.
    local home = sysbench.rand.uniform(1, 100) <= 15 and sysbench.rand.uniform(1, sysbench.opt.scale) or bid
    local aid = (home - 1) * sysbench.opt.accounts + sysbench.rand.uniform(1, sysbench.opt.accounts)
    local delta = sysbench.rand.uniform(1, 1999998) - 999999

@@ -1,6 +1,6 @@
-//! What ordered indexes cost on the thread that executes them, without sockets, in time of one processor: building one over
-//! rows that are there, scanning ranges of 100 rows over eight partitions, and of 100 and 10,000 with a condition that leaves
-//! none of them, changing rows that have one.
+//! What ordered indexes cost on the thread that executes them, without sockets, in time of one processor: building one
+//! over rows that are there, scanning ranges of 100 rows over eight partitions, and of 100 and 10,000 with a condition
+//! that leaves none of them, changing rows that have one.
 //!
 //! `cargo run --release -p vinga-node --example range_speed`
 
@@ -11,9 +11,9 @@ use support::{API, Bench, NODE, ROWS, TABLE, VERSION, processor_time};
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::schema::{IndexDefinition, IndexKind};
 use vinga_base::{ColumnId, PartitionId};
-use vinga_fragment::comparison::Comparison;
-use vinga_fragment::filter::codec::encode;
-use vinga_fragment::filter::tree::{Constant, Expression};
+use vinga_program::comparison::Comparison;
+use vinga_program::filter::codec::encode;
+use vinga_program::filter::tree::{Constant, Expression};
 use vinga_wire::operation::{ALL_COLUMNS, OperationKind};
 use vinga_wire::range_scan::{RANGE_KEYS, RangeHead, RangeScanOpenHead};
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U16, U32, U64};

@@ -127,8 +127,8 @@ impl Blocks {
         Address::new(self.node, block, instance as u16)
     }
 
-    /// A data node is out of the view: the thread enters the new view, then all its blocks are told. What they send then
-    /// is of the new view: its receivers must have heard of the failure before they handle it.
+    /// A data node is out of the view: the thread enters the new view, then all its blocks are told. What they send
+    /// then is of the new view: its receivers must have heard of the failure before they handle it.
     fn on_node_failed_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         let (order, _) = frame.head::<NodeFailedOrder>().expect("only membership sends it");
         let node = NodeId(order.node);

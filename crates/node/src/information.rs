@@ -13,7 +13,7 @@ use vinga_datamanager::inspect::RowLock;
 use vinga_datamanager::table_usage::TableUsage;
 use vinga_datamanager::{DataManager, PoolUsage};
 use vinga_info::{InfoSource, ROWS_MAX};
-use vinga_kernel::Tick;
+use vinga_kernel::{Span, Tick};
 use vinga_membership::{Membership, Phase};
 use vinga_wire::info::{InfoTable, InfoValue};
 
@@ -351,7 +351,7 @@ fn name_of(transaction: TransactionId) -> InfoValue {
     }
 }
 
-fn millis(span: Tick) -> InfoValue {
+fn millis(span: Span) -> InfoValue {
     InfoValue::Number(span.0 / 1000)
 }
 

@@ -6,7 +6,7 @@ use core::ops::Range;
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_dictionary::Partitioning;
 use vinga_distribution::NodePlace;
-use vinga_kernel::{Routes, Tick};
+use vinga_kernel::{Routes, Span};
 use vinga_wire::handshake::Topology;
 use vinga_wire::{Address, BlockNumber};
 
@@ -53,17 +53,17 @@ pub struct NodeSettings {
     /// `MaxNoOfApiConnections`.
     pub api_nodes_max: u8,
     /// `TransactionDeadlockDetectionTimeout`.
-    pub lock_timeout: Tick,
+    pub lock_timeout: Span,
     /// `TransactionInactiveTimeout`; `None` for never.
-    pub inactive_timeout: Option<Tick>,
+    pub inactive_timeout: Option<Span>,
     /// Operations that a coordinator sends a data manager as one signal, at most.
     pub operations_together: u16,
     /// `HeartbeatIntervalDbApi`.
-    pub heartbeat_interval: Tick,
+    pub heartbeat_interval: Span,
     /// How long an API node may take to reconnect before it is declared failed.
-    pub reconnect_grace: Tick,
+    pub reconnect_grace: Span,
     /// `TimeBetweenEpochs`.
-    pub epoch_interval: Tick,
+    pub epoch_interval: Span,
 }
 
 impl NodeSettings {

@@ -1,8 +1,8 @@
 //! What goes wrong with simpler commit protocols, and does not here: each test plays a sequence of events signal by
 //! signal, by holding frames back, killing nodes and breaking connections, and checks what a user sees.
 //!
-//! Each scenario is run by a function that is given a [`InjectedBug`] to break or not; with the feature `injected-bugs` a second
-//! test breaks the rule that the scenario is about, and expects the scenario to fail.
+//! Each scenario is run by a function that is given a [`InjectedBug`] to break or not; with the feature `injected-bugs`
+//! a second test breaks the rule that the scenario is about, and expects the scenario to fail.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
@@ -12,7 +12,7 @@ use support::{
     ALL, BY_NUMBER, Cluster, Op, Received, Row, Setup, TC, committed, dm, open, refused, row, strict, tc,
 };
 use vinga_base::NodeId;
-use vinga_kernel::{InjectedBug, Tick};
+use vinga_kernel::{InjectedBug, Span};
 use vinga_wire::operation::LockWait;
 use vinga_wire::operation::OperationKind::{ReadCommitted, ReadExclusive, ReadShared};
 use vinga_wire::schema::SchemaChange;
@@ -96,16 +96,16 @@ hazards! {
     a_read_behind_a_change_in_one_batch_sees_it breaks ReadOvertakesOwnWaiter;
 
     /// A transaction deletes a row; a backup that answers reads takes the row out of its index at commit, but keeps
-    /// showing it until all have committed: a scan meets it, a read by key does not. Or it shows the deletion before the
-    /// primary does.
+    /// showing it until all have committed: a scan meets it, a read by key does not. Or it shows the deletion before
+    /// the primary does.
     a_backup_finds_a_deleted_row_by_key_and_scan_until_all_have_committed breaks BackupShowsAtCommit;
 
     /// A transaction scans a table and inserts a row for each row that it meets: the new rows lie ahead of the scan.
     a_scan_does_not_meet_the_rows_that_are_inserted_because_of_it breaks ScanSeesLaterOwnChanges;
 
-    /// A transaction changes a key of an ordered index; a backup that answers reads has committed, but keeps showing the
-    /// old version until all have. If it has removed that version's entry at commit, a scan of the index finds the row
-    /// neither under the old nor under the new key.
+    /// A transaction changes a key of an ordered index; a backup that answers reads has committed, but keeps showing
+    /// the old version until all have. If it has removed that version's entry at commit, a scan of the index finds the
+    /// row neither under the old nor under the new key.
     a_backup_scans_an_index_by_the_versions_that_it_shows breaks EntriesGoAtCommit;
 
     /// `update t set n = n + 10 where n > 5`, by a scan in the order of n, meets its own rows again and again.
@@ -123,12 +123,12 @@ hazards! {
     /// one first. What is only prepared there was not committed, whatever else a prepare proves.
     what_was_rolled_back_elsewhere_is_not_shown_by_the_next_prepare breaks ResolveShowsPrepared;
 
-    /// A coordinator that lags behind in epochs commits what follows a deletion: of a deleted row, a place that was used
-    /// again and a read that found nothing there is no row left to ask for its epoch.
+    /// A coordinator that lags behind in epochs commits what follows a deletion: of a deleted row, a place that was
+    /// used again and a read that found nothing there is no row left to ask for its epoch.
     what_follows_a_deletion_is_not_of_an_earlier_epoch breaks EpochIgnoresOperations;
 
-    /// An API node sets a write fence on a table to copy its rows while another one has changed a row and not committed yet: a copy
-    /// that begins before lacks what was acknowledged.
+    /// An API node sets a write fence on a table to copy its rows while another one has changed a row and not committed
+    /// yet: a copy that begins before lacks what was acknowledged.
     who_copies_behind_a_fence_misses_no_commit breaks SwitchDoesNotWait;
 
     /// Two transactions lock a row each, at different nodes, and want the other's: neither data manager sees a cycle.
@@ -552,7 +552,7 @@ mod scenarios {
         c.batch_at(tc(2), younger, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(a, 10)]));
         assert_eq!(c.received(), [], "both wait");
         // Long before the time-out of 1200 ms.
-        c.advance(Tick::from_millis(100));
+        c.advance(Span::from_millis(100));
         assert_eq!(c.received(), [refused(2, ErrorCode::Deadlock, 2), committed(2)]);
         assert_eq!(c.read(&[a, b], None), [Some(row(a, 1)), Some(row(b, 1))]);
         ends_well(c);
@@ -575,10 +575,10 @@ mod scenarios {
         c.batch_at(tc(2), outsider, ALL, 1, 0, &strict(&[Op::Add(y, 100)]));
         c.batch(first, FLAG_COMMIT, 2, &strict(&[Op::Add(y, 10)]));
         c.batch_at(tc(2), second, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(z, 10)]));
-        c.advance(Tick::from_millis(100));
+        c.advance(Span::from_millis(100));
         assert_eq!(c.received(), [], "there is no cycle yet");
         c.batch(third, FLAG_COMMIT, 2, &strict(&[Op::Add(x, 10)]));
-        c.advance(Tick::from_millis(100));
+        c.advance(Span::from_millis(100));
         // The third goes; then the second, the outsider and the first can end one after the other.
         let told = c.received();
         assert_eq!(told[0], refused(2, ErrorCode::Deadlock, 2), "{told:?}");
@@ -664,7 +664,7 @@ mod scenarios {
         c.at_once(&[deleted, read, place].map(|key| Op::Insert(row(key, 1))));
         // The coordinator of node 2 does not hear of new epochs.
         c.hold(Address::new(NodeId(1), BlockNumber::Distribution, 0), tc(2));
-        c.advance(Tick::from_millis(1000));
+        c.advance(Span::from_millis(1000));
         assert_eq!(c.at_once(&[deleted, read, place].map(Op::Delete)), [committed(1)]);
         let epoch = c.epoch_received();
         assert_eq!(epoch, 110);
@@ -694,7 +694,7 @@ mod scenarios {
         // Nobody else begins to change anything, but what is under way comes to its end.
         assert_eq!(c.at_once(&[Op::Insert(row(other, 1))]), [refused(1, ErrorCode::SchemaBusy, 1)]);
         c.batch(id, FLAG_COMMIT, 2, &[]);
-        c.advance(Tick::from_millis(100));
+        c.advance(Span::from_millis(100));
         let told = c.received();
         assert!(told.contains(&committed(2)), "{told:?}");
         if told.contains(&CHANGED) {

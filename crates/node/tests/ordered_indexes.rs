@@ -492,7 +492,8 @@ fn statistics_tell_how_much_is_where() {
     assert!(c.is_at_rest());
 }
 
-/// All rows of a table in one partition have one owner, and whoever is asked for another partition of the cluster says so.
+/// All rows of a table in one partition have one owner, and whoever is asked for another partition of the cluster says
+/// so.
 #[test]
 fn a_table_in_one_partition() {
     let mut c = Cluster::with(&Setup { nodes: 2, unique: true, partitions: 1, ..Setup::default() });

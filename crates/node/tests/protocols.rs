@@ -7,7 +7,7 @@ use std::path::Path;
 use support::{ALL, Cluster, Op, Received, Row, TC, committed, dm, open, refused, row, strict};
 use vinga_base::TransactionId;
 use vinga_datamanager::DataManager;
-use vinga_kernel::Tick;
+use vinga_kernel::{Span, Tick};
 use vinga_wire::ErrorCode;
 use vinga_wire::operation::LockWait;
 use vinga_wire::operation::OperationKind::{ReadExclusive, ReadShared};
@@ -203,8 +203,8 @@ fn a_deadlock_is_found_at_once() {
     assert!(c.is_at_rest());
 }
 
-/// A row is deleted, and the first of those who wait makes it again: the second waits on, not for as long as if it had just
-/// come.
+/// A row is deleted, and the first of those who wait makes it again: the second waits on, not for as long as if it had
+/// just come.
 #[test]
 fn a_lock_wait_is_no_longer_when_its_row_goes_and_comes_back() {
     let mut c = Cluster::new(1);
@@ -214,22 +214,23 @@ fn a_lock_wait_is_no_longer_when_its_row_goes_and_comes_back() {
     c.received();
     c.batch(maker, FLAG_START, 1, &strict(&[Op::Write(row(1, 2))]));
     c.batch(waiter, FLAG_START, 1, &strict(&[Op::Add(1, 1)]));
-    c.advance(Tick::from_millis(1100));
+    c.advance(Span::from_millis(1100));
     assert_eq!(c.received(), []);
     c.batch(holder, FLAG_COMMIT, 2, &[]);
     let told = c.received();
     assert_eq!(told.len(), 2, "the commit and the write are answered: {told:?}");
     assert!(told.contains(&committed(2)), "{told:?}");
-    c.advance(Tick::from_millis(90));
+    c.advance(Span::from_millis(90));
     assert_eq!(c.received(), []);
-    c.advance(Tick::from_millis(60));
+    c.advance(Span::from_millis(60));
     assert_eq!(c.received(), [refused(1, ErrorCode::LockTimeout, 1)]);
     c.batch(maker, FLAG_COMMIT, 2, &[]);
     assert_eq!(c.received(), [committed(2)]);
     assert!(c.is_at_rest());
 }
 
-/// Of those who wait for a row that comes and goes many are in the queue for long: they stand in the data manager's lists once.
+/// Of those who wait for a row that comes and goes many are in the queue for long: they stand in the data manager's
+/// lists once.
 #[test]
 fn who_waits_for_a_row_that_comes_and_goes_is_listed_once() {
     let mut c = Cluster::new(1);
@@ -279,12 +280,12 @@ fn a_lock_wait_times_out() {
     c.batch(holder, FLAG_START, 1, &strict(&[Op::Read(ReadShared, 1)]));
     c.received();
     c.batch(waiter, FLAG_START, 1, &strict(&[Op::Add(1, 1)]));
-    c.advance(Tick::from_millis(1100));
+    c.advance(Span::from_millis(1100));
     assert_eq!(c.received(), []);
-    c.advance(Tick::from_millis(150));
+    c.advance(Span::from_millis(150));
     assert_eq!(c.received(), [refused(1, ErrorCode::LockTimeout, 1)]);
     // The holder is forgotten by its API node, and ended in the end.
-    c.advance(Tick::from_millis(5000));
+    c.advance(Span::from_millis(5000));
     c.batch(holder, FLAG_COMMIT, 2, &[]);
     let told = c.received();
     assert!(told.contains(&refused(2, ErrorCode::TransactionAborted, 0)), "{told:?}");

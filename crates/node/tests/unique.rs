@@ -6,7 +6,7 @@ mod support;
 use std::path::Path;
 use support::unique::{ON_NUMBER, ON_TEXT};
 use support::{ALL, Cluster, Op, Received, Row, Setup, TC, committed, dm, open, refused, row, strict};
-use vinga_kernel::{InjectedBug, Tick};
+use vinga_kernel::{InjectedBug, Span};
 use vinga_wire::ErrorCode::{self, DuplicateKey};
 use vinga_wire::SignalNumber;
 use vinga_wire::operation::OperationKind::{ReadCommitted, ReadExclusive, ReadShared};
@@ -334,13 +334,13 @@ fn a_reader_by_index_lets_go_of_it_before_it_locks_the_row() {
     c.batch(reader, FLAG_START, 1, &strict(&[Op::Find(ReadShared, 11)]));
     c.batch(writer, ALL, 1, &strict(&[Op::Set(1, 12)]));
     c.received();
-    c.advance(Tick::from_millis(1300));
+    c.advance(Span::from_millis(1300));
     assert_eq!(c.received(), [refused(1, ErrorCode::LockTimeout, 1)]);
     assert_eq!(c.blamed(), [ON_NUMBER]);
     // Alone it loses only that operation.
     let writer = c.begin();
     c.batch(writer, ALL, 1, &alone(&[Op::Set(1, 12), Op::Insert(bare(2, 20))]));
-    c.advance(Tick::from_millis(1300));
+    c.advance(Span::from_millis(1300));
     assert_eq!(c.received(), [confirmed(1, 1, &[(1, ErrorCode::LockTimeout)])]);
     c.batch(reader, FLAG_ROLLBACK, 2, &[]);
     c.received();
@@ -377,7 +377,7 @@ fn a_deadlock_in_the_index_ends() {
     assert_eq!(c.received(), [open(1), open(1)]);
     c.batch(one, FLAG_COMMIT, 2, &strict(&[Op::Insert(bare(3, 20))]));
     c.batch(other, FLAG_COMMIT, 2, &strict(&[Op::Insert(bare(4, 10))]));
-    c.advance(Tick::from_millis(1300));
+    c.advance(Span::from_millis(1300));
     let told = c.received();
     let is_victim = |told: &Received| {
         matches!(

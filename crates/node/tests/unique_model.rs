@@ -1,6 +1,6 @@
-//! Random transactions on a table with unique indexes, against a model: savepoints, operations that fail alone, batches in
-//! any shape, one to three nodes. Each operation must find what all before it have left, whatever the order in which data
-//! managers answer.
+//! Random transactions on a table with unique indexes, against a model: savepoints, operations that fail alone, batches
+//! in any shape, one to three nodes. Each operation must find what all before it have left, whatever the order in which
+//! data managers answer.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
@@ -188,7 +188,7 @@ fn indexes_follow_whatever_happens() {
                 open[at].1 += ops.len() as u32;
             }
             // Who waits is answered in time, or by the time-out.
-            c.advance(vinga_kernel::Tick::from_millis(random.u64(..400)));
+            c.advance(vinga_kernel::Span::from_millis(random.u64(..400)));
             for told in c.received() {
                 let (Received::Confirm { request, outcome: 1.., .. } | Received::Refuse { request, .. }) =
                     told
@@ -199,7 +199,7 @@ fn indexes_follow_whatever_happens() {
                 open.retain(|&(_, next)| next < request);
             }
         }
-        c.advance(vinga_kernel::Tick::from_millis(8000));
+        c.advance(vinga_kernel::Span::from_millis(8000));
         c.received();
         c.forget_all_outcomes();
         assert!(c.is_at_rest(), "seed {seed}");

@@ -1,8 +1,8 @@
 //! An API node: a client, and the sessions that use it.
 //!
 //! It begins each time by learning the tables, then its sessions run. It may stall (what comes meanwhile waits), read
-//! slowly, die, or leave with a disconnect notice (everything that its sessions had under way is then known to nobody) and come back in a new incarnation with
-//! new sessions.
+//! slowly, die, or leave with a disconnect notice (everything that its sessions had under way is then known to nobody)
+//! and come back in a new incarnation with new sessions.
 
 mod client;
 

@@ -1,10 +1,11 @@
 //! Data nodes that die, and how the others hear of it.
 //!
 //! There is no membership of data nodes yet: the world itself delivers `NodeFailedOrder`. A thread of a survivor is
-//! told only when everything of the dead node that could still reach it has reached it or is lost. To that end a *failure marker*
-//! follows the last bytes of each connection from the dead node; the thread that serves the connection passes it on to
-//! all threads of its node through its rings, behind what it had to pass on. When a thread has the markers of all
-//! connections, it is told, a little later; threads hear of it at different times, of several failures in one order.
+//! told only when everything of the dead node that could still reach it has reached it or is lost. To that end a
+//! *failure marker* follows the last bytes of each connection from the dead node; the thread that serves the connection
+//! passes it on to all threads of its node through its rings, behind what it had to pass on. When a thread has the
+//! markers of all connections, it is told, a little later; threads hear of it at different times, of several failures
+//! in one order.
 
 use crate::agenda::Time;
 use crate::pipe::Payload;
@@ -71,7 +72,8 @@ impl World {
         }
     }
 
-    /// A thread has met a failure marker. If it came on a connection it goes on to all threads of the node, this one included.
+    /// A thread has met a failure marker. If it came on a connection it goes on to all threads of the node, this one
+    /// included.
     pub(crate) fn forward_failure_marker(&mut self, id: ThreadId, marker: FailureMarker, at: Time) {
         if marker.is_from_link {
             let node = self.threads[id.0].node;

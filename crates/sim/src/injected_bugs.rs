@@ -13,13 +13,15 @@ pub const IS_BUILT_IN: bool = cfg!(feature = "injected-bugs");
 /// A hunted rule must be noticed within so many seeds, whichever is the first.
 pub const SEEDS_MAX: u64 = 600;
 
-/// Rules that seeds break too seldom to be hunted by default; the scenarios in `crates/node/tests/hazards.rs` show them.
-/// - For `resolve-shows-prepared` the order to roll back must die with the middle replica of three, and another transaction on
-///   the same row must be faster than the next order: one seed in some thousands.
-/// - For `reconnect-does-not-wait` a commit must wait unread on a broken connection while the question about it is answered.
+/// Rules that seeds break too seldom to be hunted by default; the scenarios in `crates/node/tests/hazards.rs` show
+/// them.
+/// - For `resolve-shows-prepared` the order to roll back must die with the middle replica of three, and another
+///   transaction on the same row must be faster than the next order: one seed in some thousands.
+/// - For `reconnect-does-not-wait` a commit must wait unread on a broken connection while the question about it is
+///   answered.
 /// - For `entries-go-at-commit` a backup must be asked; clients of the simulator scan at primaries.
-/// - For `switch-does-not-wait` somebody must look at the rows behind a write fence, or data managers must not wait themselves until
-///   nobody uses what they change; the sessions that set a write fence in the simulator don't look.
+/// - For `switch-does-not-wait` somebody must look at the rows behind a write fence, or data managers must not wait
+///   themselves until nobody uses what they change; the sessions that set a write fence in the simulator don't look.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_STORIES: &[InjectedBug] = &[
     InjectedBug::DeadlockVictimGoesOn,

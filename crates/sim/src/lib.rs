@@ -1,9 +1,9 @@
 //! The deterministic simulator: a whole cluster in one thread of the operating system, from one seed.
 //!
 //! Data nodes run their real blocks: each of their threads is an executor that is fed, as the edge would feed it, with
-//! frames that come through [`pipe`]s: rings, links between data nodes, connections of API nodes. API nodes run sessions
-//! of `vinga-workloads`. A [`profile::Profile`] that follows from the seed says how large all of it is and what goes
-//! wrong. A run loads tables, works under faults, lets everything come to its end, and then checks
+//! frames that come through [`pipe`]s: rings, links between data nodes, connections of API nodes. API nodes run
+//! sessions of `vinga-workloads`. A [`profile::Profile`] that follows from the seed says how large all of it is and
+//! what goes wrong. A run loads tables, works under faults, lets everything come to its end, and then checks
 //!
 //! - that nothing is left of any transaction, scan, lock or marker, and all replicas are equal ([`rest`]);
 //! - that backups never showed more than their primary had shown (`backups`, looked at all the time);

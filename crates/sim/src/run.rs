@@ -245,11 +245,16 @@ impl fmt::Display for Report {
             writeln!(f, "    {line}")?;
         }
         writeln!(f, "  violation: {violation}")?;
-        write!(f, "  repeat with: vinga sim --seed {}", self.seed)?;
-        for fault in &self.without {
-            write!(f, " --without {}", fault.name())?;
-        }
-        Ok(())
+        write!(f, "  repeat with: {}", self.command())
+    }
+}
+
+impl Report {
+    /// The command line that repeats the run.
+    pub fn command(&self) -> String {
+        let without: String =
+            self.without.iter().map(|fault| format!(" --without {}", fault.name())).collect();
+        format!("vinga sim --seed {}{without}", self.seed)
     }
 }
 

@@ -1,8 +1,8 @@
 //! What must hold of schema changes.
 //!
-//! When a client has been told that a table has a new version, nobody gets anything done under an older one that is asked
-//! for later: no write, no locking read, no committed read, no batch of a scan. And everybody who watches the schema has
-//! confirmed the change by then.
+//! When a client has been told that a table has a new version, nobody gets anything done under an older one that is
+//! asked for later: no write, no locking read, no committed read, no batch of a scan. And everybody who watches the
+//! schema has confirmed the change by then.
 
 use crate::agenda::Time;
 use std::collections::BTreeMap;

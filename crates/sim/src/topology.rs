@@ -3,7 +3,7 @@
 use crate::profile::{Groups, Profile};
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_distribution::NodePlace;
-use vinga_kernel::Tick;
+use vinga_kernel::Span;
 use vinga_node::{NodeSettings, ThreadHosting};
 use vinga_wire::handshake::{ConnectionTopology, NodeTopology};
 
@@ -81,11 +81,11 @@ pub fn settings(profile: &Profile, node: u8) -> NodeSettings {
         partitions_per_node: profile.partitions_per_node,
         api_first: NodeId(API_FIRST),
         api_nodes_max: 32,
-        lock_timeout: Tick(profile.lock_timeout),
-        inactive_timeout: Some(Tick(profile.inactive_timeout)),
+        lock_timeout: Span(profile.lock_timeout),
+        inactive_timeout: Some(Span(profile.inactive_timeout)),
         operations_together: profile.operations_together,
-        heartbeat_interval: Tick(profile.heartbeat_interval),
-        reconnect_grace: Tick(profile.reconnect_grace),
-        epoch_interval: Tick(profile.epoch_interval),
+        heartbeat_interval: Span(profile.heartbeat_interval),
+        reconnect_grace: Span(profile.reconnect_grace),
+        epoch_interval: Span(profile.epoch_interval),
     }
 }

@@ -1,4 +1,5 @@
-//! Schema changes under load: seeds whose clusters change tables are well, and broken rules of schema changes are noticed.
+//! Schema changes under load: seeds whose clusters change tables are well, and broken rules of schema changes are
+//! noticed.
 
 use vinga_sim::{Options, run_seed};
 

@@ -1,4 +1,4 @@
-//! `vinga admin`: what a running cluster says of itself, and its tables.
+//! `vinga admin`: information about a running cluster, and its tables.
 
 mod tables;
 
@@ -52,13 +52,14 @@ enum AdminCommand {
         /// database.table
         #[arg(value_parser = table_name)]
         table: String,
-        /// Such as: 'id bigint unsigned, name varchar(40) null, primary key (id), index by_name (name)'; --help tells what
-        /// can stand there
+        /// Such as: 'id bigint unsigned, name varchar(40) null, primary key (id), index by_name (name)'; --help lists
+        /// what can stand there
         ///
-        /// Parts with commas between: NAME TYPE [null | not null]; primary key (COLUMN, …); index NAME (COLUMN [asc | desc],
-        /// …); unique index NAME (COLUMN, …). There is one primary key; columns are not null unless they say so. Sizes are in
-        /// bytes. Types: tinyint, smallint, mediumint, int, bigint (each also unsigned), float, double, decimal(p,s),
-        /// bit(n), date, time(f), datetime(f), timestamp(f), year, char(n), binary(n), varchar(n), varbinary(n), text, blob.
+        /// Parts with commas between: NAME TYPE [null | not null]; primary key (COLUMN, …); index NAME (COLUMN [asc |
+        /// desc], …); unique index NAME (COLUMN, …). There is one primary key; columns are not null unless they say so.
+        /// Sizes are in bytes. Types: tinyint, smallint, mediumint, int, bigint (each also unsigned), float, double,
+        /// decimal(p,s), bit(n), date, time(f), datetime(f), timestamp(f), year, char(n), binary(n), varchar(n),
+        /// varbinary(n), text, blob.
         columns: String,
     },
     /// Drops a table with all its rows
@@ -72,7 +73,7 @@ enum AdminCommand {
     },
 }
 
-/// `database.table`; a table's own name may have points.
+/// `database.table`; a table's own name may contain points.
 fn table_name(text: &str) -> Result<String, String> {
     match text.split_once('.') {
         Some((database, table)) if !database.is_empty() && !table.is_empty() => Ok(text.to_owned()),
@@ -83,9 +84,9 @@ fn table_name(text: &str) -> Result<String, String> {
 /// Runs a command.
 ///
 /// # Errors
-/// A sentence.
+/// A text that says what failed.
 pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
-    // What is wrong with the command line is told before anybody is asked.
+    // Errors on the command line are reported before the cluster is asked.
     let definition = match &arguments.command {
         AdminCommand::Create { table, columns } => Some(columns::parse(table, columns)?),
         _ => None,
@@ -158,7 +159,7 @@ fn cell(column: &str, value: &InfoValue) -> String {
     }
 }
 
-/// Whether a row is a note instead: a sentence in its first column, nothing in the others.
+/// Whether a row is a note instead: a text in its first column, nothing in the others.
 fn is_note(row: &[InfoValue]) -> bool {
     let is_empty = |value: &InfoValue| matches!(value, InfoValue::Text(text) if text.is_empty());
     row.len() > 1 && matches!(row[0], InfoValue::Text(_)) && row[1..].iter().all(is_empty)

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_sqlnode::Installation;
 
-/// The cluster's folder where nothing else is said, in the current folder.
+/// The default folder of a cluster, in the current folder.
 pub const FOLDER: &str = "vinga-cluster";
 
-/// The folder of a cluster that a command starts, stops or looks at.
+/// The folder of a cluster that a command starts, stops or inspects.
 #[derive(Args)]
 pub struct FolderArgument {
     /// The cluster's folder
@@ -16,10 +16,10 @@ pub struct FolderArgument {
     pub folder: PathBuf,
 }
 
-/// How a command reaches a cluster that runs.
+/// How a command reaches a running cluster.
 ///
-/// What the command line says goes before what the environment says, and an address before a folder. So clap is not told
-/// of the environment.
+/// The command line overrides the environment, and an address overrides a folder. That is why clap does not read the
+/// environment.
 #[derive(Args)]
 pub struct ConnectArguments {
     /// Where a data node can be reached: host:port, or unix:/path/vinga.sock on its machine [env: VINGA_CONNECT]
@@ -31,10 +31,10 @@ pub struct ConnectArguments {
 }
 
 impl ConnectArguments {
-    /// Where a data node can be reached.
+    /// The address of a data node.
     ///
     /// # Errors
-    /// A sentence: no cluster is named, or none runs in the folder.
+    /// A text: no cluster is named, or none runs in the folder.
     pub fn address(&self) -> Result<String, String> {
         if let Some(address) = &self.connect {
             return Ok(address.clone());
@@ -47,17 +47,17 @@ impl ConnectArguments {
         address_in(&self.folder())
     }
 
-    /// The folder, whether there is one or not.
+    /// The folder, whether it exists or not.
     pub fn folder(&self) -> PathBuf {
         let named = || std::env::var_os("VINGA_FOLDER").filter(|folder| !folder.is_empty());
         self.folder.clone().or_else(|| named().map(PathBuf::from)).unwrap_or_else(|| FOLDER.into())
     }
 }
 
-/// Where the data node of a cluster on this machine can be reached: by its Unix socket if we may use that, else by TCP.
+/// The address of the data node of a cluster on this machine: its Unix socket if we may use that, else TCP.
 ///
 /// # Errors
-/// A sentence: there is no such cluster, or its data node does not run.
+/// A text: there is no such cluster, or its data node does not run.
 pub fn address_in(cluster: &Path) -> Result<String, String> {
     let place = cluster.display();
     if !cluster.is_dir() {
@@ -85,7 +85,7 @@ pub fn nearest_address(node: &NodeFolder) -> Option<String> {
     Some(node.local_address().filter(|_| may_use).unwrap_or(address))
 }
 
-/// Where MariaDB and the storage engine are.
+/// The paths of MariaDB and the storage engine.
 #[derive(Args)]
 pub struct InstallationArguments {
     /// The folder that 'make sql' brings MariaDB into [default: 'mariadb' in the build folder of this program]
@@ -97,10 +97,10 @@ pub struct InstallationArguments {
 }
 
 impl InstallationArguments {
-    /// Looks for them.
+    /// Finds them.
     ///
     /// # Errors
-    /// A sentence: what is missing.
+    /// A text that says what is missing.
     pub fn find(&self) -> Result<Installation, String> {
         Installation::of(self.mariadb.clone(), self.plugin.clone()).map_err(|error| error.to_string())
     }
@@ -109,7 +109,7 @@ impl InstallationArguments {
 /// `NAME=VALUE`.
 ///
 /// # Errors
-/// A sentence.
+/// A text that says what is wrong.
 pub fn name_and_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.to_owned(), value.to_owned())),

@@ -1,14 +1,15 @@
-//! Column lists as a person writes them: `id bigint unsigned, name varchar(40) null, primary key (id), index by_name (name)`.
+//! Column lists as a person writes them: `id bigint unsigned, name varchar(40) null, primary key (id), index by_name
+//! (name)`.
 //!
-//! Columns are NOT NULL unless they say `null`. Types are SQL's, sizes in bytes. Indexes are `index NAME (a, b desc)` and
-//! `unique index NAME (a, b)`.
+//! Columns are NOT NULL unless they say `null`. Types are SQL's, sizes in bytes. Indexes are `index NAME (a, b desc)`
+//! and `unique index NAME (a, b)`.
 
 use vinga::{ColumnId, ColumnType, Direction, IndexDefinition, IndexKind, NewTable, TableDefinition};
 
 /// Reads a column list.
 ///
 /// # Errors
-/// A sentence that quotes the piece and says what is allowed.
+/// A text that quotes the piece and says what is allowed.
 pub fn parse(table: &str, columns: &str) -> Result<TableDefinition, String> {
     let mut new = NewTable::new(table);
     let mut has_key = false;
@@ -56,7 +57,7 @@ fn is_primary_key(piece: &str) -> bool {
     matches!(&lower(&head.split_whitespace().collect::<Vec<_>>())[..], [a, b, ..] if a == "primary" && b == "key")
 }
 
-/// An index as it is written.
+/// An index as it was written.
 struct WrittenIndex<'a> {
     kind: IndexKind,
     name: &'a str,
@@ -75,7 +76,7 @@ impl WrittenIndex<'_> {
     }
 }
 
-/// The index that a piece is, or `None` if it is something else: there may be columns called index or unique.
+/// The index that a piece describes, or `None` if it is something else: columns may be called index or unique.
 fn index_in(piece: &str) -> Result<Option<WrittenIndex<'_>>, String> {
     let Some((head, list)) = piece.split_once('(') else { return Ok(None) };
     let words: Vec<&str> = head.split_whitespace().collect();
@@ -236,7 +237,7 @@ pub fn as_json(definition: &TableDefinition) -> serde_json::Value {
     })
 }
 
-/// The columns of the primary key; none if a SQL table has none of its own.
+/// The columns of the primary key; none if a SQL table has no primary key of its own.
 fn key_of(definition: &TableDefinition) -> Vec<&str> {
     definition.primary_key.iter().filter_map(|&id| name_of(definition, id)).collect()
 }

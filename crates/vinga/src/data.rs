@@ -15,7 +15,7 @@ use vinga_runtime::log::{self, LogSettings};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::say;
 
-/// How a data node is configured.
+/// The configuration of a data node.
 #[derive(Args)]
 pub struct ParameterArguments {
     /// A configuration file
@@ -30,10 +30,10 @@ pub struct ParameterArguments {
 }
 
 impl ParameterArguments {
-    /// The file by an absolute path.
+    /// The file's absolute path.
     ///
     /// # Errors
-    /// A sentence: it can't be found.
+    /// A text: the file can't be found.
     pub fn config(&self) -> Result<Option<PathBuf>, String> {
         let absolute = |path: &PathBuf| path.canonicalize().map_err(|error| cannot_read(path, &error));
         self.config.as_ref().map(absolute).transpose()
@@ -45,7 +45,7 @@ impl ParameterArguments {
         self.parameters.iter().cloned().chain(level).collect()
     }
 
-    /// What was written, for people.
+    /// The arguments as written, for people.
     pub fn as_written(&self) -> String {
         let config = self.config.as_ref().map(|file| format!("--config {}", file.display()));
         let parameters = self.parameters.iter().map(|(name, value)| format!("--set {name}={value}"));
@@ -77,7 +77,7 @@ impl DataArguments {
     }
 }
 
-/// Where a configuration comes from.
+/// The sources of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct DataOptions {
     /// The configuration file.
@@ -90,10 +90,10 @@ fn cannot_read(file: &Path, error: &std::io::Error) -> String {
     format!("cannot read the configuration file {}: {error}", file.display())
 }
 
-/// Reads the configuration as it would hold.
+/// Reads the configuration as it would apply.
 ///
 /// # Errors
-/// All errors, a line each.
+/// All errors, one a line.
 pub fn configuration(options: &DataOptions) -> Result<Configuration, String> {
     let file = match &options.config {
         None => None,
@@ -114,7 +114,7 @@ pub fn configuration(options: &DataOptions) -> Result<Configuration, String> {
 /// Runs a data node until it is asked to stop, or shows how it would be configured.
 ///
 /// # Errors
-/// A sentence, if it could not start.
+/// A text that says why it could not start.
 pub fn run(arguments: DataArguments, json: bool) -> Result<(), String> {
     let mut parameters = arguments.parameters.flags();
     if let Some(port) = arguments.port {

@@ -17,14 +17,14 @@ use vinga_runtime::node_folder::{self, LastStart, NodeFolder};
 /// How long a node may take to become ready, or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Between two looks at a node.
+/// Pause between two checks of a node.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
-/// What is to be started.
+/// Settings of the node to be started.
 pub struct Wanted {
     /// The cluster's folder.
     pub cluster: PathBuf,
-    /// The port, if somebody has said it.
+    /// The port, if one was given.
     pub port: Option<u16>,
     /// The configuration file, by an absolute path.
     pub config: Option<PathBuf>,
@@ -32,38 +32,38 @@ pub struct Wanted {
     pub parameters: Vec<(String, String)>,
 }
 
-/// How things were found.
+/// The result of a start.
 pub enum Found {
     /// A node was started.
     Fresh {
-        /// Where it can be reached.
+        /// Its address.
         address: String,
         /// How long it took until it was ready.
         after: Duration,
-        /// What it has warned of meanwhile, lines of its log.
+        /// The warnings that it has logged meanwhile.
         warnings: Vec<String>,
-        /// The run before this one, whose data is gone.
+        /// The run before this one, whose data is lost.
         before: Option<EarlierRun>,
     },
     /// It was running already, and answers.
     Already(String),
 }
 
-/// A run of the node that is over.
+/// An earlier run of the node.
 pub struct EarlierRun {
     /// When it became ready, and where.
     pub start: LastStart,
-    /// Whether nobody had asked it to stop: it was killed, or has crashed.
+    /// Whether it ended without being stopped: it was killed, or has crashed.
     pub was_cut_off: bool,
 }
 
 /// Starts the data node as a background process and waits until it answers; or finds it running.
 ///
 /// # Errors
-/// A sentence, with the end of the node's log if it died; one runs already, on another port than was asked for; one runs,
-/// but does not answer.
+/// A text, with the end of the node's log if it ended; a node runs already, on another port than was asked for; a node
+/// runs, but does not answer.
 pub fn start(wanted: &Wanted) -> Result<Found, String> {
-    // So that errors are reported here, all of them, and not by the log of a node that has stopped.
+    // So that errors are reported here, all of them, and not in the log of a node that has stopped.
     let options = DataOptions { config: wanted.config.clone(), parameters: parameters(wanted, wanted.port) };
     let configuration = data::configuration(&options)?;
     let folder = NodeFolder::new(&wanted.cluster, 1);
@@ -74,7 +74,7 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     }
     let before =
         folder.last_start().map(|start| EarlierRun { start, was_cut_off: folder.address().is_some() });
-    // Removes the address of a node that was killed: one that is there later is the new node's.
+    // Removes the address of a node that was killed: an address that appears later is the new node's.
     drop(folder.lock().map_err(|e| fail("cannot use the folder", e))?);
     let port = match configuration.parameters.origin(Parameter::ServerPort) {
         Origin::Default => before.as_ref().and_then(|run| run.start.port()),
@@ -85,8 +85,8 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     let log_bytes = folder.log_bytes();
     let mut child = spawn(&folder, wanted, port).map_err(|e| fail("cannot start a data node in", e))?;
     let address = wait(&folder, log_bytes, &mut child);
-    // Another `vinga up` may have been quicker at the same time: its data node runs. Ours would see that and stop, unless
-    // the other has stopped by then.
+    // Another `vinga up` may have been quicker at the same time: its data node runs. Ours would notice that and stop,
+    // unless the other has stopped by then.
     let running = folder.running().map_err(|e| fail("cannot look into", e))?;
     if running.is_some_and(|pid| pid != child.id() as i32) {
         let _ = child.kill().and_then(|()| child.wait());
@@ -98,7 +98,7 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     Ok(Found::Fresh { address, after, warnings, before })
 }
 
-/// One runs already.
+/// A node runs already.
 fn already(wanted: &Wanted, address: String) -> Result<Found, String> {
     if let Some(port) = wanted.port
         && keeps_another_port(&address, port)
@@ -110,7 +110,7 @@ fn already(wanted: &Wanted, address: String) -> Result<Found, String> {
     Ok(Found::Already(address))
 }
 
-/// Whether `host:port` is not at the port that was asked for; 0 is any.
+/// Whether `host:port` has another port than the wanted one; 0 is any.
 pub fn keeps_another_port(address: &str, wanted: u16) -> bool {
     wanted != 0 && address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()) != Some(wanted)
 }
@@ -131,12 +131,12 @@ fn spawn(folder: &NodeFolder, wanted: &Wanted, port: Option<u16>) -> io::Result<
     for (name, value) in parameters(wanted, port) {
         command.arg("--set").arg(format!("{name}={value}"));
     }
-    // Its own process group: what is typed at this terminal is not meant for the node.
+    // Its own process group: keys pressed at this terminal are not meant for the node.
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
     command.spawn()
 }
 
-/// Waits until the node that was started answers; before this start its log had so many bytes.
+/// Waits until the node that was started answers; before this start its log had this many bytes.
 fn wait(folder: &NodeFolder, log_bytes: u64, child: &mut Child) -> Result<String, String> {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
@@ -161,8 +161,8 @@ fn wait(folder: &NodeFolder, log_bytes: u64, child: &mut Child) -> Result<String
     ))
 }
 
-/// The address of the data node that runs here, which answers; `None` if none runs. One that starts or ends at this
-/// moment is waited for: a process that was killed keeps its lock until it is gone.
+/// The address of the data node that runs here, which answers; `None` if none runs. Waits for one that starts or ends
+/// at this moment: a process that was killed keeps its lock until it has ended.
 fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
     let begun = Instant::now();
     loop {
@@ -189,16 +189,16 @@ fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
 
 /// A data node's answer.
 pub enum Sign {
-    /// It serves clients; these it knows.
+    /// It serves clients, namely these.
     Serves(InfoRows),
-    /// It answers, but admits no more clients: why.
+    /// It answers, but admits no more clients, for this reason.
     Refuses(String),
 }
 
 /// Asks a data node whether it is alive.
 ///
 /// # Errors
-/// Why there was none.
+/// Why there was no answer.
 pub fn probe(folder: &NodeFolder) -> Result<Sign, String> {
     let address = nearest_address(folder).ok_or("it does not say where it listens")?;
     match Cluster::connect(&address).and_then(|cluster| cluster.info(InfoTable::Nodes)) {
@@ -208,10 +208,10 @@ pub fn probe(folder: &NodeFolder) -> Result<Sign, String> {
     }
 }
 
-/// How many clients of the data node a process is that are connected by the Unix socket, as the data node says.
+/// How many clients a process has at the data node by the Unix socket, according to the data node.
 ///
 /// # Errors
-/// Why it does not say.
+/// Why it does not answer.
 pub fn clients_of(folder: &NodeFolder, pid: i32) -> Result<usize, String> {
     let nodes = match probe(folder)? {
         Sign::Serves(nodes) => nodes,
@@ -226,10 +226,10 @@ pub fn clients_of(folder: &NodeFolder, pid: i32) -> Result<usize, String> {
     Ok(connected.count())
 }
 
-/// Stops the data node; says whether one was running.
+/// Stops the data node; returns whether one was running.
 ///
 /// # Errors
-/// A sentence.
+/// A text that says what failed.
 pub fn stop(cluster: &Path) -> Result<bool, String> {
     let folder = NodeFolder::new(cluster, 1);
     let fail = |error: io::Error| format!("cannot look into {}: {error}", folder.path().display());

@@ -35,7 +35,7 @@ const TABLE: &str = "demo.packages";
 const BATCH: usize = 256;
 
 vinga::row! {
-    /// What the session shows of a package.
+    /// The fields of a package that the session shows.
     pub struct Shown {
         name: String,
         version: String,
@@ -62,7 +62,7 @@ impl WriteRow for Package {
 /// Runs the session against a cluster.
 ///
 /// # Errors
-/// A sentence.
+/// A text that says what failed.
 pub fn run(arguments: &DemoArguments) -> std::result::Result<(), String> {
     if arguments.sql {
         return sql::run(&sql::Demo {

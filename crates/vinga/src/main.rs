@@ -68,7 +68,7 @@ enum Command {
 }
 
 impl Command {
-    /// Whether it can print JSON.
+    /// Whether the command can print JSON.
     fn speaks_json(&self) -> bool {
         match self {
             Command::Admin(_) | Command::Bench(_) | Command::Sim(_) | Command::Status(_) => true,
@@ -82,7 +82,7 @@ impl Command {
     }
 }
 
-/// A node does not run that should.
+/// A node that should run does not.
 const EXIT_NOT_RUNNING: u8 = 3;
 
 fn main() -> ExitCode {

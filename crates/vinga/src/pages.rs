@@ -1,4 +1,4 @@
-//! What is made from the description of the command line: completion for shells, manual pages.
+//! Pages generated from the description of the command line: completion for shells, manual pages.
 
 use clap::CommandFactory;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub fn completions(shell: clap_complete::Shell) {
 /// Writes a manual page for each command.
 ///
 /// # Errors
-/// A sentence.
+/// A text that says what failed.
 pub fn manual(folder: &Path) -> Result<(), String> {
     let failed = |error| format!("cannot write manual pages into {}: {error}", folder.display());
     std::fs::create_dir_all(folder).map_err(failed)?;

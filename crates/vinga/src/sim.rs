@@ -8,7 +8,8 @@ use vinga_bench::progress::Progress;
 use vinga_kernel::InjectedBug;
 use vinga_runtime::{complain, console, say};
 use vinga_sim::injected_bugs::{self, Verdict};
-use vinga_sim::range::{Plan, Tally, run_seeds};
+use vinga_sim::profile::Fault;
+use vinga_sim::range::{Plan, Tally, minimise, run_seeds};
 use vinga_sim::run::Report;
 use vinga_sim::{Options, coverage_marks};
 
@@ -22,7 +23,7 @@ pub struct SimArguments {
     /// Run the seeds from A up to B, without B itself
     #[arg(long, value_name = "A..B", value_parser = seed_range, conflicts_with_all = ["forever", "bugs"])]
     seeds: Option<Range<u64>>,
-    /// Run fresh seeds until told to stop
+    /// Run fresh seeds until stopped
     #[arg(long, conflicts_with = "bugs")]
     forever: bool,
     /// Show no progress
@@ -34,7 +35,13 @@ pub struct SimArguments {
     /// Run each seed two times: the histories must be the same
     #[arg(long, conflicts_with = "bugs")]
     twice: bool,
-    /// Run so many seeds at the same time
+    /// Leave out a kind of fault (may be given several times), to find out whether a violation needs it
+    #[arg(long, value_name = "FAULT", value_parser = fault, conflicts_with = "bugs")]
+    without: Vec<Fault>,
+    /// If the seed fails, leave out one kind of fault after the other and report the simplest run that still fails
+    #[arg(long, requires = "seed", conflicts_with_all = ["seeds", "forever", "bugs"])]
+    minimise: bool,
+    /// Run this many seeds at the same time
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, conflicts_with = "bugs")]
     jobs: NonZeroUsize,
     /// Fail if a rare branch was not met that 500 seeds meet; with 'all', also those that thousands of seeds meet
@@ -54,7 +61,7 @@ pub struct SimArguments {
     /// feature `injected-bugs`); fails if one is not noticed
     #[arg(long, conflicts_with = "bug")]
     bugs: bool,
-    /// With --bugs: give up after so many seeds; rules that take thousands are hunted then, too
+    /// With --bugs: give up after this many seeds; rules that take thousands are then tried, too
     #[arg(long, value_name = "N", requires = "bugs", conflicts_with_all = ["seed", "seeds", "forever"])]
     seeds_max: Option<NonZeroU64>,
     /// With --bugs: begin with this seed
@@ -62,7 +69,7 @@ pub struct SimArguments {
     first: u64,
 }
 
-/// Which rare branches must be met.
+/// The rare branches that must be met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Expected {
     Usual,
@@ -83,11 +90,18 @@ fn bug(name: &str) -> Result<InjectedBug, String> {
     })
 }
 
-/// Runs what is asked for.
+fn fault(name: &str) -> Result<Fault, String> {
+    Fault::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
+        format!("there is no fault '{name}'; there are: {}", names.join(", "))
+    })
+}
+
+/// Runs the seeds, or tries the bugs, of the command line.
 ///
 /// # Errors
-/// The first violation, with its seed and how to repeat it; expected coverage marks that were not met; bugs that were not
-/// noticed.
+/// The first violation, with its seed and how to repeat it; expected coverage marks that were not met; bugs that were
+/// not noticed.
 pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
     if (arguments.bug.is_some() || arguments.bugs) && !injected_bugs::IS_BUILT_IN {
         return Err("this build has no injected bugs; build with: \
@@ -101,18 +115,24 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
         return hunt(arguments.first, arguments.seeds_max.map(NonZeroU64::get), json);
     }
     let trace: Option<fn(&str)> = arguments.trace.then_some(|line: &str| say!("{line}"));
-    let options = Options { bug: arguments.bug, trace, ..Options::default() };
+    let without = arguments.without.iter().copied().collect();
+    let options = Options { bug: arguments.bug, trace, without };
     let range = match (arguments.seed, &arguments.seeds) {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(range)) => range.clone(),
-        // The command line says one of the three.
+        // The command line requires one of the three.
         (None, None) => fresh_seed()..u64::MAX,
     };
     if arguments.forever {
         complain!("seeds from {} on", range.start);
     }
     let all = (!arguments.forever).then(|| range.end - range.start);
-    let plan = Plan { options, jobs: arguments.jobs.get(), twice: arguments.twice, ..Plan::default() };
+    let plan = Plan {
+        options: options.clone(),
+        jobs: arguments.jobs.get(),
+        twice: arguments.twice,
+        ..Plan::default()
+    };
     let begun = Instant::now();
     let mut progress = SeedProgress::new(all, arguments.quiet);
     let tally = run_seeds(range, &plan, |report| {
@@ -120,7 +140,7 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
         if arguments.seed.is_some() && report.violation.is_none() && !json {
             say!("{report}");
         }
-        // Nothing would be told of further seeds.
+        // Results of further seeds would not be read.
         console::is_read()
     });
     progress.end();
@@ -129,12 +149,15 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
         say!("{}", as_json(&tally, seconds));
     }
     if let Some(failed) = tally.failures.first() {
+        let simplest = arguments.minimise.then(|| minimise(failed, &options));
+        let failed = simplest.as_ref().unwrap_or(failed);
         if !json {
             say!("{failed}");
         }
-        let seed = failed.seed;
         return Err(format!(
-            "seed {seed} found a violation; repeat it with: vinga sim --seed {seed} --trace"
+            "seed {} found a violation; repeat it with: {} --trace",
+            failed.seed,
+            failed.command()
         ));
     }
     if arguments.seed.is_none() && !json {
@@ -144,20 +167,21 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
     arguments.expect_marks.map_or(Ok(()), |expected| check_marks(&tally, expected, json))
 }
 
-/// How far a range of seeds is: on standard error, one line that changes on a terminal, elsewhere a line from time to time.
+/// Progress over a range of seeds: on standard error, one line that changes on a terminal, elsewhere a line from time
+/// to time.
 struct SeedProgress {
     shown: Progress,
     is_quiet: bool,
     begun: Instant,
-    /// When the last line was written that stays.
+    /// When the last permanent line was written.
     last: Instant,
     seeds: u64,
-    /// `None` if they do not end.
+    /// `None` for an endless range.
     all: Option<u64>,
 }
 
 impl SeedProgress {
-    /// Between two lines that stay.
+    /// Time between two permanent lines.
     const LINE_INTERVAL: Duration = Duration::from_secs(3);
 
     fn new(all: Option<u64>, is_quiet: bool) -> Self {
@@ -224,7 +248,7 @@ fn check_marks(tally: &Tally, expected: Expected, json: bool) -> Result<(), Stri
     Err(format!("rare branches that were not met: {}", missing.join("; ")))
 }
 
-/// Breaks one rule after the other.
+/// Injects one bug after the other.
 fn hunt(first: u64, seeds_max: Option<u64>, json: bool) -> Result<(), String> {
     let verdicts = injected_bugs::hunt_all(first, seeds_max, |verdict| {
         if !json {
@@ -254,7 +278,7 @@ fn hunt(first: u64, seeds_max: Option<u64>, json: bool) -> Result<(), String> {
     Err(format!("not noticed: {}", missed.join(", ")))
 }
 
-/// A seed that was most likely never run.
+/// A seed that was most likely never run before.
 fn fresh_seed() -> u64 {
     let age = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     fastrand::Rng::with_seed(age.as_nanos() as u64).u64(..1 << 48)
@@ -275,6 +299,7 @@ mod tests {
     fn what_makes_no_sense_together_is_refused() {
         let reads = |line: &str| Line::try_parse_from(format!("sim {line}").split(' ')).is_ok();
         assert!(reads("--bugs --first 7 --seeds-max 20") && reads("--seed 3 --trace"));
+        assert!(reads("--seed 3 --minimise --without kill-node --without disconnect"));
         for line in
             ["--trace", "--jobs 2", "--twice", "--forever", "--expect-marks", "--seed 3", "--seeds 3..5"]
         {
@@ -285,6 +310,7 @@ mod tests {
             "--seeds 1..3 --jobs 0",
             "--bugs --seeds-max 0",
             "--seed 1 --first 2",
+            "--seeds 1..3 --minimise",
         ] {
             assert!(!reads(line), "{line}");
         }
@@ -301,6 +327,7 @@ mod tests {
     fn ranges_are_read() {
         assert_eq!(seed_range("3..5"), Ok(3..5));
         assert!(seed_range("5..5").is_err() && seed_range("5").is_err() && seed_range("a..b").is_err());
+        assert!(fault("nonsense").unwrap_err().contains("kill-node"));
         assert!(bug("nonsense").unwrap_err().contains("answer-before-primary"));
     }
 }

@@ -11,7 +11,7 @@ use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::say;
 use vinga_sqlnode::{Installation, Running, Settings, SqlNode, StartError, Stopped};
 
-/// The first SQL node's port, unless somebody says another.
+/// The first SQL node's default port.
 const PORT: u16 = 3307;
 
 /// How long a SQL node that has a process may take until it answers.
@@ -20,26 +20,26 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// How long the system may take to free a port of a process that has ended.
 const PORT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What `vinga up` wants of SQL nodes.
+/// Settings of the SQL nodes for `vinga up`.
 pub struct Wanted<'a> {
     /// The cluster's folder.
     pub cluster: &'a Path,
-    /// How many shall run.
+    /// How many nodes should run.
     pub nodes: u16,
-    /// The first one's port, if somebody has said it.
+    /// The first one's port, if one was given.
     pub port: Option<u16>,
-    /// Server and plugin; there if any shall run.
+    /// Server and plugin; `Some` if any node should run.
     pub installation: Option<Installation>,
-    /// Where the data nodes are.
+    /// Addresses of the data nodes.
     pub data_nodes: &'a str,
-    /// Variables of the servers, over ours.
+    /// Variables of the servers, which override ours.
     pub variables: &'a [(String, String)],
 }
 
-/// Looks whether the SQL nodes that are to be started can have their ports.
+/// Checks whether the SQL nodes that are to be started can have their ports.
 ///
 /// # Errors
-/// A sentence.
+/// A text that says what is wrong.
 pub fn check_ports(wanted: &Wanted<'_>) -> Result<(), String> {
     let running: Vec<u16> = running(wanted.cluster)?.into_iter().map(|(node, _)| node).collect();
     for node in (1..=wanted.nodes).filter(|node| !running.contains(node)) {
@@ -50,7 +50,7 @@ pub fn check_ports(wanted: &Wanted<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// One that was killed a moment ago may still have it.
+/// A process that was killed a moment ago may still have it.
 fn await_free_port(port: u16) -> Result<(), String> {
     let begun = Instant::now();
     loop {
@@ -67,10 +67,11 @@ fn await_free_port(port: u16) -> Result<(), String> {
     }
 }
 
-/// Starts what does not run yet, waits until the data nodes are reached, and says what runs and how to connect.
+/// Starts the nodes that do not run yet, waits until they reach the data nodes, and prints what runs and how to
+/// connect.
 ///
 /// # Errors
-/// A sentence; one runs already on another port than was asked for; one does not reach the data nodes.
+/// A text; a node runs already on another port than was asked for; a node does not reach the data nodes.
 pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
     let mut before = Vec::new();
     for (node, _) in running(wanted.cluster)? {
@@ -100,7 +101,7 @@ pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
         }
     }
     if let Some(installation) = &wanted.installation {
-        // Who set a password set it in a session, so in a data directory that was there.
+        // A password is set in a session, so in a data directory that existed before.
         let is_new = !folder(wanted.cluster, 1).join("data").exists();
         for node in 1..=wanted.nodes {
             cut.extend(start(wanted, installation, node)?);
@@ -121,8 +122,8 @@ fn say_what_runs(wanted: &Wanted<'_>, node: u16, running: &Running) -> Result<()
     }
 }
 
-/// A SQL node that has a process, once it answers; `None` if it has ended. One that starts or ends at this moment is waited
-/// for: a process that was killed keeps its lock until it is gone.
+/// A SQL node that has a process, once it answers; `None` if it has ended. Waits for one that starts or ends at this
+/// moment: a process that was killed keeps its lock until it has ended.
 fn await_answer(cluster: &Path, node: u16) -> Result<Option<Running>, String> {
     let folder = folder(cluster, node);
     let begun = Instant::now();
@@ -146,7 +147,8 @@ fn await_answer(cluster: &Path, node: u16) -> Result<Option<Running>, String> {
     }
 }
 
-/// The port that a node gets: what is asked for, else the one that it had before, else its place behind the first.
+/// The port for a node: if no port was given, the one that it had before, if any; else the first node's port (given or
+/// default) plus the node's number minus 1; 0 for any.
 fn port(wanted: &Wanted<'_>, node: u16) -> Result<u16, String> {
     let before = || NodeFolder::at(folder(wanted.cluster, node)).last_start()?.port();
     if wanted.port.is_none()
@@ -160,7 +162,7 @@ fn port(wanted: &Wanted<'_>, node: u16) -> Result<u16, String> {
     }
 }
 
-/// Starts a SQL node unless it runs; what is wrong with its way to the data nodes, if anything is.
+/// Starts a SQL node unless it runs; returns why it does not reach the data nodes, if so.
 fn start(wanted: &Wanted<'_>, installation: &Installation, node: u16) -> Result<Option<String>, String> {
     let port = port(wanted, node)?;
     let settings = Settings {
@@ -178,7 +180,7 @@ fn start(wanted: &Wanted<'_>, installation: &Installation, node: u16) -> Result<
             say!("SQL node {node} is ready on {} after {after:.0} ms", started.address());
             Ok(None)
         }
-        // Told before, or another `vinga up` starts it at this time.
+        // Reported before, or another `vinga up` starts it at this time.
         Err(StartError::AlreadyRunning(_)) => Ok(None),
         Err(error @ StartError::PortInUse(_)) => Err(format!("SQL node {node}: {error} with --sql-port")),
         Err(error) => Err(format!("SQL node {node}: {error}")),
@@ -202,7 +204,7 @@ fn say_how_to_connect(wanted: &Wanted<'_>, installation: &Installation, is_new: 
 /// Stops all SQL nodes of a cluster, all at the same time.
 ///
 /// # Errors
-/// A sentence; the others are stopped all the same.
+/// A text; the others are stopped all the same.
 pub fn down(cluster: &Path) -> Result<(), String> {
     let nodes = running(cluster)?;
     let ends: Vec<_> = std::thread::scope(|threads| {
@@ -228,7 +230,7 @@ pub fn down(cluster: &Path) -> Result<(), String> {
 /// The SQL nodes of a cluster that run, in the order of their numbers.
 ///
 /// # Errors
-/// A sentence.
+/// A text that says what failed.
 pub fn running(cluster: &Path) -> Result<Vec<(u16, Running)>, String> {
     let failed = |error: io::Error| format!("cannot look into {}: {error}", cluster.display());
     let mut nodes = Vec::new();
@@ -243,7 +245,7 @@ pub fn running(cluster: &Path) -> Result<Vec<(u16, Running)>, String> {
 /// The numbers of a cluster's SQL nodes, whether they run or not, ascending.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's.
 pub fn numbers(cluster: &Path) -> io::Result<Vec<u16>> {
     let entries = match std::fs::read_dir(cluster) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

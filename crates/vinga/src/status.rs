@@ -10,22 +10,22 @@ use vinga_runtime::console;
 use vinga_runtime::node_folder::{LastStart, NodeFolder};
 use vinga_runtime::say;
 
-/// What is known of a node.
+/// The state of a node.
 struct Node {
     name: String,
     state: State,
-    /// Of a node that does not run: its last start.
+    /// The last start of a node that does not run.
     start: Option<LastStart>,
 }
 
 enum State {
     /// It answers.
     Running { pid: i32 },
-    /// Its process is there, but does not answer.
+    /// Its process exists, but does not answer.
     Silent { pid: i32, why: String },
     /// It answers, but admits no clients.
     Refusing { pid: i32, why: String },
-    /// No process, and it has not stopped in good order: it was killed, or has crashed.
+    /// No process, and it was not stopped orderly: it was killed, or has crashed.
     CutOff,
     /// It was stopped, or never started.
     Stopped,
@@ -53,7 +53,7 @@ impl State {
         }
     }
 
-    /// What is wrong with a node that has a process.
+    /// The problem of a node that has a process.
     fn trouble(&self) -> Option<(&'static str, &str)> {
         match self {
             State::Silent { why, .. } => Some(("does not answer", why)),
@@ -63,13 +63,13 @@ impl State {
     }
 }
 
-/// The last line of a SQL node's log is not longer, whatever the path of the server is.
+/// Upper bound of the last line of a SQL node's log, for every path of the server.
 const FAREWELL_BYTES_MAX: u64 = 8192;
 
-/// Shows the nodes; says whether all of them run.
+/// Shows the nodes; returns whether all of them run.
 ///
 /// # Errors
-/// A sentence: there is no cluster in the folder.
+/// A text: there is no cluster in the folder.
 pub fn run(arguments: &FolderArgument, json: bool) -> Result<bool, String> {
     let cluster = &arguments.folder;
     let place = cluster.display();
@@ -107,7 +107,8 @@ fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
     Ok(nodes)
 }
 
-/// Looks at a node, which is asked whether it is alive if there is a process; `Some` is why it refuses clients.
+/// Determines the state of a node; if it has a process, it is asked whether it is alive. `Some` is why it refuses
+/// clients.
 fn look(
     name: String,
     folder: &NodeFolder,
@@ -119,14 +120,14 @@ fn look(
             Ok(Some(why)) => State::Refusing { pid, why },
             Err(why) => State::Silent { pid, why },
         },
-        // The address is taken away by 'vinga down'. A SQL node that somebody else has stopped says so at the end.
+        // 'vinga down' removes the address. A SQL node that was stopped by other means logs that at the end.
         None if folder.address().is_some() && !has_said_farewell(folder) => State::CutOff,
         None => State::Stopped,
     };
     Ok(Node { name, state, start: folder.last_start() })
 }
 
-/// Whether the last line of a SQL node's log says that it has stopped in good order.
+/// Whether the last line of a SQL node's log says that it was stopped orderly.
 fn has_said_farewell(folder: &NodeFolder) -> bool {
     let end = folder.log_tail(folder.log_bytes().saturating_sub(FAREWELL_BYTES_MAX), 1);
     end.ends_with(": Shutdown complete")
@@ -136,7 +137,7 @@ fn as_table(nodes: &[Node]) -> String {
     let mut table = Table::new(["node", "state", "pid", "address", "since", "version"]);
     for node in nodes {
         let of_start = |part: fn(&LastStart) -> &String| {
-            // What the last start said holds no longer.
+            // The record of the last start applies only while the node runs.
             let start = node.start.as_ref().filter(|_| node.state.pid().is_some());
             start.map_or_else(|| "-".to_owned(), |start| part(start).clone())
         };

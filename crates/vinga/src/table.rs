@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Cells under heads. Columns are aligned to the left unless they are said to hold numbers.
+/// Cells under heads. Columns are aligned to the left unless [`Table::align_right`] was called for them.
 pub struct Table {
     heads: Vec<String>,
     rows: Vec<Vec<String>>,

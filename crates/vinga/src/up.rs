@@ -41,7 +41,7 @@ struct SqlArguments {
     installation: InstallationArguments,
 }
 
-/// `NAME=VALUE` of a variable that a user may set.
+/// `NAME=VALUE` of a variable that users may set.
 fn sql_variable(text: &str) -> Result<(String, String), String> {
     let (name, value) = name_and_value(text)?;
     if vinga_sqlnode::is_own(&name) {
@@ -52,16 +52,16 @@ fn sql_variable(text: &str) -> Result<(String, String), String> {
     Ok((name, value))
 }
 
-/// Starts what does not run yet.
+/// Starts the nodes that do not run yet.
 ///
 /// # Errors
-/// A sentence.
+/// A text that says what failed.
 pub fn run(arguments: UpArguments) -> Result<(), String> {
     let UpArguments { folder, port, parameters, sql } = arguments;
     let cluster = folder.folder;
-    // Without SQL nodes to start it does not matter whether there is a server.
+    // Without SQL nodes to start no server is needed.
     let installation = if sql.sql_nodes == 0 { None } else { Some(sql.installation.find()?) };
-    // What is wrong with them is told before anything is started.
+    // Problems with them are reported before anything is started.
     sql_nodes::check_ports(&sql_nodes::Wanted {
         cluster: &cluster,
         nodes: sql.sql_nodes,
@@ -111,7 +111,7 @@ pub fn run(arguments: UpArguments) -> Result<(), String> {
     })
 }
 
-/// Nobody shall learn by a missing table that nothing is kept on disk.
+/// Warns that data of an earlier run is lost, so that users do not learn it from a missing table.
 fn say_what_is_gone(before: Option<&EarlierRun>) {
     match before {
         None => say!("data is kept in memory only: it is gone when the data node stops"),
@@ -128,11 +128,11 @@ fn say_what_is_gone(before: Option<&EarlierRun>) {
 /// Stops all nodes of a cluster.
 ///
 /// # Errors
-/// A sentence; there is no cluster.
+/// A text; there is no cluster.
 pub fn down(cluster: &Path) -> Result<(), String> {
     let numbers = sql_nodes::numbers(cluster).unwrap_or_default();
     let is_cluster = NodeFolder::new(cluster, 1).path().is_dir() || !numbers.is_empty();
-    // They have connections to the data node.
+    // They are stopped first because they have connections to the data node.
     sql_nodes::down(cluster)?;
     if data_node::stop(cluster)? {
         say!("data node 1 has stopped");

@@ -1,4 +1,4 @@
-//! Which Vinga this is.
+//! The version of this program.
 
 /// The version, and the commit if it is known: `0.1.0 (51c5094a2b)`.
 pub const VERSION: &str = match env!("VINGA_COMMIT").is_empty() {

@@ -1,5 +1,5 @@
-//! Everything that a stranger, a careless client or a full machine can do to a data node: each gets a clear error, or its
-//! connection is closed with a logged reason; the node lives on and serves others meanwhile.
+//! Attacks on a data node by unauthenticated peers, careless clients or a full machine: each gets a clear error, or its
+//! connection is closed with a logged reason; the node keeps running and serves others meanwhile.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
@@ -34,7 +34,7 @@ fn table(cluster: &Cluster, name: &str) -> Table {
         .expect("a table can be created")
 }
 
-/// A second client that reads all the time. What it saw is printed, not asserted: machines differ.
+/// A second client that reads all the time. Its latencies are printed, not asserted: machines differ.
 struct Bystander {
     stop: Arc<AtomicBool>,
     reads: Arc<AtomicU64>,
@@ -62,7 +62,7 @@ impl Bystander {
         Bystander { stop, reads, thread }
     }
 
-    /// Runs `what` and tells how the bystander fared meanwhile.
+    /// Runs `work` and prints how the bystander fared meanwhile.
     fn during(&self, what: &str, work: impl FnOnce()) {
         let rate = |span: Duration, before: u64| {
             (self.reads.load(Ordering::Relaxed) - before) as f64 / span.as_secs_f64()
@@ -72,13 +72,13 @@ impl Bystander {
         let alone = rate(begun.elapsed(), before);
         let (before, begun) = (self.reads.load(Ordering::Relaxed), Instant::now());
         work();
-        // The work may be over before anybody else was scheduled.
+        // The work may be over before any other thread was scheduled.
         while self.reads.load(Ordering::Relaxed) == before && !self.thread.is_finished() {
             thread::sleep(Duration::from_millis(1));
         }
         let with = rate(begun.elapsed(), before);
         println!("{what}: bystander {with:.0} reads/s, {alone:.0} alone");
-        assert!(self.reads.load(Ordering::Relaxed) > before, "the bystander goes on during: {what}");
+        assert!(self.reads.load(Ordering::Relaxed) > before, "the bystander reads on during: {what}");
     }
 
     fn end(self) {
@@ -91,7 +91,7 @@ impl Bystander {
 fn assert_refused(stream: &mut TcpStream, expected: ErrorCode, what: &str) {
     match read_to_close(stream) {
         Last::Refused(code) => assert_eq!(code, expected, "{what}"),
-        Last::Nothing => panic!("{what}: closed without a word"),
+        Last::Nothing => panic!("{what}: closed without a reason"),
     }
 }
 
@@ -202,7 +202,7 @@ fn batch(id: TransactionId, epoch_seen: u64, count: u16) -> TransactionHead {
     }
 }
 
-/// Appends a request that reads the same row so many times.
+/// Appends a request that reads the same row this many times.
 fn push_reads(
     bytes: &mut Vec<u8>,
     to: Address,
@@ -229,8 +229,8 @@ fn push_reads(
     });
 }
 
-/// Answers are a thousand times as long as requests, and another thread makes them than the one that reads the requests:
-/// what piles up stays bounded all the same.
+/// Answers are a thousand times as long as requests, and another thread makes them than the one that reads the
+/// requests: the bytes that pile up are bounded all the same.
 #[test]
 fn memory_does_not_grow_for_a_client_that_never_reads() {
     let mut node = Node::start(&["SendBufferMemory=1M", "ThreadConfig=worker={count=2}"]);
@@ -323,7 +323,7 @@ fn bad_requests_get_clear_errors() {
     assert_eq!(error.code(), ErrorCode::BadTableDefinition, "{error}");
     assert!(error.to_string().contains("10000 characters; 1 to 64 are allowed"), "{error}");
     assert_eq!(cluster.table("test.nowhere").err().map(|e| e.code()), Some(ErrorCode::NoSuchTable));
-    // Another client drops the table and makes it anew: the old handle must not write into the new table.
+    // Another client drops the table and creates it anew: the old handle must not write into the new table.
     cluster.drop_table("test.t").expect("it is there");
     let new = table(&cluster, "test.t");
     assert_eq!(code(cluster.insert(&t, &row(5, "stale"))), ErrorCode::StaleTable);

@@ -1,4 +1,4 @@
-//! The benchmarks against real data nodes, small: that they run and what they leave, not how fast it is.
+//! The benchmarks against real data nodes, small: tests that they run and what results they write, not how fast it is.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -65,7 +65,7 @@ fn flexasynch_with_several_definers_and_connections() {
 fn lookups_scans_and_memory() {
     let folder = Folder::new("others");
     assert_success(&folder.bench("lookup --rows 1000 --lookups 500 --loops 1"));
-    // A scan whose filter lets a row through, or one without that does not, fails.
+    // A scan fails if its filter lets a row through, or if it has no filter and does not return all rows.
     assert_success(&folder.bench("scan --rows 5000 --loops 1 --scans 1"));
     assert_success(&folder.bench("memory --sizes 100000,150000 --loops 1"));
     assert_success(&folder.bench("nonblocking --rows 5000 --loops 1 --scans 2"));

@@ -1,11 +1,11 @@
-//! A cluster in a folder: what commands find there, before and after its nodes have ended in whatever way.
+//! A cluster in a folder: what commands find there, before and after its nodes have ended in any way.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
 use support::folder::{Folder, said, unread, vinga};
 
-/// The state of the data node as `vinga status` tells it, and the exit code.
+/// The state of the data node according to `vinga status`, and the exit code.
 fn status(folder: &Folder) -> (Option<i32>, serde_json::Value) {
     let output = folder.command("status").arg("--json").output().expect("the binary runs");
     let nodes = serde_json::from_slice(&output.stdout).expect("it says JSON");
@@ -21,7 +21,7 @@ fn a_killed_node_comes_back_on_its_port_and_says_that_its_data_is_gone() {
     for _ in 0..5 {
         let before = folder.pid();
         folder.kill();
-        // At once: the process may still be about to end, its address is still there.
+        // At once: the process may still be ending, its address still exists.
         let (ok, text) = folder.up(&[]);
         assert!(ok && text.contains(&format!("is ready on 127.0.0.1:{port}")), "{text}");
         assert!(text.contains("warning: data is kept in memory only"), "{text}");
@@ -76,7 +76,7 @@ fn status_tells_what_runs() {
     let (_, table) = folder.run("status", &[]);
     assert!(table.starts_with("node ") && table.contains("data node 1  running"), "{table}");
 
-    // One that hangs has a process, but does not answer.
+    // A node that hangs has a process, but does not answer.
     rustix::process::kill_process(folder.pid(), rustix::process::Signal::STOP).expect("it runs");
     let (code, nodes) = status(&folder);
     rustix::process::kill_process(folder.pid(), rustix::process::Signal::CONT).expect("it is there");
@@ -115,7 +115,7 @@ fn commands_find_the_cluster_by_its_folder() {
         tables(&|command| _ = command.args(["admin", "tables", "--folder", place])),
         tables(&|command| _ = command.args(["admin", "tables"]).env("VINGA_FOLDER", place)),
         tables(&|command| _ = command.args(["admin", "tables"]).current_dir(&link)),
-        // What is said goes before the environment.
+        // The command line overrides the environment.
         tables(&|command| {
             command.args(["admin", "tables", "--folder", place]).env("VINGA_CONNECT", "127.0.0.1:1");
         }),
@@ -176,7 +176,7 @@ fn what_nobody_reads_is_no_accident() {
         assert_eq!(unread(vinga().args(arguments)), (Some(0), String::new()), "{arguments:?}");
     }
     assert_eq!(unread(&mut folder.command("down")), (Some(0), String::new()));
-    // A full disk is an error, though.
+    // A full disk is an error, however.
     let full = std::fs::File::options().write(true).open("/dev/full").expect("it is there");
     let output = vinga().args(["data", "--show"]).stdout(full).output().expect("the binary runs");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! What `vinga up`, `down` and `admin` say when something is not as it was thought to be.
+//! Messages of `vinga up`, `down` and `admin` in unexpected situations.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
@@ -54,16 +54,16 @@ fn two_at_once_find_one_data_node() {
 fn what_is_no_data_node_is_told_so() {
     let sql = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = sql.local_addr().expect("it is bound").to_string();
-    // As MariaDB greets: a packet's length and number, protocol 10, the version.
+    // A greeting as of MariaDB: a packet's length and number, protocol 10, the version.
     let greets = std::thread::spawn(move || {
-        let (mut stream, _) = sql.accept().expect("somebody comes");
+        let (mut stream, _) = sql.accept().expect("a client connects");
         let greeting = [&[93, 0, 0, 0, 10][..], b"5.5.5-10.11.18-MariaDB\0", &[7; 80]].concat();
         stream.write_all(&greeting[..97]).expect("it reads");
         stream
     });
     let (ok, text) = admin(&address, &["nodes"]);
     assert!(!ok && text.contains("no data node") && !text.contains("20008"), "{text}");
-    drop(greets.join().expect("somebody came"));
+    drop(greets.join().expect("a client connected"));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn own_tables_are_dropped_by_force_only() {
 
 #[test]
 fn clients_that_leave_leave_no_warning() {
-    // Two threads own connections: one of them receives the notice first, the other closes on its word.
+    // Two threads own connections: one of them receives the disconnect notice first, the other closes when notified.
     let node = Node::start(&["ThreadConfig=ldm={count=2},tc,recv={count=2},send,main"]);
     for _ in 0..10 {
         let (ok, text) = admin(&node.address, &["nodes"]);
@@ -112,7 +112,7 @@ fn a_client_that_outlives_its_data_node_is_no_alarm_to_the_next() {
     assert!(said(folder.command("down").output()).0);
     let (ok, text) = folder.up(&["--port", &port]);
     assert!(ok, "{text}");
-    // It comes back with the name that it had.
+    // It reconnects under its old name.
     while cluster.tables().is_err() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
@@ -121,7 +121,7 @@ fn a_client_that_outlives_its_data_node_is_no_alarm_to_the_next() {
     assert!(!log.lines().any(|line| line.contains(" warning listener")), "{log}");
 }
 
-/// The exit code of a command and what it says on standard error.
+/// The exit code of a command and its standard error.
 fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
     let output = vinga().args(arguments).output().expect("the binary runs");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())

@@ -1,6 +1,7 @@
-//! The rules of the house: who may import whom, who may use the standard library, what the documents must name.
+//! Rules for the sources: which crate may import which, where the standard library may be used, what the documents must
+//! name.
 //!
-//! They are read off the manifests and sources, so that breaking one fails a test and not a review.
+//! They are checked against the manifests and sources, so that a violation fails a test instead of a review.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +11,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there")
 }
 
-/// A crate of the workspace, as its manifest has it.
+/// A crate of the workspace, according to its manifest.
 struct Member {
     /// Its folder below `crates/`.
     place: String,
@@ -62,11 +63,11 @@ fn read_manifest(manifest: &str) -> (String, BTreeSet<String>) {
     (name, imports)
 }
 
-/// The rings, inner first: a crate may import from its own line's predecessors only.
+/// The rings, inner first: a crate may import only from rings before its own.
 const RINGS: [&[&str]; 17] = [
     &["core/base"],
     &["core/wire"],
-    &["core/kernel"],
+    &["core/kernel", "core/program"],
     &["storage/fragment"],
     &[
         "blocks/membership",
@@ -82,7 +83,7 @@ const RINGS: [&[&str]; 17] = [
     &["edge/local"],
     &["client/derive"],
     &["client/vinga", "client/testnode"],
-    &["edge/runtime", "sim", "spike"],
+    &["edge/runtime", "sim"],
     &["client/capi", "sql/engine"],
     &["client/libvinga"],
     &["edge/datanode", "edge/sqlnode"],
@@ -118,7 +119,7 @@ fn storage_knows_no_signals() {
     for (name, member) in members().iter().filter(|(_, m)| m.place.starts_with("storage/")) {
         for import in &member.imports {
             assert!(
-                import == "vinga-base" || import == "vinga-fragment",
+                import == "vinga-base",
                 "{name} must not import {import}: storage knows no signals, nodes or time"
             );
         }
@@ -136,7 +137,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What lies inside the edge.
+/// Whether a crate is inside the edge.
 fn is_inside(place: &str) -> bool {
     ["core/", "storage/", "blocks/", "mgm/core", "client/core", "client/workloads"]
         .iter()
@@ -157,7 +158,7 @@ fn nothing_inside_the_edge_uses_the_standard_library() {
             let lines: Vec<&str> = text.lines().collect();
             for (i, line) in lines.iter().enumerate() {
                 if line.trim() == "extern crate std;" {
-                    // For the type alone, whose values are converted: no clock is asked.
+                    // Only the type is used, whose values are converted: no clock is read.
                     if file.ends_with("client/core/src/value/system_time.rs") {
                         assert!(!text.contains("now("), "the standard library's clock inside the edge");
                         continue;
@@ -187,7 +188,7 @@ fn every_module_says_what_it_is() {
         sources(&folder, &mut files);
         for file in files {
             let text = fs::read_to_string(&file).expect("a source can be read");
-            assert!(text.starts_with("//!"), "{} must begin with what it is for", file.display());
+            assert!(text.starts_with("//!"), "{} must begin with its purpose", file.display());
         }
     }
 }
@@ -218,7 +219,7 @@ fn protocol_documents_name_real_signals() {
         }
     }
     for signal in ["PrepareRequest", "CommitRequest", "AbortRequest", "KeyReadRequest", "CompleteOrder"] {
-        assert!(named.contains(signal), "no document in docs/protocols tells of {signal}");
+        assert!(named.contains(signal), "no document in docs/protocols mentions {signal}");
     }
 }
 
@@ -274,7 +275,7 @@ fn the_document_of_the_simulator_names_every_injected_bug() {
     let text = fs::read_to_string(root().join("docs/simulation.md")).expect("the document is there");
     for bug in vinga_kernel::InjectedBug::ALL {
         let name = bug.name();
-        assert!(text.contains(&format!("| `{name}` |")), "docs/simulation.md does not tell of {name}");
+        assert!(text.contains(&format!("| `{name}` |")), "docs/simulation.md does not mention {name}");
     }
 }
 
@@ -289,11 +290,11 @@ fn the_hazards_of_the_commit_protocol_have_their_tests() {
         .collect();
     assert!(told.len() > 10, "the scenarios are found");
     for name in told {
-        assert!(text.contains(&format!("`{name}`")), "docs/protocols/commit.md does not tell of {name}");
+        assert!(text.contains(&format!("`{name}`")), "docs/protocols/commit.md does not mention {name}");
     }
 }
 
-/// Licences under which a program of any licence may be linked.
+/// Licences that permit linking into a program of any licence.
 const PERMISSIVE: [&str; 9] = [
     "MIT",
     "Unicode-3.0",
@@ -306,14 +307,14 @@ const PERMISSIVE: [&str; 9] = [
     "Zlib",
 ];
 
-/// Whether an expression of licences (`MIT OR Apache-2.0`) leaves the choice of a permissive one.
+/// Whether an expression of licences (`MIT OR Apache-2.0`) allows to choose a permissive one.
 fn is_permissive(licences: &str) -> bool {
     let licences = licences.replace(['(', ')'], " ").replace('/', " OR ");
     let is_known = |licence: &str| PERMISSIVE.contains(&licence.trim());
     licences.split(" AND ").all(|part| part.split(" OR ").any(is_known))
 }
 
-/// What programs link to use Vinga is permissively licensed, with everything that it depends on; the rest is not.
+/// Everything that programs link to use Vinga is permissively licensed, with all its dependencies; the rest is not.
 #[test]
 fn clients_are_permissively_licensed() {
     let tree = std::process::Command::new(env!("CARGO"))
@@ -336,7 +337,7 @@ fn clients_are_permissively_licensed() {
     let tree = String::from_utf8(tree.stdout).expect("names are text");
     let mut needed = BTreeSet::new();
     for line in tree.lines().filter(|line| !line.is_empty()) {
-        let (package, licences) = line.split_once('|').expect("it was asked for so");
+        let (package, licences) = line.split_once('|').expect("the format has a bar");
         let licences = licences.trim_end_matches("(*)").trim();
         assert!(is_permissive(licences), "clients need {package}, whose licence is '{licences}'");
         needed.insert(package.split(' ').next().expect("it has a name"));

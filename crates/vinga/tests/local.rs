@@ -44,24 +44,24 @@ fn everything_works_by_shared_memory() {
     let cluster = Cluster::connect(&node.local_address()).expect("the node admits us");
     wait_for_log(&node, &format!("process {} on this machine", std::process::id()));
     let table = table(&cluster);
-    // More than a ring holds goes there in one go, and comes back.
+    // More than a ring holds is sent in one go, and returned.
     const ROWS: u64 = 4_000;
     for first in (0..ROWS).step_by(500) {
         let mut transaction = cluster.begin().expect("connected");
         for id in first..first + 500 {
             transaction.insert(&table, &row(id)).expect("a good row");
         }
-        transaction.commit().expect("nobody else is there");
+        transaction.commit().expect("there is no conflict");
     }
     let rows = cluster.get_many(&table, 0..ROWS).expect("a read succeeds");
     assert!((0..).zip(&rows).all(|(id, found)| found.as_ref() == Some(&row(id))));
     let mut scan = cluster.scan(&table, |request| request).expect("it begins");
     let mut count = 0;
-    while let Some(batch) = scan.next_batch().expect("it goes on") {
+    while let Some(batch) = scan.next_batch().expect("the scan continues") {
         count += batch.bytes().count() as u64;
     }
     assert_eq!(count, ROWS);
-    // Threads that wait each for their own, and one that sleeps longer than anybody looks: for a lock.
+    // Threads that each wait for their own answers, and one that sleeps long, for a lock.
     let mut holder = cluster.begin().expect("connected");
     holder.update(&table, 1u64, &vinga::Update::new().set("v", vec![9u8])).expect("it is defined");
     holder.execute().expect("it is done");
@@ -83,7 +83,7 @@ fn everything_works_by_shared_memory() {
         }
         thread::sleep(Duration::from_millis(300));
         holder.commit().expect("it is the only one");
-        waiting.join().expect("no panic").expect("the lock was let go");
+        waiting.join().expect("no panic").expect("the lock was released");
     });
     drop(scan);
     drop((table, cluster));
@@ -121,8 +121,8 @@ fn a_killed_node_is_noticed() {
         }
     };
     println!("{refused}");
-    // The socket is still there, and nobody behind it.
-    let error = Cluster::connect(&address).err().expect("nobody listens");
+    // The socket still exists, but no process listens.
+    let error = Cluster::connect(&address).err().expect("no process listens");
     assert_eq!(error.code(), ErrorCode::ClusterFailure);
     assert!(error.to_string().contains(&address), "{error}");
 }
@@ -156,7 +156,7 @@ fn without_a_socket_the_error_says_where_it_was_looked_for() {
     let error = Cluster::connect(&node.local_address()).err().expect("there is no socket");
     assert!(error.to_string().contains(&node.local_address()), "{error}");
     Cluster::connect(&node.address).expect("by TCP it is there");
-    // The next address in the list is as good.
+    // The next address in the list is used.
     let both = format!("{},{}", node.local_address(), node.address);
     let cluster = Cluster::connect(&both).expect("by TCP it is there");
     cluster.insert(&table(&cluster), &row(1)).expect("it serves");

@@ -11,9 +11,9 @@ const ROWS: u64 = 10_000;
 const BATCH: u64 = 128;
 const BATCHES: u64 = 1_000;
 
-/// System calls of all threads of the node so far, as it counts them itself.
+/// System calls of all threads of the node so far, according to its own counters.
 fn system_calls(cluster: &Cluster) -> u64 {
-    let threads = cluster.info(InfoTable::Threads).expect("the node tells");
+    let threads = cluster.info(InfoTable::Threads).expect("the node answers");
     let column =
         threads.columns.iter().position(|name| name == "system_calls").expect("a column of this name");
     let calls = threads.rows.iter().map(|row| match row[column] {
@@ -41,7 +41,7 @@ fn lookups_of_a_batch_share_their_system_calls() {
             let row = Record::new([("id", Value::from(id)), ("v", Value::from(vec![7u8; 100]))]);
             transaction.insert(&table, &row).expect("a good row");
         }
-        transaction.commit().expect("nobody else is there");
+        transaction.commit().expect("there is no conflict");
     }
     let before = system_calls(&cluster);
     for batch in 0..BATCHES {
@@ -51,6 +51,6 @@ fn lookups_of_a_batch_share_their_system_calls() {
     }
     let calls = system_calls(&cluster) - before;
     println!("{} lookups in {BATCHES} batches: {calls} system calls of the node", BATCHES * BATCH);
-    // To wait, to read and to write, for each batch and if it comes in pieces; and some for timers meanwhile.
+    // Waiting, reading and writing, for each batch and possibly for each of its pieces; and some for timers meanwhile.
     assert!(calls < BATCHES * 16, "{calls} system calls for {BATCHES} batches");
 }

@@ -1,4 +1,4 @@
-//! The command line with wrong input of every sort: each is told what is wrong and what is allowed.
+//! The command line with wrong input of every sort: each error says what is wrong and what is allowed.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
@@ -70,7 +70,7 @@ fn errors_name_what_they_are_about() {
         let (ok, text) = run(&["admin", "describe", table, "--connect", "127.0.0.1:1"]);
         assert!(!ok && text.contains("expected database.table"), "{text}");
     }
-    // A column list is read before anybody is asked.
+    // A column list is read before the cluster is asked.
     let (ok, text) = run(&["admin", "create", "a.b", "id whole", "--connect", "127.0.0.1:1"]);
     assert!(!ok && text.contains("'whole' is no type") && !text.contains("127.0.0.1"), "{text}");
 }
@@ -103,7 +103,7 @@ fn errors_about_a_row_name_table_and_key() {
         update.ends_with(&format!("(table shop.orders, shop {}…, number 8)", "x".repeat(60))),
         "{update}"
     );
-    // Which of several keys it is, is not known.
+    // With several keys the duplicate one is unknown.
     let unique =
         cluster.create_table(new("shop.unique").unique_index("v", &["v"])).expect("a table can be created");
     cluster.insert(&unique, &row(1)).expect("an insert succeeds");
@@ -138,7 +138,7 @@ fn tables_are_sorted_and_measured() {
     assert_eq!(names, ["a.full", "a.z", "b.t"]);
     assert_eq!((&tables[0]["rows"], &tables[1]["rows"]), (&2000.into(), &0.into()));
     let bytes = |field: &str| tables[0][field].as_u64().expect("a number");
-    // 2000 rows of 500 bytes; an entry of an index has a few bytes of each value.
+    // 2000 rows of 500 bytes; an index entry has a few bytes of each value.
     assert!((1_000_000..3_000_000).contains(&bytes("row_bytes")), "{tables}");
     assert!((20_000..1_000_000).contains(&bytes("index_bytes")), "{tables}");
 }
@@ -179,7 +179,7 @@ fn the_log_has_the_level_that_is_set() {
     for (level, has_info, has_debug) in
         [("warning", false, false), ("info", true, false), ("debug", true, true)]
     {
-        // Two threads own connections: a client has a second one, which is told only to who wants to know all.
+        // Two threads own connections: a client has a second one, which is logged only at level debug.
         let two = "ThreadConfig=ldm={count=2},tc,recv={count=2},main";
         let node = Node::start(&[&format!("LogLevel={level}"), two]);
         let (ok, text) = run(&["admin", "tables", "--connect", &node.address]);
@@ -240,7 +240,7 @@ fn lists_take_commas_and_blanks() {
     for parts in [&["spike,start"][..], &["spike", "start"]] {
         let arguments = [&["bench", "all", "--parts"][..], parts, &["--connect", "127.0.0.1:1"]].concat();
         let (ok, text) = run(&arguments);
-        // The list was read: what is refused is the address.
+        // The list was read: the address is what is refused.
         assert!(!ok && text.contains("it takes neither --connect"), "{text}");
     }
     let (ok, text) = run(&["bench", "all", "--parts", "spike", "nothing"]);

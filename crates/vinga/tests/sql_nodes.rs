@@ -1,4 +1,4 @@
-//! `vinga up` and `down` with SQL nodes, as a user has them.
+//! `vinga up` and `down` with SQL nodes, as users run them.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ impl Cluster {
         Cluster { folder, data_port, sql_port: free_ports(2) }
     }
 
-    /// Runs `vinga` on this cluster; what it says, and whether it is content.
+    /// Runs `vinga` on this cluster; returns whether it succeeded, and its output.
     fn vinga(&self, arguments: &[&str]) -> (bool, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
         command.args(arguments).arg("--folder").arg(&self.folder);
@@ -57,7 +57,7 @@ impl Drop for Cluster {
     }
 }
 
-/// The first of so many ports in a row that nobody listens on now.
+/// The first of this many consecutive ports on which no process listens now.
 fn free_ports(count: u16) -> u16 {
     loop {
         let first = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
@@ -80,8 +80,8 @@ fn sql_nodes_come_up_after_the_data_node_and_go_down_before_it() {
     let socket = format!("--user=root --socket={}", cluster.socket(1).display());
     assert!(said.contains(&socket) && said.contains(&format!("--port={}", cluster.sql_port)), "{said}");
 
-    // The line that was told works.
-    let line = said.lines().find(|line| line.contains("--socket=")).expect("it was told").trim();
+    // The printed command line works.
+    let line = said.lines().find(|line| line.contains("--socket=")).expect("the line is printed").trim();
     let shell = Command::new("sh").arg("-c").arg(format!("{line} -NBe 'SELECT 6 * 7'")).output();
     assert_eq!(String::from_utf8_lossy(&shell.expect("there is a shell").stdout), "42\n");
     let mut session = Connection::open_socket(&cluster.socket(1)).expect("it answers");
@@ -89,7 +89,7 @@ fn sql_nodes_come_up_after_the_data_node_and_go_down_before_it() {
     // Nodes on the same machine share memory.
     assert!(told[0][0].starts_with("unix:") && told[0][0].ends_with("/node-1/vinga.sock"), "{told:?}");
 
-    // More can be asked for; what runs is left alone.
+    // More nodes can be asked for; those that run are left alone.
     let (ok, said) = cluster.up("2");
     assert!(ok && said.contains("data node 1 is running already"), "{said}");
     assert!(said.contains("SQL node 1 is running already") && said.contains("SQL node 2 is ready"), "{said}");
@@ -108,7 +108,7 @@ fn sql_nodes_come_up_after_the_data_node_and_go_down_before_it() {
     let (ok, said) = cluster.vinga(&["down"]);
     assert!(ok && said.starts_with("no data node runs"), "{said}");
 
-    // A port in use is told before anything is started.
+    // A port in use is reported before anything is started.
     let _taken = TcpListener::bind(("127.0.0.1", cluster.sql_port)).expect("it was freed");
     let (ok, said) = cluster.up("1");
     assert!(!ok && !said.contains(&data) && said.contains("--sql-port"), "{said}");
@@ -121,7 +121,7 @@ fn variables_and_ports_are_not_ignored_silently() {
     let cluster = Cluster::new();
     let (ok, said) = cluster.up_with("1", &["--sql-set", "nosuch_var=1"]);
     assert!(!ok && said.contains("unknown variable 'nosuch_var=1'"), "{said}");
-    // What does not help to understand it is not shown.
+    // Lines that do not help to understand it are not shown.
     assert!(!said.contains("[Note]") && !said.contains("is of maturity level"), "{said}");
     std::fs::remove_dir_all(cluster.folder.join("sql-1")).expect("it is there");
     let (ok, said) = cluster.up("1");
@@ -159,7 +159,7 @@ fn killed_nodes_come_back_on_their_ports_and_status_tells_of_them() {
     let pid = running(&cluster.folder.join("sql-1")).expect("the folder is there").expect("it runs").pid;
     let pid = rustix::process::Pid::from_raw(pid).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
-    // At once, and without a word of ports; nobody reads what is said.
+    // At once, and without a message about ports; its output has no reader.
     let (reader, writer) = std::io::pipe().expect("there are pipes");
     drop(reader);
     let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
@@ -172,7 +172,7 @@ fn killed_nodes_come_back_on_their_ports_and_status_tells_of_them() {
     );
     let (code, nodes) = status();
     assert_eq!((code, &nodes[1]["address"]), (Some(0), &address), "{nodes}");
-    // Whoever stops a SQL node in good order, it has not crashed.
+    // A SQL node that was stopped orderly by another process has not crashed.
     let stopped = running(&cluster.folder.join("sql-1")).expect("the folder is there");
     let pid = rustix::process::Pid::from_raw(stopped.expect("it runs").pid).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is ours");
@@ -198,7 +198,7 @@ fn kill_data_node(cluster: &Cluster) {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
 }
 
-/// How long SQL nodes have been without a data node when one is started: they try again at ever longer intervals.
+/// How long SQL nodes have been without a data node when one is started: they retry at ever longer intervals.
 const OUTAGE: Duration = Duration::from_secs(4);
 
 #[test]
@@ -214,7 +214,7 @@ fn up_waits_until_sql_nodes_that_run_reach_the_data_node() {
     session.query("CREATE DATABASE d").expect("it is its own");
     session.query("CREATE TABLE d.t (a INT PRIMARY KEY)").expect("it reaches the data node");
 
-    // So does one whose root has a password: the data node tells then.
+    // The same holds for one whose root has a password: the data node knows its clients.
     session.query("ALTER USER root@localhost IDENTIFIED BY 'secret'").expect("it has such accounts");
     kill_data_node(&cluster);
     std::thread::sleep(OUTAGE);
@@ -229,7 +229,7 @@ fn up_waits_until_sql_nodes_that_run_reach_the_data_node() {
     let before = log().lines().count();
     let (ok, said) = cluster.vinga(&["status"]);
     assert!(ok, "{said}");
-    session.query("SELECT 1").expect("the server goes on");
+    session.query("SELECT 1").expect("the server still serves");
     assert_eq!(log().lines().count(), before, "{}", log());
     assert!(!log().contains("Aborted connection"), "{}", log());
 }

@@ -1,5 +1,5 @@
-//! Data nodes with all kinds of thread configurations: each serves clients, and has the threads, names and CPUs that its
-//! configuration says, in its own words and in those of the operating system.
+//! Data nodes with all kinds of thread configurations: each serves clients, and has the threads, names and CPUs of its
+//! configuration, both by its own information tables and according to the operating system.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
@@ -14,7 +14,7 @@ use vinga::{ColumnType, NewTable, Record, Table, Update, Value};
 /// Clients that work at a time.
 const CLIENTS: u64 = 3;
 
-/// Rows that each of them has.
+/// Rows of each of them.
 const ROWS: u64 = 400;
 
 const SUCCEEDS: &str = "it succeeds";
@@ -36,7 +36,7 @@ fn row(id: u64, n: i64) -> Record {
     Record::new([("id", Value::from(id)), ("n", Value::from(n)), ("v", Value::from(text))])
 }
 
-/// A client that knows what must be in its part of the table.
+/// A client that knows the expected contents of its part of the table.
 struct Worker {
     cluster: Cluster,
     table: Table,
@@ -105,7 +105,7 @@ impl Worker {
                     let (Some(id), Some(n)) = (row.get("id"), row.get("n")) else { panic!("{row:?}") };
                     let (id, n) = (number(id) as u64, number(n));
                     if (first..first + ROWS).contains(&id) {
-                        assert_eq!(found.insert(id, n), None, "a row comes once");
+                        assert_eq!(found.insert(id, n), None, "a row is returned once");
                     }
                 }
             }
@@ -124,7 +124,7 @@ fn number(value: &Value) -> i64 {
     value.to_string().parse().expect("a number")
 }
 
-/// Has some clients do some thousand operations of all kinds, and checks all answers.
+/// Runs some clients that do some thousand operations of all kinds, and checks all answers.
 fn serve(node: &Node) {
     let cluster = Cluster::connect(&node.address).expect("the node admits us");
     table(&cluster);
@@ -169,7 +169,7 @@ fn check(parameters: &[&str], names: &str, cpus: &[(&str, &str)]) -> Node {
         let (_, _, allowed) = thread.unwrap_or_else(|| panic!("{name} in {threads:?}"));
         assert_eq!(allowed, expected, "{name}");
     }
-    // Who has threads for it leaves the work to them.
+    // Nodes with dedicated threads for some work do that work on those only.
     let of = |row: &serde_json::Value, figure: &str| row[figure].as_u64().expect("a number");
     let sum = |hosts: &dyn Fn(&str) -> bool, figure: &str| {
         let rows = rows.iter().filter(|row| hosts(row["hosts"].as_str().expect("text")));
@@ -181,7 +181,7 @@ fn check(parameters: &[&str], names: &str, cpus: &[(&str, &str)]) -> Node {
     assert!(sum(&all, "bytes_received") > 100_000 && sum(&all, "bytes_sent") > 100_000, "{told}");
     assert_eq!(sum(&received, "bytes_received"), sum(&all, "bytes_received"), "{told}");
     assert_eq!(sum(&sent, "bytes_sent"), sum(&all, "bytes_sent"), "{told}");
-    // Threads wake up once a second by themselves, but nothing that there is to be done may have to wait for that.
+    // Threads wake up once a second by themselves, but no work may have to wait for that.
     assert_eq!(sum(&all, "missed_wakeups"), 0, "{told}");
     let memory = node.admin("memory");
     let has = |what: &str| memory.as_array().expect("rows").iter().any(|row| row["memory"] == what);
@@ -260,7 +260,8 @@ fn threads_are_bound_to_their_cpus() {
     );
 }
 
-/// Clients come and go while others work: each is answered from its first request on, whichever threads it passes.
+/// Clients connect and leave while others work: each is answered from its first request on, whichever threads it
+/// passes.
 #[test]
 fn clients_that_come_at_the_same_time_are_answered() {
     let node = Node::start(&["MaxNoOfExecutionThreads=12"]);
@@ -274,7 +275,7 @@ fn clients_that_come_at_the_same_time_are_answered() {
                     let cluster = Cluster::connect(&address).expect("the node admits us");
                     let table = cluster.table("test.t").expect("it is there");
                     let id = number * 1000 + turn;
-                    cluster.insert(&table, &row(id, 1)).expect("nobody else has it");
+                    cluster.insert(&table, &row(id, 1)).expect("the key is unused");
                     assert_eq!(cluster.get(&table, id), Ok(Some(row(id, 1))));
                 }
             })

@@ -1,4 +1,4 @@
-//! A definer: prepares batches of operations, keeps several under way, checks what comes back.
+//! A definer: prepares batches of operations, keeps several under way, checks the results.
 
 use super::wrong;
 use crate::failure::Result;
@@ -9,15 +9,15 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What a definer does in a phase.
+/// A definer's work in a phase.
 pub(super) struct Job {
     pub kind: Kind,
     pub rows: Range<u64>,
     pub order: Order,
-    /// Number of the first pass: each has an order of its own.
+    /// Number of the first pass: each pass has its own order.
     pub first_visit: u64,
     pub passes: u64,
-    /// What the first pass writes, or all passes read. See [`ValueMaker`].
+    /// The generation that the first pass writes, or all passes read. See [`ValueMaker`].
     pub first_generation: u64,
     pub batch: usize,
     pub slots: usize,
@@ -34,7 +34,7 @@ impl Job {
     }
 }
 
-/// See the head of this file.
+/// A definer thread's state.
 pub(super) struct Definer<'a, L: Lane> {
     lane: &'a mut L,
     job: &'a Job,
@@ -80,7 +80,7 @@ impl<'a, L: Lane> Definer<'a, L> {
                 };
                 self.start(slot, rows.by_ref().take(self.job.batch), pass)?;
             }
-            // Else two updates of a row could be under way at once, and nobody could say which is the last.
+            // Else two updates of a row could be under way at once, and it would not be clear which is the last.
             while self.free.len() < self.slots.len() {
                 let slot = self.end_one()?;
                 self.free.push(slot);

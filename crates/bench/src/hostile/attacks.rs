@@ -1,4 +1,4 @@
-//! What hostile, broken and greedy clients do. Each attack is bounded and is run again and again.
+//! Attacks by hostile, broken and greedy clients. Each attack is bounded and is run again and again.
 
 use super::raw::{Raw, connect, greeting, read_to_close};
 use crate::failure::{Context, Failure, Result};
@@ -15,11 +15,11 @@ use vinga_wire::scan::ScanOpenHead;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START, TransactionHead};
 use vinga_wire::{BlockNumber, SignalNumber, U16, U32, U64};
 
-/// What attacks are made against.
+/// The target of the attacks.
 pub struct Site {
     /// Of the data node.
     pub address: String,
-    /// A client that behaves.
+    /// A well-behaved client.
     pub cluster: Cluster,
     /// A table with one row, key 1, of [`LONG_BYTES`].
     pub table: Table,
@@ -56,12 +56,12 @@ pub fn names() -> Vec<&'static str> {
 pub const LONG_BYTES: usize = 1000;
 /// Connections of the attack that opens many.
 const CONNECTIONS: usize = 5_000;
-/// Times a thousand requests are sent by somebody who does not read.
+/// How many times a thousand requests are sent by a client that does not read.
 const UNREAD_REQUESTS_MAX: usize = 20;
 /// Rows that fill a small node's memory.
 const ROWS_MAX: u64 = 20_000;
 
-/// Bytes without meaning, the same in each run.
+/// Random bytes, the same in each run.
 pub struct Noise(pub u64);
 
 impl Noise {
@@ -78,7 +78,7 @@ impl Noise {
 
 fn garbage(site: &Site, noise: &mut Noise) -> Result<()> {
     let mut stream = connect(&site.address)?;
-    // The node may close before it has all.
+    // The node may close before it has read all.
     let _ = stream.write_all(&noise.bytes(8 << 10));
     read_to_close(&mut stream);
     Ok(())
@@ -113,7 +113,7 @@ fn bad_greetings(site: &Site, noise: &mut Noise) -> Result<()> {
 fn many_connections(site: &Site, _: &mut Noise) -> Result<()> {
     let mut kept = Vec::new();
     for _ in 0..CONNECTIONS {
-        // This process or the node may have no descriptors left: that is the point.
+        // This process or the node may have no descriptors left: that is the attack.
         match TcpStream::connect(&site.address) {
             Ok(stream) => kept.push(stream),
             Err(_) => break,
@@ -122,7 +122,7 @@ fn many_connections(site: &Site, _: &mut Noise) -> Result<()> {
     Ok(())
 }
 
-/// An admitted client; none while all node ids are taken by those that were thrown out and whose grace time runs.
+/// An admitted client; `None` while all node ids are held by clients that were disconnected and whose grace time runs.
 fn greet(site: &Site) -> Option<Raw> {
     let raw = Raw::greet(&site.address).ok();
     if raw.is_none() {
@@ -131,7 +131,7 @@ fn greet(site: &Site) -> Option<Raw> {
     raw
 }
 
-/// Says something as an admitted client, and waits until it is thrown out.
+/// Sends frames as an admitted client, and waits until it is disconnected.
 fn say_and_be_closed(site: &Site, say: impl FnOnce(&Raw, &mut Vec<u8>)) -> Result<()> {
     let Some(mut raw) = greet(site) else { return Ok(()) };
     let mut bytes = Vec::new();
@@ -201,7 +201,7 @@ fn absurd_epochs(site: &Site, _: &mut Noise) -> Result<()> {
     })
 }
 
-/// Asks for a hundred long rows in each request and reads none.
+/// Asks for a hundred long rows in each request and reads no answer.
 fn never_reads(site: &Site, _: &mut Noise) -> Result<()> {
     let Some(mut raw) = greet(site) else { return Ok(()) };
     let key = 1u64.to_le_bytes();
@@ -230,7 +230,7 @@ fn never_reads(site: &Site, _: &mut Noise) -> Result<()> {
         .set_write_timeout(Some(Duration::from_millis(100)))
         .context(|| "cannot set a time-out".into())?;
     for _ in 0..UNREAD_REQUESTS_MAX {
-        // The node stops reading, and closes in the end.
+        // The node stops reading, and finally closes.
         if raw.say(&bytes).is_err() {
             break;
         }
@@ -321,7 +321,7 @@ fn huge_filters(site: &Site, _: &mut Noise) -> Result<()> {
         wide.push(id()?.equal(constant + 10));
     }
     for filter in [deep, vinga::filter::Expression::Or(wide)] {
-        // Refused or executed, but never more than that.
+        // Either refused or executed: nothing else may happen.
         if let Ok(rows) = site.cluster.scan(&site.table, |scan| scan.filter(filter)) {
             rows.take(10).for_each(drop);
         }
@@ -337,7 +337,7 @@ fn unexpected(error: &vinga::Error) -> Failure {
     Failure::new(format!("an error that was not expected: {error}"))
 }
 
-/// Fills the memory, then gives it back.
+/// Fills the memory, then frees it.
 fn full_memory(site: &Site, _: &mut Noise) -> Result<()> {
     let mut last = 1;
     for id in 2..ROWS_MAX {

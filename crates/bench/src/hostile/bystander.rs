@@ -1,4 +1,4 @@
-//! A client that behaves: it reads one row again and again, each time when the last answer has come.
+//! A well-behaved client: it reads one row again and again, one read at a time.
 
 use crate::failure::{Context, Failure, Result};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Record, Value};
 
-/// See the head of this file.
+/// A well-behaved client that reads in its own thread.
 pub struct Bystander {
     shared: Arc<Shared>,
     thread: JoinHandle<Result<()>>,
@@ -18,12 +18,12 @@ pub struct Bystander {
 struct Shared {
     stop: AtomicBool,
     reads: AtomicU64,
-    /// The longest read since it was last asked for, in nanoseconds.
+    /// The longest read since the last call of [`Bystander::take_longest`], in nanoseconds.
     longest_ns: AtomicU64,
 }
 
 impl Bystander {
-    /// Makes a table with a row, and begins.
+    /// Makes a table with a row, and begins to read it.
     pub fn start(address: &str) -> Result<Self> {
         let failed = || "cannot prepare the bystander's table".to_owned();
         let cluster = Cluster::connect(address).context(failed)?;
@@ -73,7 +73,7 @@ impl Bystander {
         Duration::from_nanos(self.shared.longest_ns.swap(0, Ordering::Relaxed))
     }
 
-    /// Ends it.
+    /// Stops it.
     ///
     /// # Errors
     /// A read had failed.

@@ -1,11 +1,11 @@
-//! Who runs on which CPU, so that what is measured is how the node shares its thread and not how the system shares CPUs.
+//! CPU binding, so that the benchmark measures how the node shares its thread and not how the system shares CPUs.
 //!
-//! - The node has a CPU of its own (with two CPUs or more), on which its threads are left to the system.
-//! - Clients have another one. There attackers run only in what the bystander leaves ([`yield_to_everybody`]): the system
-//!   takes an attacker off the CPU at once when the bystander has something to do. An attacker thus has all of the time in
-//!   which the bystander waits for the node, which is the more the better the attack is.
-//! - On both CPUs somebody runs who does nothing and gives way to everybody, before the attacks and during them. Else a
-//!   CPU that has nothing to do falls asleep, takes tens of microseconds to wake up, and who is not attacked seems slow.
+//! - The node has a CPU of its own (with two CPUs or more), on which the system schedules its threads.
+//! - Clients have another one. There attackers run only when the bystander does not ([`yield_to_everybody`]): the
+//!   system preempts an attacker at once when the bystander has something to do. An attacker thus has all of the time
+//!   in which the bystander waits for the node, which is the more the better the attack is.
+//! - On both CPUs runs a thread that does nothing and yields to every other, before the attacks and during them. Else
+//!   an idle CPU falls asleep, takes tens of microseconds to wake up, and a client that is not attacked seems slow.
 
 use crate::failure::{Failure, Result};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use vinga_runtime::affinity;
 
-/// The CPUs of both sides; the same one where there is no other.
+/// The CPUs of both sides; the same one if there is no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
     /// The node's.
@@ -51,7 +51,7 @@ pub fn bind(cpu: u16) -> Result<()> {
     affinity::bind(&[cpu]).map_err(Failure::new)
 }
 
-/// The calling thread runs only when nobody else wants its CPU.
+/// From now on the calling thread runs only when no other thread wants its CPU.
 ///
 /// # Errors
 /// The system refuses it.
@@ -66,12 +66,12 @@ pub struct Wakefulness {
 }
 
 impl Wakefulness {
-    /// Of this CPU.
+    /// Of the CPU with this number.
     pub fn of(cpu: u16) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
         let keep_awake = move || {
-            // Without that it would take what is measured from others.
+            // Otherwise it would take CPU time from the measured threads.
             if bind(cpu).and_then(|()| yield_to_everybody()).is_err() {
                 return;
             }
@@ -102,7 +102,7 @@ mod tests {
                 bind(cpu).unwrap();
             }
             yield_to_everybody().unwrap();
-            // It has no rights that it did not have before, and can still be bound.
+            // It has no additional rights, and can still be bound.
             bind(places.node).unwrap();
         })
         .join()

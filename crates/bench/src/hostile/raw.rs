@@ -1,4 +1,4 @@
-//! A client that says whatever it likes.
+//! A client that can send arbitrary bytes.
 
 use crate::failure::{Context, Failure, Result};
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, cold};
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A connection of which nothing is known yet.
+/// A connection without a greeting.
 ///
 /// # Errors
 /// The system's.
@@ -25,7 +25,7 @@ pub fn connect(address: &str) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// A greeting, as `change` leaves it.
+/// A greeting, modified by `change`.
 pub fn greeting(change: impl FnOnce(&mut HelloRequest)) -> Vec<u8> {
     let mut hello = HelloRequest {
         magic: MAGIC,
@@ -46,7 +46,7 @@ pub fn greeting(change: impl FnOnce(&mut HelloRequest)) -> Vec<u8> {
     bytes
 }
 
-/// Reads until the node closes the connection. A reset is a close, too; what has not come after a while does not come.
+/// Reads until the node closes the connection, or for a while. A reset counts as a close.
 pub fn read_to_close(stream: &mut TcpStream) {
     let mut piece = [0; 4096];
     while matches!(stream.read(&mut piece), Ok(n) if n > 0) {}
@@ -60,9 +60,9 @@ pub struct Raw {
     pub own: Address,
     /// The data node.
     pub node: NodeId,
-    /// Which data manager owns which partition.
+    /// The data manager that owns each partition.
     partitions: Vec<PartitionPlace>,
-    /// What came and was not looked at.
+    /// Received bytes that were not handled yet.
     received: Vec<u8>,
 }
 
@@ -70,7 +70,7 @@ impl Raw {
     /// Connects and is admitted.
     ///
     /// # Errors
-    /// It is refused, which is what happens when all node ids are taken.
+    /// It is refused, as happens when all node ids are taken.
     pub fn greet(address: &str) -> Result<Self> {
         let nobody = Address::new(NodeId(0), BlockNumber::Api, 0);
         let stream = connect(address)?;
@@ -98,7 +98,7 @@ impl Raw {
     /// Sends bytes.
     ///
     /// # Errors
-    /// The connection is gone, or nobody reads.
+    /// The connection is closed, or the node does not read.
     pub fn say(&mut self, bytes: &[u8]) -> Result<()> {
         self.stream.write_all(bytes).context(|| "the node does not read".into())
     }
@@ -118,7 +118,7 @@ impl Raw {
     /// Waits for a frame.
     ///
     /// # Errors
-    /// The connection is gone, or nothing comes.
+    /// The connection is closed, or nothing arrives.
     pub fn receive<T>(&mut self, read: impl FnOnce(&Frame<'_>) -> Result<T>) -> Result<T> {
         let mut piece = [0; 16 << 10];
         loop {

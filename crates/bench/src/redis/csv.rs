@@ -1,4 +1,4 @@
-//! What `redis-benchmark --csv` prints: a line of names, then a line for each test, every field in quotes:
+//! The output of `redis-benchmark --csv`: a line of names, then a line for each test, every field in quotes:
 //!
 //! ```text
 //!   "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
@@ -23,7 +23,7 @@ pub struct Test {
     pub max_us: f64,
 }
 
-/// All tests of an output. Lines that are none are passed over.
+/// All tests of an output. Other lines are skipped.
 pub fn parse(text: &str) -> Vec<Test> {
     let mut columns: Vec<&str> = vec!["test", "rps"];
     let mut tests = Vec::new();
@@ -50,7 +50,7 @@ pub fn parse(text: &str) -> Vec<Test> {
     tests
 }
 
-/// The fields of a line of quoted fields, none of which has a quote or a comma in it.
+/// The fields of a line of quoted fields, none of which contains a quote or a comma.
 fn fields(line: &str) -> Option<Vec<&str>> {
     line.trim().strip_prefix('"')?.strip_suffix('"').map(|inner| inner.split("\",\"").collect())
 }

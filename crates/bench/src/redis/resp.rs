@@ -1,4 +1,4 @@
-//! As much of Redis' protocol as GET and SET need: a request is an array of bulk strings, an answer to SET is `+OK`,
+//! The part of Redis' protocol that GET and SET need: a request is an array of bulk strings, an answer to SET is `+OK`,
 //! one to GET a bulk string (`$LENGTH`, then the bytes) or `$-1`. Every line ends in CR LF.
 
 use crate::failure::{Context, Failure, Result};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// SETs that are sent together when keys are loaded.
 const LOAD_PIPELINE: u64 = 500;
-/// No answer takes so long.
+/// Longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection on which one request is under way at a time.
@@ -19,7 +19,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects to a server on this machine and sees that it answers.
+    /// Connects to a server on this machine and checks that it answers.
     pub fn open(port: u16) -> Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).context(|| "cannot connect to redis".into())?;
         stream.set_nodelay(true).context(|| "cannot set a socket up".into())?;

@@ -1,8 +1,8 @@
-//! Data managers answer.
+//! Answers of data managers: operations that are prepared or refused, commits and aborts that are confirmed.
 
 use crate::Coordinator;
 use crate::ending::Cause;
-use crate::transaction::{Place, State};
+use crate::transaction::State;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
@@ -11,6 +11,7 @@ use vinga_wire::commit::{
     ABORT_ONE, AbortBody, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW,
     PREPARED_COMMITTED, PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
 };
+use vinga_wire::partition::Place;
 use vinga_wire::unique::IndexChange;
 
 impl Coordinator {
@@ -74,8 +75,8 @@ impl Coordinator {
         Some(())
     }
 
-    /// A data manager that was allowed to commit at once has not done so, and will not. Whether the batch was given up
-    /// before that was known.
+    /// A data manager that was allowed to commit in one phase has not done so, and will not. Returns whether the API
+    /// node gave up the batch in the meantime.
     #[inline]
     fn not_committed_at_once(&mut self, cx: &mut Context<'_>, handle: Handle) -> bool {
         let transaction = &mut self.transactions[handle];
@@ -96,17 +97,13 @@ impl Coordinator {
     }
 
     fn note_hold(&mut self, handle: Handle, head: &PreparedHead) {
-        let mut next = self.transactions[handle].participants;
-        while let Some(at) = next {
-            let participant = &mut self.participants[at];
-            next = participant.next;
-            if participant.place.chain == head.chain && participant.place.instance == head.instance.get() {
-                participant.holds = true;
-            }
-        }
+        let place = Place { chain: head.chain, instance: head.instance.get() };
+        self.participants.each_mut(self.transactions[handle].participants, |participant| {
+            participant.holds |= participant.place == place;
+        });
     }
 
-    /// So many operations or partial rollbacks have been answered; what has become possible by that is sent.
+    /// This many operations or partial rollbacks have been answered. Sends what had to wait for them.
     pub(crate) fn operations_answered(&mut self, cx: &mut Context<'_>, handle: Handle, count: u32) {
         if !self.send_subs(cx, handle) {
             return;
@@ -166,14 +163,13 @@ impl Coordinator {
 
     /// Marks the participant as ended; false if it was already, or is none.
     fn participant_ended(&mut self, handle: Handle, chain: vinga_wire::commit::Chain, instance: u16) -> bool {
-        let mut next = self.transactions[handle].participants;
-        while let Some(at) = next {
-            let participant = &mut self.participants[at];
-            if participant.place.chain == chain && participant.place.instance == instance {
-                return !core::mem::replace(&mut participant.ended, true);
+        let place = Place { chain, instance };
+        let mut has_ended = false;
+        self.participants.each_mut(self.transactions[handle].participants, |participant| {
+            if participant.place == place {
+                has_ended = !core::mem::replace(&mut participant.ended, true);
             }
-            next = participant.next;
-        }
-        false
+        });
+        has_ended
     }
 }

@@ -1,10 +1,11 @@
-//! A batch arrives: check it, find the owners of its rows, send each what is its share.
+//! A batch arrives: it is checked, the owners of its rows are found, and each owner gets its operations.
 //!
-//! Everything that can be wrong with a batch by itself is found before anything is sent (`stages`).
+//! A batch that is wrong in itself is refused before any part of it is sent (`stages`).
 
 use crate::ending::Cause;
+use crate::participants::Undo;
 use crate::stages::Routed;
-use crate::transaction::{Participant, Place, State, Transaction};
+use crate::transaction::{State, Transaction};
 use crate::{Coordinator, OUTCOMES_MAX};
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
@@ -12,7 +13,6 @@ use vinga_base::pool::Handle;
 use vinga_base::row_layout::RowError;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{AbortBody, Actor};
 use vinga_wire::epoch::EPOCH_LEAP_MAX;
 use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationKind};
@@ -97,10 +97,10 @@ impl Coordinator {
         Some(())
     }
 
-    /// A rollback is asked for: gives up the batch of that transaction that is under way, if one is. Who asked is told
-    /// what became of the transaction by the answer to that batch. It is too late if the commit is decided. If a data
-    /// manager may have decided it, that one's answer tells: it comes at once, also if the operations wait. (What rolls
-    /// back already is as good as gone.)
+    /// Handles a request to roll back while a batch of the transaction is under way: the batch is given up. The API
+    /// node learns the outcome from the answer to that batch. If the commit is decided, it is too late. If a data
+    /// manager may have decided it, its answer tells; it is sent immediately, even if operations wait for locks.
+    /// Returns false if no batch is under way, or the transaction rolls back already.
     fn give_up_batch(&mut self, cx: &mut Context<'_>, id: TransactionId) -> bool {
         let Some(handle) = self.find(id) else { return false };
         match self.transactions[handle].state {
@@ -158,7 +158,7 @@ impl Coordinator {
         Ok(handle)
     }
 
-    /// Checks one operation as far as a coordinator can, and finds its owner.
+    /// Checks one operation, as far as a coordinator can, and finds the owner of its row.
     #[inline]
     fn route<'a>(
         &mut self,
@@ -206,7 +206,7 @@ impl Coordinator {
                     }
                 }
             }
-            // What is meant is a lock of this transaction, wherever it is.
+            // It releases a lock that the transaction has already; the hash leads to its owner.
             OperationKind::Unlock if operation.key.is_empty() => KeyHash(head.hash.get()),
             OperationKind::ReadCommitted
             | OperationKind::ReadShared
@@ -222,7 +222,7 @@ impl Coordinator {
         Ok(Routed::new(operation, kind, hash, place, table))
     }
 
-    /// Sends a checked batch to the owners of its rows; or goes on at once if there is nothing to send.
+    /// Sends a checked batch to the owners of its rows. If it has no operation, continues with its end.
     fn send_batch(
         &mut self,
         cx: &mut Context<'_>,
@@ -232,7 +232,7 @@ impl Coordinator {
     ) {
         let flags = head.flags.get();
         let commit = flags & FLAG_COMMIT != 0;
-        let is_overloaded = routed.iter().any(|one| cx.is_congested(one.place.at(one.place.chain.primary())));
+        let is_overloaded = routed.iter().any(|one| cx.is_congested(one.place.primary()));
         if is_overloaded {
             cx.mark("batch refused because a data manager is congested");
             self.roll_back(cx, handle, Cause::error(ErrorCode::Overloaded));
@@ -246,48 +246,16 @@ impl Coordinator {
         self.send_stages(cx, handle, routed);
     }
 
-    /// The transaction's participant for a place; made if it was not there. `None` if the pool is empty.
-    pub(crate) fn participant(&mut self, handle: Handle, place: Place) -> Option<Handle> {
-        let first = self.transactions[handle].participants;
-        let mut next = first;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            if participant.place == place {
-                return Some(at);
-            }
-            next = participant.next;
-        }
-        let alive = self.routing.alive(place.chain);
-        let made = Participant { place, alive, changes: false, holds: false, ended: false, next: first };
-        let made = self.participants.insert(made).ok()?;
-        self.transactions[handle].participants = Some(made);
-        Some(made)
-    }
-
-    /// Tells every chain with changes to undo operations from a number on, with all that followed from them; returns how
-    /// many will answer.
+    /// Orders every chain with changes to undo the operations from a number on, sub-operations included. Returns how
+    /// many chains will answer.
     fn send_partial_rollback(&mut self, cx: &mut Context<'_>, handle: Handle, from: u32) -> u32 {
         let from = if cx.has_bug(InjectedBug::PartialRollbackKeepsLast) { from + 1 } else { from.max(1) };
-        let actor = actor(cx.own(), &self.settings, handle);
+        let orders = self.orders(cx, handle);
         let mut asked = 0;
-        let mut next = self.transactions[handle].participants;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            next = participant.next;
+        for participant in self.participants.of(self.transactions[handle].participants) {
             if participant.changes {
                 asked += 1;
-                let replicas = participant.replicas();
-                cx.frame(SignalNumber::AbortRequest, participant.place.at(replicas.primary())).put(
-                    &AbortBody {
-                        transaction: U64::new(self.transactions[handle].id.0),
-                        actor,
-                        chain: participant.place.chain,
-                        alive: replicas,
-                        from: U32::new(from),
-                        instance: U16::new(participant.place.instance),
-                        flags: U16::ZERO,
-                    },
-                );
+                orders.undo(cx, participant, Undo::From(from));
             }
         }
         let transaction = &mut self.transactions[handle];
@@ -298,18 +266,7 @@ impl Coordinator {
     }
 }
 
-/// On whose behalf a signal acts: this coordinator's own.
-#[inline]
-pub fn actor(own: Address, settings: &crate::Settings, handle: Handle) -> Actor {
-    Actor {
-        coordinator: U32::new(own.0),
-        incarnation: U32::new(settings.incarnation.0),
-        acting: U32::new(own.0),
-        record: U32::new(handle.index()),
-    }
-}
-
-/// Refuses a batch of which nothing was begun.
+/// Refuses a batch of which no part was executed.
 fn refuse(cx: &mut Context<'_>, api: Address, head: &TransactionHead, code: ErrorCode) {
     let view = cx.view().0 as u8;
     cx.frame(SignalNumber::TransactionRefuse, api).put(&TransactionAnswer {

@@ -1,15 +1,16 @@
 //! API nodes as a coordinator knows them, and the outcomes that they have not confirmed.
 //!
-//! Every commit that an API node is told of is numbered; the outcome is kept in a list until the API node says that it
-//! has seen all up to some number. So an API node that lost a connection can ask, and learns the truth as long as this
-//! coordinator's node lives. Of a transaction that was rolled back nothing is kept: what is not in the list, and not
-//! under way, was not committed. (If that node dies too, the successor answers from the markers at the data managers.)
+//! Each commit that is reported to an API node has a number. Its outcome is kept in a list until the API node confirms
+//! that it has seen all outcomes up to some number. So an API node that has lost a connection can ask for an outcome,
+//! and gets the right answer as long as this coordinator's node is alive. Nothing is kept of a transaction that was
+//! rolled back: one that is neither in the list nor under way was not committed. (If the node fails too, its successor
+//! answers from the markers at the data managers.)
 
 use crate::Coordinator;
-use crate::transaction::Place;
 use alloc::collections::{BTreeMap, VecDeque};
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
+use vinga_wire::partition::Place;
 use vinga_wire::transaction::{Outcome, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U32, U64};
 
@@ -31,7 +32,7 @@ pub struct Client {
     pub outcome_number: u32,
     /// Outcomes that are not confirmed, oldest first; the last has `outcome_number`.
     pub outcomes: VecDeque<Ended>,
-    /// Who is told when the last open transaction has ended (the connection is closed).
+    /// Gets a confirm when the last open transaction has ended; set when the connection was closed.
     pub closing: Option<Address>,
 }
 
@@ -105,7 +106,7 @@ impl Coordinator {
         Some(())
     }
 
-    /// Was it committed? If it is still under way the answer waits for its end.
+    /// Answers whether a transaction was committed. If it is still under way, the answer is sent when it ends.
     pub(crate) fn on_outcome_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (question, _) = frame.head::<OutcomeRequest>()?;
         let id = TransactionId(question.transaction.get());

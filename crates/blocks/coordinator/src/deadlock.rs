@@ -1,8 +1,8 @@
 //! Probes and victims of deadlocks, passed on to the data managers at which a transaction may wait
 //! (`docs/protocols/deadlocks.md`).
 //!
-//! A coordinator does not know which of a batch's operations wait for a lock, so it asks the primaries of all chains that
-//! take part. A transaction passes a probe on once, by whichever way it comes: it keeps the name of the last one.
+//! A coordinator does not know which of a batch's operations wait for a lock, so it asks the primaries of all chains
+//! that take part. A transaction passes a probe on once, by whichever way it comes: it keeps the name of the last one.
 
 use crate::Coordinator;
 use crate::transaction::State;
@@ -52,10 +52,7 @@ impl Coordinator {
         signal: SignalNumber,
         write: impl Fn(&mut FrameWriter<'_>),
     ) {
-        let mut next = self.transactions[handle].participants;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            next = participant.next;
+        for participant in self.participants.of(self.transactions[handle].participants) {
             if participant.alive.length() > 0 {
                 write(&mut cx.frame(signal, participant.place.at(participant.alive.primary())));
             }

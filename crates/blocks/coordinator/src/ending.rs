@@ -1,13 +1,12 @@
-//! Commit and rollback, once decided, and what the API node is told.
+//! Commit and rollback, and the answer to the API node.
 
 use crate::Coordinator;
-use crate::batch::actor;
 use crate::clients::{Ended, send_outcome};
+use crate::participants::Undo;
 use crate::transaction::{Failure, State, Transaction};
 use vinga_base::Epoch;
 use vinga_base::pool::Handle;
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{AbortBody, CommitBody, WHOLE_TRANSACTION};
 use vinga_wire::transaction::{OperationError, Outcome, TransactionAnswer};
 use vinga_wire::{ErrorCode, SignalNumber, U16, U32, U64};
 
@@ -16,12 +15,12 @@ use vinga_wire::{ErrorCode, SignalNumber, U16, U32, U64};
 pub struct Cause(Option<Failure>);
 
 impl Cause {
-    /// The API node wished it.
+    /// The API node requested it.
     pub fn asked() -> Self {
         Cause(None)
     }
 
-    /// An error that no single operation is to blame for.
+    /// An error that was not caused by a single operation.
     pub fn error(code: ErrorCode) -> Self {
         Cause::operation(code, 0)
     }
@@ -38,7 +37,7 @@ impl Cause {
 }
 
 impl Coordinator {
-    /// All operations of a batch that were sent have been answered, none fatally.
+    /// All operations of a batch that were sent have been answered, and none has failed the transaction.
     pub(crate) fn batch_is_done(&mut self, cx: &mut Context<'_>, handle: Handle) {
         let State::Preparing { commit, .. } = self.transactions[handle].state else {
             unreachable!("a batch is done only while preparing")
@@ -55,41 +54,19 @@ impl Coordinator {
         answer(cx, transaction, Outcome::Open, 0);
     }
 
-    /// Decides: commit. The epoch is not below that of anything the transaction saw, replaced or followed.
+    /// Decides to commit. The epoch is at least that of everything the transaction has read, replaced or followed.
     fn commit(&mut self, cx: &mut Context<'_>, handle: Handle) {
-        let actor = actor(cx.own(), &self.settings, handle);
-        let own_node = self.settings.node;
+        let orders = self.orders(cx, handle);
         let transaction = &mut self.transactions[handle];
         transaction.epoch = transaction.epoch.max(self.epoch);
         if cx.has_bug(InjectedBug::EpochIgnoresOperations) {
             transaction.epoch = self.epoch;
         }
         let mut outstanding = 0;
-        let mut next = transaction.participants;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            next = participant.next;
-            if !participant.holds {
-                continue;
-            }
+        for participant in self.participants.of(transaction.participants).filter(|p| p.holds) {
             outstanding += 1;
-            let replicas = participant.replicas();
-            let marker = match transaction.first_change {
-                Some((number, place)) if place == participant.place && !place.chain.is_only(own_node) => {
-                    number
-                }
-                _ => 0,
-            };
-            cx.frame(SignalNumber::CommitRequest, participant.place.at(replicas.last())).put(&CommitBody {
-                transaction: U64::new(transaction.id.0),
-                epoch: U64::new(transaction.epoch.0),
-                actor,
-                chain: participant.place.chain,
-                alive: replicas,
-                marker: U32::new(marker),
-                instance: U16::new(participant.place.instance),
-                unused: U16::ZERO,
-            });
+            let marker = transaction.marker_at(participant, self.settings.node);
+            orders.commit(cx, participant, transaction.epoch, marker);
         }
         transaction.state = State::Committing { outstanding };
         if outstanding == 0 {
@@ -100,9 +77,9 @@ impl Coordinator {
         }
     }
 
-    /// Decides: roll back; or notes another cause if it is being rolled back already.
+    /// Decides to roll back. Does nothing if the transaction is being rolled back already.
     pub(crate) fn roll_back(&mut self, cx: &mut Context<'_>, handle: Handle, cause: Cause) {
-        let actor = actor(cx.own(), &self.settings, handle);
+        let orders = self.orders(cx, handle);
         let transaction = &mut self.transactions[handle];
         match transaction.state {
             State::Open { .. } | State::Preparing { .. } => {}
@@ -114,29 +91,9 @@ impl Coordinator {
         }
         transaction.unique = None;
         let mut outstanding = 0;
-        let mut next = transaction.participants;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            next = participant.next;
+        for participant in self.participants.of(transaction.participants) {
             outstanding += 1;
-            let replicas = participant.replicas();
-            let body = AbortBody {
-                transaction: U64::new(transaction.id.0),
-                actor,
-                chain: participant.place.chain,
-                alive: replicas,
-                from: U32::new(WHOLE_TRANSACTION),
-                instance: U16::new(participant.place.instance),
-                flags: U16::ZERO,
-            };
-            if cx.has_bug(InjectedBug::AbortToEveryReplica) {
-                for node in replicas.nodes() {
-                    let alone = AbortBody { alive: vinga_wire::commit::Chain::new(&[node]), ..body };
-                    cx.frame(SignalNumber::AbortRequest, participant.place.at(node)).put(&alone);
-                }
-                continue;
-            }
-            cx.frame(SignalNumber::AbortRequest, participant.place.at(replicas.primary())).put(&body);
+            orders.undo(cx, participant, Undo::Everything);
         }
         transaction.state = State::RollingBack { outstanding };
         if outstanding == 0 {
@@ -144,20 +101,19 @@ impl Coordinator {
         }
     }
 
-    /// All primaries have committed: the replicas may drop their records, some time soon.
+    /// All primaries have committed: notes that the replicas can drop their records.
     pub(crate) fn complete(&mut self, handle: Handle) {
-        let id = self.transactions[handle].id;
-        let mut next = self.transactions[handle].participants;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            next = participant.next;
-            // A chain that is only this node forgets at commit: whoever would need the record died with it.
+        let transaction = &self.transactions[handle];
+        for participant in self.participants.of(transaction.participants) {
+            // A chain that is only this node drops its records at commit: a successor that would need them can exist
+            // only after this node has failed, and then they are lost as well.
             if participant.holds
                 && participant.changes
                 && !participant.place.chain.is_only(self.settings.node)
             {
-                let replicas = self.routing.alive(participant.place.chain);
-                self.completes.extend(replicas.nodes().map(|node| (participant.place.at(node), id)));
+                let (place, id) = (participant.place, transaction.id);
+                let replicas = self.routing.alive(place.chain);
+                self.completes.extend(replicas.nodes().map(|node| (place.at(node), id)));
             }
         }
     }
@@ -179,14 +135,11 @@ impl Coordinator {
         self.finish(cx, handle, Outcome::RolledBack, 0);
     }
 
-    /// Tells the API node and forgets the transaction.
+    /// Answers the API node and removes the transaction's records.
     fn finish(&mut self, cx: &mut Context<'_>, handle: Handle, outcome: Outcome, number: u32) {
         let transaction = self.transactions.remove(handle).expect("it was open until now");
         self.by_id.remove(transaction.id.0);
-        let mut next = transaction.participants;
-        while let Some(at) = next {
-            next = self.participants.remove(at).expect("the list holds live participants").next;
-        }
+        self.participants.remove(transaction.participants);
         answer(cx, &transaction, outcome, number);
         if let Some((requester, request)) = transaction.special().and_then(|special| special.asked) {
             let epoch = if outcome == Outcome::Committed { transaction.epoch } else { Epoch(0) };

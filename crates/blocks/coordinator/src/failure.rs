@@ -1,19 +1,19 @@
-//! API nodes and data nodes that fail, transactions that are forgotten.
+//! What happens to transactions when API nodes and data nodes fail, and when nobody continues them.
 
-use crate::batch::actor;
 use crate::ending::Cause;
+use crate::participants::Undo;
 use crate::transaction::{State, Transaction};
 use crate::{CHECK_INTERVAL, Coordinator};
 use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{AbortBody, CommitBody, WHOLE_TRANSACTION};
 use vinga_wire::membership::ApiNodeBody;
-use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
+use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 impl Coordinator {
-    /// The API node's connections are gone: roll back what was not asked to commit, finish the rest, then confirm.
+    /// The API node's connections are closed: rolls back the transactions whose commit was not requested, finishes the
+    /// others, then confirms.
     pub(crate) fn on_api_connection_closed_order(
         &mut self,
         cx: &mut Context<'_>,
@@ -35,7 +35,7 @@ impl Coordinator {
         Some(())
     }
 
-    /// This incarnation of the API node will never ask again: forget its outcomes.
+    /// This incarnation of the API node has failed and will not ask again: drops its outcomes.
     pub(crate) fn on_api_failed_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let owner = owner_of(body);
@@ -52,7 +52,7 @@ impl Coordinator {
         Some(())
     }
 
-    /// One of an API node's transactions is gone. If its connection is closed and this was the last, say so.
+    /// One of an API node's transactions has ended. Confirms the closing of its connections if this was the last one.
     pub(crate) fn client_transaction_ended(&mut self, cx: &mut Context<'_>, id: TransactionId) {
         let client = self.clients.of(id);
         client.open -= 1;
@@ -82,7 +82,8 @@ impl Coordinator {
         }
     }
 
-    /// A data node is out of the view: what it took part in is rolled back if undecided, else ended without it.
+    /// A data node has left the view: transactions that it took part in are rolled back if they are undecided, else
+    /// they are ended without it.
     pub fn on_node_failed(&mut self, cx: &mut Context<'_>, node: NodeId) {
         self.routing.remove_node(node);
         self.completes.retain(|(data_manager, _)| data_manager.node() != node);
@@ -99,69 +100,35 @@ impl Coordinator {
     }
 
     fn takes_part(&self, transaction: &Transaction, node: NodeId) -> bool {
-        let mut next = transaction.participants;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            if participant.alive.contains(node) {
-                return true;
-            }
-            next = participant.next;
-        }
-        false
+        self.participants.of(transaction.participants).any(|participant| participant.alive.contains(node))
     }
 
     fn go_on_without(&mut self, cx: &mut Context<'_>, handle: Handle, node: NodeId) {
-        let actor = actor(cx.own(), &self.settings, handle);
+        let orders = self.orders(cx, handle);
         let transaction = &self.transactions[handle];
-        let (id, epoch, state) = (transaction.id, transaction.epoch, transaction.state);
-        let mut next = transaction.participants;
-        while let Some(at) = next {
-            let participant = &mut self.participants[at];
-            next = participant.next;
+        self.participants.each_mut(transaction.participants, |participant| {
             if !participant.alive.contains(node) {
-                continue;
+                return;
             }
             participant.alive = participant.alive.without(node);
             assert!(participant.alive.length() > 0, "a node group without live nodes stops the cluster");
             if participant.ended {
-                continue;
+                return;
             }
-            let place = participant.place;
-            let replicas = participant.replicas();
-            match state {
+            match transaction.state {
                 State::Committing { .. } if participant.holds => {
                     cx.mark("commit sent again without a failed replica");
-                    let marker = match self.transactions[handle].first_change {
-                        Some((number, first)) if first == place => number,
-                        _ => 0,
-                    };
-                    cx.frame(SignalNumber::CommitRequest, place.at(replicas.last())).put(&CommitBody {
-                        transaction: U64::new(id.0),
-                        epoch: U64::new(epoch.0),
-                        actor,
-                        chain: place.chain,
-                        alive: replicas,
-                        marker: U32::new(marker),
-                        instance: U16::new(place.instance),
-                        unused: U16::ZERO,
-                    });
+                    let marker = transaction.marker_at(participant, self.settings.node);
+                    orders.commit(cx, participant, transaction.epoch, marker);
                 }
                 State::RollingBack { .. } => {
                     cx.mark("abort sent again without a failed replica");
-                    cx.frame(SignalNumber::AbortRequest, place.at(replicas.primary())).put(&AbortBody {
-                        transaction: U64::new(id.0),
-                        actor,
-                        chain: place.chain,
-                        alive: replicas,
-                        from: U32::new(WHOLE_TRANSACTION),
-                        instance: U16::new(place.instance),
-                        flags: U16::ZERO,
-                    });
+                    orders.undo(cx, participant, Undo::Everything);
                 }
                 State::Committing { .. } | State::Open { .. } | State::Preparing { .. } => {}
             }
-        }
-        match state {
+        });
+        match transaction.state {
             State::Open { .. } | State::Preparing { .. } => {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::NodeFailure));
             }
@@ -169,7 +136,7 @@ impl Coordinator {
         }
     }
 
-    /// Looks for transactions that nobody cares for, and for schema changes that wait.
+    /// Rolls back transactions that were inactive for too long, and looks after schema changes that wait.
     pub(crate) fn check_timeouts(&mut self, cx: &mut Context<'_>) {
         cx.send_after(CHECK_INTERVAL, 0);
         if let Some(timeout) = self.settings.inactive_timeout {

@@ -3,7 +3,7 @@
 use crate::Coordinator;
 use crate::transaction::State;
 use vinga_base::TransactionId;
-use vinga_kernel::Tick;
+use vinga_kernel::{Span, Tick};
 
 /// An open transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,9 +13,9 @@ pub struct OpenTransaction {
     /// What it does.
     pub state: &'static str,
     /// How long ago it began.
-    pub age: Tick,
+    pub age: Span,
     /// For how long it has been the API node's turn; `None` if it is not.
-    pub idle: Option<Tick>,
+    pub idle: Option<Span>,
     /// The number of its last operation: how many there were, with those that were undone.
     pub operations: u32,
 }

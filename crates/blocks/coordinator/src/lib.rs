@@ -2,9 +2,10 @@
 //!
 //! An API node sends a *batch*: operations, and whether to commit behind them. The coordinator finds out which data
 //! managers own the rows (`routing`), sends them `PrepareRequest`s (`batch`, `stages`), has unique indexes follow
-//! (`unique`), gathers the answers (`answers`), and ends the transaction when it is asked to or has to (`ending`). It keeps the outcomes until the API node has confirmed
-//! them (`clients`), and goes on when data nodes or API nodes fail (`failure`). The signals are described in
-//! `vinga_wire::{transaction, commit}` and, as a protocol, in `docs/protocols/commit.md`.
+//! (`unique`), gathers the answers (`answers`), and ends the transaction on request or when it has to (`ending`). It
+//! keeps outcomes until the API node has confirmed them (`clients`), and continues when data nodes or API nodes fail
+//! (`failure`); `participants` are the chains that take part. The signals are described in `vinga_wire::{transaction,
+//! commit}` and, as a protocol, in `docs/protocols/commit.md`.
 //!
 //! A transaction's states:
 //!
@@ -13,13 +14,13 @@
 //!   (none) ─────────▶ Preparing ───────────────────▶ Open / ─────────────────▶ Committing ──▶ (gone)
 //!                      │   ▲          batch            │                        all primaries
 //!                      │   └───────────────────────────┘                        have confirmed
-//!                      │ error, time-out, API node or data node gone, rollback asked
+//!                      │ error, time-out, API node or data node failed, rollback asked
 //!                      ▼
 //!                 RollingBack ──▶ (gone)      every chain has confirmed
 //! ```
 //!
-//! Once `Committing` nothing can make it roll back; once `RollingBack` nothing can make it commit. When a transaction is
-//! gone its outcome stands in the API node's outcome list, numbered, until it is confirmed.
+//! A `Committing` transaction can't roll back any more, a `RollingBack` one can't commit. The outcome of a transaction
+//! that has ended is kept in the API node's outcome list, numbered, until it is confirmed.
 #![no_std]
 
 extern crate alloc;
@@ -33,6 +34,7 @@ mod deadlock;
 mod ending;
 mod failure;
 pub mod inspect;
+mod participants;
 mod routing;
 mod stages;
 mod tables;
@@ -41,22 +43,23 @@ mod unique;
 
 use alloc::vec::Vec;
 use clients::Clients;
+use participants::Participants;
 use routing::Routing;
 use tables::Tables;
-use transaction::{Participant, Transaction};
+use transaction::Transaction;
 use vinga_base::id_map::IdMap;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::{Epoch, Incarnation, NodeId, TransactionId};
-use vinga_kernel::{Context, Tick};
+use vinga_kernel::{Context, Span};
 use vinga_wire::partition::PartitionMap;
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber};
 
-/// What a coordinator is told at start.
+/// What a coordinator is configured with.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The node that it runs on.
     pub node: NodeId,
-    /// Which start of the node this is.
+    /// The node's incarnation.
     pub incarnation: Incarnation,
     /// Who owns which partition.
     pub partitions: PartitionMap,
@@ -64,27 +67,27 @@ pub struct Settings {
     pub epoch: Epoch,
     /// `MaxNoOfConcurrentTransactions`: open transactions of this instance.
     pub transactions_max: u32,
-    /// `TransactionInactiveTimeout`: a transaction without a batch for so long is rolled back; `None` for never.
-    pub inactive_timeout: Option<Tick>,
-    /// How long transactions that use a table may go on when the table is to be changed.
-    pub drop_timeout: Tick,
-    /// Operations that go to a data manager as one signal, at most, but for those that it may commit at once;
-    /// [`OPERATIONS_TOGETHER`] but for tests.
+    /// `TransactionInactiveTimeout`: a transaction that gets no batch for this long is rolled back; `None` for never.
+    pub inactive_timeout: Option<Span>,
+    /// How long transactions that use a table may continue when the table is to be changed; then they are rolled back.
+    pub drop_timeout: Span,
+    /// Operations that are sent to a data manager in one signal, at most, unless it may commit them in one phase. Only
+    /// tests use another number than [`OPERATIONS_TOGETHER`].
     pub operations_together: u16,
 }
 
-/// Enough that a signal's own cost does not count, few enough that a thread does something else soon: they take a data manager
-/// some 15 µs.
+/// Enough that the cost of a signal itself does not count, few enough that a thread can soon serve somebody else: a
+/// data manager takes some 15 µs for them.
 pub const OPERATIONS_TOGETHER: u16 = 32;
 
 /// Participants a transaction may have on average; the pool is shared by all.
 const PARTICIPANTS_PER_TRANSACTION: u32 = 4;
 
-/// Outcomes of one API node that it has not confirmed, at most; beyond that it gets no new transactions.
+/// Unconfirmed outcomes of one API node, at most. An API node that has more gets no new transactions.
 const OUTCOMES_MAX: usize = 1 << 16;
 
-/// How often time-outs are looked for.
-const CHECK_INTERVAL: Tick = Tick::from_millis(100);
+/// Interval between two checks of time-outs.
+const CHECK_INTERVAL: Span = Span::from_millis(100);
 
 /// One coordinator instance. See the head of this file.
 pub struct Coordinator {
@@ -92,13 +95,14 @@ pub struct Coordinator {
     epoch: Epoch,
     transactions: Pool<Transaction>,
     by_id: IdMap,
-    participants: Pool<Participant>,
+    participants: Participants,
     clients: Clients,
     tables: Tables,
     routing: Routing,
-    /// Transactions that are committed on all replicas of a chain, whose records there may go: (data manager, id).
+    /// Transactions that are committed on all replicas of a chain, so that their records there can be dropped:
+    /// (data manager, id).
     completes: Vec<(Address, TransactionId)>,
-    /// Transactions whose outcome is confirmed and that left a marker: (data manager, id).
+    /// Transactions whose outcome is confirmed and whose marker can be dropped: (data manager, id).
     marker_drops: Vec<(Address, TransactionId)>,
     statistics: Statistics,
 }
@@ -124,7 +128,7 @@ impl Coordinator {
             epoch: settings.epoch,
             transactions: Pool::new(transactions),
             by_id: IdMap::new(transactions),
-            participants: Pool::new(transactions.saturating_mul(PARTICIPANTS_PER_TRANSACTION)),
+            participants: Participants::new(transactions.saturating_mul(PARTICIPANTS_PER_TRANSACTION)),
             clients: Clients::default(),
             tables: Tables::default(),
             routing: Routing::new(settings.partitions.clone()),
@@ -135,7 +139,7 @@ impl Coordinator {
         }
     }
 
-    /// Begins to look for time-outs.
+    /// Starts the checks of time-outs.
     pub fn start(&mut self, cx: &mut Context<'_>) {
         cx.send_after(CHECK_INTERVAL, 0);
     }
@@ -194,7 +198,7 @@ impl Coordinator {
         (self.transactions[handle].id == id).then_some(handle)
     }
 
-    /// Whether nothing is left of any transaction: what must hold at rest.
+    /// Whether no record of any transaction is left, as must be the case at rest.
     pub fn is_at_rest(&self) -> bool {
         self.transactions.used() == 0
             && self.participants.used() == 0
@@ -208,7 +212,7 @@ impl Coordinator {
         self.clients.unconfirmed()
     }
 
-    /// Transaction records in use, the most that ever were, and how many there are.
+    /// Transaction records in use, the highest number ever in use, and the capacity.
     pub fn transaction_pool(&self) -> (u32, u32, u32) {
         (self.transactions.used(), self.transactions.used_max(), self.transactions.capacity())
     }

@@ -5,7 +5,7 @@ use vinga_base::{NodeId, PartitionId};
 use vinga_wire::commit::Chain;
 use vinga_wire::partition::PartitionMap;
 
-use crate::transaction::Place;
+use vinga_wire::partition::Place;
 
 /// The partition map and the nodes that have failed since.
 pub struct Routing {
@@ -21,8 +21,7 @@ impl Routing {
     /// Where a partition is.
     #[inline]
     pub fn place(&self, partition: PartitionId) -> Place {
-        let place = self.map.place(partition);
-        Place { chain: place.chain, instance: place.instance }
+        *self.map.place(partition)
     }
 
     /// What is left of a chain.

@@ -1,27 +1,27 @@
-//! A checked batch is sent, mostly all at once.
+//! Sending a checked batch, in most cases as a whole.
 //!
-//! Operations are grouped by the chain that owns their rows: what a batch has to tell one data manager goes as one
-//! signal, or as several if it is much, so that whoever has little to do on the same thread need not wait until all of it is done.
-//! Between two operations on the same row the order is kept, since they have the same owner.
+//! Operations are grouped by the chain that owns their rows. Those for one data manager are sent in one signal, or in
+//! several if they are many, so that short requests on the same thread need not wait until all of them are executed.
+//! Two operations on the same row keep their order, since they have the same owner.
 //!
 //! If the batch commits, all its operations have one owner, nothing of the transaction is elsewhere and that owner is a
-//! data manager of this node without backups, then the data manager is allowed to commit at once (`PREPARE_LAST`). It
-//! does not if something has to follow in a unique index.
+//! data manager of this node without backups, then that data manager may commit in one phase (`PREPARE_LAST`). It does
+//! not if a unique index has to be changed as well.
 //!
 //! # Stages
 //! An operation on a table with unique indexes is done only when its sub-operations are (`unique`). The rest of a batch
-//! waits for all before it, from the first operation on that
-//! - is for a row that an earlier operation changes which may be undone alone: until that is certain nobody knows what
-//!   the row is, and what is undone must be the newest change of its row; or
-//! - is for a hidden table behind a change of a table with unique indexes, perhaps of this one: it sees what that does.
+//! waits for everything before it, from the first operation on that
+//! - is for a row which an earlier operation changes that may still be undone alone: until that is decided the row's
+//!   state is not known, and only the newest change of a row can be undone; or
+//! - is for a hidden table behind a change of a table with unique indexes, perhaps of the same table: it has to see the
+//!   effects of that change.
 //!
-//! So each operation of a batch finds what all before it have left, as if each had waited for the one before.
+//! So each operation of a batch sees the effects of all operations before it, as if they were executed one by one.
 
 use crate::Coordinator;
-use crate::batch::actor;
 use crate::ending::Cause;
 use crate::tables::Table;
-use crate::transaction::{Place, State};
+use crate::transaction::State;
 use crate::unique::{Base, UniqueWork};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -31,6 +31,7 @@ use vinga_base::pool::Handle;
 use vinga_kernel::Context;
 use vinga_wire::commit::{self, PrepareHead};
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
+use vinga_wire::partition::Place;
 use vinga_wire::{ErrorCode, FrameWriter, SignalNumber, U16, U32, U64};
 
 /// An operation with its owner found.
@@ -44,7 +45,7 @@ pub struct Routed<'a> {
     is_hidden: bool,
 }
 
-/// Operations of a batch that wait for those before them.
+/// The operations of a batch that wait for earlier ones.
 #[derive(Default)]
 pub struct Rest {
     /// As they came, with their hashes.
@@ -78,7 +79,8 @@ impl<'a> Routed<'a> {
         self.operation.head.flags & FLAG_ERROR_IS_LOCAL != 0
     }
 
-    /// Whether it may be undone alone: what was to skip locked rows may be, if nothing else.
+    /// Whether its error leaves the transaction open, so that it may be undone alone. An operation that skips locked
+    /// rows always may.
     fn may_fail_alone(&self) -> bool {
         self.error_is_local() || self.operation.head.wait().skips()
     }
@@ -145,7 +147,7 @@ impl Coordinator {
         let last = commit
             && before == 0
             && rest.is_empty()
-            && transaction.participants.is_none()
+            && transaction.participants.is_empty()
             && same_place.is_some_and(|(first, _)| first.place.chain.is_only(self.settings.node));
         transaction.state = State::Preparing { outstanding: before + stage.len() as u32, commit, last };
         if let Some((first, _)) = same_place {
@@ -202,7 +204,7 @@ impl Coordinator {
         last: bool,
     ) -> bool {
         let mut share = stage.iter().filter(|one| one.place == place);
-        // What is to be committed at once has to be known as a whole.
+        // A one-phase commit needs all operations in one signal.
         let together = if last { count } else { usize::from(self.settings.operations_together) };
         if count > together {
             cx.mark("share of a data manager goes as several signals");
@@ -235,13 +237,14 @@ impl Coordinator {
         count: usize,
         last: bool,
     ) -> Option<FrameWriter<'a>> {
-        let participant = self.participant(handle, place)?;
-        self.participants[participant].changes |= changes;
-        let actor = actor(cx.own(), &self.settings, handle);
+        let actor = self.actor(cx, handle);
         let transaction = &mut self.transactions[handle];
+        let alive = || self.routing.alive(place.chain);
+        let participant = self.participants.find_or_add(&mut transaction.participants, place, alive)?;
+        participant.changes |= changes;
         transaction.has_changes |= changes;
         let epoch = self.epoch.max(transaction.epoch);
-        let mut writer = cx.frame(SignalNumber::PrepareRequest, place.at(place.chain.primary()));
+        let mut writer = cx.frame(SignalNumber::PrepareRequest, place.primary());
         writer.put(&PrepareHead {
             transaction: U64::new(transaction.id.0),
             epoch: U64::new(epoch.0),

@@ -1,13 +1,13 @@
-//! The records of a transaction: itself, and one for each chain of data managers that takes part.
+//! The record of a transaction.
 
+use crate::participants::{Participant, ParticipantList};
 use crate::unique::UniqueWork;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use vinga_base::pool::Handle;
-use vinga_base::{Epoch, TransactionId};
+use vinga_base::{Epoch, NodeId, TransactionId};
 use vinga_kernel::Tick;
-use vinga_wire::commit::Chain;
-use vinga_wire::{Address, BlockNumber, ErrorCode};
+use vinga_wire::partition::Place;
+use vinga_wire::{Address, ErrorCode};
 
 /// Where a transaction stands; see the head of the crate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,8 +63,8 @@ pub struct Transaction {
     /// Newest epoch of any commit at the data managers of its operations, and that the API node has seen.
     /// Once committing: its epoch.
     pub epoch: Epoch,
-    /// First of the participants' list.
-    pub participants: Option<Handle>,
+    /// The chains that take part.
+    pub participants: ParticipantList,
     /// The highest operation number so far.
     pub operation: u32,
     /// Rows sent to the API node for the batch under way.
@@ -99,41 +99,6 @@ pub struct Special {
     tables: Vec<u32>,
 }
 
-/// Names a chain of data managers: the nodes and the instance on each.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place {
-    pub chain: Chain,
-    pub instance: u16,
-}
-
-impl Place {
-    /// The data manager of this place on one of its nodes.
-    pub fn at(&self, node: vinga_base::NodeId) -> Address {
-        Address::new(node, BlockNumber::DataManager, self.instance)
-    }
-}
-
-/// A chain that takes part in a transaction.
-pub struct Participant {
-    pub place: Place,
-    /// The nodes of the chain that are alive; only the primary, if nothing was changed there.
-    pub alive: Chain,
-    /// Whether an operation that changes something was sent.
-    pub changes: bool,
-    /// Whether the chain holds records of the transaction.
-    pub holds: bool,
-    /// Whether it has confirmed the end of the transaction.
-    pub ended: bool,
-    pub next: Option<Handle>,
-}
-
-impl Participant {
-    /// The replicas that know of the transaction: read locks exist only at the primary.
-    pub fn replicas(&self) -> Chain {
-        if self.changes { self.alive } else { Chain::new(&[self.alive.primary()]) }
-    }
-}
-
 impl Transaction {
     pub fn new(id: TransactionId, api: Address, now: Tick) -> Self {
         Transaction {
@@ -143,7 +108,7 @@ impl Transaction {
             began: now,
             request: 0,
             epoch: Epoch(0),
-            participants: None,
+            participants: ParticipantList::default(),
             operation: 0,
             rows: 0,
             has_changes: false,
@@ -210,6 +175,15 @@ impl Transaction {
     pub fn note_change(&mut self, number: u32, place: Place) {
         if self.first_change.is_none_or(|(first, _)| number < first) {
             self.first_change = Some((number, place));
+        }
+    }
+
+    /// Number of the operation that leaves a marker at a participant; 0 if none does: only the chain of the first
+    /// change keeps one, and none that is this coordinator's node alone.
+    pub fn marker_at(&self, participant: &Participant, own: NodeId) -> u32 {
+        match self.first_change {
+            Some((number, place)) if place == participant.place && !place.chain.is_only(own) => number,
+            _ => 0,
         }
     }
 

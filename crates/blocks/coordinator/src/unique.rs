@@ -13,24 +13,25 @@
 //! # Failures
 //! A sub-operation that fails is a failure of its operation: of the whole transaction, unless the operation was marked
 //! `FLAG_ERROR_IS_LOCAL`. Then that operation alone is undone, with all its sub-operations, once these are all answered
-//! (`ABORT_ONE`, along the chains); locks stay. Nothing later has touched the same rows by then: of the base row because
-//! the rest of the batch waits (`stages`), of hidden rows because sub-operations of later operations wait for those of
-//! an operation that may be undone alone, if they are for the same hidden row.
+//! (`ABORT_ONE`, along the chains); locks stay. Nothing later has touched the same rows by then: of the base row
+//! because the rest of the batch waits (`stages`), of hidden rows because sub-operations of later operations wait for
+//! those of an operation that may be undone alone, if they are for the same hidden row.
 
 use crate::Coordinator;
-use crate::batch::actor;
 use crate::ending::Cause;
+use crate::participants::Undo;
 use crate::stages::Rest;
-use crate::transaction::{Failure, Place, State};
+use crate::transaction::{Failure, State};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{ABORT_ONE, AbortBody, OPERATION_CHANGES, PreparedOperation};
+use vinga_wire::commit::{OPERATION_CHANGES, PreparedOperation};
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, LockWait, Operation, OperationHead, OperationKind};
+use vinga_wire::partition::Place;
 use vinga_wire::unique::IndexChange;
-use vinga_wire::{ErrorCode, SignalNumber, U16, U32, U64};
+use vinga_wire::{ErrorCode, U16, U32};
 
 /// A hidden row: table, hash of its key.
 type HiddenRow = (u32, u64);
@@ -268,33 +269,17 @@ impl Coordinator {
 
     /// Has an operation undone alone, with its sub-operations, by all chains that take part in it.
     fn undo_step(&mut self, cx: &mut Context<'_>, handle: Handle, number: u32) {
-        let actor = actor(cx.own(), &self.settings, handle);
+        let orders = self.orders(cx, handle);
         let transaction = &mut self.transactions[handle];
-        let id = transaction.id;
-        let first = transaction.participants;
+        let list = transaction.participants;
         let work = transaction.unique.as_mut().expect("the caller found a step in it");
         let step = work.find(number).expect("the caller found it");
         let places: BTreeSet<Place> =
             step.subs.iter().filter_map(|sub| sub.place).chain([step.base.place]).collect();
         step.outstanding = places.len() as u32;
         let asked = step.outstanding;
-        let mut next = first;
-        while let Some(at) = next {
-            let participant = &self.participants[at];
-            next = participant.next;
-            if !places.contains(&participant.place) {
-                continue;
-            }
-            let replicas = participant.replicas();
-            cx.frame(SignalNumber::AbortRequest, participant.place.at(replicas.primary())).put(&AbortBody {
-                transaction: U64::new(id.0),
-                actor,
-                chain: participant.place.chain,
-                alive: replicas,
-                from: U32::new(number),
-                instance: U16::new(participant.place.instance),
-                flags: U16::new(ABORT_ONE),
-            });
+        for participant in self.participants.of(list).filter(|p| places.contains(&p.place)) {
+            orders.undo(cx, participant, Undo::One(number));
         }
         self.expect_answers(handle, asked);
     }

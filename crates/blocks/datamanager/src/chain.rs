@@ -2,8 +2,8 @@
 //!
 //! A forwarded prepare for a row *or key* proves that every earlier operation of another transaction on it is over at
 //! the primary. What is committed here is then committed everywhere, so it is shown first, though its record stays
-//! until `CompleteOrder` (a successor may need it); what is only prepared here was aborted, and the order to abort it got
-//! lost with a replica between, so it is undone first. Thus a row has at most one hidden version.
+//! until `CompleteOrder` (a successor may need it); what is only prepared here was aborted, and the order to abort it
+//! got lost with a replica between, so it is undone first. Thus a row has at most one hidden version.
 
 use crate::operation::{Change, OperationName, State};
 use crate::prepare::{Answers, PENDING};
@@ -252,8 +252,8 @@ impl DataManager {
         }
     }
 
-    /// The change that an operation has made of a row already. Not the transaction's operations are gone through, of which
-    /// there may be many, but the row's changes, which come in the order of their names.
+    /// The change that an operation has made of a row already. Not the transaction's operations are gone through, of
+    /// which there may be many, but the row's changes, which come in the order of their names.
     fn find_change(
         &self,
         table: &Table,

@@ -1,4 +1,5 @@
-//! API nodes that go away: their scans are closed, their questions forgotten. Locks and operations are the coordinators' to end.
+//! API nodes that go away: their scans are closed, their questions forgotten. Locks and operations are the
+//! coordinators' to end.
 
 use crate::DataManager;
 use vinga_base::NodeId;

@@ -1,13 +1,13 @@
-//! Deadlocks over several data managers: probes, as `docs/protocols/deadlocks.md` tells. (A cycle within one data manager
-//! is seen by its lock table at once.)
+//! Deadlocks over several data managers: probes, as `docs/protocols/deadlocks.md` tells. (A cycle within one data
+//! manager is seen by its lock table at once.)
 //!
-//! A wait that is not over after [`PROBE_AFTER`] sends a probe to the coordinator of each transaction that is in its way.
-//! One that comes here, about a transaction that waits here, is passed on to the coordinators of those that are in
+//! A wait that is not over after [`PROBE_AFTER`] sends a probe to the coordinator of each transaction that is in its
+//! way. One that comes here, about a transaction that waits here, is passed on to the coordinators of those that are in
 //! that one's way; if its initiator is among them the way is a cycle.
 //!
 //! Nothing is kept of a probe, so nothing is left of one that got lost. What can be sent between two checks is bounded:
-//! a crowd that waits for a hot row must not keep the data managers busy with questions. What is beyond that waits for the
-//! next check, or, if it only was to be passed on, is dropped: then the time-out ends the wait.
+//! a crowd that waits for a hot row must not keep the data managers busy with questions. What is beyond that waits for
+//! the next check, or, if it only was to be passed on, is dropped: then the time-out ends the wait.
 
 use crate::DataManager;
 use crate::operation::State;
@@ -15,12 +15,12 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
-use vinga_kernel::{Context, InjectedBug, Tick};
+use vinga_kernel::{Context, InjectedBug, Span, Tick};
 use vinga_wire::deadlock::{DeadlockBody, DeadlockProbe};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U32, U64};
 
 /// How long an operation waits before it is asked whether that will end.
-const PROBE_AFTER: Tick = Tick::from_millis(10);
+const PROBE_AFTER: Span = Span::from_millis(10);
 /// Probes that are sent between two checks, at most.
 const PROBES_MAX: u32 = 256;
 /// Transactions in a cycle that is found, at most.
@@ -29,7 +29,8 @@ const STEPS_MAX: u32 = 32;
 /// What is still to be asked, and what may be.
 #[derive(Default)]
 pub(crate) struct Probes {
-    /// Waiting operations that no probe was sent for, in the order in which they began to wait, with the time; each once.
+    /// Waiting operations that no probe was sent for, in the order in which they began to wait, with the time; each
+    /// once.
     waiting: VecDeque<(Tick, Handle)>,
     /// Probes that may be sent before the next check.
     left: u32,
@@ -75,8 +76,8 @@ impl DataManager {
         }
     }
 
-    /// The entry with which an operation waits, if it still does: for the same lock as when that was noted, or, since that
-    /// row has gone, for another one.
+    /// The entry with which an operation waits, if it still does: for the same lock as when that was noted, or, since
+    /// that row has gone, for another one.
     fn waiting_entry(&self, handle: Handle) -> Option<Handle> {
         let record = self.operations.get(handle)?;
         match record.state {

@@ -2,9 +2,9 @@
 //!
 //! A build goes through the rows of all fragments that this data manager has of the table, primaries and backups alike,
 //! and enters their keys in a tree beside each fragment; a finished tree joins its fragment. Rows are entered in the
-//! order in which they lie, some at a time, so that what they miss in the caches overlaps. (Sorting all of them first and
-//! filling nodes to the brim is faster and makes a smaller tree, but takes memory for all entries twice, and can't be
-//! done a little at a time. The tree ends as one that has grown with its rows.)
+//! order in which they lie, some at a time, so that what they miss in the caches overlaps. (Sorting all of them first
+//! and filling nodes to the brim is faster and makes a smaller tree, but takes memory for all entries twice, and can't
+//! be done a little at a time. The tree ends as one that has grown with its rows.)
 //!
 //! Nobody changes the table meanwhile: coordinators have let go of it. The build begins when the last transaction is
 //! complete here, so each row has one version.
@@ -115,13 +115,14 @@ impl DataManager {
         });
     }
 
-    /// A build that has ended since the last call; then operations of the table find the index, or nothing is left of it.
+    /// A build that has ended since the last call; then operations of the table find the index, or nothing is left of
+    /// it.
     pub fn take_built_index(&mut self) -> Option<BuiltIndex> {
         self.index_work.built.pop_front()
     }
 
-    /// Takes an index away from a table, a half-built one too; its memory is freed in slices. If the table has no such index,
-    /// nothing happens.
+    /// Takes an index away from a table, a half-built one too; its memory is freed in slices. If the table has no such
+    /// index, nothing happens.
     pub fn drop_index(&mut self, table: u32, index: u16) {
         let work = &mut self.index_work;
         if let Some(at) = work.builds.iter().position(|b| b.table == table && b.index.id() == index) {

@@ -7,9 +7,9 @@
 //! - once for `v0`, and
 //! - once for each `vi` whose key differs from that of the version before it.
 //!
-//! So a change of other columns costs no entry, and a row that goes from key a to b and back to a has a twice and b once.
-//! An entry comes when its operation is prepared, at the primary and at backups alike; if memory is refused for one, those
-//! in other indexes are taken out again and the operation is refused. Entries go
+//! So a change of other columns costs no entry, and a row that goes from key a to b and back to a has a twice and b
+//! once. An entry comes when its operation is prepared, at the primary and at backups alike; if memory is refused for
+//! one, those in other indexes are taken out again and the operation is refused. Entries go
 //!
 //! - when the newest change is undone: what it had entered;
 //! - when the newest version is installed in the slot, which is when readers are no longer shown the old one at this
@@ -17,8 +17,8 @@
 //!   entered, that of the version before it. What is left is one entry for `vn`; if the row vanishes, that goes too,
 //!   before its slot does.
 //!
-//! Removing takes no memory and can't fail. While one key after the other is removed, the index must not be told of keys
-//! that have no entry any more: [`Versions`] then names those that are left (`index_keys`).
+//! Removing takes no memory and can't fail. While one key after the other is removed, the index must not be told of
+//! keys that have no entry any more: [`Versions`] then names those that are left (`index_keys`).
 
 use crate::index_keys::{KeyScratch, Places, Versions};
 use crate::operation::{Change, State};

@@ -1,8 +1,8 @@
 //! `IndexStatisticsRequest`: how many rows are in some ranges, how many different values the first columns have.
 //!
-//! A request is worked off in slices, some ranges or one way of a sample at a time; requests wait for each other. Ranges are
-//! estimated anew each time. The sample of different values is the dear part: it is taken again only when the index has
-//! grown or shrunk by a tenth since the last one.
+//! A request is worked off in slices, some ranges or one way of a sample at a time; requests wait for each other.
+//! Ranges are estimated anew each time. The sample of different values is the dear part: it is taken again only when
+//! the index has grown or shrunk by a tenth since the last one.
 
 use crate::DataManager;
 use crate::index_keys::{Places, Versions};
@@ -40,7 +40,8 @@ struct Asked {
     at: usize,
     /// Of the ranges before it.
     rows: Vec<u64>,
-    /// Different values, as far as they have been sampled, and the number of ways; `None` if those of the index will do.
+    /// Different values, as far as they have been sampled, and the number of ways; `None` if those of the index will
+    /// do.
     sample: Option<(DistinctSample, u32)>,
 }
 

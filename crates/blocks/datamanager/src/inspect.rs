@@ -17,7 +17,7 @@ use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_fragment::lock_table::LockMode;
 use vinga_fragment::ordered_index::{Direction, Range};
 use vinga_fragment::row::RowFlags;
-use vinga_kernel::Tick;
+use vinga_kernel::{Span, Tick};
 
 /// A row as it lies in its slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,14 +66,14 @@ pub struct RowLock<'a> {
     /// See there.
     pub operation: u32,
     /// For how long it has been waited for; `None` if it is held.
-    pub waits: Option<Tick>,
+    pub waits: Option<Span>,
     /// The first transaction that a waiting one has to wait for; `NONE` if it holds the row, or waits for itself.
     pub blocker: TransactionId,
 }
 
 impl DataManager {
-    /// Calls `see` with the locks of all transactions, those that are waited for first, `most` of them at the most; returns
-    /// how many more there are. It takes as long as there are locks that are seen.
+    /// Calls `see` with the locks of all transactions, those that are waited for first, `most` of them at the most;
+    /// returns how many more there are. It takes as long as there are locks that are seen.
     pub fn inspect_locks(&self, now: Tick, most: usize, mut see: impl FnMut(RowLock<'_>)) -> usize {
         let is_waiting = |at: Handle| matches!(self.operations[at].state, State::Waiting { .. });
         let usual = self.waiting.iter().filter_map(|&(began, at)| match self.operations.get(at)?.state {
@@ -201,8 +201,8 @@ impl DataManager {
         shown
     }
 
-    /// Checks that each hash index leads to exactly the rows that there are, and that each ordered index has exactly the
-    /// entries that it should have.
+    /// Checks that each hash index leads to exactly the rows that there are, and that each ordered index has exactly
+    /// the entries that it should have.
     ///
     /// # Errors
     /// The first row that is not found, or an index that knows of more rows.

@@ -1,17 +1,17 @@
 //! Committed reads by primary key: the hot path.
 //!
 //! A request with several keys is worked off in groups: the index lines of a group are prefetched, then the rows, then
-//! what they have in other places, then each row is found and copied into the answer; so the cache misses of a group overlap. (Requests with a single key
-//! overlap with each other in the same way: the executor runs the two prefetch passes over a whole batch of them.)
-//! Nothing is allocated and no record is made.
+//! what they have in other places, then each row is found and copied into the answer; so the cache misses of a group
+//! overlap. (Requests with a single key overlap with each other in the same way: the executor runs the two prefetch
+//! passes over a whole batch of them.) Nothing is allocated and no record is made.
 
 use crate::DataManager;
 use crate::rows::{Version, Viewer};
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::{ColumnId, PartitionId, TransactionId};
-use vinga_fragment::filter::Program;
 use vinga_kernel::{Context, Prefetch};
+use vinga_program::filter::Program;
 use vinga_wire::commit::Chain;
 use vinga_wire::key_read::{ANSWER_BYTES_SOFT, KEYS_MAX, KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::operation::ALL_COLUMNS;

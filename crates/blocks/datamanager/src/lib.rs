@@ -2,9 +2,9 @@
 //!
 //! Reads of committed rows come straight from API nodes (`key_read`, `scan`) and touch nothing but the row. Everything
 //! else is an *operation* of a transaction (`operation`), begun by `PrepareRequest` (`prepare`) and made final by
-//! `CommitRequest` or undone by `AbortRequest` (`commit`, `abort`). What a change has to be followed by in unique indexes is
-//! listed in its answer (`unique`). The signals are those of `vinga_wire::commit`; the
-//! protocol is told in `docs/protocols/commit.md`.
+//! `CommitRequest` or undone by `AbortRequest` (`commit`, `abort`). What a change has to be followed by in unique
+//! indexes is listed in its answer (`unique`). The signals are those of `vinga_wire::commit`; the protocol is told in
+//! `docs/protocols/commit.md`.
 //!
 //! # Versions of a row
 //! The slot of a row always holds the version that readers are shown. What open operations would make of it stands in
@@ -12,10 +12,11 @@
 //! header; the header of a row without operations holds 0, which is all that a reader of an untouched row looks at.
 //! A row that an open operation inserts has its slot already, marked *pending*: nobody but its own transaction sees it.
 //!
-//! A **primary** (first of the chain) grants locks. At commit it puts the newest version into the slot and lets the locks
-//! go. A **backup** has no locks, since the primary has ordered the operations; at commit it only notes the epoch, and
-//! installs the version when it learns that all have committed: by `CompleteOrder`, or because the primary has begun
-//! another operation on the same row or key (`resolve_earlier`), or because it becomes primary itself (`failure`).
+//! A **primary** (first of the chain) grants locks. At commit it puts the newest version into the slot and lets the
+//! locks go. A **backup** has no locks, since the primary has ordered the operations; at commit it only notes the
+//! epoch, and installs the version when it learns that all have committed: by `CompleteOrder`, or because the primary
+//! has begun another operation on the same row or key (`resolve_earlier`), or because it becomes primary itself
+//! (`failure`).
 //!
 //! # What the invariants are
 //! No operation record outlives its transaction (but markers); no lock outlives its operation; a row's header is 0
@@ -70,7 +71,7 @@ use vinga_base::pool::{Handle, Pool};
 use vinga_base::{ColumnId, Epoch, NodeId, TransactionId};
 use vinga_fragment::chunk_store::ChunkStore;
 use vinga_fragment::lock_table::LockTable;
-use vinga_kernel::{Context, Prefetch, Tick};
+use vinga_kernel::{Context, Prefetch, Span, Tick};
 use vinga_wire::partition::PartitionMap;
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
@@ -92,13 +93,13 @@ pub struct Settings {
     /// `MaxNoOfTables`.
     pub tables_max: u32,
     /// `TransactionDeadlockDetectionTimeout`: the longest wait for a lock, unless who waits says otherwise.
-    pub lock_timeout: Tick,
+    pub lock_timeout: Span,
     /// `TransactionInactiveTimeout`: a scan that nobody asks for the next batch is closed; `None` for never.
-    pub inactive_timeout: Option<Tick>,
+    pub inactive_timeout: Option<Span>,
 }
 
 /// How often time-outs are looked for.
-const CHECK_INTERVAL: Tick = Tick::from_millis(20);
+const CHECK_INTERVAL: Span = Span::from_millis(20);
 
 /// One data manager instance. See the head of this file.
 pub struct DataManager {
@@ -115,7 +116,8 @@ pub struct DataManager {
     /// States of rows with operations.
     rows: Pool<RowState>,
     locks: LockTable<Handle>,
-    /// Waiting operations in the order in which they began to wait, with the time: of those that wait as long as is usual.
+    /// Waiting operations in the order in which they began to wait, with the time: of those that wait as long as is
+    /// usual.
     waiting: VecDeque<(Tick, Handle)>,
     /// Waiting operations that say themselves how long they may wait, by when that is over.
     bounded_waits: BTreeSet<(Tick, Handle)>,

@@ -1,10 +1,10 @@
 //! One-phase commit: one operation, its transaction's last, on a row that nobody else has, whose only replica is here.
 //!
-//! Such an operation is prepared and committed in one step, in the later of the epoch that it carries and the newest one
-//! here. No record is made and no lock is taken: between the check and the change nothing else runs. It is allowed if
-//! the data manager alone is the chain and shares its node with the coordinator: then whoever would need a record of
-//! it dies with it. If anything stands in its way, or has to follow it in a unique index, it is prepared in the ordinary
-//! way.
+//! Such an operation is prepared and committed in one step, in the later of the epoch that it carries and the newest
+//! one here. No record is made and no lock is taken: between the check and the change nothing else runs. It is allowed
+//! if the data manager alone is the chain and shares its node with the coordinator: then whoever would need a record of
+//! it dies with it. If anything stands in its way, or has to follow it in a unique index, it is prepared in the
+//! ordinary way.
 
 use crate::prepare::{Answers, image_error, run_update, send_row};
 use crate::{DataManager, operation::OperationName, rows::Version};

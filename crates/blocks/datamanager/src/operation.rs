@@ -4,7 +4,7 @@ use vinga_base::pool::Handle;
 use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
 use vinga_fragment::chunk_store::ChunkRef;
 use vinga_fragment::row_version::RowVersion;
-use vinga_kernel::Tick;
+use vinga_kernel::{Span, Tick};
 use vinga_wire::commit::{Actor, Chain, PreparedOperation};
 use vinga_wire::operation::{LockWait, OperationHead, OperationKind};
 use vinga_wire::{Address, U16, U32};
@@ -66,7 +66,7 @@ impl Patience {
             LockWait::NoWait => Patience::NoWait,
             LockWait::SkipLocked => Patience::SkipLocked,
             LockWait::ElseCommitted => Patience::ElseCommitted,
-            LockWait::Millis(millis) => Patience::Until(now + Tick::from_millis(millis.into())),
+            LockWait::Millis(millis) => Patience::Until(now + Span::from_millis(millis.into())),
         }
     }
 
@@ -122,8 +122,8 @@ pub struct OperationRecord {
     pub older_change: Option<Handle>,
     /// Its entry in the lock table, as holder or as waiter.
     pub lock: Option<Handle>,
-    /// Since when it waits, however often its row has gone and come back; `None` if it has never waited. It is in the queue of
-    /// time-outs once.
+    /// Since when it waits, however often its row has gone and come back; `None` if it has never waited. It is in the
+    /// queue of time-outs once.
     pub waits_since: Option<Tick>,
     /// It stands in the queue of those that probes are sent for.
     pub is_noted: bool,

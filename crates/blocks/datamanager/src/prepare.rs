@@ -20,8 +20,8 @@ use vinga_fragment::fragment::NewRow;
 use vinga_fragment::lock_table::LockMode;
 use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
 use vinga_fragment::row_version::RowVersion;
-use vinga_fragment::update_program::{UpdateErrorKind, UpdateProgram};
 use vinga_kernel::{Context, InjectedBug, Prefetch};
+use vinga_program::update_program::{UpdateErrorKind, UpdateProgram};
 use vinga_wire::commit::{
     OPERATION_CHANGES, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARE_LAST,
     PrepareHead, PreparedOperation,

@@ -2,12 +2,12 @@
 //!
 //! A slice goes over the entries of what is left of a range with a cursor that lives no longer than the slice. An entry
 //! counts if the version of its row that the scan may see (that of the slot, or an own change with a lower operation
-//! number) has the entry's key; so a row comes under one key, whatever other versions it has, and a change that was made
-//! because of the scan never moves a row ahead of it. A row that no operation names has one version and one entry: then
-//! there is nothing to compare.
+//! number) has the entry's key; so a row comes under one key, whatever other versions it has, and a change that was
+//! made because of the scan never moves a row ahead of it. A row that no operation names has one version and one entry:
+//! then there is nothing to compare.
 //!
-//! *Covered entries.* Where no operation names a row of its page either, the row need not be looked at if all that is wanted
-//! stands in the entry: that it is there, for a scan that counts, or the values of a short key.
+//! *Covered entries.* Where no operation names a row of its page either, the row need not be looked at if all that is
+//! wanted stands in the entry: that it is there, for a scan that counts, or the values of a short key.
 //!
 //! Between slices the scan remembers number of the range, key and row id of the last entry that it has dealt with, and
 //! seeks what is behind it, whether the entry is still there or not.
@@ -22,13 +22,13 @@ use alloc::vec::Vec;
 use vinga_base::order_key::OrderKey;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::{ColumnId, PartitionId, RowId, TransactionId};
-use vinga_fragment::filter::{Program, VariableSource};
 use vinga_fragment::fragment::Fragment;
 use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_fragment::ordered_index::{Cut, Direction, Entry, Range};
 use vinga_fragment::row::{OperationRef, Row};
 use vinga_fragment::row_store::RowStore;
 use vinga_kernel::{Context, InjectedBug, Prefetch};
+use vinga_program::filter::{Program, VariableSource};
 use vinga_wire::range_scan::{
     RANGE_DESCENDING, RANGE_FROM_POSITION, RANGE_KEYS, RANGES_MAX, RangeBounds, RangeRow, RangeScanOpenHead,
 };
@@ -413,7 +413,8 @@ impl DataManager {
     }
 }
 
-/// Whether an entry says all that a scan wants of a row: that it is there, or values of columns that follow from its key.
+/// Whether an entry says all that a scan wants of a row: that it is there, or values of columns that follow from its
+/// key.
 fn is_covered(scan: &ScanHead, index: &FragmentIndex) -> bool {
     let order = index.order();
     let has_all =
@@ -421,7 +422,8 @@ fn is_covered(scan: &ScanHead, index: &FragmentIndex) -> bool {
     scan.filter.is_none() && (scan.counts || scan.selection.as_deref().is_some_and(has_all))
 }
 
-/// Whether something is wanted of the variable parts of rows that pass: of those columns, or of the key's, if that is sent.
+/// Whether something is wanted of the variable parts of rows that pass: of those columns, or of the key's, if that is
+/// sent.
 fn sends_variable(scan: &ScanHead, layout: &RowLayout, key: Option<&OrderKey>) -> bool {
     let mut variable = layout.variable().iter();
     match scan.selection.as_deref() {
@@ -452,7 +454,8 @@ impl ShortKey {
     }
 }
 
-/// What an entry says without its row. Where nobody names a row of the page each of them has one version, and this is its key.
+/// What an entry says without its row. Where nobody names a row of the page each of them has one version, and this is
+/// its key.
 #[inline]
 fn covered(looking: &Looking<'_>, entry: &Entry, restored: &mut [u8]) -> Covered {
     if !looking.is_covered || (looking.rows.is_named_near(entry.row()) && !looking.covers_named_rows) {

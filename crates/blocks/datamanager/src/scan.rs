@@ -1,10 +1,10 @@
 //! Scans of committed rows: which are open, and when each goes on.
 //!
 //! A scan goes through a fragment in the order of row ids ([`crate::scan_slice`]) or through ranges of an ordered index
-//! ([`crate::range_scan`]). It works in slices until its batch is full, then waits for `ScanNextRequest`. Its position is
-//! a row id, or a key and a row id, so nothing needs to be kept or locked between slices: what is deleted meanwhile is
-//! simply not met, what is inserted behind the position neither. While so much waits to be sent to the API node that its
-//! lane is congested, the scan pauses. A scan whose first slice is its last never becomes a record.
+//! ([`crate::range_scan`]). It works in slices until its batch is full, then waits for `ScanNextRequest`. Its position
+//! is a row id, or a key and a row id, so nothing needs to be kept or locked between slices: what is deleted meanwhile
+//! is simply not met, what is inserted behind the position neither. While so much waits to be sent to the API node that
+//! its lane is congested, the scan pauses. A scan whose first slice is its last never becomes a record.
 //!
 //! A scan that counts goes through the same, but adds up what it would send ([`Tally`]); it never waits for requests.
 
@@ -15,8 +15,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::{ColumnId, NodeId, PartitionId, RowId, TransactionId};
-use vinga_fragment::filter::Program;
 use vinga_kernel::{Context, Tick};
+use vinga_program::filter::Program;
 use vinga_wire::operation::{ALL_COLUMNS, selection_from};
 use vinga_wire::scan::{COUNT_ROWS, ScanBody, ScanNextBody, ScanOpenHead, ScanRefusal};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32};
@@ -383,8 +383,8 @@ impl DataManager {
         Some(())
     }
 
-    /// Gives running scans slices in turn until a slice's units are used up; says whether one of them could go on at once.
-    /// Together they have the units of one: where many shared a turn, each would be sought anew for a few rows.
+    /// Gives running scans slices in turn until a slice's units are used up; says whether one of them could go on at
+    /// once. Together they have the units of one: where many shared a turn, each would be sought anew for a few rows.
     pub(crate) fn run_scans(&mut self, cx: &mut Context<'_>) -> bool {
         if self.scans.by_name.is_empty() {
             return false;

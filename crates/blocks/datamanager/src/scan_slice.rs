@@ -1,7 +1,7 @@
 //! One slice of a scan: some pages of rows, looked at and answered.
 //!
 //! Of each page the live slots are taken; those without operations are filtered together, column by column
-//! ([`Program::select`](vinga_fragment::filter::Program::select)), those with operations one by one on the version that
+//! ([`Program::select`](vinga_program::filter::Program::select)), those with operations one by one on the version that
 //! the scan may see. What passes is copied into the answer, or counted.
 
 use crate::rows::Version;
@@ -10,9 +10,9 @@ use crate::tables::Table;
 use crate::{DataManager, Store};
 use core::cmp::Ordering;
 use vinga_base::RowId;
-use vinga_fragment::filter::{Program, RowBlock, VariableSource};
 use vinga_fragment::page_view::{PageView, SLOT_WORDS_MAX};
 use vinga_kernel::{Context, InjectedBug};
+use vinga_program::filter::{Program, RowBlock, VariableSource};
 use vinga_wire::frame::HEADER_BYTES;
 use vinga_wire::key_read::ANSWER_BYTES_SOFT;
 use vinga_wire::range_scan::RangeRow;
@@ -233,8 +233,8 @@ impl DataManager {
     }
 }
 
-/// What counting so many rows costs of a slice's units. Without a filter nothing of them is looked at but whether operations
-/// name them.
+/// What counting so many rows costs of a slice's units. Without a filter nothing of them is looked at but whether
+/// operations name them.
 fn counted_units(scan: &ScanHead, slots: u32) -> u32 {
     if scan.filter.is_some() { slots } else { slots.div_ceil(COUNTED_PER_UNIT) }
 }

@@ -1,8 +1,8 @@
 //! A data manager's part in schema changes.
 //!
 //! Fragments are made before anybody uses a table (`Prepare`), and freed when nobody can (`Remove`): in slices, between
-//! other signals. By then coordinators have let go of the table, so no operation names it; its scans were closed when it
-//! was declared gone (`Complete`). A table that changes in place is accepted in both versions between `Prepare` and
+//! other signals. By then coordinators have let go of the table, so no operation names it; its scans were closed when
+//! it was declared gone (`Complete`). A table that changes in place is accepted in both versions between `Prepare` and
 //! `Complete`; ordered indexes that it gets are built in between (`Build`), while nobody writes.
 
 use crate::DataManager;
@@ -97,8 +97,8 @@ impl DataManager {
         own.into_iter().any(|(_, fragment)| !fragment.index().is_empty())
     }
 
-    /// Takes note of builds that have ended, and tells the requester when all of its have. One that was refused leaves the
-    /// others to be dropped when the change is undone.
+    /// Takes note of builds that have ended, and tells the requester when all of its have. One that was refused leaves
+    /// the others to be dropped when the change is undone.
     pub(crate) fn report_builds(&mut self, cx: &mut Context<'_>) {
         while let Some(built) = self.take_built_index() {
             if let Some(building) = &mut self.building
@@ -115,8 +115,8 @@ impl DataManager {
         }
     }
 
-    /// Only this version of a table from now on. Its scans belong to the version before, and end; ordered indexes that it
-    /// has not are freed: those that were dropped, or built for a change that is undone.
+    /// Only this version of a table from now on. Its scans belong to the version before, and end; ordered indexes that
+    /// it has not are freed: those that were dropped, or built for a change that is undone.
     fn complete_table(&mut self, cx: &mut Context<'_>, record: &TableRecord) {
         let Some(table) = self.store.tables.find_mut(record.table) else { return };
         let has_changed = table.version.0 != record.version;

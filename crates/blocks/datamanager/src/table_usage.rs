@@ -7,8 +7,8 @@ use vinga_base::page_pool::PAGE_BYTES;
 use vinga_base::schema::TableDefinition;
 use vinga_fragment::fragment::Fragment;
 
-/// Rows of a fragment whose variable parts are looked at: they stand for the others, so that a large table takes no more
-/// time than a small one.
+/// Rows of a fragment whose variable parts are looked at: they stand for the others, so that a large table takes no
+/// more time than a small one.
 const SAMPLES: u32 = 4;
 
 /// What a table takes at one data manager.

@@ -20,13 +20,13 @@ pub struct Table {
     /// Its name, for people.
     pub name: String,
     pub version: TableVersion,
-    /// The version that it will have: accepted beside the present one while the table is changed. `TableVersion(0)`, which
-    /// no table has, if there is none.
+    /// The version that it will have: accepted beside the present one while the table is changed. `TableVersion(0)`,
+    /// which no table has, if there is none.
     next: TableVersion,
     /// The version that it had before, accepted only where a rule is broken on purpose.
     before: TableVersion,
-    /// The version with which its rows began. Replicas name a table to each other by this: whoever sends a prepare on along
-    /// the chain has checked the version.
+    /// The version with which its rows began. Replicas name a table to each other by this: whoever sends a prepare on
+    /// along the chain has checked the version.
     pub birth: TableVersion,
     pub layout: RowLayout,
     /// Where its rows are.
@@ -65,8 +65,8 @@ impl Table {
         }
     }
 
-    /// Accepts another version beside the present one. The unique indexes of both count: coordinators know which of them
-    /// are to be followed.
+    /// Accepts another version beside the present one. The unique indexes of both count: coordinators know which of
+    /// them are to be followed.
     pub fn prepare(&mut self, next: &TableRecord) {
         self.next = TableVersion(next.version);
         self.unique.add(UniqueIndexes::of(next));

@@ -103,8 +103,8 @@ impl DataManager {
         assert!(is_granted, "nobody else can have locked the row");
     }
 
-    /// Whether an earlier operation of the same transaction waits for the row's lock: what it will do must be seen. Then
-    /// this one waits too, not for a lock but for that operation.
+    /// Whether an earlier operation of the same transaction waits for the row's lock: what it will do must be seen.
+    /// Then this one waits too, not for a lock but for that operation.
     pub(crate) fn waits_for_own(&self, handle: Handle, row: RowId) -> bool {
         let operation = &self.operations[handle];
         if self.transactions[operation.transaction].waiting == 0 {
@@ -156,8 +156,9 @@ impl DataManager {
             .store(&mut store.pages, Purpose::Ordinary, raw)
             .map_err(|_| ErrorCode::DataMemoryFull)?;
         let record = &mut self.operations[handle];
-        // If its row has gone, and come back with somebody else's lock, it is the same wait that goes on, and its end stands
-        // in the queue of time-outs. Were it entered again each time, the queue would grow as long as the wait lasts.
+        // If its row has gone, and come back with somebody else's lock, it is the same wait that goes on, and its end
+        // stands in the queue of time-outs. Were it entered again each time, the queue would grow as long as the wait
+        // lasts.
         let goes_on = record.waits_since.is_some();
         let since = *record.waits_since.get_or_insert(cx.now());
         record.state = State::Waiting { request, since };
@@ -348,8 +349,8 @@ impl DataManager {
         }
     }
 
-    /// `Unlock`: lets go of the lock of an earlier read. What other operations hold of the row, changes above all, they go on
-    /// holding. A read that waits still is waited for.
+    /// `Unlock`: lets go of the lock of an earlier read. What other operations hold of the row, changes above all, they
+    /// go on holding. A read that waits still is waited for.
     pub(crate) fn unlock_read(
         &mut self,
         cx: &mut Context<'_>,

@@ -7,9 +7,9 @@
 //!                     ▼
 //!                  Restore ─▶ Forget ─▶ Discard ─▶ (refused)
 //! ```
-//! In each round everybody who takes part is told, then everybody is awaited; only then the next begins. A round of nobody
-//! ends at once, so each kind of change has just the rounds that it needs. Data managers have a version before any
-//! coordinator and keep it longer, so no operation reaches a data manager that does not know its table.
+//! In each round everybody who takes part is told, then everybody is awaited; only then the next begins. A round of
+//! nobody ends at once, so each kind of change has just the rounds that it needs. Data managers have a version before
+//! any coordinator and keep it longer, so no operation reaches a data manager that does not know its table.
 
 use crate::plan::{ChangeRequest, DatabaseStep, Plan, Refused};
 use crate::{Dictionary, Requester, Timer};
@@ -393,8 +393,8 @@ impl Dictionary {
         Some(())
     }
 
-    /// Everybody may change rows of a table again. Nobody's answer is awaited: coordinators hear it before anything else
-    /// that the dictionary says from now on.
+    /// Everybody may change rows of a table again. Nobody's answer is awaited: coordinators hear it before anything
+    /// else that the dictionary says from now on.
     pub(crate) fn lift_fence(&mut self, cx: &mut Context<'_>, table: u32) {
         self.fences.remove(&table);
         self.changes += 1;

@@ -1,21 +1,21 @@
 //! Schema events: who is told of changes, and who has confirmed.
 //!
-//! The requester of a change is told of its end when all subscribers but itself have confirmed the change's events, or have
-//! gone, or [`EVENT_WAIT_MAX`] has passed. Who has let that time pass is *late*: it is told of further changes, but nobody
-//! waits for it until it has caught up. (What it believes of tables is never used for anything wrong: table versions see
-//! to that.)
+//! The requester of a change is told of its end when all subscribers but itself have confirmed the change's events, or
+//! have gone, or [`EVENT_WAIT_MAX`] has passed. Who has let that time pass is *late*: it is told of further changes,
+//! but nobody waits for it until it has caught up. (What it believes of tables is never used for anything wrong: table
+//! versions see to that.)
 
 use crate::{Dictionary, Requester};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
-use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
+use vinga_kernel::{Context, InjectedBug, LogLevel, Span};
 use vinga_wire::schema::{SchemaEvent, SchemaEventsConfirm, SchemaEventsRequest, SchemaEventsSeenOrder};
 use vinga_wire::{Address, Frame, SignalNumber, cold};
 
 /// How long the requester of a change waits for a subscriber.
-pub const EVENT_WAIT_MAX: Tick = Tick::from_millis(10_000);
+pub const EVENT_WAIT_MAX: Span = Span::from_millis(10_000);
 
 /// An API node that is told of events.
 struct Subscriber {
@@ -39,8 +39,8 @@ impl Subscribers {
         self.by_node.keys().copied()
     }
 
-    /// Numbers events and tells everybody; returns who has to confirm them. Where nothing is told (a write fence has no event)
-    /// nobody could ever confirm, so nobody has to.
+    /// Numbers events and tells everybody; returns who has to confirm them. Where nothing is told (a write fence has no
+    /// event) nobody could ever confirm, so nobody has to.
     pub fn tell(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,16 +1,17 @@
 //! The dictionary: which tables and databases there are, and how they are changed.
 //!
-//! `tables` and `databases` hold what may be used. A request becomes a `plan` when its turn comes, and the plan is carried out
-//! as a `change`, in rounds, one change at a time. `lock` is the schema lock, `events` tells subscribers what has changed,
-//! `requests` answers the API nodes. The signals are described in `vinga_wire::{dictionary, schema, schema_round}`, the
-//! protocol in `docs/protocols/schema.md`.
+//! `tables` and `databases` hold what may be used. A request becomes a `plan` when its turn comes, and the plan is
+//! carried out as a `change`, in rounds, one change at a time. `lock` is the schema lock, `events` tells subscribers
+//! what has changed, `requests` answers the API nodes. The signals are described in `vinga_wire::{dictionary, schema,
+//! schema_round}`, the protocol in `docs/protocols/schema.md`.
 //!
-//! A change is decided at one point. Until then a refusal or the death of its requester undoes it, from then on it goes to its
-//! end whoever is still there; at its end a table exists everywhere or nowhere, in one version.
+//! A change is decided at one point. Until then a refusal or the death of its requester undoes it, from then on it goes
+//! to its end whoever is still there; at its end a table exists everywhere or nowhere, in one version.
 //!
-//! Table ids are small and dense, from 1 to `MaxNoOfTables`; the lowest free one is taken. An id is used again only with
-//! another version. Versions grow by one with every table that is made or altered and begin with a number from the clock at
-//! the node's start ([`Settings::version`]), so that none is ever given twice, restarts of the cluster included.
+//! Table ids are small and dense, from 1 to `MaxNoOfTables`; the lowest free one is taken. An id is used again only
+//! with another version. Versions grow by one with every table that is made or altered and begin with a number from the
+//! clock at the node's start ([`Settings::version`]), so that none is ever given twice, restarts of the cluster
+//! included.
 #![no_std]
 
 extern crate alloc;

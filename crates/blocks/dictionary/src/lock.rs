@@ -1,15 +1,15 @@
 //! The schema lock: one API node at a time has it, the others wait in a queue.
 //!
-//! The dictionary itself needs no lock, for it carries out one change at a time. The lock is for what consists of several
-//! changes, like a statement of a SQL node, and binds only those who ask for it. It belongs to an incarnation of an API node and
-//! is free when that ends, whatever the API node wished.
+//! The dictionary itself needs no lock, for it carries out one change at a time. The lock is for what consists of
+//! several changes, like a statement of a SQL node, and binds only those who ask for it. It belongs to an incarnation
+//! of an API node and is free when that ends, whatever the API node wished.
 
 use crate::{Dictionary, Requester, Timer};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use vinga_base::NodeId;
-use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
+use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
 use vinga_wire::schema::{SchemaLockBody, SchemaLockRequest};
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
@@ -76,7 +76,7 @@ impl Dictionary {
         } else if wait_millis == 0 {
             self.on_lock_wait_over(cx, ticket);
         } else {
-            cx.send_after(Tick::from_millis(u64::from(wait_millis)), Timer::LockWait(ticket).token());
+            cx.send_after(Span::from_millis(u64::from(wait_millis)), Timer::LockWait(ticket).token());
         }
         Some(())
     }

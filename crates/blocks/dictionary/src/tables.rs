@@ -55,8 +55,8 @@ impl Tables {
         version.0
     }
 
-    /// The lowest free id, with a version that no table ever had; `None` if there are too many tables. It is in use from
-    /// now on.
+    /// The lowest free id, with a version that no table ever had; `None` if there are too many tables. It is in use
+    /// from now on.
     pub fn take_id(&mut self) -> Option<VersionedTable> {
         let id = self.used.iter().zip(1..).find(|&(&id, place)| id != place);
         let id = id.map_or(self.used.len() as u32 + 1, |(_, place)| place);

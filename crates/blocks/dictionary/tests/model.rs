@@ -1,6 +1,7 @@
-//! Random interleavings: API nodes ask and die, blocks answer late or refuse, a data node fails, subscribers are late. A
-//! table is never half made: what can be described everybody accepts, what a requester was told of is the only thing that
-//! anybody accepts, and at rest everybody has exactly what the dictionary has. No lock and no write fence outlives its owner.
+//! Random interleavings: API nodes ask and die, blocks answer late or refuse, a data node fails, subscribers are late.
+//! A table is never half made: what can be described everybody accepts, what a requester was told of is the only thing
+//! that anybody accepts, and at rest everybody has exactly what the dictionary has. No lock and no write fence outlives
+//! its owner.
 
 mod common;
 

@@ -8,7 +8,7 @@ use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::schema::{ColumnDefinition, IndexDefinition, IndexKind, TableDefinition};
 use vinga_base::{ColumnId, NodeId};
 use vinga_dictionary::{Dictionary, EVENT_WAIT_MAX, QUEUED_CHANGES_MAX, first_version};
-use vinga_kernel::Tick;
+use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, check_golden};
 use vinga_wire::dictionary::{ListTablesConfirm, TableConfirm, VersionedTable};
 use vinga_wire::handshake::Refusal;
@@ -384,7 +384,7 @@ fn the_schema_lock() {
     lock(&mut h, api(152), 3, "TRUNCATE t", 2000);
     lock(&mut h, api(153), 4, "RENAME t", 60_000);
     lock(&mut h, api(154), 5, "never", 0);
-    h.advance(Tick::from_millis(2000));
+    h.advance(Span::from_millis(2000));
     h.heading("it is let go, the next gets it; who has gone is passed over");
     unlock(&mut h, api(150), 1);
     assert_eq!(h.block().lock_holder(), Some(NodeId(151)));

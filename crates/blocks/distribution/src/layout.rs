@@ -1,8 +1,8 @@
 //! Makes the partition map.
 //!
 //! A *node group* is a set of data nodes that hold the same partitions; each data manager instance of a node group owns
-//! one partition, on every node of the group. Partitions are numbered through the groups: of g groups, partition p is in
-//! the (p mod g)-th and owned by instance p / g.
+//! one partition, on every node of the group. Partitions are numbered through the groups: of g groups, partition p is
+//! in the (p mod g)-th and owned by instance p / g.
 //!
 //! The nodes of a chain are those of the group, rotated so that each is primary for its share. How far is the sum of
 //! the instance's digits to the base of the group's size (the Thue–Morse sequence for two nodes): so the primaries of a

@@ -1,13 +1,14 @@
 //! Distribution: who owns what, and which epoch it is.
 //!
-//! It holds the layout of the cluster ([`layout`] makes it) and takes failed data nodes out of it, and it counts epochs.
+//! It holds the layout of the cluster ([`layout`] makes it) and takes failed data nodes out of it, and it counts
+//! epochs.
 //!
 //! **Epochs.** The *president* (the data node that joined first, of those alive) raises the epoch every
-//! `TimeBetweenEpochs` and announces it by `EpochOrder`; nobody is held back and nobody answers. The distributions of the
-//! other nodes follow, so that the next president goes on from the highest epoch that it has heard of. A coordinator
-//! that has not heard of it yet gives out the older epoch a little longer, which does no harm: an epoch only has to be
-//! at least that of everything that a transaction saw, and answers carry that. The first epoch comes from the driver's
-//! clock, so that epochs grow over restarts of the whole cluster.
+//! `TimeBetweenEpochs` and announces it by `EpochOrder`; nobody is held back and nobody answers. The distributions of
+//! the other nodes follow, so that the next president goes on from the highest epoch that it has heard of. A
+//! coordinator that has not heard of it yet gives out the older epoch a little longer, which does no harm: an epoch
+//! only has to be at least that of everything that a transaction saw, and answers carry that. The first epoch comes
+//! from the driver's clock, so that epochs grow over restarts of the whole cluster.
 #![no_std]
 
 extern crate alloc;
@@ -20,7 +21,7 @@ pub use layout::{NodePlace, layout};
 
 use alloc::vec::Vec;
 use vinga_base::{Epoch, NodeId, View};
-use vinga_kernel::{Context, Tick};
+use vinga_kernel::{Context, Span};
 use vinga_wire::epoch::EpochOrder;
 use vinga_wire::handshake::Topology;
 use vinga_wire::membership::NodeFailedOrder;
@@ -34,7 +35,7 @@ pub struct Settings {
     /// The epoch to begin with: above every epoch that the cluster had in an earlier incarnation, so from the clock.
     pub epoch: Epoch,
     /// `TimeBetweenEpochs`.
-    pub time_between_epochs: Tick,
+    pub time_between_epochs: Span,
     /// Who is told of each epoch: every coordinator, every membership, the distributions of the other nodes.
     pub listeners: Vec<Address>,
 }
@@ -46,7 +47,7 @@ pub struct Distribution {
     members: Vec<NodeId>,
     /// Invariant: never falls.
     epoch: Epoch,
-    time_between_epochs: Tick,
+    time_between_epochs: Span,
     listeners: Vec<Address>,
 }
 
@@ -159,7 +160,7 @@ mod tests {
         let settings = Settings {
             nodes: vec![place(1), place(2)],
             epoch: Epoch(1000),
-            time_between_epochs: Tick::from_millis(100),
+            time_between_epochs: Span::from_millis(100),
             listeners: COORDINATORS.to_vec(),
         };
         let address = Address::new(NodeId(node), BlockNumber::Distribution, 0);
@@ -188,12 +189,12 @@ mod tests {
     fn the_president_announces_every_epoch() {
         let mut h = harness(1);
         assert_eq!(announced(&mut h), [(COORDINATORS[0], 1000), (COORDINATORS[1], 1000)]);
-        h.advance(Tick::from_millis(99));
+        h.advance(Span::from_millis(99));
         assert_eq!(announced(&mut h), []);
-        h.advance(Tick::from_millis(1));
+        h.advance(Span::from_millis(1));
         assert_eq!(announced(&mut h), [(COORDINATORS[0], 1001), (COORDINATORS[1], 1001)]);
         fail(&mut h, 2);
-        h.advance(Tick::from_millis(200));
+        h.advance(Span::from_millis(200));
         assert_eq!(announced(&mut h), [(COORDINATORS[0], 1002), (COORDINATORS[0], 1003)]);
         assert_eq!(h.block().epoch(), Epoch(1003));
     }
@@ -201,7 +202,7 @@ mod tests {
     #[test]
     fn the_next_president_goes_on_from_what_it_heard() {
         let mut h = harness(2);
-        h.advance(Tick::from_millis(500));
+        h.advance(Span::from_millis(500));
         assert_eq!(announced(&mut h), []);
         for epoch in [5000, 4000] {
             h.send(
@@ -215,7 +216,7 @@ mod tests {
         }
         fail(&mut h, 1);
         assert!(h.has_met("next president goes on with the epochs"));
-        h.advance(Tick::from_millis(100));
+        h.advance(Span::from_millis(100));
         assert_eq!(announced(&mut h), [(COORDINATORS[1], 5001)]);
         let topology = h.block().topology();
         assert_eq!((topology.version, topology.view, topology.nodes.len()), (2, 2, 1));

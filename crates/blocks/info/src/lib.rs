@@ -1,16 +1,16 @@
 //! Info: what a person wants to know about a running node, as rows of information tables.
 //!
 //! Each thread has an info block; its instance is the thread's index. The rows are the host's: it passes an
-//! [`InfoSource`] to [`Info::handle_with`]. A request is answered by the instance that it is sent to. Instance 0 (the main
-//! thread) first asks the others of its node and puts their rows behind its own, in the order of threads:
+//! [`InfoSource`] to [`Info::handle_with`]. A request is answered by the instance that it is sent to. Instance 0 (the
+//! main thread) first asks the others of its node and puts their rows behind its own, in the order of threads:
 //!
 //! ```text
 //!   API node ── InfoRequest ──▶ info 0 ── InfoRequest ──▶ info 1, info 2, …
 //!   API node ◀── InfoConfirm ── info 0 ◀── InfoConfirm ──
 //! ```
 //! A thread that has not answered after [`ANSWER_TIME`] is not waited for. What is missing in an answer is said by a
-//! *note*: a last row with a sentence in its first column and empty text in the others. So an answer always fits a frame,
-//! and always comes; only an API node for which too much waits already is refused.
+//! *note*: a last row with a sentence in its first column and empty text in the others. So an answer always fits a
+//! frame, and always comes; only an API node for which too much waits already is refused.
 #![no_std]
 
 extern crate alloc;
@@ -25,14 +25,14 @@ use alloc::vec::Vec;
 use gathering::Gathering;
 use rows::Rows;
 use vinga_base::NodeId;
-use vinga_kernel::{Context, Tick};
+use vinga_kernel::{Context, Span, Tick};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable, InfoValue};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold};
 
 /// How long the main thread waits for the others' rows.
-pub const ANSWER_TIME: Tick = Tick::from_millis(1000);
+pub const ANSWER_TIME: Span = Span::from_millis(1000);
 
 /// Rows that a thread puts together for one request, at most: that takes no longer than other work of one turn.
 pub const ROWS_MAX: usize = 1500;
@@ -45,8 +45,8 @@ pub trait InfoSource {
     /// The names of a table's columns, the same on all threads.
     fn columns(&self, table: InfoTable) -> &'static [&'static str];
 
-    /// Appends this thread's rows of a table, each with one value for every column, [`ROWS_MAX`] at most; returns how many
-    /// more there are. What concerns the whole node is told by thread 0 only.
+    /// Appends this thread's rows of a table, each with one value for every column, [`ROWS_MAX`] at most; returns how
+    /// many more there are. What concerns the whole node is told by thread 0 only.
     fn rows(&self, table: InfoTable, now: Tick, out: &mut Vec<Vec<InfoValue>>) -> usize;
 }
 

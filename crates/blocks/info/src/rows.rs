@@ -21,8 +21,8 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Adds rows; those that don't fit are counted. A short row after a long one that didn't fit is left out as well, so
-    /// that what is missing is the end.
+    /// Adds rows; those that don't fit are counted. A short row after a long one that didn't fit is left out as well,
+    /// so that what is missing is the end.
     pub fn append(&mut self, rows: Vec<Vec<InfoValue>>) {
         for row in rows {
             self.bytes += bytes_of(&row);

@@ -1,5 +1,5 @@
-//! The way down from *Connected*: connections are closed, blocks end what can't go on, the grace time runs, the session is
-//! declared failed and forgotten.
+//! The way down from *Connected*: connections are closed, blocks end what can't go on, the grace time runs, the session
+//! is declared failed and forgotten.
 
 use crate::api_nodes::{Candidate, Next, Session, State};
 use crate::{Membership, Timer};
@@ -54,7 +54,8 @@ impl Membership {
         Some(())
     }
 
-    /// A block on another thread than the API node's connections wants it closed: the driver there has passed the order on.
+    /// A block on another thread than the API node's connections wants it closed: the driver there has passed the order
+    /// on.
     pub(crate) fn on_close_connection_order(
         &mut self,
         cx: &mut Context<'_>,
@@ -67,8 +68,8 @@ impl Membership {
         Some(())
     }
 
-    /// The API node leaves for good. Its connections are closed whether it does that itself or not; as each of them brings a
-    /// disconnect notice, this may be one of several, and come after the report that one is closed.
+    /// The API node leaves for good. Its connections are closed whether it does that itself or not; as each of them
+    /// brings a disconnect notice, this may be one of several, and come after the report that one is closed.
     pub(crate) fn on_disconnect_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let api = frame.sender().node();
@@ -277,8 +278,9 @@ pub fn close_order(api: NodeId, reason: ErrorCode, signal: u16) -> CloseConnecti
     CloseConnectionOrder { api: api.0, unused: 0, reason: U16::new(reason as u16), signal: U16::new(signal) }
 }
 
-/// Whether a confirm is about this session. A coordinator knows of an incarnation what stands in transaction ids: its low 16
-/// bits. That is enough, for each order is confirmed by everybody before the next one about the same id goes out.
+/// Whether a confirm is about this session. A coordinator knows of an incarnation what stands in transaction ids: its
+/// low 16 bits. That is enough, for each order is confirmed by everybody before the next one about the same id goes
+/// out.
 fn is_meant(body: &ApiNodeBody, incarnation: Incarnation) -> bool {
     body.incarnation.get() as u16 == incarnation.0 as u16
 }

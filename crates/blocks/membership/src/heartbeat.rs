@@ -8,7 +8,7 @@ use crate::closing::close_order;
 use crate::{Membership, Timer};
 use alloc::vec::Vec;
 use vinga_base::NodeId;
-use vinga_kernel::{Context, LogLevel, Tick};
+use vinga_kernel::{Context, LogLevel, Span, Tick};
 use vinga_wire::membership::HeartbeatBody;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U32, U64};
 
@@ -45,7 +45,7 @@ impl Membership {
     }
 
     /// Counts nobody's silence during a span of time.
-    fn forgive(&mut self, now: Tick, span: Tick) {
+    fn forgive(&mut self, now: Tick, span: Span) {
         for api in self.api_nodes.ids() {
             match self.api_nodes.get_mut(api) {
                 Some(State::Connected { heard: since, .. } | State::Disconnecting { since, .. }) => {
@@ -59,7 +59,7 @@ impl Membership {
 
     fn close_silent(&mut self, cx: &mut Context<'_>) {
         let (now, interval) = (cx.now(), self.settings.heartbeat_interval);
-        let silent = Tick(interval.0 * SILENT_PERIODS);
+        let silent = Span(interval.0 * SILENT_PERIODS);
         let ids: Vec<NodeId> = self.api_nodes.ids().collect();
         for api in ids {
             match self.api_nodes.get(api) {

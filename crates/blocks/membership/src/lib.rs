@@ -1,8 +1,8 @@
-//! Membership: which nodes there are. So far it admits API nodes, watches them and declares them failed; the view of the
-//! data nodes is given to it.
+//! Membership: which nodes there are. So far it admits API nodes, watches them and declares them failed; the view of
+//! the data nodes is given to it.
 //!
-//! An API node has an id and an *incarnation*, together a *session*. Each session that is admitted gets a ticket, a random
-//! number that lets the same session open further connections and come back after its connections broke.
+//! An API node has an id and an *incarnation*, together a *session*. Each session that is admitted gets a ticket, a
+//! random number that lets the same session open further connections and come back after its connections broke.
 //!
 //! ```text
 //!          admitted             a connection broke, or four silent heartbeat periods
@@ -39,7 +39,7 @@ use alloc::vec::Vec;
 use api_nodes::{ApiNodes, Next, State};
 use closing::close_order;
 use vinga_base::{Epoch, Incarnation, NodeId, View};
-use vinga_kernel::{Context, LogLevel, Tick};
+use vinga_kernel::{Context, LogLevel, Span, Tick};
 use vinga_wire::epoch::EpochOrder;
 use vinga_wire::handshake::Topology;
 use vinga_wire::membership::NodeFailedOrder;
@@ -53,9 +53,9 @@ pub struct Settings {
     /// `MaxNoOfApiConnections`: API nodes that may be there at the same time.
     pub api_nodes_max: u8,
     /// `HeartbeatIntervalDbApi`: how often an API node must be heard of; after four silent periods it is closed.
-    pub heartbeat_interval: Tick,
+    pub heartbeat_interval: Span,
     /// How long the same session of an API node may come back after its connections broke.
-    pub reconnect_grace: Tick,
+    pub reconnect_grace: Span,
     /// The drivers of this node's threads that read sockets.
     pub drivers: Vec<Address>,
     /// The blocks that are told when an API node closes or fails, on all data nodes: every coordinator and data

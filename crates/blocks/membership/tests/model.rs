@@ -1,5 +1,5 @@
-//! Random interleavings: API nodes connect, break, come back and die; drivers and blocks answer late; time goes by; a data
-//! node fails. The drivers and blocks of this file keep the contract that `docs/protocols/membership.md` states.
+//! Random interleavings: API nodes connect, break, come back and die; drivers and blocks answer late; time goes by; a
+//! data node fails. The drivers and blocks of this file keep the contract that `docs/protocols/membership.md` states.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vinga_base::NodeId;
-use vinga_kernel::Tick;
+use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_membership::{Membership, Phase};
 use vinga_wire::membership::{
@@ -299,7 +299,7 @@ impl World {
             9 => {
                 for _ in 0..b / 8 {
                     self.drivers_catch_up();
-                    self.harness.advance(Tick::from_millis(100));
+                    self.harness.advance(Span::from_millis(100));
                     self.carry();
                 }
             }

@@ -244,7 +244,7 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_ALREADY_CONNECTED 21008
 /** The handle was closed while the call waited. */
 #define VINGA_ERROR_CANCELLED 21009
-/** The transaction, scan, batch or write fence is over. */
+/** The transaction, scan, batch or fence is over. */
 #define VINGA_ERROR_IS_OVER 21010
 /** There is no row: none was found with the key, or none is shown. */
 #define VINGA_ERROR_NOT_FOUND 21011

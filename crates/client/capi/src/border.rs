@@ -1,7 +1,7 @@
 //! What comes over the border from C: pointers, each with the promise that `vinga.h` asks of whoever calls.
 //!
-//! Functions take these types instead of bare pointers, so that each promise stands in one place. Values of them are made by
-//! the C side; in Rust only with `unsafe`, by whoever keeps the promise.
+//! Functions take these types instead of bare pointers, so that each promise stands in one place. Values of them are
+//! made by the C side; in Rust only with `unsafe`, by whoever keeps the promise.
 
 use crate::failure::{Failure, Misuse, Outcome};
 use std::ffi::{CStr, c_char, c_void};
@@ -100,8 +100,8 @@ fn items<'a, T>(data: *const T, length: usize) -> Outcome<&'a [T]> {
     Ok(unsafe { std::slice::from_raw_parts(data, length) })
 }
 
-/// A place for a result, or NULL where none is wanted. Promise: there is room for one (or as many as the call is told), and
-/// it stays until the call has ended.
+/// A place for a result, or NULL where none is wanted. Promise: there is room for one (or as many as the call is told),
+/// and it stays until the call has ended.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 

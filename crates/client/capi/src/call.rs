@@ -1,7 +1,7 @@
 //! The three forms of a call that may wait.
 //!
-//! [`calls!`] makes of one function, written as if it could simply wait, the blocking C function and the pair `_start` and
-//! `_cont`. A function that mostly has its result at hand may be accompanied by one that only looks whether it has
+//! [`calls!`] makes of one function, written as if it could simply wait, the blocking C function and the pair `_start`
+//! and `_cont`. A function that mostly has its result at hand may be accompanied by one that only looks whether it has
 //! (`at_once`): then `_start` needs a co-routine only where the call really waits.
 
 use crate::border::Out;

@@ -1,8 +1,8 @@
 //! A connected cluster, and the calls that wait for it in event loops.
 //!
-//! All handles of one connection share one descriptor. It is readable when a socket has something, and as long as a call
-//! can go on that somebody else has read the answer of: the descriptor contains an `eventfd` that is set while the list of
-//! such calls (`woken`) is not empty.
+//! All handles of one connection share one descriptor. It is readable when a socket has something, and as long as a
+//! call can go on that somebody else has read the answer of: the descriptor contains an `eventfd` that is set while the
+//! list of such calls (`woken`) is not empty.
 
 use crate::coroutine::{Place, Resume};
 use crate::failure::{Failure, Misuse, Outcome};

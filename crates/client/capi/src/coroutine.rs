@@ -1,14 +1,14 @@
 //! Calls that are put aside where they would wait.
 //!
-//! The non-blocking form of a call is the blocking one on a co-routine: a stack of its own, to which is switched by a few
-//! instructions (the library `corosensei` has them by hand for each processor). Where the call would wait it switches back,
-//! and the caller gets the co-routine to keep; continued, it goes on behind that place.
+//! The non-blocking form of a call is the blocking one on a co-routine: a stack of its own, to which is switched by a
+//! few instructions (the library `corosensei` has them by hand for each processor). Where the call would wait it
+//! switches back, and the caller gets the co-routine to keep; continued, it goes on behind that place.
 //!
 //! Stacks have a fixed size and a guard page below them. A thread keeps those of ended calls and uses them again.
 //!
-//! A call may be continued by another thread than the one that began it. So nothing may be kept across a switch that belongs
-//! to a thread: what looks at thread-local variables is in functions of its own ([`crate::connection::Connection::poll`])
-//! that have returned before the switch.
+//! A call may be continued by another thread than the one that began it. So nothing may be kept across a switch that
+//! belongs to a thread: what looks at thread-local variables is in functions of its own
+//! ([`crate::connection::Connection::poll`]) that have returned before the switch.
 
 use crate::failure::{Failure, Misuse, Outcome, guarded};
 use corosensei::stack::DefaultStack;

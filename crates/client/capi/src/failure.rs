@@ -1,7 +1,7 @@
 //! Why a call has failed: numbers, classes and sentences as C programs see them.
 //!
-//! Numbers of the database are those of [`ErrorCode`], in `vinga.h` `VINGA_ERROR_*`. Those below are of this interface: a
-//! call was wrong in itself, which only the program's author can mend.
+//! Numbers of the database are those of [`ErrorCode`], in `vinga.h` `VINGA_ERROR_*`. Those below are of this interface:
+//! a call was wrong in itself, which only the program's author can mend.
 
 use crate::border::Out;
 use std::ffi::{CString, c_char, c_int};

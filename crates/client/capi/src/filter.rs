@@ -1,7 +1,7 @@
 //! Filters: expressions that the data nodes evaluate for each row.
 //!
-//! A function takes over the expressions that it is given, also when it fails. What fails gives an expression that carries
-//! the error until it is used.
+//! A function takes over the expressions that it is given, also when it fails. What fails gives an expression that
+//! carries the error until it is used.
 
 use crate::border::Items;
 use crate::failure::{Failure, Misuse, Outcome, guarded};

@@ -1,9 +1,9 @@
 //! Handles: what C programs hold.
 //!
-//! A handle points to a small header that is never given back to the allocator, only used again for another handle, and not
-//! before many others were closed. So a handle that is used after it was closed, twice closed, or of another kind than the
-//! function expects, is found out instead of followed. The header says the kind, whether the handle is in use at this
-//! moment, and where the object lies.
+//! A handle points to a small header that is never given back to the allocator, only used again for another handle, and
+//! not before many others were closed. So a handle that is used after it was closed, twice closed, or of another kind
+//! than the function expects, is found out instead of followed. The header says the kind, whether the handle is in use
+//! at this moment, and where the object lies.
 //!
 //! One thread uses a handle at a time (but for tables, which nobody changes). The state in the header is there to find
 //! errors, not to arbitrate: two threads that use the same handle in the same instant may both be let in.

@@ -15,13 +15,14 @@
 //!
 //! What a function means, who owns what, and which threads may do what, stands in `include/vinga.h`, not here.
 //!
-//! Each call that may wait is one function in plain nested calls; where it would wait it calls [`connection::Waiting::wait`].
-//! Its blocking form runs it on the caller's stack, where waiting is that of the Rust client; its non-blocking form runs it
-//! on a co-routine, where waiting means to be put aside. What came from C (keys, names, rows) has been used up when a call
-//! waits for the first time: futures of the client encode what they are given when they are polled first.
+//! Each call that may wait is one function in plain nested calls; where it would wait it calls
+//! [`connection::Waiting::wait`]. Its blocking form runs it on the caller's stack, where waiting is that of the Rust
+//! client; its non-blocking form runs it on a co-routine, where waiting means to be put aside. What came from C (keys,
+//! names, rows) has been used up when a call waits for the first time: futures of the client encode what they are given
+//! when they are polled first.
 //!
-//! No panic crosses the border: each entry catches it, and each co-routine inside of itself; the handle then has the error
-//! `VINGA_ERROR_INTERNAL_ERROR`.
+//! No panic crosses the border: each entry catches it, and each co-routine inside of itself; the handle then has the
+//! error `VINGA_ERROR_INTERNAL_ERROR`.
 
 #![allow(clippy::not_unsafe_ptr_arg_deref, reason = "pointers are followed in `border` and `handle` only")]
 

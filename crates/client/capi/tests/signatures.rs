@@ -1,7 +1,7 @@
 //! Each function of `vinga.h` is what the library has: as many parameters, of the same kinds, and the same result.
 //!
-//! The list below is held to be complete both ways: a function that is missing here or in the header fails the test, and one
-//! that the library lacks does not compile.
+//! The list below is held to be complete both ways: a function that is missing here or in the header fails the test,
+//! and one that the library lacks does not compile.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};

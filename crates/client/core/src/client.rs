@@ -14,13 +14,13 @@ use crate::sessions::{EndpointState, Greeted, Readiness, Sessions};
 use crate::settings::Settings;
 use crate::statistics::{Sample, Statistics};
 use crate::table::Table;
-use crate::time::Micros;
 use crate::transactions::{BatchEnd, Transactions};
 use crate::write_batch::WriteBatch;
 use crate::writes::Writes;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use vinga_base::time::{Span, Tick};
 use vinga_base::{ColumnId, NodeId, OperationNumber, TransactionId};
 use vinga_wire::handshake::{HelloConfirm, Refusal, Topology};
 use vinga_wire::membership::{HeartbeatBody, NodeFailedOrder};
@@ -28,7 +28,7 @@ use vinga_wire::transaction::{OutcomeConfirm, OutcomesSeenOrder, TransactionAnsw
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
 /// How often time-outs are looked for.
-const CHECK_INTERVAL: Micros = Micros::from_millis(10);
+const CHECK_INTERVAL: Span = Span::from_millis(10);
 
 /// See the head of the crate.
 pub struct Client {
@@ -41,7 +41,7 @@ pub struct Client {
     requests: Requests,
     statistics: Statistics,
     schema_events: SchemaEvents,
-    next_check: Micros,
+    next_check: Tick,
 }
 
 /// # The driver's side: connections and time
@@ -58,13 +58,13 @@ impl Client {
             requests: Requests::new(),
             statistics: Statistics::new(),
             schema_events: SchemaEvents::new(),
-            next_check: Micros(0),
+            next_check: Tick(0),
         }
     }
 
     /// Says what time it is; time never goes back. Does what is due.
     #[inline]
-    pub fn on_time(&mut self, now: Micros) {
+    pub fn on_time(&mut self, now: Tick) {
         let before = self.net.now;
         self.net.now = before.max(now);
         let span = self.net.now - before;
@@ -79,11 +79,11 @@ impl Client {
         }
     }
 
-    /// The client itself did not run for a while, though heartbeats were due. What data nodes have sent meanwhile may lie unread:
-    /// they were not silent. What is forgiven is less than the whole pause, so that a node which is really silent is found
-    /// by a client, too, that runs in pauses only: it has read between two of them.
+    /// The client itself did not run for a while, though heartbeats were due. What data nodes have sent meanwhile may
+    /// lie unread: they were not silent. What is forgiven is less than the whole pause, so that a node which is really
+    /// silent is found by a client, too, that runs in pauses only: it has read between two of them.
     #[cold]
-    fn forgive(&mut self, span: Micros) {
+    fn forgive(&mut self, span: Span) {
         for link in &mut self.net.links {
             link.last_received = self.net.now.min(link.last_received + span);
         }
@@ -96,7 +96,7 @@ impl Client {
         }
     }
 
-    fn resend_at(&self) -> Option<Micros> {
+    fn resend_at(&self) -> Option<Tick> {
         [self.reads.resend_at(), self.scans.resend_at()].into_iter().flatten().min()
     }
 
@@ -133,10 +133,10 @@ impl Client {
     }
 
     /// When [`Client::on_time`] or [`Client::next_output`] is to be called at the latest.
-    pub fn next_deadline(&self) -> Option<Micros> {
+    pub fn next_deadline(&self) -> Option<Tick> {
         let held = self.net.links.iter().filter_map(|link| link.due_at(self.net.settings.hold_max)).min();
         let sessions = self.sessions.next_deadline(&self.net);
-        let questions = (self.asking() > 0).then(|| self.net.now + Micros::from_millis(100));
+        let questions = (self.asking() > 0).then(|| self.net.now + Span::from_millis(100));
         let resend = self.resend_at();
         let checks = [sessions, self.net.outcomes.idle_at(), questions, resend].into_iter().flatten().min();
         [held, checks.map(|at| at.max(self.next_check))].into_iter().flatten().min()
@@ -236,8 +236,8 @@ impl Client {
         self.sessions.endpoints()
     }
 
-    /// Whether somebody has to read what arrives even if nobody waits for anything: greetings, questions for outcomes and
-    /// abandoned transactions are under way.
+    /// Whether somebody has to read what arrives even if nobody waits for anything: greetings, questions for outcomes
+    /// and abandoned transactions are under way.
     pub fn wants_reader(&self) -> bool {
         self.sessions.is_greeting() || self.asking() > 0 || self.transactions.abandoned() > 0
     }
@@ -267,8 +267,8 @@ impl Client {
         self.net.api
     }
 
-    /// Which incarnation of the cluster this client knows: another one after a restart in which everything was lost. 0 before the
-    /// first data node was connected.
+    /// Which incarnation of the cluster this client knows: another one after a restart in which everything was lost. 0
+    /// before the first data node was connected.
     pub fn cluster_incarnation(&self) -> u64 {
         self.sessions.cluster_incarnation()
     }
@@ -462,8 +462,8 @@ fn is_no_greeting(bytes: &[u8]) -> bool {
 
 /// # The caller's side
 impl Client {
-    /// Says what is read of a table's rows: which columns (`None` for the whole image) and under which condition (a filter
-    /// program, empty for none). Each call is paired with one of [`Client::release_shape`].
+    /// Says what is read of a table's rows: which columns (`None` for the whole image) and under which condition (a
+    /// filter program, empty for none). Each call is paired with one of [`Client::release_shape`].
     ///
     /// # Errors
     /// `BadProgram` if the filter is too long, `TooManyColumns`, `Overloaded` if there are too many shapes.
@@ -554,14 +554,15 @@ impl Client {
         Ok(Token { kind: TokenKind::Transaction, handle })
     }
 
-    /// Sends a batch. There is news when it is over, whatever happens. There must be none of this transaction under way.
+    /// Sends a batch. There is news when it is over, whatever happens. There must be none of this transaction under
+    /// way.
     pub fn send(&mut self, transaction: Token, batch: OperationBatch, end: BatchEnd) {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);
         self.transactions.submit(&mut self.net, transaction.handle, batch, end);
     }
 
-    /// The commit of a transaction that is under way is wanted no more: it is rolled back if nothing is decided yet. Its batch
-    /// ends in any case, and says what was decided (`TransactionAborted` if it was given up).
+    /// The commit of a transaction that is under way is wanted no more: it is rolled back if nothing is decided yet.
+    /// Its batch ends in any case, and says what was decided (`TransactionAborted` if it was given up).
     pub fn stop_commit(&mut self, transaction: Token) {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);
         self.transactions.stop_commit(&mut self.net, transaction.handle);
@@ -588,7 +589,8 @@ impl Client {
         self.statistics.take(token.handle)
     }
 
-    /// Begins a scan, of all rows or of ranges; with a transaction and the number of its next operation it sees its own changes.
+    /// Begins a scan, of all rows or of ranges; with a transaction and the number of its next operation it sees its own
+    /// changes.
     ///
     /// # Errors
     /// `ClusterFailure`, `OutOfScans`, `BadProgram`; as [`Client::read_within`] for a transaction.
@@ -663,8 +665,8 @@ impl Client {
         self.schema_events.confirm(&mut self.net, token.handle, news);
     }
 
-    /// Nobody wants what this token names any more: what it waits for is discarded when it comes, an open transaction is
-    /// rolled back, a scan closed. A token that is gone already is none of a fault.
+    /// Nobody wants what this token names any more: what it waits for is discarded when it comes, an open transaction
+    /// is rolled back, a scan closed. A token that is gone already is none of a fault.
     pub fn cancel(&mut self, token: Token) {
         match token.kind {
             TokenKind::Read => self.reads.cancel(token.handle),

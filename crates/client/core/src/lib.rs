@@ -1,14 +1,14 @@
 //! The client's protocol as a machine: bytes and time go in, bytes and results come out.
 //!
-//! It has no clock, no socket and no thread: a *driver* (the crate `vinga`, or the simulator) opens the connections that
-//! it asks for ([`Client::next_command`]), gives it what arrives ([`Client::on_bytes`]) and what time it is, and sends
-//! what it wants sent ([`Client::next_output`]). The same calls in the same order give the same results, always.
+//! It has no clock, no socket and no thread: a *driver* (the crate `vinga`, or the simulator) opens the connections
+//! that it asks for ([`Client::next_command`]), gives it what arrives ([`Client::on_bytes`]) and what time it is, and
+//! sends what it wants sent ([`Client::next_output`]). The same calls in the same order give the same results, always.
 //!
 //! What a caller begins gets a [`Token`]: a batch of committed reads ([`ReadBatch`]), a batch of operations that commit
-//! each by itself ([`WriteBatch`]), a transaction with its batches of operations ([`OperationBatch`]), a scan ([`ScanSpec`]), or a
-//! request to the dictionary. Batches and batches are moved in and come back with the results, so that nothing is
-//! allocated for an operation once they have grown. Every token ends exactly once, whatever becomes of the connections;
-//! cancelling it leaves nothing behind, here or at the data nodes.
+//! each by itself ([`WriteBatch`]), a transaction with its batches of operations ([`OperationBatch`]), a scan
+//! ([`ScanSpec`]), or a request to the dictionary. Batches and batches are moved in and come back with the results, so
+//! that nothing is allocated for an operation once they have grown. Every token ends exactly once, whatever becomes of
+//! the connections; cancelling it leaves nothing behind, here or at the data nodes.
 //!
 //! | part | does |
 //! |---|---|
@@ -49,7 +49,6 @@ pub mod sql_rules;
 mod sql_table;
 mod statistics;
 mod table;
-mod time;
 mod transactions;
 pub mod value;
 mod write_batch;
@@ -71,7 +70,7 @@ pub use settings::Settings;
 pub use sql_table::ColumnChange;
 pub use statistics::{Sample, SampledPartition};
 pub use table::{KeyWriter, RowBuilder, RowRef, Table};
-pub use time::Micros;
 pub use transactions::BatchEnd;
 pub use value::Value;
+pub use vinga_base::time::{Span, Tick};
 pub use write_batch::WriteBatch;

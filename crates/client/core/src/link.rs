@@ -2,12 +2,12 @@
 //!
 //! Batching is adaptive: an operation that finds nothing under way goes at once; while others are under way, operations
 //! gather until they are a quarter of those, or have waited for [`crate::settings::Settings::hold_max`]. So few callers
-//! are never held up, and many callers fill large batches by themselves. What is urgent (a batch that its caller filled,
-//! a batch of an open transaction, whatever holds locks) goes at once and takes along what has gathered. On an eager
-//! connection, one by shared memory, nothing gathers: sending costs next to nothing there.
+//! are never held up, and many callers fill large batches by themselves. What is urgent (a batch that its caller
+//! filled, a batch of an open transaction, whatever holds locks) goes at once and takes along what has gathered. On an
+//! eager connection, one by shared memory, nothing gathers: sending costs next to nothing there.
 
-use crate::time::Micros;
 use alloc::vec::Vec;
+use vinga_base::time::{Span, Tick};
 use vinga_wire::handshake::CONNECTIONS_MAX;
 
 /// A connection, numbered over all endpoints.
@@ -50,17 +50,17 @@ pub struct Link {
     pub is_blocked: bool,
     /// Sending costs next to nothing: nothing gathers.
     pub is_eager: bool,
-    pub last_received: Micros,
+    pub last_received: Tick,
     is_urgent: bool,
     gathered: u32,
-    gathered_since: Micros,
+    gathered_since: Tick,
     under_way: u32,
 }
 
 impl Link {
     /// Notes that so many operations wait to be sent.
     #[inline]
-    pub fn gather(&mut self, operations: u32, now: Micros) {
+    pub fn gather(&mut self, operations: u32, now: Tick) {
         if self.gathered == 0 {
             self.gathered_since = now;
         }
@@ -86,7 +86,7 @@ impl Link {
 
     /// Whether what waits is to be sent now.
     #[inline]
-    pub fn is_due(&self, now: Micros, hold_max: Micros) -> bool {
+    pub fn is_due(&self, now: Tick, hold_max: Span) -> bool {
         self.is_open
             && !self.is_blocked
             && (self.is_urgent
@@ -97,7 +97,7 @@ impl Link {
     }
 
     /// When what waits is due at the latest.
-    pub fn due_at(&self, hold_max: Micros) -> Option<Micros> {
+    pub fn due_at(&self, hold_max: Span) -> Option<Tick> {
         (self.is_open && !self.is_blocked && self.gathered > 0).then(|| self.gathered_since + hold_max)
     }
 
@@ -125,13 +125,13 @@ impl Link {
 mod tests {
     use super::*;
 
-    const HOLD: Micros = Micros(500);
+    const HOLD: Span = Span(500);
 
     #[test]
     fn one_alone_goes_at_once_and_a_flood_goes_in_batches() {
         let mut link = Link { is_open: true, ..Link::default() };
         let mut buffer = Vec::new();
-        let now = Micros(1000);
+        let now = Tick(1000);
         let mut sent = Vec::new();
         for _ in 0..100 {
             link.gather(1, now);
@@ -151,10 +151,10 @@ mod tests {
     #[test]
     fn nothing_gathers_where_sending_costs_nothing() {
         let mut link = Link { is_open: true, is_eager: true, ..Link::default() };
-        link.gather(100, Micros(0));
+        link.gather(100, Tick(0));
         link.take_output(&mut Vec::new());
-        link.gather(1, Micros(0));
-        assert!(link.is_due(Micros(0), HOLD));
+        link.gather(1, Tick(0));
+        assert!(link.is_due(Tick(0), HOLD));
         link.reset();
         assert!(!link.is_eager, "the next connection may be another");
     }
@@ -163,12 +163,12 @@ mod tests {
     fn what_is_urgent_takes_along_what_waits() {
         let mut link = Link { is_open: true, ..Link::default() };
         let mut buffer = Vec::new();
-        link.gather(100, Micros(0));
+        link.gather(100, Tick(0));
         link.take_output(&mut buffer);
-        link.gather(1, Micros(0));
-        assert!(!link.is_due(Micros(0), HOLD));
+        link.gather(1, Tick(0));
+        assert!(!link.is_due(Tick(0), HOLD));
         link.hurry();
-        assert!(link.is_due(Micros(0), HOLD));
+        assert!(link.is_due(Tick(0), HOLD));
         link.take_output(&mut buffer);
         assert_eq!((link.gathered, link.under_way), (0, 101));
         link.reset();

@@ -4,10 +4,10 @@ use crate::link::{Link, LinkId};
 use crate::outcomes::Outcomes;
 use crate::routes::Routes;
 use crate::settings::Settings;
-use crate::time::Micros;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use vinga_base::pool::Handle;
+use vinga_base::time::Tick;
 use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
@@ -67,7 +67,7 @@ pub enum Command {
 /// See the head of this file.
 pub struct Net {
     pub settings: Settings,
-    pub now: Micros,
+    pub now: Tick,
     pub api: NodeId,
     pub incarnation: Incarnation,
     pub view: u32,
@@ -86,7 +86,7 @@ impl Net {
     pub fn new(settings: Settings) -> Self {
         let links = usize::from(settings.endpoints) * usize::from(CONNECTIONS_MAX);
         Net {
-            now: Micros(0),
+            now: Tick(0),
             api: NodeId(settings.node),
             incarnation: settings.incarnation,
             view: 0,

@@ -2,8 +2,8 @@
 //!
 //! Operations are numbered within their transaction, from 1. A batch that is cleared goes on with the next number.
 //!
-//! Locks that reads have taken can be let go of ([`OperationBatch::unlock`]), also while the results of the batch are still looked
-//! at: what lets go of them is put in front of the operations that are appended next.
+//! Locks that reads have taken can be let go of ([`OperationBatch::unlock`]), also while the results of the batch are
+//! still looked at: what lets go of them is put in front of the operations that are appended next.
 
 use crate::error::{Error, Result};
 use crate::operation::{BATCH_BYTES_MAX, OperationSpec, TakenLock};
@@ -238,8 +238,8 @@ impl OperationBatch {
         }
     }
 
-    /// The committed version of the row of a read that was to give it if others have the row locked, and they have: such a
-    /// read has failed with `RowLocked`. `None` if there is none, or the filter rejects it.
+    /// The committed version of the row of a read that was to give it if others have the row locked, and they have:
+    /// such a read has failed with `RowLocked`. `None` if there is none, or the filter rejects it.
     ///
     /// # Errors
     /// `NoSuchTransaction` if the operation is none of that kind, or has ended otherwise.

@@ -9,12 +9,12 @@
 
 use crate::link::LinkId;
 use crate::routes::CoordinatorIndex;
-use crate::time::Micros;
 use alloc::vec::Vec;
+use vinga_base::time::{Span, Tick};
 use vinga_wire::Address;
 
 /// Outcomes that no batch confirms are confirmed by an order of their own after this time.
-const IDLE: Micros = Micros::from_millis(200);
+const IDLE: Span = Span::from_millis(200);
 
 /// One coordinator.
 pub struct Coordinator {
@@ -24,7 +24,7 @@ pub struct Coordinator {
     pub link: Option<LinkId>,
     seen: u32,
     confirmed: u32,
-    confirmed_at: Micros,
+    confirmed_at: Tick,
 }
 
 impl Coordinator {
@@ -54,7 +54,7 @@ impl Outcomes {
                     link: Some(link),
                     seen: 0,
                     confirmed: 0,
-                    confirmed_at: Micros(0),
+                    confirmed_at: Tick(0),
                 });
                 CoordinatorIndex(self.coordinators.len() as u16 - 1)
             }
@@ -66,7 +66,8 @@ impl Outcomes {
         &self.coordinators[usize::from(index.0)]
     }
 
-    /// No coordinator of this endpoint can be reached now. What was confirmed last may have been lost with the connection.
+    /// No coordinator of this endpoint can be reached now. What was confirmed last may have been lost with the
+    /// connection.
     pub fn unlink(&mut self, endpoint: u16) {
         for coordinator in &mut self.coordinators {
             if coordinator.is_reached_by(endpoint) {
@@ -78,7 +79,7 @@ impl Outcomes {
 
     /// All outcomes up to this one are known: what a batch tells its coordinator.
     #[inline]
-    pub fn seen_for_batch(&mut self, index: CoordinatorIndex, now: Micros) -> u32 {
+    pub fn seen_for_batch(&mut self, index: CoordinatorIndex, now: Tick) -> u32 {
         let coordinator = &mut self.coordinators[usize::from(index.0)];
         coordinator.confirmed = coordinator.seen;
         coordinator.confirmed_at = now;
@@ -96,7 +97,7 @@ impl Outcomes {
     }
 
     /// Coordinators that have waited long enough to hear which outcomes are known: connection, address, number.
-    pub fn take_idle(&mut self, now: Micros) -> impl Iterator<Item = (LinkId, Address, u32)> {
+    pub fn take_idle(&mut self, now: Tick) -> impl Iterator<Item = (LinkId, Address, u32)> {
         self.coordinators.iter_mut().filter_map(move |coordinator| {
             let link = coordinator.link?;
             if coordinator.confirmed == coordinator.seen || now < coordinator.confirmed_at + IDLE {
@@ -109,8 +110,8 @@ impl Outcomes {
     }
 
     /// When [`Outcomes::take_idle`] has something to give.
-    pub fn idle_at(&self) -> Option<Micros> {
-        let waiting = self.coordinators.iter().filter(|c| c.link.is_some() && c.told != c.seen);
+    pub fn idle_at(&self) -> Option<Tick> {
+        let waiting = self.coordinators.iter().filter(|c| c.link.is_some() && c.confirmed != c.seen);
         waiting.map(|c| c.confirmed_at + IDLE).min()
     }
 
@@ -126,6 +127,8 @@ impl Outcomes {
 mod tests {
     use super::*;
 
+    const START: Tick = Tick(0);
+
     #[test]
     fn outcomes_are_confirmed_with_batches_or_when_idle() {
         let mut outcomes = Outcomes::default();
@@ -133,21 +136,21 @@ mod tests {
         outcomes.note(one, 1);
         outcomes.note(one, 2);
         outcomes.note(one, 0);
-        assert_eq!(outcomes.seen_for_batch(one, Micros(0)), 2);
+        assert_eq!(outcomes.seen_for_batch(one, START), 2);
         assert!(outcomes.idle_at().is_none());
         outcomes.note(one, 7);
-        assert_eq!(outcomes.idle_at(), Some(IDLE));
-        assert_eq!(outcomes.take_idle(Micros(0)).count(), 0);
-        assert_eq!(outcomes.take_idle(IDLE).next(), Some((LinkId(0), Address(7), 7)));
-        assert_eq!(outcomes.take_idle(IDLE + IDLE).count(), 0);
+        assert_eq!(outcomes.idle_at(), Some(START + IDLE));
+        assert_eq!(outcomes.take_idle(START).count(), 0);
+        assert_eq!(outcomes.take_idle(START + IDLE).next(), Some((LinkId(0), Address(7), 7)));
+        assert_eq!(outcomes.take_idle(START + IDLE + IDLE).count(), 0);
         outcomes.unlink(0);
         outcomes.note(one, 9);
-        assert_eq!(outcomes.take_idle(IDLE + IDLE).count(), 0, "nobody can be told");
+        assert_eq!(outcomes.take_idle(START + IDLE + IDLE).count(), 0, "nobody can be told");
         outcomes.coordinator(Address(7), LinkId(1));
-        assert_eq!(outcomes.take_idle(IDLE + IDLE).next(), Some((LinkId(1), Address(7), 9)));
+        assert_eq!(outcomes.take_idle(START + IDLE + IDLE).next(), Some((LinkId(1), Address(7), 9)));
         outcomes.unlink(0);
         outcomes.coordinator(Address(7), LinkId(1));
-        let later = IDLE + IDLE + IDLE;
+        let later = START + IDLE + IDLE + IDLE;
         assert_eq!(
             outcomes.take_idle(later).next(),
             Some((LinkId(1), Address(7), 9)),

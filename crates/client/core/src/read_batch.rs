@@ -4,11 +4,11 @@
 //! its row lies.
 
 use crate::error::{Error, Result};
-use crate::time::Micros;
 use alloc::vec::Vec;
 use core::ops::Range;
 use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
+use vinga_base::time::Tick;
 use vinga_wire::ErrorCode;
 
 /// What is read of a row: a table's rows with a selection of columns and a filter. Made by
@@ -39,7 +39,7 @@ pub struct ReadBatch {
     rows: Vec<u8>,
     waiting: u32,
     /// When one of its keys was refused for want of room for the first time.
-    refused_since: Option<Micros>,
+    refused_since: Option<Tick>,
 }
 
 impl ReadBatch {
@@ -160,7 +160,7 @@ impl ReadBatch {
     }
 
     /// One of its keys is refused now for want of room. Since when that has been so.
-    pub(crate) fn refused_since(&mut self, now: Micros) -> Micros {
+    pub(crate) fn refused_since(&mut self, now: Tick) -> Tick {
         *self.refused_since.get_or_insert(now)
     }
 

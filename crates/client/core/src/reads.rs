@@ -8,8 +8,8 @@
 //! leaves its keys where they are; their answers find nobody.
 //!
 //! A data node for which too many answers wait to be sent refuses reads, ours or, where connections share a way inside
-//! the node, those of others. Such keys are sent again after a pause, until a batch has had no luck for some seconds; the
-//! reads of transactions are not, because what they see belongs to their moment.
+//! the node, those of others. Such keys are sent again after a pause, until a batch has had no luck for some seconds;
+//! the reads of transactions are not, because what they see belongs to their moment.
 //!
 //! A key's tag on the wire is the place of its frame and its position in the frame.
 
@@ -19,10 +19,10 @@ use crate::net::{Net, TokenKind};
 use crate::read_batch::{ReadBatch, ShapeId};
 use crate::settings::{BATCHES_MAX, KEYS_UNDER_WAY_MAX, REFUSED_MAX, RESEND_PAUSE};
 use crate::table::Table;
-use crate::time::Micros;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
+use vinga_base::time::Tick;
 use vinga_base::{ColumnId, OperationNumber, TablePartitions, TransactionId};
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::operation::ALL_COLUMNS;
@@ -150,7 +150,7 @@ pub(crate) struct Reads {
     lone_groups: Vec<Group>,
     /// Keys that a data node had no room to answer, and when they are to be sent again.
     refused: Vec<Entry>,
-    resend_at: Micros,
+    resend_at: Tick,
 }
 
 impl Reads {
@@ -164,7 +164,7 @@ impl Reads {
             keys_under_way: 0,
             lone_groups: Vec::new(),
             refused: Vec::new(),
-            resend_at: Micros(0),
+            resend_at: Tick(0),
         }
     }
 
@@ -353,7 +353,7 @@ impl Reads {
     }
 
     /// When [`Reads::resend`] is to be called, if at all.
-    pub fn resend_at(&self) -> Option<Micros> {
+    pub fn resend_at(&self) -> Option<Tick> {
         (!self.refused.is_empty()).then_some(self.resend_at)
     }
 

@@ -1,20 +1,20 @@
 //! Questions to the dictionary and for information tables: one frame there, one back.
 //!
 //! The schema lock is one of them whose token stays when it is answered: as long as it is there the lock is held, and
-//! cancelling it lets the lock go, or takes the wish back. Who cancels a wish for a write fence leaves none behind, either: it is
-//! lifted as soon as it is there.
+//! cancelling it lets the lock go, or takes the wish back. Who cancels a wish for a write fence leaves none behind,
+//! either: it is lifted as soon as it is there.
 
 use crate::error::{Error, Result};
 use crate::link::LinkId;
 use crate::net::{Net, TokenKind};
 use crate::settings::REQUESTS_MAX;
-use crate::time::Micros;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::schema::TableDefinition;
+use vinga_base::time::Span;
 use vinga_wire::dictionary::{
     CreateTableRequest, DropTableConfirm, ListTablesConfirm, ListTablesRequest, NamedTableRequest,
     TableConfirm, TableRecord,
@@ -50,7 +50,7 @@ pub enum Request {
         /// What for, for people.
         purpose: String,
         /// How long to wait, at most.
-        wait: Micros,
+        wait: Span,
     },
     /// Rows of an information table.
     Info(InfoTable),

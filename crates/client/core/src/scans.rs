@@ -2,15 +2,15 @@
 //!
 //! A partition's next batch is asked for when the one before has arrived and not more than one batch of it waits to be
 //! taken, so a consumer that is slower than the data nodes holds at most about two batches of each open partition in
-//! memory, and none that keeps up ever waits for a round trip. Ranges of an index are often short, and of long ones often
-//! few rows are wanted: their first batches are small, the second is asked for only when the first has been taken, and
-//! batches grow from there ([`spec`]).
+//! memory, and none that keeps up ever waits for a round trip. Ranges of an index are often short, and of long ones
+//! often few rows are wanted: their first batches are small, the second is asked for only when the first has been
+//! taken, and batches grow from there ([`spec`]).
 //!
 //! A scan that a data manager closed because its consumer was idle too long is opened again where it came to, unless it
-//! belongs to a transaction; what the transaction has changed meanwhile might come or not. The same goes for one that was
-//! refused because too many answers waited, after a pause. To know where it came to, ranges come with their keys, unless
-//! one batch is sure to hold all of them. Scans that count are one batch, whose figures say where to go on; along an index they
-//! do not.
+//! belongs to a transaction; what the transaction has changed meanwhile might come or not. The same goes for one that
+//! was refused because too many answers waited, after a pause. To know where it came to, ranges come with their keys,
+//! unless one batch is sure to hold all of them. Scans that count are one batch, whose figures say where to go on;
+//! along an index they do not.
 
 mod merge;
 mod rows;
@@ -24,12 +24,12 @@ use crate::error::{Error, Result};
 use crate::net::{Net, TokenKind};
 use crate::settings::{REFUSED_MAX, RESEND_PAUSE, SCANS_MAX};
 use crate::table::Table;
-use crate::time::Micros;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use rows::Form;
 use spec::{Opening, Position};
 use vinga_base::pool::{Handle, Pool};
+use vinga_base::time::Tick;
 use vinga_base::{OperationNumber, PartitionId, TransactionId};
 use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanNextBody, ScanRefusal};
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32};
@@ -69,7 +69,7 @@ struct Part {
     /// Bytes that have arrived and were not taken.
     held_bytes: usize,
     /// Since when it is refused again and again.
-    refused_since: Option<Micros>,
+    refused_since: Option<Tick>,
 }
 
 struct Scan {
@@ -97,7 +97,7 @@ pub(crate) struct Scans {
     spare: Vec<ScanRows>,
     /// Parts that were refused, and when they are to be opened again.
     refused: Vec<(Handle, usize)>,
-    resend_at: Micros,
+    resend_at: Tick,
 }
 
 /// Buffers that are kept for later batches, at most.
@@ -111,7 +111,7 @@ impl Scans {
             next_wire: 0,
             spare: Vec::new(),
             refused: Vec::new(),
-            resend_at: Micros(0),
+            resend_at: Tick(0),
         }
     }
 
@@ -328,7 +328,7 @@ impl Scans {
     }
 
     /// When [`Scans::resend`] is to be called, if at all.
-    pub fn resend_at(&self) -> Option<Micros> {
+    pub fn resend_at(&self) -> Option<Tick> {
         (!self.refused.is_empty()).then_some(self.resend_at)
     }
 

@@ -1,8 +1,8 @@
 //! Who is told of schema changes.
 //!
-//! Each *watcher* gets every change, in order, and confirms what it has acted on; a data node is told what all of them have
-//! confirmed. Whenever the client has begun to be told by a data node, at first and after its connection was lost, each
-//! watcher gets [`SchemaNews::Everything`] before anything else: changes may have been missed.
+//! Each *watcher* gets every change, in order, and confirms what it has acted on; a data node is told what all of them
+//! have confirmed. Whenever the client has begun to be told by a data node, at first and after its connection was lost,
+//! each watcher gets [`SchemaNews::Everything`] before anything else: changes may have been missed.
 
 use crate::error::{Error, Result};
 use crate::link::LinkId;

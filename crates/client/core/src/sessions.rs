@@ -9,8 +9,8 @@
 //! confirm says how many connections the node would like, the others name its ticket. If one breaks all are closed. A
 //! client without a node id connects to one data node first, which gives it one.
 //!
-//! When the node says that it does not know the ticket any more, the client has been declared failed: a new incarnation begins,
-//! with the next incarnation, and what was being asked for is unknown for ever.
+//! When the node says that it does not know the ticket any more, the client has been declared failed: a new incarnation
+//! begins, with the next incarnation, and what was being asked for is unknown for ever.
 //!
 //! A client that leaves disconnects as the last thing on each connection, so that its node id is free at once. A node
 //! that is being greeted then gets the notice when it has answered: its answer may give an id away already.
@@ -18,10 +18,10 @@
 use crate::error::{Error, Result};
 use crate::link::LinkId;
 use crate::net::{Command, Net};
-use crate::time::Micros;
 use alloc::format;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
+use vinga_base::time::{Span, Tick};
 use vinga_wire::handshake::{CONNECTIONS_MAX, HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
@@ -29,17 +29,17 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Waiting {
-        until: Micros,
+        until: Tick,
     },
     First {
-        since: Micros,
+        since: Tick,
     },
     Further {
-        since: Micros,
+        since: Tick,
         missing: u16,
     },
     Ready {
-        heartbeat_at: Micros,
+        heartbeat_at: Tick,
     },
     /// It has been sent the disconnect notice.
     Left,
@@ -103,7 +103,7 @@ pub enum Readiness {
 impl Sessions {
     pub fn new(endpoints: u16) -> Self {
         let session = |_| Session {
-            state: State::Waiting { until: Micros(0) },
+            state: State::Waiting { until: Tick(0) },
             node: None,
             ticket: 0,
             opened: 0,
@@ -199,8 +199,8 @@ impl Sessions {
         self.is_leaving && self.list.iter().all(is_over)
     }
 
-    /// Sends the disconnect notice on all connections to an endpoint, which must be ready: whichever of them the node finds closed first,
-    /// it has read the notice there.
+    /// Sends the disconnect notice on all connections to an endpoint, which must be ready: whichever of them the node
+    /// finds closed first, it has read the notice there.
     pub fn send_disconnect(&mut self, net: &mut Net, endpoint: u16) {
         let session = self.get_mut(endpoint);
         assert!(session.is_ready(), "who has not been admitted can't leave");
@@ -296,7 +296,7 @@ impl Sessions {
         Ok(Greeted { is_ready: missing == 0, is_restarted })
     }
 
-    fn become_ready(&mut self, endpoint: u16, heartbeat_at: Micros) {
+    fn become_ready(&mut self, endpoint: u16, heartbeat_at: Tick) {
         let session = self.get_mut(endpoint);
         session.state = State::Ready { heartbeat_at };
         session.failures = 0;
@@ -319,7 +319,7 @@ impl Sessions {
     pub fn become_lost(&mut self, net: &mut Net, endpoint: u16, error: Error) {
         let session = &mut self.list[usize::from(endpoint)];
         let (first, longest) = net.settings.reconnect_pause;
-        let pause = Micros(first.0 << session.failures.min(16)).min(longest);
+        let pause = Span(first.0 << session.failures.min(16)).min(longest);
         session.failures += 1;
         session.state = State::Waiting { until: net.now + pause };
         session.error = Some(error);
@@ -405,7 +405,7 @@ impl Sessions {
     }
 
     /// When [`Sessions::on_time`] or [`Sessions::send_heartbeats`] has something to do.
-    pub fn next_deadline(&self, net: &Net) -> Option<Micros> {
+    pub fn next_deadline(&self, net: &Net) -> Option<Tick> {
         let due = self.list.iter().filter_map(|session| match session.state {
             State::Waiting { until } => (!self.is_leaving).then_some(until),
             State::First { since } | State::Further { since, .. } => {

@@ -1,8 +1,8 @@
 //! What a client is told at its start, and the spans of time that it uses.
 
-use crate::time::Micros;
 use alloc::string::String;
 use vinga_base::Incarnation;
+use vinga_base::time::Span;
 
 /// Settings of one client.
 #[derive(Clone, Debug)]
@@ -17,17 +17,17 @@ pub struct Settings {
     pub incarnation: Incarnation,
     /// How often a data node is told that this client is alive. It gives a client up after four of its own intervals
     /// (of 1.5 s by default).
-    pub heartbeat_interval: Micros,
+    pub heartbeat_interval: Span,
     /// A data node that sends nothing for so long, heartbeats included, is given up.
-    pub silence_max: Micros,
+    pub silence_max: Span,
     /// Opening and greeting all connections to a data node takes at most so long.
-    pub greeting_timeout: Micros,
+    pub greeting_timeout: Span,
     /// First and greatest pause before a connection is tried again; it doubles from one to the other.
-    pub reconnect_pause: (Micros, Micros),
+    pub reconnect_pause: (Span, Span),
     /// How long the outcome of a transaction is asked for after a lost connection before it is called unknown.
-    pub outcome_patience: Micros,
+    pub outcome_patience: Span,
     /// Operations that wait because others are under way go after this time at the latest.
-    pub hold_max: Micros,
+    pub hold_max: Span,
 }
 
 impl Default for Settings {
@@ -37,12 +37,12 @@ impl Default for Settings {
             cluster: String::new(),
             node: 0,
             incarnation: Incarnation(1),
-            heartbeat_interval: Micros::from_millis(500),
-            silence_max: Micros::from_millis(6000),
-            greeting_timeout: Micros::from_millis(5000),
-            reconnect_pause: (Micros::from_millis(10), Micros::from_millis(1000)),
-            outcome_patience: Micros::from_millis(30_000),
-            hold_max: Micros(500),
+            heartbeat_interval: Span::from_millis(500),
+            silence_max: Span::from_millis(6000),
+            greeting_timeout: Span::from_millis(5000),
+            reconnect_pause: (Span::from_millis(10), Span::from_millis(1000)),
+            outcome_patience: Span::from_millis(30_000),
+            hold_max: Span(500),
         }
     }
 }
@@ -63,8 +63,8 @@ pub const REQUESTS_MAX: u32 = 1024;
 pub const SCHEMA_WATCHERS_MAX: u32 = 64;
 
 /// How long what a data node refused waits that has too many answers to send, before it is asked again.
-pub const RESEND_PAUSE: Micros = Micros(500);
+pub const RESEND_PAUSE: Span = Span(500);
 /// How long that goes on.
-pub const REFUSED_MAX: Micros = Micros::from_millis(5_000);
+pub const REFUSED_MAX: Span = Span::from_millis(5_000);
 /// Questions for statistics under way, at most.
 pub const STATISTICS_MAX: u32 = 1024;

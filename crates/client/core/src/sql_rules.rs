@@ -1,5 +1,5 @@
-//! What SQL asks of the rows of its tables beyond what the data nodes check: a SQL node writes it into the attachment of a
-//! table's definition, and native clients keep to it.
+//! What SQL asks of the rows of its tables beyond what the data nodes check: a SQL node writes it into the attachment
+//! of a table's definition, and native clients keep to it.
 //!
 //! ```text
 //!   attachment of a table that was made by SQL:
@@ -138,9 +138,9 @@ const BELOW_SPACE: u8 = SPACE - 1;
 impl SortKeys {
     /// Appends the sort key of a value; false if only SQL can make it.
     ///
-    /// Padded keys are those of `sort_keys.cc`, with weights of one byte: spaces at the end are left away, and one space
-    /// written there says that only spaces follow. A space with something greater behind it is written as it is, one with
-    /// something lesser behind it as the byte below and 1; that byte itself with a 0 behind it.
+    /// Padded keys are those of `sort_keys.cc`, with weights of one byte: spaces at the end are left away, and one
+    /// space written there says that only spaces follow. A space with something greater behind it is written as it is,
+    /// one with something lesser behind it as the byte below and 1; that byte itself with a 0 behind it.
     pub fn write(self, value: &[u8], out: &mut Vec<u8>) -> bool {
         match self {
             SortKeys::OfSqlOnly => return false,

@@ -1,9 +1,9 @@
-//! Native changes of tables that were made by SQL: what would leave a row as SQL would never have made it is refused, or
-//! made right on the way.
+//! Native changes of tables that were made by SQL: what would leave a row as SQL would never have made it is refused,
+//! or made right on the way.
 //!
-//! Columns whose names begin with `$` are hidden: they stand behind all others and belong to the SQL nodes. `$s<n>` is the
-//! sort key of column `n`, `$key` the primary key of a table that has none. A new row gets its sort keys here if they can
-//! be made ([`SortKeys`]); where the value is NULL, so is the sort key.
+//! Columns whose names begin with `$` are hidden: they stand behind all others and belong to the SQL nodes. `$s<n>` is
+//! the sort key of column `n`, `$key` the primary key of a table that has none. A new row gets its sort keys here if
+//! they can be made ([`SortKeys`]); where the value is NULL, so is the sort key.
 
 use crate::error::{Error, Result};
 use crate::sql_rules::{ColumnRules, SortKeys, SqlRules, Unreadable, Values};
@@ -176,7 +176,8 @@ impl SqlTable {
         Ok(())
     }
 
-    /// Appends a value of a key's or index's column as it stands in a row: of a sort key, that of the value of its column.
+    /// Appends a value of a key's or index's column as it stands in a row: of a sort key, that of the value of its
+    /// column.
     pub fn store_key_value<V: StoreValue + ?Sized>(
         &self,
         definition: &TableDefinition,

@@ -51,7 +51,8 @@ impl Table {
         TableVersion(self.record.version)
     }
 
-    /// The version with which its rows began: it stays when the definition or the name changes, a truncate gives another.
+    /// The version with which its rows began: it stays when the definition or the name changes, a truncate gives
+    /// another.
     pub fn birth(&self) -> TableVersion {
         TableVersion(self.record.birth)
     }
@@ -146,8 +147,8 @@ impl Table {
         OrderKey::new(&self.layout, &index.columns).expect("the definition was checked")
     }
 
-    /// The value of a column of an index as it stands in a row; `None` for NULL. Where the column has the sort key of a text,
-    /// the value is that text.
+    /// The value of a column of an index as it stands in a row; `None` for NULL. Where the column has the sort key of a
+    /// text, the value is that text.
     ///
     /// # Errors
     /// `BadKey` with the column and what is wrong with the value; `NeedsSql` if only SQL can make the sort key.
@@ -188,11 +189,12 @@ impl Table {
         self.check_removal()
     }
 
-    /// Checks what an update does to a column. Returns what changes with it: a hidden column and its bytes, `None` for NULL.
+    /// Checks what an update does to a column. Returns what changes with it: a hidden column and its bytes, `None` for
+    /// NULL.
     ///
     /// # Errors
-    /// `NeedsSql` if the table was made by SQL and only that knows what else would have to change, or whether the value is
-    /// allowed; `BadProgram` if SQL would not allow the value.
+    /// `NeedsSql` if the table was made by SQL and only that knows what else would have to change, or whether the value
+    /// is allowed; `BadProgram` if SQL would not allow the value.
     pub fn check_column_change(
         &self,
         column: ColumnId,
@@ -356,8 +358,8 @@ impl RowBuilder {
     /// Appends the row's image.
     ///
     /// # Errors
-    /// `BadRow` if a column that can't be NULL was not set; `NeedsSql` if the table was made by SQL and only that knows what
-    /// else the row has to have.
+    /// `BadRow` if a column that can't be NULL was not set; `NeedsSql` if the table was made by SQL and only that knows
+    /// what else the row has to have.
     pub fn finish(&self, table: &Table, out: &mut Vec<u8>) -> Result<()> {
         let mut values: Vec<Option<&[u8]>> =
             self.values.iter().map(|value| Some(&self.bytes[value.clone()?])).collect();
@@ -394,8 +396,8 @@ enum Form<'a> {
 }
 
 impl<'a> RowRef<'a> {
-    /// Checks the bytes once, so that columns can be taken from them. `selection` is what was read, `None` for the whole
-    /// image.
+    /// Checks the bytes once, so that columns can be taken from them. `selection` is what was read, `None` for the
+    /// whole image.
     ///
     /// # Errors
     /// `InternalError`: a data node sent what is no row.

@@ -12,9 +12,10 @@
 //! before is answered. Rows come from the data managers, on other connections than the coordinator's confirm, so before
 //! or after it: the confirm says how many there are.
 //!
-//! A transaction that its owner abandons is rolled back at once. A batch under way is given up with that, so that what it
-//! waits for does not keep the locks, unless it is a commit: that is left to the data nodes. Who wants to know what becomes
-//! of a commit can give it up and go on waiting: the rollback follows the batch, and the answer is what was decided.
+//! A transaction that its owner abandons is rolled back at once. A batch under way is given up with that, so that what
+//! it waits for does not keep the locks, unless it is a commit: that is left to the data nodes. Who wants to know what
+//! becomes of a commit can give it up and go on waiting: the rollback follows the batch, and the answer is what was
+//! decided.
 
 use crate::error::{Error, Result};
 use crate::net::{Net, TokenKind};
@@ -22,11 +23,11 @@ use crate::operation_batch::{OperationBatch, Standing};
 use crate::request::{BATCH_TAG, Head, write_batch_of_operations, write_question};
 use crate::routes::CoordinatorIndex;
 use crate::settings::TRANSACTIONS_MAX;
-use crate::time::Micros;
 use crate::writes::rollback_code;
 use alloc::vec::Vec;
 use vinga_base::id_map::IdMap;
 use vinga_base::pool::{Handle, Pool};
+use vinga_base::time::Tick;
 use vinga_base::{Epoch, OperationNumber, TransactionId};
 use vinga_wire::key_read::NO_ROW;
 use vinga_wire::transaction::{
@@ -77,7 +78,7 @@ enum State {
     /// The connection was lost: the outcome is asked for until then.
     Asking {
         batch: OperationBatch,
-        until: Micros,
+        until: Tick,
     },
     Ended(ErrorCode),
 }
@@ -251,8 +252,8 @@ impl Transactions {
         }
     }
 
-    /// The commit that is under way is wanted no more, but what becomes of it is: it is rolled back if nothing is decided
-    /// yet. Nothing happens if no commit is under way.
+    /// The commit that is under way is wanted no more, but what becomes of it is: it is rolled back if nothing is
+    /// decided yet. Nothing happens if no commit is under way.
     pub fn stop_commit(&mut self, net: &mut Net, handle: Handle) {
         let Some(transaction) = self.pool.get_mut(handle) else { return };
         let State::Busy(busy) = &transaction.state else { return };
@@ -519,7 +520,7 @@ impl Transactions {
         &mut self,
         net: &mut Net,
         code: ErrorCode,
-        hopeless: impl Fn(&Net, CoordinatorIndex, Micros) -> bool,
+        hopeless: impl Fn(&Net, CoordinatorIndex, Tick) -> bool,
     ) {
         for handle in self.handles() {
             let transaction = &self.pool[handle];

@@ -9,11 +9,11 @@ use crate::reads::Urgency;
 use crate::request::{Head, write_batch_of_operations, write_question};
 use crate::routes::CoordinatorIndex;
 use crate::settings::{BATCHES_MAX, SINGLES_MAX};
-use crate::time::Micros;
 use crate::write_batch::{Ending, WriteBatch};
 use alloc::vec::Vec;
 use vinga_base::TransactionId;
 use vinga_base::pool::{Handle, Pool};
+use vinga_base::time::Tick;
 use vinga_wire::ErrorCode;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START, Outcome, OutcomeConfirm, TransactionAnswer};
 
@@ -24,7 +24,7 @@ struct Single {
     id: TransactionId,
     coordinator: CoordinatorIndex,
     /// Its connection was lost: its outcome is asked for, until then.
-    asked_until: Option<Micros>,
+    asked_until: Option<Tick>,
 }
 
 /// See the head of this file.
@@ -179,7 +179,7 @@ impl Writes {
         &mut self,
         net: &mut Net,
         code: ErrorCode,
-        hopeless: impl Fn(&Net, CoordinatorIndex, Micros) -> bool,
+        hopeless: impl Fn(&Net, CoordinatorIndex, Tick) -> bool,
     ) {
         if self.asking == 0 {
             return;

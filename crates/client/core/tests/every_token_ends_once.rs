@@ -1,5 +1,5 @@
-//! Random work, answers in any order, cut anywhere, connections that break and nodes that forget: every token ends exactly
-//! once, what was acknowledged is there, what was refused is not, and nothing is left behind.
+//! Random work, answers in any order, cut anywhere, connections that break and nodes that forget: every token ends
+//! exactly once, what was acknowledged is there, what was refused is not, and nothing is left behind.
 
 mod world;
 

@@ -1,7 +1,7 @@
 //! Functions called at random with arguments of all kinds, right and wrong: each is answered, nothing crashes or leaks.
 //!
-//! The calls are generated from the header, so a new function takes part without being named here; a type of argument that
-//! this does not know fails the test.
+//! The calls are generated from the header, so a new function takes part without being named here; a type of argument
+//! that this does not know fails the test.
 
 mod support;
 
@@ -72,8 +72,8 @@ fn arguments(declaration: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// How much a call hinders later ones: 1 if most table handles are good for nothing after it, 2 if it also tries for seconds
-/// when it is in its own way.
+/// How much a call hinders later ones: 1 if most table handles are good for nothing after it, 2 if it also tries for
+/// seconds when it is in its own way.
 fn harm(function: &str) -> u8 {
     let spoils = ["drop", "truncate", "rename", "alter", "fence"];
     match function {

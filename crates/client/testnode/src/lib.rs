@@ -1,8 +1,8 @@
 //! For tests of clients: a data node that does what its script says, and a word in documented examples.
 //!
-//! [`ScriptedNode`] speaks the whole protocol of an API node and stores rows in a map: the node without the world. A test
-//! decides when which of its answers arrive, and when it breaks. It knows no locks and no time-outs; what needs those is
-//! tested against a real data node.
+//! [`ScriptedNode`] speaks the whole protocol of an API node and stores rows in a map: the node without the world. A
+//! test decides when which of its answers arrive, and when it breaks. It knows no locks and no time-outs; what needs
+//! those is tested against a real data node.
 
 mod scripted_node;
 mod store;

@@ -1,8 +1,8 @@
 //! Batches whose memory their owner keeps: the lower face, for engines and benchmarks.
 //!
 //! A batch is filled, started, and comes back with its results to be looked at, cleared and filled again; once it has
-//! grown nothing is allocated for an operation. Several may be under way. A started batch is a *ticket*: a future, that can
-//! also be asked ([`ReadTicket::try_finish`]) or waited for on the calling thread ([`ReadTicket::wait`]).
+//! grown nothing is allocated for an operation. Several may be under way. A started batch is a *ticket*: a future, that
+//! can also be asked ([`ReadTicket::try_finish`]) or waited for on the calling thread ([`ReadTicket::wait`]).
 
 use crate::pending::Pending;
 use crate::program::Update;

@@ -54,8 +54,8 @@ impl Cluster {
         self.engine().block_on(future)
     }
 
-    /// How many answers of data nodes operations have taken on the calling thread, of whichever cluster, whether they had to
-    /// wait for them or found that they had come already. For statistics of round trips: it grows only.
+    /// How many answers of data nodes operations have taken on the calling thread, of whichever cluster, whether they
+    /// had to wait for them or found that they had come already. For statistics of round trips: it grows only.
     pub fn answers_on_this_thread() -> u64 {
         engine::answers_on_this_thread()
     }
@@ -299,9 +299,9 @@ impl Cluster {
         self.try_run(work)
     }
 
-    /// As [`Cluster::run`], for work with an error type of its own, made from [`Error`]s by `?`. The work is tried again after an
-    /// error that is temporary itself, or lies in a `Box<dyn std::error::Error>`, and after any error if one of the transaction's
-    /// operations has met a temporary one.
+    /// As [`Cluster::run`], for work with an error type of its own, made from [`Error`]s by `?`. The work is tried
+    /// again after an error that is temporary itself, or lies in a `Box<dyn std::error::Error>`, and after any error if
+    /// one of the transaction's operations has met a temporary one.
     ///
     /// ```
     /// # let node = vinga_datanode::LocalNode::start()?;
@@ -461,8 +461,8 @@ impl Transaction {
         self.engine.block_on(self.inner.find(table, key, lock))
     }
 
-    /// Reads the rows that have these values in the columns of a unique index; says which operation has locked each, and which
-    /// others have locked.
+    /// Reads the rows that have these values in the columns of a unique index; says which operation has locked each,
+    /// and which others have locked.
     pub fn find_by<R: ReadRow, K: Key>(
         &mut self,
         table: &Table<R>,

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 use vinga_base::{Incarnation, NodeId};
 use vinga_client_core::value::Key;
 use vinga_client_core::{
-    Answer, Client, Error, Micros, OperationSpec, Request, Result, Settings, Token, Urgency,
+    Answer, Client, Error, OperationSpec, Request, Result, Settings, Span, Token, Urgency,
 };
 use vinga_wire::ErrorCode;
 use vinga_wire::info::{InfoTable, InfoValue};
@@ -53,8 +53,8 @@ impl ConnectOptions {
         self
     }
 
-    /// A thread that waits for an answer looks for it again and again for so long before it sleeps. That saves the time of
-    /// waking up where a processor can be spared for it; not at all by default.
+    /// A thread that waits for an answer looks for it again and again for so long before it sleeps. That saves the time
+    /// of waking up where a processor can be spared for it; not at all by default.
     #[must_use]
     pub fn spin(mut self, time: Duration) -> Self {
         self.spin = time;
@@ -71,7 +71,7 @@ impl ConnectOptions {
             incarnation: Incarnation(now.as_secs() as u32),
             ..Settings::default()
         };
-        let engine = Engine::start(settings, addresses, Micros(self.spin.as_micros() as u64))
+        let engine = Engine::start(settings, addresses, Span(self.spin.as_micros() as u64))
             .map_err(|error| bad(format!("the I/O thread can't be started: {error}")))?;
         Ok(Handle { engine })
     }
@@ -96,8 +96,8 @@ pub struct InfoRows {
 }
 
 impl Cluster {
-    /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 2202 if none is given. A data
-    /// node on this machine is reached faster by the path of its Unix socket: `unix:/path/vinga.sock`.
+    /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 2202 if none is given. A
+    /// data node on this machine is reached faster by the path of its Unix socket: `unix:/path/vinga.sock`.
     ///
     /// # Errors
     /// Why none of them could be connected.
@@ -120,8 +120,9 @@ impl Cluster {
         self.handle.engine.look(|client| client.node())
     }
 
-    /// Whether nothing of this client is under way, here or at the data nodes: no operation, transaction or scan, nor what
-    /// dropped futures have left to be ended. (Outcomes of commits are confirmed to the data nodes a moment later.)
+    /// Whether nothing of this client is under way, here or at the data nodes: no operation, transaction or scan, nor
+    /// what dropped futures have left to be ended. (Outcomes of commits are confirmed to the data nodes a moment
+    /// later.)
     pub fn is_at_rest(&self) -> bool {
         self.handle.engine.look(|client| client.is_at_rest())
     }
@@ -173,8 +174,8 @@ impl Cluster {
         self.request_table(Request::CreateTable(definition.into_definition()?)).await
     }
 
-    /// The table of that name, which is created, and its database with it, if it is not there. One that is there stays as it is,
-    /// whatever its definition.
+    /// The table of that name, which is created, and its database with it, if it is not there. One that is there stays
+    /// as it is, whatever its definition.
     ///
     /// # Errors
     /// As [`Cluster::create_table`], without `TableExists`.
@@ -197,7 +198,8 @@ impl Cluster {
     /// The table of a struct, which is created if it is not there.
     ///
     /// # Errors
-    /// As [`Cluster::create_table_if_missing`]; `BadRow` if there is one of the name without a column that the struct has.
+    /// As [`Cluster::create_table_if_missing`]; `BadRow` if there is one of the name without a column that the struct
+    /// has.
     pub async fn open_table<R: TableRow + ReadRow>(&self) -> Result<Table<R>> {
         self.create_table_if_missing(R::new_table()).await?.rows()
     }
@@ -280,7 +282,8 @@ impl Cluster {
     /// Reads the committed row that has these values in the columns of a unique index; `None` if there is none.
     ///
     /// # Errors
-    /// `BadProgram` if there is no such index, `BadKey` if a value does not fit or is NULL, or why it could not be read.
+    /// `BadProgram` if there is no such index, `BadKey` if a value does not fit or is NULL, or why it could not be
+    /// read.
     pub async fn get_by<R: ReadRow>(
         &self,
         table: &Table<R>,
@@ -305,8 +308,8 @@ impl Cluster {
     }
 
     /// Reads the committed rows with these keys of a unique index, in their order, all in bytes: keys are those of the
-    /// index's hidden table (the index's columns, as [`vinga_base::row_layout`] encodes keys), rows are images, or selections
-    /// of the table's columns and, behind them, of those of the index that are not among them. For engines.
+    /// index's hidden table (the index's columns, as [`vinga_base::row_layout`] encodes keys), rows are images, or
+    /// selections of the table's columns and, behind them, of those of the index that are not among them. For engines.
     ///
     /// # Errors
     /// As [`Cluster::get_by`].
@@ -331,8 +334,8 @@ impl Cluster {
 
     /// Adds rows, all of them or none: in one transaction, tried again if it meets a temporary error.
     ///
-    /// A transaction has up to `MaxNoOfConcurrentOperations` operations. More rows, or rows that are to be added each by itself,
-    /// go by [`WriteBatch`].
+    /// A transaction has up to `MaxNoOfConcurrentOperations` operations. More rows, or rows that are to be added each
+    /// by itself, go by [`WriteBatch`].
     ///
     /// # Errors
     /// `BadRow`, `DuplicateKey`, or why they could not be committed.
@@ -358,8 +361,8 @@ impl Cluster {
         .await
     }
 
-    /// Removes the rows that a scan finds, all of them or none: in one transaction, tried again if it meets a temporary error.
-    /// Returns how many they were. `request` is called for each attempt.
+    /// Removes the rows that a scan finds, all of them or none: in one transaction, tried again if it meets a temporary
+    /// error. Returns how many they were. `request` is called for each attempt.
     ///
     /// A transaction has up to `MaxNoOfConcurrentOperations` operations, of which each row takes two; give the scan a
     /// [limit](ScanRequest::limit), and call this until nothing is left, to remove more.
@@ -481,9 +484,9 @@ impl Cluster {
         self.try_run(work).await
     }
 
-    /// As [`Cluster::run`], for work with an error type of its own, made from [`Error`]s by `?`. The work is tried again after an
-    /// error that is temporary itself, or lies in a `Box<dyn std::error::Error>`, and after any error if one of the transaction's
-    /// operations has met a temporary one.
+    /// As [`Cluster::run`], for work with an error type of its own, made from [`Error`]s by `?`. The work is tried
+    /// again after an error that is temporary itself, or lies in a `Box<dyn std::error::Error>`, and after any error if
+    /// one of the transaction's operations has met a temporary one.
     ///
     /// # Errors
     /// What the work has ended with, or the commit.

@@ -6,10 +6,10 @@
 //!   theirs; it goes on until there is none. Nobody waits for the socket with the lock held.
 //! - *Whoever waits reads.* Reading is a role that one thread has at a time (`reader`). A thread that waits for its
 //!   operation and finds the role free takes it: it polls the sockets, hands what arrives to the machine and wakes the
-//!   others, until its own operation is done; then it hands the role over to one that still waits. So a lone caller does
-//!   its round trip all by itself, without another thread.
-//! - *Shared memory* with a data node on this machine (`local`) is read and written by whoever holds the lock; who waits
-//!   looks there first.
+//!   others, until its own operation is done; then it hands the role over to one that still waits. So a lone caller
+//!   does its round trip all by itself, without another thread.
+//! - *Shared memory* with a data node on this machine (`local`) is read and written by whoever holds the lock; who
+//!   waits looks there first.
 //! - *One thread of our own* (`io_thread`) does what nobody waits for: it reads for futures on foreign executors, and
 //!   says that we are alive when there is nothing else to say. It sleeps otherwise.
 //!
@@ -39,9 +39,9 @@ use std::task::{Context, Poll, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use std::{io, io::Write};
-use vinga_client_core::{Client, Command, LinkId, Micros, Readiness, Result, Settings, Token};
+use vinga_client_core::{Client, Command, LinkId, Readiness, Result, Settings, Span, Tick, Token};
 use vinga_local::Socket;
-use vinga_local::link::ring;
+use vinga_local::link::signal;
 use vinga_local::time_slices::TimeSlices;
 use vinga_wire::handshake::CONNECTIONS_MAX;
 pub use waiting::answers as answers_on_this_thread;
@@ -59,7 +59,7 @@ pub(crate) struct Engine {
     began: Instant,
     addresses: Vec<String>,
     /// How long the reader looks again and again before it sleeps.
-    spin: Micros,
+    spin: Span,
     /// There is, or has been, a connection by shared memory.
     has_shared: AtomicBool,
     /// The reader sleeps in poll, or is about to and will look once more whether it was woken.
@@ -79,7 +79,7 @@ struct State {
     /// Who waits for the client to be connected, or not to be.
     readiness_waiters: Vec<Waker>,
     /// By the time when they are due, and a number.
-    timers: BTreeMap<(Micros, u64), Waker>,
+    timers: BTreeMap<(Tick, u64), Waker>,
     timers_begun: u64,
     /// Empty buffers for output.
     buffers: Vec<Vec<u8>>,
@@ -96,11 +96,11 @@ struct State {
     /// Kept for the next who finds something in shared memory.
     local_wakers: Vec<Waker>,
     /// Data nodes that must be woken, when the lock has been let go.
-    bells: Vec<Arc<OwnedFd>>,
+    events: Vec<Arc<OwnedFd>>,
     /// The I/O thread knows that it is needed.
     io_attends: bool,
     /// Nobody uses the engine any more; how long it may take to disconnect.
-    leaves_until: Option<Micros>,
+    leaves_until: Option<Tick>,
     /// All connections are closed, for ever.
     is_closed: bool,
 }
@@ -129,11 +129,12 @@ enum Way {
 }
 
 /// How long the reader sleeps at most while operations are under way: those that were held back go then.
-const BUSY_SLEEP: Micros = Micros(1000);
+const BUSY_SLEEP: Span = Span(1000);
 /// How long anybody sleeps at most.
-const LONGEST_SLEEP: Micros = Micros::from_millis(250);
-/// How long data nodes that are just being greeted may take to answer, so that the disconnect notice can be sent to them.
-const LEAVING_MAX: Micros = Micros::from_millis(1000);
+const LONGEST_SLEEP: Span = Span::from_millis(250);
+/// How long data nodes that are just being greeted may take to answer, so that the disconnect notice can be sent to
+/// them.
+const LEAVING_MAX: Span = Span::from_millis(1000);
 /// Empty buffers that are kept.
 const BUFFERS_MAX: usize = 16;
 /// Bytes of a buffer that is kept.
@@ -143,7 +144,7 @@ const NO_PANIC: &str = "no thread has panicked while it held the client";
 
 impl Engine {
     /// An engine for data nodes at these addresses. It begins to connect at once.
-    pub fn start(mut settings: Settings, addresses: Vec<String>, spin: Micros) -> io::Result<Arc<Self>> {
+    pub fn start(mut settings: Settings, addresses: Vec<String>, spin: Span) -> io::Result<Arc<Self>> {
         let (alarm, alarmed) = UnixStream::pair()?;
         alarm.set_nonblocking(true)?;
         alarmed.set_nonblocking(true)?;
@@ -168,7 +169,7 @@ impl Engine {
                 hit_rate: HitRate::default(),
                 time_slices: TimeSlices::default(),
                 local_wakers: Vec::new(),
-                bells: Vec::new(),
+                events: Vec::new(),
                 io_attends: false,
                 leaves_until: None,
                 is_closed: false,
@@ -271,13 +272,13 @@ impl Engine {
     }
 
     /// Ready when so much time has passed since the engine began.
-    pub fn sleep_until(self: &Arc<Self>, until: Micros) -> Sleep {
+    pub fn sleep_until(self: &Arc<Self>, until: Tick) -> Sleep {
         Sleep::new(self, until)
     }
 
     /// Time since the engine began.
-    pub fn now(&self) -> Micros {
-        Micros(self.began.elapsed().as_micros() as u64)
+    pub fn now(&self) -> Tick {
+        Tick(self.began.elapsed().as_micros() as u64)
     }
 
     /// Runs a future on this thread, which reads from the sockets while the future waits.
@@ -301,7 +302,7 @@ impl Engine {
     pub fn drive(self: &Arc<Self>, timeout: Duration) {
         match self.try_read() {
             Some(mut reader) => {
-                self.read_turn(&mut reader, Waiter::NOBODY, Micros(timeout.as_micros() as u64));
+                self.read_turn(&mut reader, Waiter::NOBODY, Span(timeout.as_micros() as u64));
                 drop(reader);
                 self.hand_over();
             }
@@ -311,8 +312,8 @@ impl Engine {
 
     /// Reads, or waits for whoever reads, until `done` says so once.
     ///
-    /// Whoever leaves hands over: a thread that has read, and one that was parked, too, as it may have been handed the role
-    /// in the moment in which its own operation was done.
+    /// Whoever leaves hands over: a thread that has read, and one that was parked, too, as it may have been handed the
+    /// role in the moment in which its own operation was done.
     fn read_until(self: &Arc<Self>, waker: &Waker, done: impl Fn() -> bool) {
         let mut is_done = done() || self.look_until(&done);
         if is_done {
@@ -374,8 +375,8 @@ impl Engine {
         state.take_wakers(self, wakers);
         self.call_io_thread_if_needed(state);
         wakers.iter().for_each(Waker::wake_by_ref);
-        // The reader is not woken from poll by its waker alone. Either it is seen here that it sleeps, or it sees before
-        // it does that it was woken.
+        // The reader is not woken from poll by its waker alone. Either it is seen here that it sleeps, or it sees
+        // before it does that it was woken.
         if !wakers.is_empty() && self.reader_sleeps.load(Ordering::SeqCst) {
             let is_for_reader = |reader: &Waker| wakers.iter().any(|one| one.will_wake(reader));
             if self.lock().reader_waker.as_ref().is_some_and(is_for_reader) {
@@ -479,12 +480,12 @@ impl Engine {
 /// Lets the lock go, and wakes the data nodes that have got something meanwhile and sleep.
 #[inline]
 fn let_go(mut state: MutexGuard<'_, State>) {
-    if state.bells.is_empty() {
+    if state.events.is_empty() {
         return;
     }
-    let bells = std::mem::take(&mut state.bells);
+    let events = std::mem::take(&mut state.events);
     drop(state);
-    bells.iter().for_each(|bell| ring(bell));
+    events.iter().for_each(|event| signal(event));
 }
 
 impl State {
@@ -494,7 +495,7 @@ impl State {
     }
 
     /// Closes all connections if the disconnect notice was sent, or that takes too long.
-    fn end_if_left(&mut self, now: Micros) {
+    fn end_if_left(&mut self, now: Tick) {
         let has_left = self.client.has_left() && self.links.iter().all(|link| link.unsent.is_empty());
         if self.leaves_until.is_some_and(|until| now >= until || has_left) {
             self.is_closed = true;
@@ -515,7 +516,7 @@ impl State {
             wakers.append(&mut self.readiness_waiters);
         }
         if !self.timers.is_empty() {
-            let later = self.timers.split_off(&(engine.now() + Micros(1), 0));
+            let later = self.timers.split_off(&(engine.now() + Span(1), 0));
             wakers.extend(std::mem::replace(&mut self.timers, later).into_values());
         }
     }

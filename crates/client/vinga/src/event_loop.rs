@@ -1,10 +1,10 @@
 //! Waiting in somebody else's event loop: without an executor, and without another thread that reads.
 //!
-//! A future of this library that is polled with [`Cluster::poll_attended`] counts on its thread to read for itself. While it
-//! is pending, the thread
+//! A future of this library that is polled with [`Cluster::poll_attended`] counts on its thread to read for itself.
+//! While it is pending, the thread
 //! 1. calls [`Cluster::attend`], which says how long nothing is due;
-//! 2. waits so long, in whatever loop it has, for [`Cluster::event_descriptor`] to become readable; the future's waker may
-//!    be called meanwhile, by another thread that was reading: that, too, must end the waiting;
+//! 2. waits so long, in whatever loop it has, for [`Cluster::event_descriptor`] to become readable; the future's waker
+//!    may be called meanwhile, by another thread that was reading: that, too, must end the waiting;
 //! 3. calls [`Cluster::drive`] with no time-out, which takes in what has arrived, and polls again.
 //!
 //! The descriptor is an epoll set. Whoever wants its waker to make it readable adds an `eventfd` of its own to it.

@@ -1,7 +1,7 @@
 //! The client of Vinga: tables, rows, transactions and scans from Rust.
 //!
-//! It has two faces over the same inside: [`blocking::Cluster`], whose calls return when they are done, and [`Cluster`],
-//! whose calls are futures for any executor.
+//! It has two faces over the same inside: [`blocking::Cluster`], whose calls return when they are done, and
+//! [`Cluster`], whose calls are futures for any executor.
 //!
 //! # Rows with a type
 //! ```
@@ -76,8 +76,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`TableRow`] says what the attributes mean. A struct for a table that is there, and perhaps was made by SQL, needs only
-//! [`WriteRow`] or [`ReadRow`], and is opened with [`blocking::Cluster::table_of`].
+//! [`TableRow`] says what the attributes mean. A struct for a table that is there, and perhaps was made by SQL, needs
+//! only [`WriteRow`] or [`ReadRow`], and is opened with [`blocking::Cluster::table_of`].
 //!
 //! # Rows by the names of their columns
 //! Rows without a type of their own are [`Record`]s:
@@ -207,8 +207,9 @@
 //! ```
 //!
 //! # Rows that others have locked
-//! A lock is waited for as long as the data nodes' `TransactionDeadlockDetectionTimeout` says, unless somebody says how long:
-//! the transaction ([`Transaction::set_lock_wait`]), or a single read by its lock. A queue whose rows are taken by many:
+//! A lock is waited for as long as the data nodes' `TransactionDeadlockDetectionTimeout` says, unless somebody says how
+//! long: the transaction ([`Transaction::set_lock_wait`]), or a single read by its lock. A queue whose rows are taken
+//! by many:
 //!
 //! ```
 //! # use vinga::{ColumnType, NewTable, Record, Value};
@@ -315,14 +316,15 @@
 //! - Reads see committed rows; inside a transaction its own changes, too.
 //! - A future or transaction that is dropped leaves no lock, no open scan and no memory behind, here or at a data node.
 //!   What it was about to do is undone, or was not begun. There is one exception: a commit (or a single insert, update,
-//!   write or delete) that has been polled may have left already. Dropping it gives up the answer, not the commit: the data
-//!   nodes decide it, all of it or nothing, as if the caller had waited, and only whoever reads the rows learns how.
-//! - When the last clone of a cluster is dropped, with all that was made from it, the data nodes are told; the client's node
-//!   id is free at once. What was under way then is rolled back, but for commits as above.
+//!   write or delete) that has been polled may have left already. Dropping it gives up the answer, not the commit: the
+//!   data nodes decide it, all of it or nothing, as if the caller had waited, and only whoever reads the rows learns
+//!   how.
+//! - When the last clone of a cluster is dropped, with all that was made from it, the data nodes are told; the client's
+//!   node id is free at once. What was under way then is rolled back, but for commits as above.
 //! - Lost connections are opened again. What was under way then ends with an error that says whether it may be
 //!   [tried again](Error::is_retryable); [`Cluster::run`] does so by itself.
-//! - Callers that have many operations under way at the same time, on threads or as futures, share the batches that travel;
-//!   one alone is never held up.
+//! - Callers that have many operations under way at the same time, on threads or as futures, share the batches that
+//!   travel; one alone is never held up.
 
 mod addresses;
 mod batch;
@@ -367,7 +369,7 @@ pub use vinga_client_core::{
     value,
 };
 pub use vinga_derive::{ReadRow, TableRow, WriteRow};
-pub use vinga_fragment::filter::tree as filter;
+pub use vinga_program::filter::tree as filter;
 pub use vinga_wire::info::{InfoTable, InfoValue};
 pub use vinga_wire::operation::OperationKind;
 pub use vinga_wire::schema::{Database, SchemaEvent, SchemaEventKind};

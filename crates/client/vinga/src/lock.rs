@@ -7,8 +7,8 @@ pub use vinga_wire::operation::LockWait;
 
 /// How a row is held that is read in a transaction.
 ///
-/// With how long its lock is waited for, if that is not to be as the [transaction](crate::Transaction::set_lock_wait) says:
-/// `Lock::Exclusive.no_wait()`.
+/// With how long its lock is waited for, if that is not to be as the [transaction](crate::Transaction::set_lock_wait)
+/// says: `Lock::Exclusive.no_wait()`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lock {
     /// Not at all: the committed row, or the transaction's own version of it.
@@ -76,7 +76,8 @@ impl From<Lock> for LockRequest {
     }
 }
 
-/// A row that was to be locked: by key ([`crate::Transaction::find`]) or by a unique index ([`crate::Transaction::find_by`]).
+/// A row that was to be locked: by key ([`crate::Transaction::find`]) or by a unique index
+/// ([`crate::Transaction::find_by`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Found<R> {
     /// There is none, and nothing is locked.
@@ -90,8 +91,8 @@ pub enum Found<R> {
     },
     /// Others have it locked, or its place in the index, and such rows are skipped.
     NotLocked {
-        /// Its committed version, with [`LockWait::ElseCommitted`]: as a read without a lock would give it. `None` if there is
-        /// none, as of a row that somebody is about to insert.
+        /// Its committed version, with [`LockWait::ElseCommitted`]: as a read without a lock would give it. `None` if
+        /// there is none, as of a row that somebody is about to insert.
         committed: Option<R>,
     },
 }

@@ -1,18 +1,19 @@
 //! Locking scans: a scan of committed rows, whose rows are then locked by key, a batch at a time.
 //!
 //! The scan itself locks nothing: it gives the primary keys of rows that were committed (or changed by the transaction
-//! itself before the scan began). The rows of each batch are then read by key under the lock, in one request. Between the two
-//! a row may have been changed: filter and range are checked again on the locked row, and one that fits no longer is left
-//! out and unlocked. A row that the scan met twice, because its key changed under way, is given once.
+//! itself before the scan began). The rows of each batch are then read by key under the lock, in one request. Between
+//! the two a row may have been changed: filter and range are checked again on the locked row, and one that fits no
+//! longer is left out and unlocked. A row that the scan met twice, because its key changed under way, is given once.
 //!
 //! Who may need few rows says so: then no more of what the scan found are locked together than that ([`GROWTH`]).
 //!
-//! *Deadlocks.* Where the order of rows does not matter, those that were found together are locked in the order of their
-//! primary keys, so that scans of the same rows do not lock them crosswise. Who was given rows as they are committed, and
-//! has to wait for one of them, must not hold those behind it meanwhile: [`LockingScan::put_back`].
+//! *Deadlocks.* Where the order of rows does not matter, those that were found together are locked in the order of
+//! their primary keys, so that scans of the same rows do not lock them crosswise. Who was given rows as they are
+//! committed, and has to wait for one of them, must not hold those behind it meanwhile: [`LockingScan::put_back`].
 //!
-//! Rows that others have locked are waited for, left out, or given as they are committed, as was asked for. If one can't be
-//! locked that fails the scan, the rows before it are given first, and those that were locked behind it are let go of.
+//! Rows that others have locked are waited for, left out, or given as they are committed, as was asked for. If one
+//! can't be locked that fails the scan, the rows before it are given first, and those that were locked behind it are
+//! let go of.
 
 use crate::lock::{Lock, LockWait};
 use crate::row::{ReadRow, Record, RowReader};
@@ -52,18 +53,18 @@ const GROWTH: usize = 4;
 
 /// Rows that a transaction has locked, from a scan. [`Transaction::scan_locked`] begins one.
 ///
-/// Each call names the transaction, which can be used between them. The rows of a batch (64 at first, then more) are locked
-/// together, so some may be locked that are never looked at: few if [`LockingScan::expect_rows`] says how many are wanted.
-/// Nothing keeps others from adding rows: the same scan done again may find more.
+/// Each call names the transaction, which can be used between them. The rows of a batch (64 at first, then more) are
+/// locked together, so some may be locked that are never looked at: few if [`LockingScan::expect_rows`] says how many
+/// are wanted. Nothing keeps others from adding rows: the same scan done again may find more.
 ///
 /// Rows come in the order that was asked for. One whose key was changed just before it was locked stands where the scan
 /// had found it.
 ///
-/// Each row comes with the operation that has locked it ([`LockingScan::operation`], [`LockedRows::operation`]): a row that is not
-/// wanted after all is let go of by [`Transaction::unlock`]. With [`LockWait::SkipLocked`] rows that others have locked are left
-/// out; with [`LockWait::ElseCommitted`] they are given as they are committed, unless filter or range reject that, and are not
-/// locked ([`LockedRows::is_locked`]). With other waits the scan fails at the first row that could not be locked, when the rows
-/// before it have been given; the transaction goes on.
+/// Each row comes with the operation that has locked it ([`LockingScan::operation`], [`LockedRows::operation`]): a row
+/// that is not wanted after all is let go of by [`Transaction::unlock`]. With [`LockWait::SkipLocked`] rows that others
+/// have locked are left out; with [`LockWait::ElseCommitted`] they are given as they are committed, unless filter or
+/// range reject that, and are not locked ([`LockedRows::is_locked`]). With other waits the scan fails at the first row
+/// that could not be locked, when the rows before it have been given; the transaction goes on.
 pub struct LockingScan<R = Record> {
     table: Table<R>,
     transaction: Token,
@@ -146,8 +147,8 @@ impl<R> LockingScan<R> {
         })
     }
 
-    /// So many rows are likely to be enough, though there is no limit: until they have been given no more are locked than are
-    /// missing. If more are wanted after all, that costs a round trip each time there are four times as many.
+    /// So many rows are likely to be enough, though there is no limit: until they have been given no more are locked
+    /// than are missing. If more are wanted after all, that costs a round trip each time there are four times as many.
     pub fn expect_rows(&mut self, rows: u32) {
         self.expected = Some(rows.max(1) as usize);
     }
@@ -197,9 +198,9 @@ impl<R> LockingScan<R> {
         wanted.min(self.rows_left as usize).min(self.portion_max).min(self.found.len())
     }
 
-    /// The rows of the last batch from this one on are taken out of it: their locks are let go of with what is executed next,
-    /// and they are met again, few at first. For who is about to wait for the lock of a row before them: if it held them
-    /// meanwhile, whoever has that row and comes to want them would never go on.
+    /// The rows of the last batch from this one on are taken out of it: their locks are let go of with what is executed
+    /// next, and they are met again, few at first. For who is about to wait for the lock of a row before them: if it
+    /// held them meanwhile, whoever has that row and comes to want them would never go on.
     ///
     /// It has no effect on a scan with a limit, or one that has failed.
     ///

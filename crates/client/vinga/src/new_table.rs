@@ -149,8 +149,8 @@ impl NewTable {
         self
     }
 
-    /// Its rows lie in so many of the cluster's partitions; 0 for the usual number (`PartitionsPerNode` for each data node).
-    /// More let more threads work on it, fewer make scans of short ranges cheaper.
+    /// Its rows lie in so many of the cluster's partitions; 0 for the usual number (`PartitionsPerNode` for each data
+    /// node). More let more threads work on it, fewer make scans of short ranges cheaper.
     #[must_use]
     pub fn partitions(mut self, count: u16) -> Self {
         self.definition.partitions = count;

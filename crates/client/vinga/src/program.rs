@@ -4,10 +4,10 @@ use crate::table::Table;
 use vinga_base::ColumnId;
 use vinga_client_core::value::{Misfit, StoreValue, Stored};
 use vinga_client_core::{ColumnChange, Error, Result};
-use vinga_fragment::comparison::Comparison;
-use vinga_fragment::filter::tree::Expression;
-use vinga_fragment::filter::{Program, codec};
-use vinga_fragment::update_program::{Action, Instruction, write};
+use vinga_program::comparison::Comparison;
+use vinga_program::filter::tree::Expression;
+use vinga_program::filter::{Program, codec};
+use vinga_program::update_program::{Action, Instruction, write};
 use vinga_wire::ErrorCode;
 
 /// Encodes a filter for a table, and checks it as the data node will.
@@ -21,8 +21,8 @@ pub(crate) fn encode_filter<R>(table: &Table<R>, filter: &Expression) -> Result<
 
 /// What an update does to a row: sets columns, adds to them, and under which conditions.
 ///
-/// It is run at the data node, on the row as it is then; conditions look at the row as it was before. So a counter needs no
-/// read before it, and a compare-and-set is a condition beside a change.
+/// It is run at the data node, on the row as it is then; conditions look at the row as it was before. So a counter
+/// needs no read before it, and a compare-and-set is a condition beside a change.
 ///
 /// ```
 /// use vinga::Update;

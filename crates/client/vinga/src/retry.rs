@@ -3,12 +3,12 @@
 use crate::engine::Engine;
 use std::any::Any;
 use std::sync::Arc;
-use vinga_client_core::{Error, Micros, Result};
+use vinga_client_core::{Error, Result, Span};
 
 /// Attempts, at most.
 const ATTEMPTS_MAX: u32 = 24;
 /// The first pause, and the longest; it doubles from one to the other.
-const PAUSES: (Micros, Micros) = (Micros(500), Micros::from_millis(250));
+const PAUSES: (Span, Span) = (Span(500), Span::from_millis(250));
 
 /// The pauses of one piece of work.
 pub(crate) struct Pauses {
@@ -27,10 +27,10 @@ impl Pauses {
         if self.attempts == ATTEMPTS_MAX {
             return Err(error);
         }
-        let longest = Micros(PAUSES.0.0 << self.attempts.min(16)).min(PAUSES.1);
+        let longest = Span(PAUSES.0.0 << self.attempts.min(16)).min(PAUSES.1);
         let now = self.engine.now();
         // Between a half and the whole of it, so that those that collided do not meet again; the time is random enough.
-        let until = now + Micros(longest.0 / 2 + now.0 % (longest.0 / 2));
+        let until = now + Span(longest.0 / 2 + now.0 % (longest.0 / 2));
         self.engine.sleep_until(until).await;
         Ok(())
     }

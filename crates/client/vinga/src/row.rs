@@ -281,7 +281,8 @@ pub(crate) fn selection_for<R: ReadRow>(table: &Table) -> Result<Option<Vec<Colu
 /// - `key`: a column of the primary key, in the order of the fields; one at least;
 /// - `index`, `unique`: an index over this column alone, of the same name;
 /// - `name = "column"`: the column's name, if it is another one than the field's;
-/// - `column_type = …`: a [`ColumnType`](crate::ColumnType), if not the [usual one](crate::value::ColumnValue) for the field's type;
+/// - `column_type = …`: a [`ColumnType`](crate::ColumnType), if not the [usual one](crate::value::ColumnValue) for the
+///   field's type;
 /// - `skip`: no column; made by `Default` when a row is read.
 pub trait TableRow {
     /// The table's name, `database.table`.
@@ -291,11 +292,11 @@ pub trait TableRow {
     fn new_table() -> crate::NewTable;
 }
 
-/// Declares a struct whose fields are columns of the same names, to be written and read as rows: `#[derive(WriteRow, ReadRow)]`
-/// before a struct says the same.
+/// Declares a struct whose fields are columns of the same names, to be written and read as rows: `#[derive(WriteRow,
+/// ReadRow)]` before a struct says the same.
 ///
-/// A field is of a type that [fits](crate::value) its column, inside an `Option` if the column may be NULL. Columns of the
-/// table that the struct lacks are not read, and are NULL in rows that it inserts.
+/// A field is of a type that [fits](crate::value) its column, inside an `Option` if the column may be NULL. Columns of
+/// the table that the struct lacks are not read, and are NULL in rows that it inserts.
 ///
 /// ```
 /// vinga::row! {

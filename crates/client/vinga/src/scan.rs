@@ -15,12 +15,12 @@ use vinga_base::OperationNumber;
 use vinga_base::order_key::KeyRange;
 use vinga_client_core::value::Key;
 use vinga_client_core::{Result, RowRef, ScanProgress, ScanRows, ScanSpec, Token};
-use vinga_fragment::filter::tree::Expression;
+use vinga_program::filter::tree::Expression;
 
 /// What is to be scanned: all rows of a table, or ranges of one of its ordered indexes.
 ///
-/// Bounds of ranges are values of the first columns of the index: one value, a tuple, or a list of them. Fewer values than
-/// the index has columns stand for all keys that begin with them.
+/// Bounds of ranges are values of the first columns of the index: one value, a tuple, or a list of them. Fewer values
+/// than the index has columns stand for all keys that begin with them.
 ///
 /// ```
 /// # use vinga::{ColumnType, NewTable};
@@ -111,15 +111,15 @@ impl<R> ScanRequest<R> {
         self
     }
 
-    /// One more range, beside others that were given so: [`Table::index_range`] makes one. Each row says in which it was
-    /// found ([`Scan::range`], [`RowBatch::ranged`]); the first has number 0. At most 1024.
+    /// One more range, beside others that were given so: [`Table::index_range`] makes one. Each row says in which it
+    /// was found ([`Scan::range`], [`RowBatch::ranged`]); the first has number 0. At most 1024.
     pub fn range(mut self, range: &KeyRange) -> Self {
         self.range.push(&range.from, range.to.as_deref().unwrap_or_default());
         self
     }
 
-    /// As [`ScanRequest::range`], from bytes that are encoded as [`vinga_base::order_key`] says: keys from `low` on that are
-    /// below `high`; an empty `high` for no bound.
+    /// As [`ScanRequest::range`], from bytes that are encoded as [`vinga_base::order_key`] says: keys from `low` on
+    /// that are below `high`; an empty `high` for no bound.
     pub fn range_bytes(mut self, low: &[u8], high: &[u8]) -> Self {
         self.range.push(low, high);
         self
@@ -143,8 +143,8 @@ impl<R> ScanRequest<R> {
         self
     }
 
-    /// So many rows are likely to be enough, though there is no limit: the first batches are no longer than that takes, and
-    /// grow from there if more rows are taken.
+    /// So many rows are likely to be enough, though there is no limit: the first batches are no longer than that takes,
+    /// and grow from there if more rows are taken.
     pub fn expect_rows(mut self, rows: u32) -> Self {
         self.spec.expected_rows = rows.max(1);
         self
@@ -192,8 +192,8 @@ impl<R> ScanRequest<R> {
     /// Begins the scan.
     ///
     /// # Errors
-    /// `BadProgram` if the condition or the index does not fit the table, `BadKey` if a bound does not, `ClusterFailure`,
-    /// `OutOfScans`.
+    /// `BadProgram` if the condition or the index does not fit the table, `BadKey` if a bound does not,
+    /// `ClusterFailure`, `OutOfScans`.
     pub fn rows(self) -> Result<Scan<R>> {
         self.start(None)
     }
@@ -213,8 +213,8 @@ impl<R> ScanRequest<R> {
     }
 }
 
-/// The rows of a scan: in the order of an index if that was asked for, else in no particular one. Dropped before its end,
-/// it is closed at the data nodes.
+/// The rows of a scan: in the order of an index if that was asked for, else in no particular one. Dropped before its
+/// end, it is closed at the data nodes.
 pub struct Scan<R = Record> {
     handle: Arc<Handle>,
     table: Table<R>,
@@ -397,8 +397,8 @@ impl<R> RowBatch<R> {
         self.rows().row_at(offset).map(|(row, next)| (row.bytes, next))
     }
 
-    /// The row at this byte offset, from 0, in place, and the offset of the row behind it; `None` at the end. For readers
-    /// that keep their place themselves.
+    /// The row at this byte offset, from 0, in place, and the offset of the row behind it; `None` at the end. For
+    /// readers that keep their place themselves.
     ///
     /// # Errors
     /// `InternalError`: a data node sent what is no row.
@@ -408,8 +408,8 @@ impl<R> RowBatch<R> {
         Ok(Some((RowRef::new(self.table.core(), self.table.columns(), row.bytes)?, next)))
     }
 
-    /// The bytes of the row at this offset, from 0, in which of the scan's ranges it was found, and the offset of the row
-    /// behind it; `None` at the end.
+    /// The bytes of the row at this offset, from 0, in which of the scan's ranges it was found, and the offset of the
+    /// row behind it; `None` at the end.
     #[inline]
     pub fn ranged_at(&self, offset: usize) -> Option<(&[u8], u16, usize)> {
         self.rows().row_at(offset).map(|(row, next)| (row.bytes, row.range, next))

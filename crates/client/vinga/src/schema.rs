@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use vinga_base::TableId;
-use vinga_client_core::{Answer, EndpointState, Micros, Request, Result, Token};
+use vinga_client_core::{Answer, EndpointState, Request, Result, Span, Token};
 use vinga_wire::schema::{Database, SchemaChange};
 
 pub use vinga_client_core::{NewsId, SchemaNews};
 
 /// # Tables and databases are changed
 /// Each of these is carried out whole or not at all, and at once for everybody: who comes with the definition that was
-/// gets `StaleTable`, reads too. When one returns, every client that watches the schema ([`Cluster::schema_events`]) has
-/// acted on the change. If its connection is lost meanwhile the error is `UnknownOutcome`; before the change was decided it
-/// is undone then, and in any case it is not done in part.
+/// gets `StaleTable`, reads too. When one returns, every client that watches the schema ([`Cluster::schema_events`])
+/// has acted on the change. If its connection is lost meanwhile the error is `UnknownOutcome`; before the change was
+/// decided it is undone then, and in any case it is not done in part.
 ///
 /// While a change is under way, operations on its table may meet `SchemaBusy`, a temporary error: single operations and
 /// [`Cluster::run`] try again by themselves.
@@ -46,12 +46,12 @@ impl Cluster {
         self.change_table(SchemaChange::TruncateTable { name: name.into(), pinned: None }).await
     }
 
-    /// Gives a table another definition with the same columns: other indexes, another attachment, other names. `table` is
-    /// what it is thought to be.
+    /// Gives a table another definition with the same columns: other indexes, another attachment, other names. `table`
+    /// is what it is thought to be.
     ///
     /// # Errors
-    /// `StaleTable` if the table is no longer that; `NotSupportedYet` for a change that needs its rows to be copied, a new
-    /// unique index of a table with rows among them; `BadTableDefinition`, `TableExists`, `OutOfTables`.
+    /// `StaleTable` if the table is no longer that; `NotSupportedYet` for a change that needs its rows to be copied, a
+    /// new unique index of a table with rows among them; `BadTableDefinition`, `TableExists`, `OutOfTables`.
     pub async fn alter_table<R>(&self, table: &Table<R>, definition: impl IntoDefinition) -> Result<Table> {
         self.change_table(SchemaChange::AlterTable {
             name: table.name().into(),
@@ -61,9 +61,9 @@ impl Cluster {
         .await
     }
 
-    /// From now on only this client may change rows of a table, until the write fence is dropped, or this client is gone. Others
-    /// get `SchemaBusy`; they may read. What others have changed before is committed or rolled back. The write fence stays when
-    /// the table is renamed or altered, and goes with its rows when it is truncated or dropped.
+    /// From now on only this client may change rows of a table, until the write fence is dropped, or this client is
+    /// gone. Others get `SchemaBusy`; they may read. What others have changed before is committed or rolled back. The
+    /// write fence stays when the table is renamed or altered, and goes with its rows when it is truncated or dropped.
     ///
     /// # Errors
     /// `StaleTable`; `SchemaBusy` if another client has fenced it.
@@ -81,8 +81,8 @@ impl Cluster {
         self.request(Request::ChangeSchema(change)).await.map(|_| ())
     }
 
-    /// Creates a database. (Creating a table in a database that is not there creates it, too.) The attachment is kept for
-    /// whoever knows what it means.
+    /// Creates a database. (Creating a table in a database that is not there creates it, too.) The attachment is kept
+    /// for whoever knows what it means.
     ///
     /// # Errors
     /// `DatabaseExists`; `BadTableDefinition` if the name is not allowed or the attachment too long.
@@ -137,13 +137,13 @@ impl Cluster {
         }
     }
 
-    /// Waits for the schema lock, which one client of the cluster has at a time. It binds only those who ask for it. It is
-    /// let go when it is dropped and when this client's connection is lost.
+    /// Waits for the schema lock, which one client of the cluster has at a time. It binds only those who ask for it. It
+    /// is let go when it is dropped and when this client's connection is lost.
     ///
     /// # Errors
     /// `SchemaLockTimeout`, which names who has it and what for.
     pub async fn schema_lock(&self, purpose: &str, wait: Duration) -> Result<SchemaLock> {
-        let wait = Micros(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
+        let wait = Span(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
         let request = Request::Lock { purpose: purpose.into(), wait };
         let engine = &self.handle.engine;
         let token = engine.submit(|client| client.request(&request))?;
@@ -153,8 +153,8 @@ impl Cluster {
         answer.map(|_| lock)
     }
 
-    /// News of schema changes from now on. The first says that everything may have changed, and so does one whenever changes
-    /// may have been missed.
+    /// News of schema changes from now on. The first says that everything may have changed, and so does one whenever
+    /// changes may have been missed.
     ///
     /// # Errors
     /// `Overloaded` if there are too many of these.
@@ -168,8 +168,8 @@ impl Cluster {
         self.handle.engine.look(|client| client.endpoints())
     }
 
-    /// Which incarnation of the cluster this client is connected to: after a restart of the cluster in which everything was lost
-    /// it is another one, once the client has connected again.
+    /// Which incarnation of the cluster this client is connected to: after a restart of the cluster in which everything
+    /// was lost it is another one, once the client has connected again.
     pub fn incarnation(&self) -> u64 {
         self.handle.engine.look(|client| client.cluster_incarnation())
     }
@@ -233,8 +233,8 @@ impl Drop for SchemaLock {
 
 /// News of schema changes, in the order in which they were carried out.
 ///
-/// Who changes the schema waits until all others have confirmed its event (for a while: somebody who does not confirm for
-/// ten seconds is not waited for any more until it does). So whoever has these must read them and confirm each.
+/// Who changes the schema waits until all others have confirmed its event (for a while: somebody who does not confirm
+/// for ten seconds is not waited for any more until it does). So whoever has these must read them and confirm each.
 pub struct SchemaEvents {
     handle: Arc<Handle>,
     token: Token,
@@ -250,7 +250,7 @@ impl SchemaEvents {
     /// The next news, if it comes within so much time.
     pub async fn next_within(&mut self, wait: Duration) -> Option<(NewsId, SchemaNews)> {
         let engine = Arc::clone(&self.handle.engine);
-        let until = engine.now() + Micros(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX >> 1));
+        let until = engine.now() + Span(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX >> 1));
         let mut sleep = pin!(engine.sleep_until(until));
         let mut next = pin!(self.next());
         poll_fn(|cx| match next.as_mut().poll(cx) {

@@ -40,8 +40,8 @@ impl IndexStatistics {
 /// How many different values all partitions together have if each of them has `one` on the average.
 ///
 /// Rows lie in partitions at random. A value that m of n rows have is in one of p partitions with probability
-/// 1 - (1 - 1/p)^m. If all of d values have equally many rows, m = n/d, a partition meets d (1 - (1 - 1/p)^(n/d)) of them;
-/// that grows with d, so the d for which it is `one` is found by halving.
+/// 1 - (1 - 1/p)^m. If all of d values have equally many rows, m = n/d, a partition meets d (1 - (1 - 1/p)^(n/d)) of
+/// them; that grows with d, so the d for which it is `one` is found by halving.
 fn distinct_of_all(one: f64, entries: u64, partitions: usize) -> f64 {
     let (n, p) = (entries as f64, partitions as f64);
     let (mut low, mut high) = (one, (one * p).min(n).max(one));

@@ -15,7 +15,7 @@ use vinga_base::order_key::KeyRange;
 use vinga_base::schema::{ColumnType, IndexKind, TableDefinition};
 use vinga_client_core::value::{Key, StoreValue, Stored};
 use vinga_client_core::{Client, Error, RangeSpec, Result, RowBuilder, RowRef, Sample, ShapeId, Token};
-use vinga_fragment::filter::tree::{Constant, Expression};
+use vinga_program::filter::tree::{Constant, Expression};
 use vinga_wire::ErrorCode;
 
 /// A table. `R` is what its rows are read into: [`Record`]s, or structs declared with [`crate::row!`].

@@ -45,9 +45,9 @@ impl<R> Reading<R> {
 
 /// An open transaction.
 ///
-/// Operations are *defined* (nothing is sent) and then *executed* together in one round trip, by [`Transaction::execute`]
-/// or with the commit. Reads that give their row at once execute what was defined before. The first error rolls the whole
-/// transaction back, unless it is [lenient](Transaction::set_lenient).
+/// Operations are *defined* (nothing is sent) and then *executed* together in one round trip, by
+/// [`Transaction::execute`] or with the commit. Reads that give their row at once execute what was defined before. The
+/// first error rolls the whole transaction back, unless it is [lenient](Transaction::set_lenient).
 ///
 /// A transaction that is dropped is rolled back. So is one of which a future is dropped while it waits, unless that was
 /// [`Transaction::commit`].
@@ -106,12 +106,12 @@ impl Transaction {
         self.is_lenient = is_lenient;
     }
 
-    /// How long operations that are defined from now on wait for the locks of their rows, if they don't say so themselves;
-    /// also what their changes of unique indexes wait for. Reads without a lock don't wait.
+    /// How long operations that are defined from now on wait for the locks of their rows, if they don't say so
+    /// themselves; also what their changes of unique indexes wait for. Reads without a lock don't wait.
     ///
-    /// A wait that is over is an error of the operation: [`ErrorCode::LockTimeout`], or [`ErrorCode::RowLocked`] if it was not to
-    /// wait at all. It rolls the transaction back, unless the transaction is [lenient](Transaction::set_lenient) or such rows
-    /// are skipped.
+    /// A wait that is over is an error of the operation: [`ErrorCode::LockTimeout`], or [`ErrorCode::RowLocked`] if it
+    /// was not to wait at all. It rolls the transaction back, unless the transaction is
+    /// [lenient](Transaction::set_lenient) or such rows are skipped.
     pub fn set_lock_wait(&mut self, wait: LockWait) {
         self.lock_wait = wait;
     }
@@ -183,8 +183,9 @@ impl Transaction {
     /// Defines: read a row. [`Transaction::row`] has it once it is executed. Where there is no row there is nothing to
     /// lock, which is no error; somebody else may add the row meanwhile.
     ///
-    /// If others have the row locked and such rows are skipped, [`Transaction::row`] says [`ErrorCode::RowLocked`], and the
-    /// transaction goes on; with [`LockWait::ElseCommitted`] [`Transaction::committed_row`] has its committed version.
+    /// If others have the row locked and such rows are skipped, [`Transaction::row`] says [`ErrorCode::RowLocked`], and
+    /// the transaction goes on; with [`LockWait::ElseCommitted`] [`Transaction::committed_row`] has its committed
+    /// version.
     ///
     /// # Errors
     /// `BadKey`.
@@ -230,8 +231,8 @@ impl Transaction {
         self.define_encoded_if(table, kind, key, body, &[], wait)
     }
 
-    /// As [`Transaction::define_encoded_waiting`], of a row that fulfils a condition ([`Table::encode_filter`]; no bytes for
-    /// none): if it does not, the operation fails with [`ErrorCode::ConditionFailed`].
+    /// As [`Transaction::define_encoded_waiting`], of a row that fulfils a condition ([`Table::encode_filter`]; no
+    /// bytes for none): if it does not, the operation fails with [`ErrorCode::ConditionFailed`].
     ///
     /// # Errors
     /// As [`Transaction::define_encoded`].
@@ -317,14 +318,15 @@ impl Transaction {
         numbers.into_iter().map(read).collect()
     }
 
-    /// Lets go of the lock that a read of this transaction has taken: by key, of a [`LockingScan`], or by a unique index.
-    /// Nothing is sent for it: it travels in front of the operations that are defined next, also many together. What the read
-    /// gave can still be looked at.
+    /// Lets go of the lock that a read of this transaction has taken: by key, of a [`LockingScan`], or by a unique
+    /// index. Nothing is sent for it: it travels in front of the operations that are defined next, also many together.
+    /// What the read gave can still be looked at.
     ///
-    /// Each operation holds its row for itself: a row that several have locked, or that the transaction has changed, stays
-    /// locked as strongly as the others need. So a row that was locked shared, then exclusive, is shared again when the
-    /// exclusive read lets go. Nothing happens if the read has locked nothing, or let go before. That a row was let go of is not
-    /// undone by [`Transaction::roll_back_to`]. If it is not possible, the lock stays to the end of the transaction.
+    /// Each operation holds its row for itself: a row that several have locked, or that the transaction has changed,
+    /// stays locked as strongly as the others need. So a row that was locked shared, then exclusive, is shared again
+    /// when the exclusive read lets go. Nothing happens if the read has locked nothing, or let go before. That a row
+    /// was let go of is not undone by [`Transaction::roll_back_to`]. If it is not possible, the lock stays to the end
+    /// of the transaction.
     ///
     /// # Errors
     /// `BadProgram` if the operation is no read with a lock; that the transaction is over.
@@ -398,8 +400,8 @@ impl Transaction {
         row
     }
 
-    /// Reads a row under a lock that is held to the end of the transaction; executes what was defined before. `None`, and
-    /// nothing is locked, if there is no row, or others have it locked and such rows are skipped.
+    /// Reads a row under a lock that is held to the end of the transaction; executes what was defined before. `None`,
+    /// and nothing is locked, if there is no row, or others have it locked and such rows are skipped.
     ///
     /// # Errors
     /// As [`Transaction::read`].
@@ -414,9 +416,10 @@ impl Transaction {
 
     /// As [`Transaction::read_locked`]; and says which operation has locked the row, and whether others have.
     ///
-    /// With [`Lock::else_committed`] this is what a semi-consistent update needs: the row is locked if that needs no wait, else
-    /// its committed version is read in the same round trip. A row whose committed version is not wanted need not be waited
-    /// for. One that is wanted has to be locked with another wait, and looked at again, since it may have changed.
+    /// With [`Lock::else_committed`] this is what a semi-consistent update needs: the row is locked if that needs no
+    /// wait, else its committed version is read in the same round trip. A row whose committed version is not wanted
+    /// need not be waited for. One that is wanted has to be locked with another wait, and looked at again, since it may
+    /// have changed.
     ///
     /// # Errors
     /// As [`Transaction::read`].
@@ -464,8 +467,8 @@ impl Transaction {
         batch.result(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
     }
 
-    /// The bytes of the committed version of a row, if that was what a read was to give ([`LockWait::ElseCommitted`]) because
-    /// others have the row locked; by the operation's number. `None` if there is none.
+    /// The bytes of the committed version of a row, if that was what a read was to give ([`LockWait::ElseCommitted`])
+    /// because others have the row locked; by the operation's number. `None` if there is none.
     ///
     /// # Errors
     /// `NoSuchTransaction` if that read has ended otherwise.
@@ -479,9 +482,9 @@ impl Transaction {
         self.savepoint().0
     }
 
-    /// Reads the row that has these values in the columns of a unique index; executes what was defined before. With a lock
-    /// it is held to the end of the transaction; `None`, and nothing is locked, if there is no such row, or others have it
-    /// locked and such rows are skipped.
+    /// Reads the row that has these values in the columns of a unique index; executes what was defined before. With a
+    /// lock it is held to the end of the transaction; `None`, and nothing is locked, if there is no such row, or others
+    /// have it locked and such rows are skipped.
     ///
     /// # Errors
     /// As [`Transaction::read`]; `BadProgram` if there is no such index, `BadKey` if a value does not fit or is NULL;
@@ -511,7 +514,8 @@ impl Transaction {
         Ok(found.into_iter().map(Found::row).collect())
     }
 
-    /// As [`Transaction::get_many_by`]; and says which operation has locked each row, and which rows others have locked.
+    /// As [`Transaction::get_many_by`]; and says which operation has locked each row, and which rows others have
+    /// locked.
     ///
     /// # Errors
     /// As [`Transaction::get_by`].
@@ -587,8 +591,8 @@ impl Transaction {
         row_of(self.batch.as_ref(), reading)
     }
 
-    /// The committed version of the row of a read that was to give it ([`LockWait::ElseCommitted`]), and has, because others have
-    /// the row locked; `None` if there is none.
+    /// The committed version of the row of a read that was to give it ([`LockWait::ElseCommitted`]), and has, because
+    /// others have the row locked; `None` if there is none.
     ///
     /// # Errors
     /// `NoSuchTransaction` if that read has ended otherwise.
@@ -651,8 +655,8 @@ impl Transaction {
         request.start_count(Some((self.token, number)))
     }
 
-    /// Scans as [`Transaction::scan`] and locks the rows that it finds, a batch at a time: [`LockingScan`] says what that
-    /// promises.
+    /// Scans as [`Transaction::scan`] and locks the rows that it finds, a batch at a time: [`LockingScan`] says what
+    /// that promises.
     ///
     /// # Errors
     /// As [`Transaction::scan`]; `BadProgram` for [`Lock::None`].
@@ -670,8 +674,8 @@ impl Transaction {
         LockingScan::begin(request, (self.token, number), asked.lock, self.wait_of(asked))
     }
 
-    /// Removes the rows that a scan finds, which are locked for it; returns how many they are. The last of the removals are
-    /// defined when this returns, and executed with what comes next.
+    /// Removes the rows that a scan finds, which are locked for it; returns how many they are. The last of the removals
+    /// are defined when this returns, and executed with what comes next.
     ///
     /// # Errors
     /// As [`Transaction::scan_locked`].
@@ -704,8 +708,8 @@ impl Transaction {
     /// Executes what was defined and commits. When this returns, the changes are in the memory of all replicas.
     ///
     /// Dropped before it was polled, it rolls back. Dropped later, it leaves the decision to the data nodes, as if it
-    /// had been waited for: the transaction is committed with all its changes or rolled back, soon and without holding a
-    /// lock for longer, but this caller does not learn which.
+    /// had been waited for: the transaction is committed with all its changes or rolled back, soon and without holding
+    /// a lock for longer, but this caller does not learn which.
     ///
     /// # Errors
     /// Why the transaction was rolled back; or, of class `Unknown`, that it can't be said whether it was.
@@ -716,8 +720,8 @@ impl Transaction {
         }
     }
 
-    /// As [`Transaction::commit`]; but when `stop` is ready the commit is given up: if nothing is decided yet, perhaps because
-    /// a lock is waited for, the transaction is rolled back at once. This caller learns what was decided.
+    /// As [`Transaction::commit`]; but when `stop` is ready the commit is given up: if nothing is decided yet, perhaps
+    /// because a lock is waited for, the transaction is rolled back at once. This caller learns what was decided.
     ///
     /// # Errors
     /// As of [`Transaction::commit`]; `TransactionAborted` if it was given up.

@@ -1,14 +1,16 @@
 //! Reads by a unique index: its hidden table leads from values to a primary key, that to the row.
 //!
-//! The two are read one after the other, and between the two the row may be given other values, be removed, or only just
-//! not be committed yet. So a row counts only if its columns still have the values that were asked for; else the search
-//! begins again, and after some times with a shared lock on the hidden row: then whoever changes it has ended. If the row
-//! is only read, that lock is held meanwhile. If it is to be locked, the lock is given back before, as who changes a row
-//! locks it before the hidden row: the two in opposite orders would wait for each other. Between such searches lie pauses
-//! that grow. A row that is read under a lock is looked at when it is locked, so that what was seen holds on.
+//! The two are read one after the other, and between the two the row may be given other values, be removed, or only
+//! just not be committed yet. So a row counts only if its columns still have the values that were asked for; else the
+//! search begins again, and after some times with a shared lock on the hidden row: then whoever changes it has ended.
+//! If the row is only read, that lock is held meanwhile. If it is to be locked, the lock is given back before, as who
+//! changes a row locks it before the hidden row: the two in opposite orders would wait for each other. Between such
+//! searches lie pauses that grow. A row that is read under a lock is looked at when it is locked, so that what was seen
+//! holds on.
 //!
-//! How long the caller waits for locks counts for the base row and for the hidden row, each by itself. If rows that others
-//! have locked are passed over, those whose hidden row others have locked are too: it is not known yet what that leads to.
+//! How long the caller waits for locks counts for the base row and for the hidden row, each by itself. If rows that
+//! others have locked are passed over, those whose hidden row others have locked are too: it is not known yet what that
+//! leads to.
 
 use crate::engine::Handle;
 use crate::lock::{Found, Lock, LockRequest, LockWait};
@@ -271,8 +273,8 @@ impl<'a> Search<'a> {
         Ok((self.follow(hidden_rows)?, locked))
     }
 
-    /// One search for rows that are to be locked, behind whoever changes a hidden row. The locks of these go in front of those
-    /// of the base rows, in the same batch.
+    /// One search for rows that are to be locked, behind whoever changes a hidden row. The locks of these go in front
+    /// of those of the base rows, in the same batch.
     async fn lock_once(&mut self, transaction: &mut Transaction, lock: Lock, wait: LockWait) -> Result<()> {
         let (leads, locked) = self.lock_hidden(transaction, wait).await?;
         locked.into_iter().try_for_each(|number| transaction.unlock_here(number))?;
@@ -390,8 +392,8 @@ pub(crate) async fn find<R: ReadRow, K: Key>(
     rows.into_iter().map(|found| found.try_map(read)).collect()
 }
 
-/// As [`find`], with keys of the hidden table, and rows in bytes: images, or selections of the columns of the table behind
-/// which those of the index stand that are not among them.
+/// As [`find`], with keys of the hidden table, and rows in bytes: images, or selections of the columns of the table
+/// behind which those of the index stand that are not among them.
 pub(crate) async fn find_images<R>(
     table: &Table<R>,
     index: &str,

@@ -1,7 +1,7 @@
 //! Dropping a future leaves nothing behind: whatever it is, and at whatever moment.
 //!
-//! Futures are polled a few times and dropped, on this thread or another one, thousands of times, while others work on the
-//! same rows. Then the data node is asked what is left of transactions, operations, locks and scans.
+//! Futures are polled a few times and dropped, on this thread or another one, thousands of times, while others work on
+//! the same rows. Then the data node is asked what is left of transactions, operations, locks and scans.
 
 mod support;
 

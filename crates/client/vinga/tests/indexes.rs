@@ -279,8 +279,9 @@ fn rows_are_found_by_unique_values() {
     eventually("no lock is left", || left_behind(&cluster).is_empty());
 }
 
-/// Two rows exchange a code for ever, so exactly one has it at every moment; which, and since which exchange, is written
-/// into the row. A search that begins when an exchange is committed and ends before another has begun has one answer only.
+/// Two rows exchange a code for ever, so exactly one has it at every moment; which, and since which exchange, is
+/// written into the row. A search that begins when an exchange is committed and ends before another has begun has one
+/// answer only.
 #[test]
 fn reads_by_unique_values_never_mix_two_states() {
     const TURNS: u64 = 400;

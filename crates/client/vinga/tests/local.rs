@@ -1,5 +1,5 @@
-//! A client that shares memory with a data node: threads that look, threads that sleep, futures on foreign executors and
-//! tickets, all with one client, none of whom may wait for news that another one has found.
+//! A client that shares memory with a data node: threads that look, threads that sleep, futures on foreign executors
+//! and tickets, all with one client, none of whom may wait for news that another one has found.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Native changes of tables that SQL has made: refused, or made right, so that SQL finds each row as it would have made it.
+//! Native changes of tables that SQL has made: refused, or made right, so that SQL finds each row as it would have made
+//! it.
 
 use vinga::blocking::Cluster;
 use vinga::sql_rules::{ColumnRules, SortKeys, SqlRules, Values};

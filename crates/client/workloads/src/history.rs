@@ -31,13 +31,14 @@ pub struct History {
     pub scans: Vec<ScanRecord>,
     /// Searches by unique index that came to their end.
     pub finds: Vec<Find>,
-    /// Numbers that ascend in the order in which transactions were decided, by [`Transaction::id`], as far as the runner
-    /// could look inside. They shorten searches; nothing is proven by them.
+    /// Numbers that ascend in the order in which transactions were decided, by [`Transaction::id`], as far as the
+    /// runner could look inside. They shorten searches; nothing is proven by them.
     pub decided: BTreeMap<u64, u64>,
 }
 
 impl History {
-    /// Forgets what was done with some tables: hidden ones, whose rows are not written by anybody whom the history knows.
+    /// Forgets what was done with some tables: hidden ones, whose rows are not written by anybody whom the history
+    /// knows.
     pub fn leave_out(&mut self, is_meant: impl Fn(TableRef) -> bool) {
         self.reads.retain(|read| !is_meant(read.row.table));
         for transaction in &mut self.transactions {

@@ -2,8 +2,8 @@
 //!
 //! Nothing is expected of the answers here: whether they can be true is for [`crate::check`] to say. Sessions make
 //! transactions of one or several batches, of one or many operations of all kinds, on two tables; undo parts of them;
-//! leave them, to be rolled back by a time-out; read committed rows beside them, and their own changes. With unique indexes
-//! they also fight for values of columns.
+//! leave them, to be rolled back by a time-out; read committed rows beside them, and their own changes. With unique
+//! indexes they also fight for values of columns.
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};

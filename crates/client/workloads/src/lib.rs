@@ -6,7 +6,8 @@
 //! [`history::History`] what was asked and answered, and when; [`check`] decides whether any cluster that keeps its
 //! promises could have answered so.
 //!
-//! Rows are made by [`shape::Shape`], so that a row read back tells which transaction wrote it, and whether it is whole.
+//! Rows are made by [`shape::Shape`], so that a row read back tells which transaction wrote it, and whether it is
+//! whole.
 #![no_std]
 
 extern crate alloc;

@@ -1,9 +1,10 @@
 //! Rows that sessions lock without waiting, or not for long: the load of a queue whose rows are picked by many.
 //!
-//! Few rows and many sessions. A session reads rows under locks, changes some of them, lets go of others, pauses with locks
-//! held. Each operation says how long it waits: as usual, not at all, so many milliseconds; or it skips rows that others have
-//! locked, perhaps looking at their committed versions, and locks some of these later. One of the two tables has unique
-//! indexes, so that locks in these are met as well. What must hold of all that is in [`crate::check::waits`].
+//! Few rows and many sessions. A session reads rows under locks, changes some of them, lets go of others, pauses with
+//! locks held. Each operation says how long it waits: as usual, not at all, so many milliseconds; or it skips rows that
+//! others have locked, perhaps looking at their committed versions, and locks some of these later. One of the two
+//! tables has unique indexes, so that locks in these are met as well. What must hold of all that is in
+//! [`crate::check::waits`].
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};

@@ -1,12 +1,12 @@
 //! Scans of ranges of an index while the indexed column changes.
 //!
-//! Rows have a count, by which an index orders them; each session writes rows, gives them other counts, scans ranges in both
-//! directions, and *sweeps*: a transaction scans a range, locks each row that it meets, and adds to its count, so that the row
-//! may fall into the part of the range that is still to come. It must not meet it again ([`crate::check::scans`] knows
-//! whose changes a scan met).
+//! Rows have a count, by which an index orders them; each session writes rows, gives them other counts, scans ranges in
+//! both directions, and *sweeps*: a transaction scans a range, locks each row that it meets, and adds to its count, so
+//! that the row may fall into the part of the range that is still to come. It must not meet it again
+//! ([`crate::check::scans`] knows whose changes a scan met).
 //!
-//! A sweep is a locking scan: rows are looked at again when they are locked, and those whose count is outside of the range by
-//! then are left alone. So whatever a sweep changed was in its range when it was locked.
+//! A sweep is a locking scan: rows are looked at again when they are locked, and those whose count is outside of the
+//! range by then are left alone. So whatever a sweep changed was in its range when it was locked.
 
 use crate::history::{Event, History, OperationResult, ScanRecord, Transaction};
 use crate::shape::{KeyForm, Shape, Value};

@@ -2,8 +2,8 @@
 //! would never end.
 //!
 //! A session inserts some rows, opens a scan that sees its own changes so far, and inserts one more row for each row
-//! that it meets, until the scan ends or far more rows were met than the table can have had; or the scan counts. Then it commits, undoes
-//! what was inserted during the scan and commits, or rolls back.
+//! that it meets, until the scan ends or far more rows were met than the table can have had; or the scan counts. Then
+//! it commits, undoes what was inserted during the scan and commits, or rolls back.
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};

@@ -15,10 +15,10 @@ use vinga_base::hash::KeyHash;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
-use vinga_fragment::comparison::Comparison;
-use vinga_fragment::filter::codec;
-use vinga_fragment::filter::tree::{Constant, column};
-use vinga_fragment::update_program::{self, Action, Instruction};
+use vinga_program::comparison::Comparison;
+use vinga_program::filter::codec;
+use vinga_program::filter::tree::{Constant, column};
+use vinga_program::update_program::{self, Action, Instruction};
 
 /// A row without its key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -117,8 +117,8 @@ impl Shape {
         self
     }
 
-    /// The hidden table of the unique index on the count, of a table whose keys are numbers. It is read only, and comes and
-    /// goes with its table; in a workload's tables it stands behind it.
+    /// The hidden table of the unique index on the count, of a table whose keys are numbers. It is read only, and comes
+    /// and goes with its table; in a workload's tables it stands behind it.
     ///
     /// # Panics
     /// If there is no such index.
@@ -355,7 +355,7 @@ fn read_number(column: Option<&[u8]>) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vinga_fragment::update_program::UpdateProgram;
+    use vinga_program::update_program::UpdateProgram;
 
     #[test]
     fn rows_are_read_back() {

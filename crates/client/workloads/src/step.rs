@@ -196,8 +196,8 @@ pub struct Scan {
     pub own_before: Option<u32>,
     /// Only some columns are asked for.
     pub selects: bool,
-    /// Rows are counted, not given: batches are empty. Those of a range are counted by data nodes, or, if only some columns
-    /// are asked for, by who asks for the indexed one alone.
+    /// Rows are counted, not given: batches are empty. Those of a range are counted by data nodes, or, if only some
+    /// columns are asked for, by who asks for the indexed one alone.
     pub counts: bool,
 }
 

@@ -1,11 +1,11 @@
 //! Reads by unique index while the values of the index change hands.
 //!
-//! Each row has a count, and a unique index leads from counts to keys. So many counts are *kept*: transactions exchange them
-//! between rows or carry them to new ones, but each is somebody's at every moment. *Spare* counts come and go with their
-//! rows. Sessions look for counts as a client does: they read the hidden row, then the base row on the condition that it has
-//! the count. If it has not, it was changed between the two reads: they begin again, at last under a shared lock on the
-//! hidden row. A search must never give a row that did not have its count, and must find what was there all the time:
-//! a kept count always ([`crate::check::finds`] and the check here).
+//! Each row has a count, and a unique index leads from counts to keys. So many counts are *kept*: transactions exchange
+//! them between rows or carry them to new ones, but each is somebody's at every moment. *Spare* counts come and go with
+//! their rows. Sessions look for counts as a client does: they read the hidden row, then the base row on the condition
+//! that it has the count. If it has not, it was changed between the two reads: they begin again, at last under a shared
+//! lock on the hidden row. A search must never give a row that did not have its count, and must find what was there all
+//! the time: a kept count always ([`crate::check::finds`] and the check here).
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};

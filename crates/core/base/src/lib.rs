@@ -19,6 +19,7 @@ pub mod pool;
 pub mod row_layout;
 pub mod schema;
 pub mod table_partitions;
+pub mod time;
 
 pub use definition_error::{DefinitionError, Limit};
 pub use ids::*;

@@ -2,12 +2,13 @@
 
 use crate::injected_bug::{self, InjectedBug};
 use crate::outbox::Outbox;
-use crate::timers::{Tick, Timer, Timers};
+use crate::timers::{Timer, Timers};
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use vinga_base::View;
+use vinga_base::time::{Span, Tick};
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
 
 /// The severity of a log entry.
@@ -117,7 +118,7 @@ impl Context<'_> {
     }
 
     /// Sends `TimerReport` with this token to the block itself, after a span of time.
-    pub fn send_after(&mut self, span: Tick, token: u64) {
+    pub fn send_after(&mut self, span: Span, token: u64) {
         let timer = Timer { owner: self.own, token };
         self.shared.timers.set(self.now + span, timer);
     }

@@ -23,11 +23,12 @@
 use crate::context::{Context, LogEntry, Shared};
 use crate::injected_bug::InjectedBug;
 use crate::outbox::{LaneId, Outbox};
-use crate::timers::{Tick, Timers};
+use crate::timers::Timers;
 use crate::trace_ring::TraceRing;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::fmt;
+use vinga_base::time::Tick;
 use vinga_base::{NodeId, View};
 use vinga_wire::frame::{FrameError, Frames};
 use vinga_wire::{
@@ -489,6 +490,7 @@ mod tests {
     use crate::outbox::Routes;
     use alloc::vec;
     use core::cell::RefCell;
+    use vinga_base::time::Span;
     use vinga_wire::frame::HEADER_BYTES;
 
     const NODE: NodeId = NodeId(1);
@@ -519,7 +521,7 @@ mod tests {
                 SignalNumber::OutcomeRequest => drop(cx.frame(SignalNumber::CompleteOrder, TC)),
                 SignalNumber::CompleteOrder => {
                     drop(cx.frame(SignalNumber::OutcomeConfirm, API));
-                    cx.send_after(Tick(10), 5);
+                    cx.send_after(Span(10), 5);
                 }
                 SignalNumber::NodeFailedOrder => cx.enter_view(View(2)),
                 _ => {}

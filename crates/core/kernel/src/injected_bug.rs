@@ -1,7 +1,7 @@
 //! Deliberate bugs: each breaks one rule of the protocols, so that a run of the simulator can show that its checkers
 //! notice. They exist only in builds with the feature `injected-bugs`; in all others [`is_on`] is the constant `false`.
 
-macro_rules! bugs {
+macro_rules! injected_bugs {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
         /// A rule of a protocol that can be broken on purpose.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -24,4 +24,4 @@ pub use context::{Context, LogEntry, LogLevel};
 pub use executor::{Executor, Host, Origin, Prefetch, Rejected};
 pub use injected_bug::InjectedBug;
 pub use outbox::{LaneId, Outbox, Routes};
-pub use timers::Tick;
+pub use vinga_base::time::{Span, Tick};

@@ -16,12 +16,12 @@
 use crate::context::{Context, LogEntry};
 use crate::executor::{Executor, Host, Origin, Prefetch, Rejected};
 use crate::outbox::{LaneId, Outbox, Routes};
-use crate::timers::Tick;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use std::path::Path;
+use vinga_base::time::{Span, Tick};
 use vinga_base::{NodeId, View};
 use vinga_wire::frame::Frames;
 use vinga_wire::{
@@ -165,7 +165,7 @@ impl<B> Harness<B> {
     }
 
     /// Advances the clock by a span of time; timers run when they are due.
-    pub fn advance(&mut self, span: Tick) {
+    pub fn advance(&mut self, span: Span) {
         let end = self.now + span;
         loop {
             let due = self.executor.next_due().filter(|&due| due <= end);
@@ -180,7 +180,7 @@ impl<B> Harness<B> {
     }
 
     /// Advances the clock by a span of time in which the thread does not run: timers are late.
-    pub fn stall(&mut self, span: Tick) {
+    pub fn stall(&mut self, span: Span) {
         self.now = self.now + span;
         self.executor.begin_turn(self.now);
         self.executor.finish_turn();
@@ -407,7 +407,7 @@ mod tests {
     struct Echo;
 
     fn start(_: &mut Echo, cx: &mut Context<'_>) {
-        cx.send_after(Tick::from_millis(5), 0);
+        cx.send_after(Span::from_millis(5), 0);
     }
 
     fn handle(_: &mut Echo, cx: &mut Context<'_>, frame: &Frame<'_>) {
@@ -428,19 +428,19 @@ mod tests {
                 writer.put(&membership::ApiNodeBody::new(NodeId(200), vinga_base::Incarnation(7)));
             })
             .unwrap();
-        harness.advance(Tick::from_millis(7));
+        harness.advance(Span::from_millis(7));
         let sent = harness.take_sent();
         assert_eq!((sent[1].signal(), sent[1].receiver()), (SignalNumber::HeartbeatConfirm, DRIVER));
         assert_eq!(
             harness.scenario(),
             "# two echoes\n\
              at 0 ms\n\
-             200/Api/0 says EpochOrder (0 bytes)\n\
-             1/Driver/2 says ApiFailedOrder { api: 200, incarnation: 7 }\n    \
-             1/Driver/2 is told HeartbeatConfirm { epoch: 3, view: 1 }\n\
+             200/Api/0 sends EpochOrder (0 bytes)\n\
+             1/Driver/2 sends ApiFailedOrder { api: 200, incarnation: 7 }\n    \
+             1/Driver/2 receives HeartbeatConfirm { epoch: 3, view: 1 }\n\
              at 5 ms\n    \
-             1/Driver/2 is told HeartbeatConfirm { epoch: 3, view: 1 }\n"
+             1/Driver/2 receives HeartbeatConfirm { epoch: 3, view: 1 }\n"
         );
-        assert_eq!(harness.now(), Tick::from_millis(7));
+        assert_eq!(harness.now(), Tick(7000));
     }
 }

@@ -1,48 +1,16 @@
-//! Timers: signals that blocks send to themselves later.
+//! Time as blocks see it, and the signals that they send to themselves later.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
-use core::ops::{Add, Sub};
+use vinga_base::time::Tick;
 use vinga_wire::Address;
 
-/// Microseconds since the driver started. Stands still within a turn.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Tick(pub u64);
-
-impl Tick {
-    /// A span of so many milliseconds.
-    pub const fn from_millis(millis: u64) -> Self {
-        Tick(millis * 1000)
-    }
-
-    /// Time since `earlier`, 0 if that lies ahead.
-    pub const fn since(self, earlier: Tick) -> Tick {
-        Tick(self.0.saturating_sub(earlier.0))
-    }
-}
-
-impl Add for Tick {
-    type Output = Tick;
-
-    fn add(self, span: Tick) -> Tick {
-        Tick(self.0.saturating_add(span.0))
-    }
-}
-
-impl Sub for Tick {
-    type Output = Tick;
-
-    fn sub(self, span: Tick) -> Tick {
-        self.since(span)
-    }
-}
-
-/// A timer that is due: `TimerReport` with this token is sent to this block.
+/// A timer that is due: `TimerReport` with this token goes to this block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Timer {
-    /// The block that set it.
+    /// Who asked.
     pub owner: Address,
-    /// Chosen by the owner to identify the timer.
+    /// What for, in the owner's own terms.
     pub token: u64,
 }
 
@@ -54,13 +22,13 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Sets a timer. It can't be cancelled: its owner ignores a token that it no longer waits for.
+    /// Sets a timer. There is no way to unset one: its owner ignores a token that it no longer waits for.
     pub fn set(&mut self, due: Tick, timer: Timer) {
         self.sequence += 1;
         self.heap.push(Reverse((due, self.sequence, timer)));
     }
 
-    /// Removes and returns the first timer that is due.
+    /// Takes the first timer that is due.
     pub fn pop_due(&mut self, now: Tick) -> Option<Timer> {
         let Reverse((due, _, timer)) = self.heap.peek()?;
         let timer = *timer;

@@ -1,8 +1,8 @@
 //! The signals that a thread handled last: header and first bytes of each, for crash reports.
 
-use crate::timers::Tick;
 use alloc::boxed::Box;
 use alloc::vec;
+use vinga_base::time::Tick;
 use vinga_wire::frame::{Frame, HEADER_BYTES};
 use vinga_wire::{Address, Header, SignalNumber};
 use zerocopy::{FromBytes, IntoBytes};

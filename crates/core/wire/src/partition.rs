@@ -1,5 +1,5 @@
-//! Which data managers own a partition: each partition has a chain of replicas. A table's record states which
-//! partitions the table uses and which of them a key belongs to (`vinga_base::table_partitions`).
+//! Which data managers own a partition: each has a chain of replicas. Which partitions a table lies in, and which of
+//! them a key belongs to, its record says (`vinga_base::table_partitions`).
 //!
 //! A client, a coordinator and a data manager each hold a copy of the map and compare its version.
 
@@ -9,24 +9,30 @@ use crate::handshake::{PartitionPlace, Topology};
 use alloc::vec::Vec;
 use vinga_base::{NodeId, PartitionId, View};
 
-/// Who owns one partition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Who owns a partition: a chain of nodes, and the data manager's instance on each of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place {
-    /// The data manager's instance number, on every node of the chain.
+    /// The data manager's instance, on every node of the chain.
     pub instance: u16,
     /// The nodes, primary first.
     pub chain: Chain,
 }
 
 impl Place {
-    /// The data manager that answers requests for the partition.
+    /// The data manager on one of the nodes.
+    #[inline]
+    pub fn at(&self, node: NodeId) -> Address {
+        Address::new(node, BlockNumber::DataManager, self.instance)
+    }
+
+    /// The data manager that answers for the partition.
     #[inline]
     pub fn primary(&self) -> Address {
-        Address::new(self.chain.primary(), BlockNumber::DataManager, self.instance)
+        self.at(self.chain.primary())
     }
 }
 
-/// The chains of all partitions, with the version of this layout.
+/// See the head of this file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionMap {
     version: u32,
@@ -34,7 +40,8 @@ pub struct PartitionMap {
 }
 
 impl PartitionMap {
-    /// The map of a topology, which comes from a data node and is well-formed. Nodes that own no partition are ignored.
+    /// The map of a topology. The topology comes from a data node and is well-formed; nodes that no partition names
+    /// do not matter.
     pub fn new(topology: &Topology) -> Self {
         let places: Vec<Place> = topology.partitions.iter().map(place).collect();
         assert!(!places.is_empty(), "a cluster has at least one partition");
@@ -46,7 +53,7 @@ impl PartitionMap {
         self.version
     }
 
-    /// The owner of a partition.
+    /// Who owns a partition.
     #[inline]
     pub fn place(&self, partition: PartitionId) -> &Place {
         &self.places[usize::from(partition.0)]
@@ -57,7 +64,7 @@ impl PartitionMap {
         self.places.iter().enumerate().map(|(i, place)| (PartitionId(i as u16), place))
     }
 
-    /// Removes a failed node from every chain: the next replica becomes primary.
+    /// Takes a failed node out of every chain: the next replica becomes primary.
     pub fn remove_node(&mut self, node: NodeId) {
         self.version += 1;
         for place in &mut self.places {
@@ -67,8 +74,8 @@ impl PartitionMap {
 }
 
 impl Topology {
-    /// Removes a failed node from the layout; the version is then that of a [`PartitionMap`] from which the same node
-    /// was removed. If the node is not part of the layout, nothing changes.
+    /// Takes a failed node out of the layout; the version then is that of a [`PartitionMap`] that did the same. A node
+    /// that is not in it changes nothing.
     pub fn remove_node(&mut self, node: NodeId, view: View) {
         let before = self.nodes.len();
         self.nodes.retain(|n| n.node != node.0);

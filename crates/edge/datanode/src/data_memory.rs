@@ -6,17 +6,17 @@ use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_runtime::memory::{MappedRegion, SharedPages};
 
-/// See the head of this file.
+/// The node's `DataMemory`: a mapped region and the list of its free pages, which all data managers share.
 pub struct DataMemory {
     region: Arc<dyn PageRegion>,
     supply: SharedPages,
 }
 
 impl DataMemory {
-    /// Maps it, and locks it in memory if the configuration wants that and the system lets it.
+    /// Maps it, and locks it in memory if the configuration asks for that and the system allows it.
     ///
     /// # Errors
-    /// A sentence.
+    /// A text that says what the system refused.
     pub fn map(configuration: &Configuration) -> Result<Self, String> {
         let bytes = configuration.parameters.integer(Parameter::DataMemory);
         let pages = u32::try_from(bytes / PAGE_BYTES as u64)

@@ -1,4 +1,4 @@
-//! What the edge measures, as rows of the information tables.
+//! The edge's measurements, as rows of the information tables.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub struct EdgeFacts {
     figures: Arc<ThreadStatistics>,
     description: String,
     peers: Arc<Peers>,
-    /// Nanoseconds busy, spinning and asleep when somebody last asked: shares are those since then.
+    /// Nanoseconds busy, spinning and asleep at the last query: the shares shown are those since then.
     asked: Cell<[u64; 3]>,
 }
 

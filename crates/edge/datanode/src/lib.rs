@@ -1,7 +1,7 @@
 //! A data node, put together from a configuration: the blocks of `vinga-node` on the threads of `vinga-runtime`.
 //!
-//! [`Assembly`] is what a process's `main` runs until it is asked to stop. [`LocalNode`] is a small node inside of a
-//! process that has something else to do as well: programs that test against a real node without starting one.
+//! [`Assembly`] is what a process's `main` runs until it is asked to stop. [`LocalNode`] is a small node inside a
+//! process that also does something else: programs that test against a real node without starting one.
 
 mod data_memory;
 mod facts;
@@ -23,7 +23,7 @@ use vinga_runtime::node_process::{self, NodeProcess, Statistics};
 use vinga_runtime::peers::Peers;
 use vinga_runtime::settings as edge;
 
-/// A node that has its memory and can be started.
+/// A node whose memory is mapped and which can be started.
 pub struct Assembly {
     node: NodeSettings,
     edge: edge::NodeSettings,
@@ -34,10 +34,10 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Maps the memory that the configuration wants, and says in the log where things will run.
+    /// Maps the memory that the configuration asks for, and logs where the threads will run.
     ///
     /// # Errors
-    /// A sentence: the memory can't be had, or the address to listen on can't be found.
+    /// A text that says what failed: the memory can't be mapped, or the address to listen on can't be resolved.
     pub fn new(configuration: &Configuration) -> Result<Self, String> {
         let node = settings::node_settings(configuration);
         let edge = settings::edge_settings(configuration, &node)?;
@@ -51,7 +51,7 @@ impl Assembly {
         Ok(Assembly { node, edge, pages, allows_local, descriptions })
     }
 
-    /// Has the node listen for clients on this machine at this path, too, unless the configuration switches that off.
+    /// The node also listens for clients on this machine at this path, unless the configuration switches that off.
     #[must_use]
     pub fn listening_at(mut self, path: PathBuf) -> Self {
         self.edge.listen_locally = self.allows_local.then_some(path);
@@ -61,7 +61,7 @@ impl Assembly {
     /// Runs the node until the process is asked to stop; see [`node_process::run`].
     ///
     /// # Errors
-    /// A sentence, if it could not start.
+    /// A text that says why it could not start.
     pub fn run(self, ready: impl FnOnce(&NodeProcess)) -> Result<(), String> {
         let Assembly { node, edge, pages, descriptions, .. } = self;
         let peers = Arc::clone(&edge.peers);
@@ -71,7 +71,7 @@ impl Assembly {
     /// Starts the node in this process; see [`NodeProcess::start`].
     ///
     /// # Errors
-    /// A sentence, if it could not start.
+    /// A text that says why it could not start.
     pub fn start(self) -> Result<NodeProcess, String> {
         let Assembly { node, edge, pages, descriptions, .. } = self;
         let peers = Arc::clone(&edge.peers);
@@ -79,7 +79,7 @@ impl Assembly {
     }
 }
 
-/// What makes the blocks of each thread.
+/// Returns the function that makes the blocks of each thread.
 fn make_host(
     node: NodeSettings,
     pages: DataMemory,

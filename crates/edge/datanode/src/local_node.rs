@@ -1,11 +1,12 @@
-//! A small data node inside of this process, on a port that nobody else has.
+//! A small data node inside this process, on a free port.
 
 use crate::{Assembly, this_machine};
 use std::sync::atomic::{AtomicU32, Ordering};
 use vinga_config::configuration::Configuration;
 use vinga_runtime::node_process::NodeProcess;
 
-/// What makes it small. `DataMemory` and the records of operations are address space until they are needed.
+/// Parameters that make it small. `DataMemory` and the records of operations take only address space until they are
+/// used.
 const PARAMETERS: [(&str, &str); 5] = [
     ("HostName", "127.0.0.1"),
     ("ServerPort", "0"),
@@ -14,30 +15,30 @@ const PARAMETERS: [(&str, &str); 5] = [
     ("SchedulerSpinTimer", "0"),
 ];
 
-/// A running node; it stops when this is dropped. It is a real one in all respects: threads, sockets, time-outs.
+/// A running node; it stops when this is dropped. In all respects it is a real one: threads, sockets, time-outs.
 pub struct LocalNode {
-    /// Always there until the node is dropped.
+    /// `Some` until the node is dropped.
     process: Option<NodeProcess>,
     address: String,
     local_address: Option<String>,
 }
 
-/// Nodes that this process has started: each has a socket of its own.
+/// Number of nodes that this process has started: each has a socket of its own.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
 impl LocalNode {
     /// Starts a node.
     ///
     /// # Errors
-    /// A sentence.
+    /// A text that says why it could not start.
     pub fn start() -> Result<Self, String> {
         Self::start_with(&[])
     }
 
-    /// Starts a node with these parameters (name, value), over those that make it small.
+    /// Starts a node with these parameters (name, value), which override those that make it small.
     ///
     /// # Errors
-    /// A sentence.
+    /// A text that says why it could not start.
     pub fn start_with(parameters: &[(&str, &str)]) -> Result<Self, String> {
         let is_given = |name| parameters.iter().any(|(given, _)| *given == name);
         let own = PARAMETERS.into_iter().filter(|&(name, _)| !is_given(name));
@@ -52,12 +53,12 @@ impl LocalNode {
         Ok(LocalNode { process: Some(process), address, local_address })
     }
 
-    /// Where it listens for clients on this machine, as they are told; `None` if it does not.
+    /// The address for clients on this machine; `None` if the node has no such socket.
     pub fn local_address(&self) -> Option<&str> {
         self.local_address.as_deref()
     }
 
-    /// Where it listens, as clients are told: `127.0.0.1` and a port.
+    /// The address for clients: `127.0.0.1` and a port.
     pub fn address(&self) -> &str {
         &self.address
     }

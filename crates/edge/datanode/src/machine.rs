@@ -1,10 +1,10 @@
-//! What this machine lets the process use: memory, CPUs.
+//! The resources of this machine that the process may use: memory, CPUs.
 
 use std::fs;
 use vinga_config::cpus::{Cpu, CpuSet};
 use vinga_config::machine::Machine;
 
-/// Looks at the affinity mask, the cgroup and the memory.
+/// Reads the affinity mask, the cgroup's limits and the size of the memory.
 pub fn this_machine() -> Machine {
     let mut cpus = CpuSet::default();
     if let Ok(mask) = rustix::thread::sched_getaffinity(None) {

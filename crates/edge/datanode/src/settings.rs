@@ -1,4 +1,4 @@
-//! From a checked configuration to what the node's blocks and the edge are told.
+//! Turns a checked configuration into the settings of the node's blocks and of the edge.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_config::placement::{Affinity, SOCKET_OWNERS_MAX, Scheduling, ThreadPlan};
 use vinga_distribution::NodePlace;
-use vinga_kernel::Tick;
+use vinga_kernel::Span;
 use vinga_node::{NodeSettings, ThreadHosting};
 use vinga_runtime::settings as edge;
 use vinga_wire::BlockNumber;
@@ -20,18 +20,18 @@ const API_FIRST: NodeId = NodeId(145);
 // Every thread that owns sockets serves a connection of each client.
 const _: () = assert!(SOCKET_OWNERS_MAX == CONNECTIONS_MAX as usize);
 
-/// How many heartbeats an API node may take to come back after its connections broke.
+/// How many heartbeats an API node has to reconnect after its connections broke.
 const GRACE_HEARTBEATS: u64 = 2;
 
-/// Milliseconds since 1970: what grows over restarts is made from it.
+/// Milliseconds since 1970: numbers that must grow over restarts are made from it.
 fn clock_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
 }
 
-/// What the blocks are told.
+/// The settings of the blocks.
 pub fn node_settings(configuration: &Configuration) -> NodeSettings {
     let integer = |parameter| configuration.parameters.integer(parameter);
-    let millis = |parameter| Tick::from_millis(integer(parameter));
+    let millis = |parameter| Span::from_millis(integer(parameter));
     let placement = &configuration.placement;
     let node = NodeId(integer(Parameter::NodeId) as u8);
     let threads: Vec<ThreadHosting> = placement.executors().iter().map(hosting).collect();
@@ -50,7 +50,7 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
                 coordinators: placement.coordinators,
             },
         }],
-        // A node that closes fewer than a thousand epochs a second begins above those of its last incarnation.
+        // A node that closes fewer than a thousand epochs a second begins above the epochs of its last incarnation.
         epoch: Epoch(now),
         table_version: now << 16,
         threads,
@@ -62,15 +62,15 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
         api_first: API_FIRST,
         api_nodes_max: integer(Parameter::MaxNoOfApiConnections) as u8,
         lock_timeout: millis(Parameter::TransactionDeadlockDetectionTimeout),
-        inactive_timeout: Some(millis(Parameter::TransactionInactiveTimeout)).filter(|&tick| tick != Tick(0)),
+        inactive_timeout: Some(millis(Parameter::TransactionInactiveTimeout)).filter(|&tick| tick != Span(0)),
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: millis(Parameter::HeartbeatIntervalDbApi),
-        reconnect_grace: Tick::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
+        reconnect_grace: Span::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
         epoch_interval: millis(Parameter::TimeBetweenEpochs),
     }
 }
 
-/// What is reached by each connection.
+/// The blocks that each connection reaches.
 fn connections(threads: &[ThreadHosting]) -> Vec<ConnectionTopology> {
     let owners = (0u16..).zip(threads).filter(|(_, hosting)| hosting.owns_sockets);
     let owners: Vec<u16> = owners.map(|(thread, _)| thread).collect();
@@ -92,10 +92,10 @@ fn hosting(plan: &ThreadPlan) -> ThreadHosting {
     }
 }
 
-/// What the edge is told.
+/// The settings of the edge.
 ///
 /// # Errors
-/// The address to listen on can't be found.
+/// The address to listen on can't be resolved.
 pub fn edge_settings(
     configuration: &Configuration,
     node: &NodeSettings,

@@ -1,8 +1,8 @@
 //! The shared memory of a connection.
 //!
 //! ```text
-//!      0   u32  the node's word of sleep                  each of these on 128 bytes of its own
-//!    128   u32  the client's word of sleep
+//!      0   u32  the node's sleep word                       each of these in 128 bytes of its own
+//!    128   u32  the client's sleep word
 //!    256   u32  client to node: tail, bytes ever written, modulo 2^32; only the client writes it
 //!    384   u32  client to node: head, bytes ever read; only the node writes it
 //!    512   u32  node to client: tail, only the node writes it
@@ -15,7 +15,7 @@
 use crate::pipe::Side;
 use crate::sync::{AtomicU32, OwnLine};
 
-/// Bytes of a ring, as the node makes them: several turns' worth of frames.
+/// Bytes of a ring, as the node makes them: enough for the frames of several turns.
 pub const RING_BYTES: usize = 1 << 20;
 
 /// The words at the beginning.
@@ -75,16 +75,16 @@ mod mapped {
     const RINGS_AT: usize = 4096;
     const _: () = assert!(size_of::<Control>() <= RINGS_AT);
 
-    /// What keeps the pages where they are: nobody can change the size, nor allow it again.
+    /// Seals that keep the pages mapped: no process can change the size, nor remove the seals.
     const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-    /// See the head of this file. Mapped as long as it lives.
+    /// The shared memory of a connection (layout: the head of this file). It stays mapped as long as this value lives.
     pub struct Area {
         base: NonNull<u8>,
         capacity: usize,
     }
 
-    // SAFETY: it is memory that another process writes at any time, so threads of this one add nothing new: words are
+    // SAFETY: another process may write the memory at any time, so threads of this one add nothing new: words are
     // atomics, and bytes are only copied, in and out, from and to where the caller says.
     unsafe impl Send for Area {}
     // SAFETY: as above.
@@ -105,7 +105,7 @@ mod mapped {
         /// Maps an area that another process has made.
         ///
         /// # Errors
-        /// It is none, or the system has no address space left.
+        /// The descriptor is not of an area, or the system has no address space left.
         pub fn map(memory: &OwnedFd) -> io::Result<Self> {
             let bad = || io::Error::new(io::ErrorKind::InvalidData, "the shared memory is none of Vinga's");
             let size = usize::try_from(fstat(memory)?.st_size).map_err(|_| bad())?;
@@ -142,7 +142,7 @@ mod mapped {
             unsafe { self.base.cast().as_ref() }
         }
 
-        /// The place of a ring's byte, which must lie in it with all that is touched behind it.
+        /// The place of a ring's byte; it and the `count` bytes from it on must lie in the ring.
         fn place(&self, writer: Side, at: usize, count: usize) -> *mut u8 {
             assert!(at <= self.capacity && count <= self.capacity - at, "a part of a ring lies in it");
             let ring = match writer {
@@ -156,15 +156,15 @@ mod mapped {
         /// Copies bytes into the ring that this side writes.
         pub(crate) fn copy_in(&self, writer: Side, at: usize, from: &[u8]) {
             let place = self.place(writer, at, from.len());
-            // SAFETY: the place is mapped and writable, and apart from the memory of this process that `from` is. The
-            // other process may read or write it meanwhile: then its own stream is garbage.
+            // SAFETY: the place is mapped and writable, and does not overlap with the memory of this process that
+            // `from` is. The other process may read or write it meanwhile: then its own stream is garbage.
             unsafe { place.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
         }
 
         /// Copies bytes out of the ring that this side writes.
         pub(crate) fn copy_out(&self, writer: Side, at: usize, into: &mut [u8]) {
             let place = self.place(writer, at, into.len());
-            // SAFETY: as above. What is copied is bytes, of which any are valid, and is looked at only in the copy.
+            // SAFETY: as above. Bytes are copied, of which any are valid, and are examined only in the copy.
             unsafe { place.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
         }
     }
@@ -228,14 +228,14 @@ mod mapped {
     }
 }
 
-/// The area in the model: the same words as atomics of the model checker, and bytes of which it sees who touches them.
+/// The area in the model: the same words as atomics of the model checker, and bytes whose accesses it tracks.
 #[cfg(loom)]
 mod modelled {
     use super::Control;
     use crate::pipe::Side;
     use loom::cell::UnsafeCell;
 
-    /// See [`super`].
+    /// The model's version of the area.
     pub struct Area {
         control: Control,
         rings: [Vec<UnsafeCell<u8>>; 2],
@@ -245,7 +245,7 @@ mod modelled {
     unsafe impl Sync for Area {}
 
     impl Area {
-        /// An area with rings of so many bytes, a power of two.
+        /// An area with rings of `capacity` bytes, a power of two.
         pub fn with_capacity(capacity: usize) -> Self {
             let ring = || (0..capacity).map(|_| UnsafeCell::new(0)).collect();
             Area { control: Control::default(), rings: [ring(), ring()] }
@@ -266,14 +266,14 @@ mod modelled {
 
         pub(crate) fn copy_in(&self, writer: Side, at: usize, from: &[u8]) {
             for (place, byte) in self.ring(writer)[at..at + from.len()].iter().zip(from) {
-                // SAFETY: the model checker has made sure that nobody else touches it.
+                // SAFETY: the model checker has made sure that no other thread touches it.
                 place.with_mut(|place| unsafe { *place = *byte });
             }
         }
 
         pub(crate) fn copy_out(&self, writer: Side, at: usize, into: &mut [u8]) {
             for (place, byte) in self.ring(writer)[at..at + into.len()].iter().zip(into) {
-                // SAFETY: the model checker has made sure that nobody else writes it.
+                // SAFETY: the model checker has made sure that no other thread writes it.
                 place.with(|place| *byte = unsafe { *place });
             }
         }

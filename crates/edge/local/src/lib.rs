@@ -1,7 +1,7 @@
 //! Connections between a data node and clients on the same machine: shared memory instead of the network.
 //!
-//! The data node listens on a Unix socket in its folder. What goes over a connection is exactly the stream of frames
-//! that a TCP connection carries; only the way of the bytes differs:
+//! The data node listens on a Unix socket in its folder. A connection carries exactly the stream of frames that a TCP
+//! connection carries; only the transport of the bytes differs:
 //!
 //! ```text
 //!   client                                                          data node
@@ -12,28 +12,29 @@
 //!   wakes the node: adds to its eventfd --------------------------->  sleeps in epoll
 //!   sleeps in poll  <------------------------------- wakes the client: one byte on the socket
 //! ```
-//! *Fallback.* A client that does not send the offer, and one that is answered with a frame instead of [`MEMORY`] (the
-//! node could not make memory, or it refuses the client), has an ordinary stream of frames on the Unix socket. A client
-//! that offers sends nothing between its greeting and the answer to it.
+//! *Fallback.* A client has an ordinary stream of frames on the Unix socket if it does not send the offer, or if it
+//! gets a frame in place of [`MEMORY`] (the node could not make memory, or it refuses the client). A client that sends
+//! the offer sends nothing between its greeting and the answer to it.
 //!
 //! *The memory* ([`area`]) is a memfd that the node has made and sealed against every change of its size, so that no
-//! client can make the node touch pages that are not there. It holds two rings of bytes ([`pipe`]), one for each
-//! direction, and for each side a word that says whether it sleeps. Its pages exist from when they are first written.
+//! client can make the node touch pages that do not exist. It holds two rings of bytes ([`pipe`]), one for each
+//! direction, and for each side a word that says whether it sleeps. Its pages are allocated when they are first
+//! written.
 //!
-//! *Who trusts whom.* The client believes the node. The node believes nothing that the client can write: it reads each
-//! index once, checks it against the capacity, and copies bytes out before it looks at them. A client that scribbles
-//! gets garbage into its own stream, or is disconnected.
+//! *Trust.* The client trusts the node. The node trusts nothing that the client can write: it reads each index once,
+//! checks it against the capacity, and copies bytes out before it examines them. A client that scribbles gets garbage
+//! into its own stream, or is disconnected.
 //!
-//! *Wake-ups.* Whoever has moved bytes makes a system call only if the other side has said that it sleeps. Into the
-//! direction of the node that is an eventfd, made by the node and given to the client; the node only ever waits for it.
-//! Into the other direction it is a byte on the socket, sent without ever waiting: an eventfd that a client holds, too,
-//! could be made to block whoever writes to it, by filling its counter and taking `O_NONBLOCK` from it.
+//! *Wake-ups.* A side that has moved bytes makes a system call only if the other side has declared that it sleeps. To
+//! wake the node there is an eventfd, made by the node and given to the client; the node only ever polls it. The client
+//! is woken by a byte on the socket, sent without ever waiting: an eventfd that a client holds, too, could be made to
+//! block every writer, by filling its counter and taking `O_NONBLOCK` from it.
 //!
-//! *The end.* The socket stays open and carries nothing else. When it ends, as it does when the other process is killed,
-//! a side reads what is left in its ring, and the connection is broken.
+//! *The end.* The socket stays open and carries nothing else. When it ends, as it does when the other process is
+//! killed, a side reads what is left in its ring, and the connection is broken.
 //!
 //! # Testing
-//! The model of rings and sleep, every interleaving within a bound on preemptions:
+//! The model of rings and sleep checks every interleaving within a bound on preemptions:
 //! `RUSTFLAGS="--cfg loom" cargo test -p vinga-local --release --test loom`.
 
 pub mod area;

@@ -1,4 +1,4 @@
-//! How the two sides of a local connection agree on shared memory, and what each has of it then.
+//! How the two sides of a local connection agree on shared memory, and each side's part of it.
 
 use crate::area::Area;
 use crate::pipe::{Moved, Receiver, Scribbled, Sender, Side, ends};
@@ -13,12 +13,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// What a client sends before its greeting if it can take shared memory over. Read as the length of a frame it is too
-/// large, so no client begins with these bytes by chance.
+/// What a client sends before its greeting if it can use shared memory. Read as the length of a frame it is too large,
+/// so no client begins with these bytes by chance.
 pub const OFFER: [u8; 8] = *b"VNG-OFFR";
 
-/// What the node sends to such a client when it has admitted it, with the descriptors of the memory and of the eventfd
-/// that wakes it.
+/// The node's reply to such a client when it has admitted it, with the descriptors of the memory and of the eventfd
+/// that wakes the node.
 pub const MEMORY: [u8; 8] = *b"VNG-MEMY";
 
 /// The node's part of a local connection.
@@ -27,14 +27,14 @@ pub struct NodeLink {
     pub sender: Sender,
     /// Bytes from the client.
     pub receiver: Receiver,
-    /// Becomes readable when the client wakes the node. To be waited for edge-triggered, and never to be read.
+    /// Becomes readable when the client wakes the node. To be polled edge-triggered, and never to be read.
     pub wake_event: OwnedFd,
     /// Given to the client and then closed.
     memory: Option<OwnedFd>,
 }
 
 impl NodeLink {
-    /// New memory.
+    /// Makes new memory.
     ///
     /// # Errors
     /// The system has no memory or descriptor left.
@@ -50,7 +50,7 @@ impl NodeLink {
     /// # Errors
     /// The socket does not take it.
     pub fn introduce(&mut self, socket: &Socket) -> io::Result<()> {
-        let memory = self.memory.take().expect("memory is given away once");
+        let memory = self.memory.take().expect("the memory is handed over once");
         let descriptors = [memory.as_fd(), self.wake_event.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -73,22 +73,22 @@ pub struct ClientLink {
     event: Arc<OwnedFd>,
 }
 
-/// The first that has come from the node.
+/// The first input from the node.
 pub enum First {
     /// Nothing yet.
     Nothing,
-    /// So many bytes, which are the beginning of a frame: there is no shared memory.
+    /// This many bytes, which are the beginning of a frame: there is no shared memory.
     Bytes(usize),
-    /// The shared memory: everything else goes by it.
+    /// The shared memory, which carries all that follows.
     Memory(Box<ClientLink>),
     /// The node has closed the connection.
     Ended,
 }
 
-/// Reads the first that comes from the node to a client that has sent [`OFFER`]. `buffer` has room for [`MEMORY`].
+/// Reads the first input from the node to a client that has sent [`OFFER`]. `buffer` has room for [`MEMORY`].
 ///
 /// # Errors
-/// The system's, or what has come is not understood.
+/// The system's, or the input is invalid.
 pub fn receive_first(socket: &Socket, buffer: &mut [u8]) -> io::Result<First> {
     let buffer = &mut buffer[..MEMORY.len()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -122,25 +122,25 @@ pub fn receive_first(socket: &Socket, buffer: &mut [u8]) -> io::Result<First> {
 }
 
 impl ClientLink {
-    /// Writes as many of these bytes as there is room for. The event must be rung if the node sleeps.
+    /// Writes as many of these bytes as there is room for. If the node sleeps, the caller must call [`ring`].
     ///
     /// # Errors
-    /// The memory can't be: the connection is broken.
+    /// The memory holds impossible positions: the connection is broken.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Result<Moved, Scribbled> {
         self.sender.write(bytes)
     }
 
-    /// Reads what has come. The event must be rung if the node sleeps.
+    /// Reads the bytes that have arrived. If the node sleeps, the caller must call [`ring`].
     ///
     /// # Errors
-    /// As [`ClientLink::write`].
+    /// As for [`ClientLink::write`].
     #[inline]
     pub fn read(&mut self, into: &mut [u8]) -> Result<Moved, Scribbled> {
         self.receiver.read(into)
     }
 
-    /// Whether something has come.
+    /// Whether bytes have arrived.
     #[inline]
     pub fn has_input(&self) -> bool {
         self.receiver.has_input()
@@ -156,14 +156,14 @@ impl ClientLink {
         self.receiver.end_sleep();
     }
 
-    /// What [`ring`] wakes the node by.
+    /// The event by which [`ring`] wakes the node.
     pub fn event(&self) -> &Arc<OwnedFd> {
         &self.event
     }
 }
 
 /// Wakes the node.
-pub fn ring(event: &OwnedFd) {
+pub fn signal(event: &OwnedFd) {
     // It can only fail if it was rung 2^64 - 2 times, and then the node is awake.
     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }

@@ -1,25 +1,26 @@
 //! The two rings of an area, seen from one side: a stream of bytes each way, and sleep.
 //!
 //! A ring's positions count bytes for ever, modulo 2^32; between head and tail lie the bytes that were written and not
-//! read. The writer copies bytes in and then publishes them by a store of the tail (release); the reader loads the tail
-//! (acquire), copies bytes out and gives their place back by a store of the head. Frames may lie across the end of the
-//! ring: whoever reads puts them together.
+//! yet read. The writer copies bytes in and then publishes them by a store of the tail (release); the reader loads the
+//! tail (acquire), copies bytes out and frees their place by a store of the head. Frames may lie across the end of the
+//! ring: the reader puts them together.
 //!
-//! *Sleep.* A side that will sleep says so in its word, as bits that name what it wants to be woken for: that there is
+//! *Sleep.* A side that will sleep sets bits in its word that name what it wants to be woken for: that there is
 //! [`INPUT`], or [`ROOM`] for more bytes. Then it looks once more, and sleeps only if what it wants is still not there.
-//! Whoever has moved a tail or a head looks at the other side's word after that, and if a bit is set that this concerns,
-//! takes all bits away; only if they were still there it makes the system call that wakes. Between each side's store and
-//! its load stands a sequentially consistent fence, so that one of the two sees the other's store: no wake-up is lost,
-//! and a side that is awake is never woken.
+//! A side that has moved a tail or a head then looks at the other side's word; if a bit is set that this concerns, it
+//! clears all bits, and only if they were still set does it make the system call that wakes. Between each side's store
+//! and its load stands a sequentially consistent fence, so that one of the two sees the other's store: no wake-up is
+//! lost, and a side that is awake is never woken.
 //!
-//! *Scribbling.* Positions that can't be, with more bytes between them than the ring has, are reported as [`Scribbled`].
-//! All else that the other process may write is a stream of other bytes, a wake-up too many, or one that it does not get.
+//! *Scribbling.* Impossible positions, with more bytes between them than the ring has, are reported as [`Scribbled`].
+//! Anything else that the other process may write causes a stream of other bytes, a superfluous wake-up, or a wake-up
+//! that this other process misses.
 
 use crate::area::Area;
 use crate::sync::{AtomicU32, Ordering, PlainArc as Arc, fence};
 use std::fmt;
 
-/// Whose end it is.
+/// One of the two sides of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// The data node.
@@ -37,12 +38,12 @@ impl Side {
     }
 }
 
-/// In a word of sleep: wake me when there is something to read.
+/// In a sleep word: wake me when there is something to read.
 pub const INPUT: u32 = 1;
-/// In a word of sleep: wake me when there is room for more.
+/// In a sleep word: wake me when there is room for more.
 pub const ROOM: u32 = 2;
 
-/// The other process has written positions into the memory that can't be.
+/// The other process has written impossible positions into the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scribbled;
 
@@ -58,7 +59,7 @@ impl From<Scribbled> for std::io::Error {
     }
 }
 
-/// What was moved.
+/// The result of a read or a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
     /// Bytes.
@@ -78,7 +79,7 @@ pub struct Sender {
     side: Side,
     /// Bytes ever written.
     tail: u32,
-    /// The head when it was last looked at; the true one may be further on.
+    /// The head as last loaded; the true one may have advanced since.
     head: u32,
 }
 
@@ -111,7 +112,7 @@ impl Sender {
         Ok(Moved { bytes: bytes.len(), wakes: must_wake(control.sleep_of(self.side.other()), INPUT) })
     }
 
-    /// Whether there is room for a byte at least, or the other side has scribbled, which the next write will find.
+    /// Whether there is room for at least a byte, or the other side has scribbled, which the next write will detect.
     pub fn has_room(&self) -> bool {
         let head = self.area.control().written_by(self.side).head.0.load(Ordering::Acquire);
         self.tail.wrapping_sub(head) as usize != self.area.capacity()
@@ -127,7 +128,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Reads as many bytes as there are and `into` has place for.
+    /// Reads as many bytes as are there and fit in `into`.
     ///
     /// # Errors
     /// The other side has scribbled.
@@ -153,15 +154,15 @@ impl Receiver {
         Ok(Moved { bytes: count, wakes: must_wake(control.sleep_of(writer), ROOM) })
     }
 
-    /// Whether there is something to read, or the other side has scribbled, which the next read will find.
+    /// Whether there is something to read, or the other side has scribbled, which the next read will detect.
     #[inline]
     pub fn has_input(&self) -> bool {
         let writer = self.side.other();
         self.area.control().written_by(writer).tail.0.load(Ordering::Acquire) != self.head
     }
 
-    /// From now on the other side will wake this one for what `wants` says. False if it is there already: then this side
-    /// is awake and must not sleep. `sender` is the other end of the same side.
+    /// From now on the other side will wake this one for what `wants` names. False if that is there already: then this
+    /// side is awake and must not sleep. `sender` is the other end of the same side.
     pub fn begin_sleep(&self, sender: &Sender, wants: u32) -> bool {
         let word = self.area.control().sleep_of(self.side);
         word.store(wants, Ordering::Relaxed);
@@ -173,13 +174,13 @@ impl Receiver {
         !is_there
     }
 
-    /// This side is awake, whatever woke it, and will look at both rings before it sleeps again.
+    /// This side is awake, whatever the cause, and will look at both rings before it sleeps again.
     pub fn end_sleep(&self) {
         self.area.control().sleep_of(self.side).store(0, Ordering::Relaxed);
     }
 }
 
-/// Whether the side with this word must be woken, because there is now something of the kind that `what` names.
+/// Whether the side with this word must be woken, because `what` is now true.
 fn must_wake(word: &AtomicU32, what: u32) -> bool {
     fence(Ordering::SeqCst);
     word.load(Ordering::Relaxed) & what != 0 && word.swap(0, Ordering::AcqRel) & what != 0

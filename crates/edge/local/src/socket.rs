@@ -1,4 +1,4 @@
-//! A connected socket, of the network or of this machine.
+//! A connected socket: TCP or Unix.
 
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use std::io;
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// See the head of this file. Calls never wait if it was made non-blocking, and never raise a signal.
+/// A connected TCP or Unix socket. Calls never wait if it was made non-blocking, and never raise a signal.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
@@ -29,15 +29,15 @@ impl AsFd for Socket {
 }
 
 impl Socket {
-    /// Reads what has come; 0 bytes if nothing more will.
+    /// Reads the bytes that have arrived; 0 if the other side has ended the stream.
     ///
     /// # Errors
-    /// The system's; `WouldBlock` if nothing has come.
+    /// The system's; `WouldBlock` if nothing has arrived.
     pub fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         Ok(recv(&self.0, into, RecvFlags::empty())?.0)
     }
 
-    /// Writes as much as it takes.
+    /// Writes as many bytes as the socket takes.
     ///
     /// # Errors
     /// The system's; `WouldBlock` if it takes nothing at present.
@@ -45,13 +45,13 @@ impl Socket {
         Ok(send(&self.0, bytes, SendFlags::NOSIGNAL)?)
     }
 
-    /// Wakes the other side, which waits for something to come. Never waits itself: if the socket takes nothing, earlier
-    /// bytes have not been heard yet.
+    /// Wakes the other side, which polls the socket for input. Never waits itself: if the socket takes nothing, the
+    /// other side has not read earlier bytes yet.
     pub fn wake(&self) {
         let _ = send(&self.0, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 
-    /// Takes out what has come and looks at none of it; false if nothing more will come.
+    /// Reads and drops all that has arrived; false if the other side has ended the stream.
     ///
     /// # Errors
     /// The system's.
@@ -67,13 +67,13 @@ impl Socket {
         }
     }
 
-    /// Nothing more will be written.
+    /// Ends this side's stream: nothing more will be written.
     pub fn end_writing(&self) {
-        // Closed by the other side already is as good.
+        // If the other side has closed it already, that is as good.
         let _ = shutdown(&self.0, Shutdown::Write);
     }
 
-    /// Nothing more will be written or read.
+    /// Ends both directions: nothing more will be written or read.
     pub fn end(&self) {
         let _ = shutdown(&self.0, Shutdown::Both);
     }

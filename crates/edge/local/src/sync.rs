@@ -8,7 +8,7 @@ pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
 
 pub(crate) use std::sync::Arc as PlainArc;
 
-/// A value on cache lines of its own. 128 bytes: processors fetch lines in pairs.
+/// A value on cache lines of its own. 128 bytes, because processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(C, align(128))]
 pub(crate) struct OwnLine<T>(pub T);

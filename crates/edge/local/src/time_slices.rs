@@ -1,37 +1,37 @@
-//! Whether a thread that waits by letting others run loses time slices to strangers.
+//! Detects whether a thread that waits by yielding loses time slices to unrelated processes.
 //!
-//! A yield gives the CPU to whoever wants it. As long as those are sessions, clients and data nodes that wait for each other,
-//! each keeps it for some microseconds, and a yield saves two wake-ups. A stranger that computes (a build, somebody
-//! else's server) keeps it for a whole time slice, some milliseconds, while a thread that sleeps is given the CPU as soon as it is
-//! woken. One such yield costs as much as some sixty short ones have saved. So accounts are kept: a short yield is a gain, a long
-//! one the loss of its time. Behind a loss that no gains stand against yields are left alone for a while, which is longer each
-//! time that too few short ones come behind it.
+//! A yield gives the CPU to any thread that wants it. As long as those are sessions, clients and data nodes that wait
+//! for each other, each keeps it for some microseconds, and a yield saves two wake-ups. An unrelated thread that
+//! computes (a build, somebody else's server) keeps it for a whole time slice, some milliseconds, while a thread that
+//! sleeps gets the CPU as soon as it is woken. One such yield costs as much as about sixty short ones have saved. So
+//! accounts are kept: a short yield is a gain, a long one the loss of its time. After a loss that no gains cover,
+//! yields are avoided for a while, which is longer each time that too few short ones follow it.
 
 use core::time::Duration;
 
-/// A yield may take so long whoever runs meanwhile: less than the shortest time slice that is usual.
+/// A yield may take this long whoever runs meanwhile: less than the shortest usual time slice.
 const LONG: Duration = Duration::from_micros(300);
 
-/// And so much longer for each of those whose turn it may have been.
+/// It may take this much longer for each thread that may have run meanwhile.
 const LONG_EACH: Duration = Duration::from_micros(60);
 
-/// What a short yield saves, in microseconds: an estimate, of the order of what it takes to wake two threads.
+/// Microseconds that a short yield saves: an estimate, of the order of the time to wake two threads.
 const GAIN_MICROS: i64 = 50;
 
-/// Gains that are kept, at most: for some time slices.
+/// Upper bound of the kept gains, microseconds: enough for some time slices.
 const GAINS_MAX: i64 = 10_000;
 
-/// Waits without yields behind the first loss, and at most.
+/// Waits without yields after the first loss; the maximum is below.
 const PAUSE_MIN: u32 = 64;
 const PAUSE_MAX: u32 = 4096;
 
-/// See the head of this file.
+/// The account of gains and losses of one thread's yields.
 pub struct TimeSlices {
     /// In microseconds.
     gains: i64,
-    /// Waits that are still to pass without yields.
+    /// Waits that must still pass without yields.
     left: u32,
-    /// How many there were behind the last loss; 0 if it is too long ago to count.
+    /// How many there were after the last loss; 0 if it is too long ago to count.
     pause: u32,
     /// Short yields since then.
     short: u32,
@@ -44,7 +44,7 @@ impl Default for TimeSlices {
 }
 
 impl TimeSlices {
-    /// To be called at each wait that would be one with yields: whether it may.
+    /// To be called at each wait that could use yields: whether it may.
     #[inline]
     pub fn may_yield(&mut self) -> bool {
         let may = self.left == 0;
@@ -52,7 +52,7 @@ impl TimeSlices {
         may
     }
 
-    /// A yield has taken so long, while so many others that wait by yields, too, may have had their turns.
+    /// A yield has taken this long, while `others` other threads that also wait by yielding may have run.
     #[inline]
     pub fn note(&mut self, took: Duration, others: u32) {
         if took <= LONG + LONG_EACH * others {
@@ -81,7 +81,7 @@ mod tests {
     const SHORT: Duration = Duration::from_micros(20);
     const SLICE: Duration = Duration::from_millis(3);
 
-    /// Yields in so many waits, each of which takes so long.
+    /// Number of yields in `waits` waits, each of which takes as long as `took` says.
     fn yields(slices: &mut TimeSlices, waits: u32, took: impl Fn(u32) -> Duration) -> u32 {
         let mut yields = 0;
         for _ in 0..waits {
@@ -97,11 +97,11 @@ mod tests {
     fn strangers_get_few_time_slices() {
         let mut slices = TimeSlices::default();
         assert_eq!(yields(&mut slices, 1_000, |_| SHORT), 1_000);
-        // Four, then one behind 64 waits, 128, 256 and so on up to 4096.
+        // Four: at once, then one after 64 waits, 128, 256 and so on up to 4096.
         let waits = 3 + 65 + 129 + 257 + 513 + 1_025 + 2_049 + 4_097 + 1;
         assert_eq!(yields(&mut slices, waits, |_| SLICE), 4 + 7);
         assert_eq!(yields(&mut slices, 3 * PAUSE_MAX, |_| SHORT), 3 * PAUSE_MAX - PAUSE_MAX);
-        // That is long ago.
+        // By then the last loss is too long ago to count.
         assert_eq!(yields(&mut slices, 3 + 65, |_| SLICE), 4);
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use vinga_local::area::Area;
 use vinga_local::pipe::{INPUT, ROOM, Receiver, Sender, Side, ends};
 
-/// What wakes a side: an eventfd, or a byte on the socket.
+/// Wakes a side: an eventfd, or a byte on the socket.
 struct Alarm {
     is_raised: Mutex<bool>,
     changed: Condvar,
@@ -59,7 +59,7 @@ fn run(ends: (Sender, Receiver), own: &Alarm, other: &Alarm, mut send: &[u8], mu
     }
 }
 
-/// Whether all that both sides send arrives: a lost wake-up is a deadlock, which the model checker reports.
+/// Checks that all that both sides send arrives: a lost wake-up is a deadlock, which the model checker reports.
 fn passes(capacity: usize, to_node: &'static [u8], to_client: &'static [u8]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(3);

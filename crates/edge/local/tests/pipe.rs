@@ -1,4 +1,4 @@
-//! Streams of bytes through shared memory, between threads, and what a hostile other side can do to them.
+//! Streams of bytes through shared memory, between threads, and what a hostile peer can do to them.
 #![cfg(not(loom))]
 
 use std::sync::Arc;
@@ -50,8 +50,8 @@ fn who_sleeps_is_woken_once_and_for_what_it_wants() {
     let (mut to_node, mut from_node) = ends(area.clone(), Side::Client);
     let (mut to_client, mut from_client) = ends(area, Side::Node);
     assert!(!to_node.write(b"a").unwrap().wakes, "nobody sleeps");
-    assert!(!from_client.begin_sleep(&to_client, INPUT), "there is something");
-    assert!(from_client.begin_sleep(&to_client, 0), "that is not wanted");
+    assert!(!from_client.begin_sleep(&to_client, INPUT), "there is input");
+    assert!(from_client.begin_sleep(&to_client, 0), "input is not wanted");
     assert!(!to_node.write(b"b").unwrap().wakes);
     assert_eq!(from_client.read(&mut [0; 9]).unwrap().bytes, 2);
     assert!(from_client.begin_sleep(&to_client, INPUT));
@@ -68,12 +68,12 @@ fn who_sleeps_is_woken_once_and_for_what_it_wants() {
     assert!(to_client.has_room() && !from_client.begin_sleep(&to_client, ROOM));
 }
 
-/// A client maps the memory and writes what it likes into it, all the time.
+/// A client maps the memory and continuously writes arbitrary values into it.
 #[test]
 fn whoever_scribbles_gets_garbage_or_an_error() {
     let (area, memory) = Area::make().unwrap();
     let (mut sender, mut receiver) = ends(Arc::new(area), Side::Node);
-    // The words and some bytes as a plain file: what a hostile process can do, too.
+    // The words and some bytes as a plain file: a hostile process can do that, too.
     let file = std::fs::File::from(memory);
     let mut random = fastrand::Rng::with_seed(3);
     let mut buffer = vec![0; 5000];
@@ -113,7 +113,7 @@ fn memory_is_passed_over_a_socket() {
     assert!(link.receiver.begin_sleep(&link.sender, INPUT));
     let moved = own.write(b"to the node").unwrap();
     assert!(moved.wakes && link.receiver.has_input());
-    vinga_local::link::ring(own.event());
+    vinga_local::link::signal(own.event());
     assert_eq!(link.receiver.read(&mut buffer).unwrap().bytes, 11);
     assert_eq!(&buffer[..11], b"to the node");
     assert!(own.begin_sleep(INPUT) && link.sender.write(b"back").unwrap().wakes);
@@ -130,7 +130,7 @@ fn a_frame_instead_of_memory_is_a_plain_stream() {
     node.write(b"a frame").unwrap();
     let mut buffer = [0; 64];
     assert!(matches!(receive_first(&client, &mut buffer).unwrap(), First::Bytes(7)));
-    // Announced, and not there.
+    // Announced, but no descriptor follows.
     node.write(&vinga_local::MEMORY).unwrap();
     assert!(receive_first(&client, &mut buffer).is_err());
     drop(node);

@@ -1,4 +1,4 @@
-//! What the edge itself costs: a node whose blocks only echo, measured over loopback sockets.
+//! Cost of the edge itself: a node whose blocks only echo, measured over loopback sockets.
 //!
 //! `cargo run --release -p vinga-runtime --example echo_rate [-- --pin] [--spin MICROS] [--seconds S]`
 //!
@@ -57,24 +57,24 @@ fn measure(options: &Options, threads: u16, batch: u32, flight: u64) {
     let (node, _) = start(settings);
     let mut client = Client::connect(node.address()).unwrap();
     let mut other = (threads == 2).then(|| client.join(node.address(), 1).unwrap());
-    let mut batch = Vec::new();
+    let mut requests = Vec::new();
     for trace in 0..batch {
         match &other {
-            None => client.request(&mut batch, SignalNumber::KeyReadRequest, 0, trace, &[1; 32]),
+            None => client.request(&mut requests, SignalNumber::KeyReadRequest, 0, trace, &[1; 32]),
             Some(_) => {
                 let body = [&number(1)[..], &[1; 28]].concat();
-                client.request(&mut batch, SignalNumber::ScanNextRequest, 0, trace, &body);
+                client.request(&mut requests, SignalNumber::ScanNextRequest, 0, trace, &body);
             }
         }
     }
     let mut exchange = |span: Duration| {
         let (begin, mut batches, mut trips) = (Instant::now(), 0u64, Vec::new());
         for _ in 1..flight {
-            client.stream.write_all(&batch).unwrap();
+            client.stream.write_all(&requests).unwrap();
         }
         while begin.elapsed() < span {
             let sent = Instant::now();
-            client.stream.write_all(&batch).unwrap();
+            client.stream.write_all(&requests).unwrap();
             other.as_mut().unwrap_or(&mut client).receive_many(batch as usize);
             trips.push(sent.elapsed());
             batches += 1;
@@ -101,11 +101,11 @@ fn measure(options: &Options, threads: u16, batch: u32, flight: u64) {
     node.stop();
 }
 
-/// CPU time that the node's threads have had.
+/// CPU time that the node's threads have used.
 fn cpu_nanos(node: &NodeProcess) -> u64 {
     let of = |thread: u64| {
         let file = format!("/proc/self/task/{thread}/schedstat");
-        let text = std::fs::read_to_string(&file).expect("the system counts CPU time");
+        let text = std::fs::read_to_string(&file).expect("the system reports CPU time");
         text.split(' ')
             .next()
             .and_then(|nanos| nanos.parse::<u64>().ok())

@@ -1,4 +1,4 @@
-//! Where a thread runs: on which CPUs, and with which share of them.
+//! Thread placement: on which CPUs a thread runs, and with which share of them.
 
 use rustix::process::{getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
@@ -6,13 +6,13 @@ use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 /// The highest thread priority of a configuration.
 pub const PRIORITY_MAX: u8 = 10;
 
-/// By how much who gives way is nicer: each step is about a quarter more for others.
+/// By how much `give_way` raises the nice value: each step is about a quarter more for others.
 const NICER: i32 = 8;
 
 /// Binds the calling thread to `cpus`; to none in particular if the list is empty.
 ///
 /// # Errors
-/// What did not work. The thread then runs where it may, which may be slower and is right.
+/// What did not work. The thread then runs wherever it may, which may be slower but is correct.
 pub fn bind(cpus: &[u16]) -> Result<(), String> {
     if cpus.is_empty() {
         return Ok(());
@@ -34,13 +34,13 @@ pub fn bind(cpus: &[u16]) -> Result<(), String> {
     })
 }
 
-/// The CPUs that the calling thread may run on, in their order; none if the system does not say.
+/// The CPUs that the calling thread may run on, in their order; none if the system does not report them.
 pub fn allowed() -> Vec<u16> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u16).collect()
 }
 
-/// The calling thread runs from now on only when nobody else wants its CPU (`SCHED_IDLE`).
+/// From now on the calling thread runs only when no other thread wants its CPU (`SCHED_IDLE`).
 ///
 /// # Errors
 /// What did not work. The thread then runs as before.
@@ -49,17 +49,17 @@ pub fn yield_to_everybody() -> Result<(), String> {
         .map_err(|why| format!("running only when nobody else wants the CPU was refused ({why})"))
 }
 
-/// The calling thread gets about a sixth of a CPU that another thread of the process wants, too: it becomes [`NICER`] than
-/// it is, as far as that goes.
+/// From now on the calling thread gets about a sixth of a CPU that another thread of the process also wants: its nice
+/// value is raised by [`NICER`], up to the maximum.
 pub(crate) fn give_way() {
     if let Ok(nice) = getpriority_process(Some(gettid())) {
-        // Nobody is refused to be nicer; and if so, it runs as others do.
+        // Raising the nice value is never refused; if it were, the thread would run like the others.
         let _ = setpriority_process(Some(gettid()), (nice + NICER).min(19));
     }
 }
 
-/// Gives the calling thread a priority from 0 to [`PRIORITY_MAX`], 5 being that of any other thread: 10 is a nice
-/// value of -20, 0 one of 19.
+/// Gives the calling thread a priority from 0 to [`PRIORITY_MAX`]; 5 is that of any other thread, 10 is a nice value of
+/// -20, 0 one of 19.
 ///
 /// # Errors
 /// What did not work, and what would help. The thread keeps its priority.

@@ -1,34 +1,35 @@
-//! Which API nodes are connected, and the steps by which one that breaks is taken apart.
+//! Which API nodes are connected, and the steps by which a broken one's connections are closed.
 //!
 //! An API node has at most one connection to each thread that serves sockets. If one of them breaks, or a block wants
-//! it closed, all are closed, and then Membership is told (`ApiDisconnectedReport`). It may be told only when every
-//! frame that was ever read from the API node has been handled, because what Membership then sends to the blocks
-//! must come behind those frames; and when every answer that is on its way has been forgotten, because the node id may
-//! be given to somebody else then. So closing has these steps:
+//! it closed, all are closed, and then Membership is notified (`ApiDisconnectedReport`). It may be notified only after
+//! every frame that was ever read from the API node has been handled, because what Membership then sends to the blocks
+//! must come behind those frames; and after every answer that is on its way has been dropped, because the node id may
+//! be given to another API node then. So closing has these steps:
 //!
-//! 1. each thread of the node closes its connection to the API node if it has one, and forgets the way to it;
+//! 1. each thread of the node closes its connection to the API node if it has one, and forgets the route to it;
 //! 2. each thread that had a connection sends a marker to each other thread, by the ring in which the frames that it
 //!    has read went (`ApiDisconnectedReport` from driver to driver). The thread that receives it has handled them and
-//!    knows no way to the API node any more. It sends the marker back, behind the last answers that it had sent to the
+//!    has no route to the API node any more. It sends the marker back, behind the last answers that it had sent to the
 //!    connection; the step is done when it is back.
 //!
-//! A thread closes when it finds the order in its inbox, where new connections come from too: so it knows whether
-//! it has one. The order was there before any marker was sent, and messages are read before rings are.
-//! Whoever does the last step tells the main thread, which reports.
+//! A thread closes when it finds the order in its inbox, where new connections also arrive: so it knows whether it has
+//! one. The order was there before any marker was sent, and messages are read before rings are. The thread that does
+//! the last step notifies the main thread, which sends the report.
 //!
-//! To Membership the whole node is one driver, that of the main thread: what Membership says is obeyed there in the order
-//! in which it was said, and the report is made there. An API node that was closed and is admitted again, perhaps in
-//! the same incarnation, has another *admission*: a connection that was confirmed for an earlier one is not served any more.
+//! To Membership the whole node is one driver, that of the main thread: Membership's orders are carried out there in
+//! the order in which it sent them, and the report is made there. An API node that was closed and is admitted again,
+//! perhaps in the same incarnation, has another *admission*: a connection that was confirmed for an earlier one is not
+//! served any more.
 
 use std::mem;
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::ErrorCode;
 
-/// Which time it is that an API node is connected, counted over all API nodes.
+/// Number of an admission, counted over all API nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Admission(u64);
 
-/// The API nodes of a node. See the head of this file.
+/// The connected API nodes of a data node, and the progress of closing them.
 pub(crate) struct ApiNodes {
     threads: u16,
     admissions: u64,
@@ -50,7 +51,7 @@ enum State {
     },
 }
 
-/// Which of an API node's connections one is.
+/// Whether a joining connection is the API node's first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Joined {
     First,
@@ -58,12 +59,12 @@ pub(crate) enum Joined {
 }
 
 impl ApiNodes {
-    /// None yet, on a node with so many threads.
+    /// No API node yet, on a node with this many threads.
     pub fn new(threads: u16) -> Self {
         ApiNodes { threads, admissions: 0, states: (0..=u8::MAX).map(|_| State::Absent).collect() }
     }
 
-    /// Membership has confirmed a connection. `None` if the API node is being closed, of which Membership will hear.
+    /// Membership has confirmed a connection. `None` if the API node is being closed, which Membership will learn.
     pub fn admit(&mut self, api: NodeId, incarnation: Incarnation) -> Option<Admission> {
         let state = &mut self.states[usize::from(api.0)];
         match state {
@@ -76,7 +77,7 @@ impl ApiNodes {
             State::Open { incarnation: own, admission, .. } => {
                 assert!(
                     *own == incarnation,
-                    "Membership hears that an API node is closed before it admits another incarnation"
+                    "Membership is notified that an API node is closed before it admits another incarnation"
                 );
                 Some(*admission)
             }
@@ -84,10 +85,10 @@ impl ApiNodes {
         }
     }
 
-    /// A connection of an API node that was admitted.
+    /// A connection of an admitted API node is ready to be served.
     ///
     /// # Errors
-    /// `ConnectionLost`: what it was admitted to is over. `NodeIdInUse`: there is this connection already.
+    /// `ConnectionLost`: its admission has ended. `NodeIdInUse`: the API node has a connection to this thread already.
     pub fn join(&mut self, api: NodeId, admission: Admission, thread: u16) -> Result<Joined, ErrorCode> {
         match &mut self.states[usize::from(api.0)] {
             State::Open { admission: present, connected, .. } if *present == admission => {
@@ -117,16 +118,16 @@ impl ApiNodes {
         }
     }
 
-    /// One step of closing is done; says whether it was the last.
+    /// One step of closing is done; returns whether it was the last.
     pub fn note_step(&mut self, api: NodeId) -> bool {
         let State::Closing { steps_left, .. } = &mut self.states[usize::from(api.0)] else {
             panic!("a step of closing API node {api}, which is not being closed");
         };
-        *steps_left = steps_left.checked_sub(1).expect("there are no steps behind the last one");
+        *steps_left = steps_left.checked_sub(1).expect("there are no steps after the last one");
         *steps_left == 0
     }
 
-    /// All steps of closing are done: the API node may be admitted again. Says which incarnation is gone.
+    /// All steps of closing are done: the API node may be admitted again. Returns the incarnation that has ended.
     pub fn finish_closing(&mut self, api: NodeId) -> Incarnation {
         match mem::replace(&mut self.states[usize::from(api.0)], State::Absent) {
             State::Closing { incarnation, steps_left: 0 } => incarnation,
@@ -156,12 +157,12 @@ mod tests {
         assert!(!nodes.begin_closing(API));
         assert_eq!(nodes.join(API, first, 2), Err(ErrorCode::ConnectionLost));
         assert_eq!(nodes.admit(API, Incarnation(7)), None);
-        // Three threads close, two of them send a marker to two others each and have it back.
+        // Three threads close, two of them send a marker to each of two others and get it back.
         for _ in 0..6 {
             assert!(!nodes.note_step(API));
         }
         assert!(nodes.note_step(API));
-        assert_eq!(nodes.admit(API, Incarnation(7)), None, "Membership has not heard of it yet");
+        assert_eq!(nodes.admit(API, Incarnation(7)), None, "Membership was not notified yet");
         assert_eq!(nodes.finish_closing(API), Incarnation(7));
     }
 

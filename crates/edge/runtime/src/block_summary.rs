@@ -1,20 +1,20 @@
-//! What the blocks of a thread held when it last said so, for whoever writes a crash report.
+//! The most recent summary of the state of a thread's blocks, for crash reports.
 //!
-//! Blocks can't be asked when something has gone wrong: they may be what is broken. So each thread writes a few lines
-//! about them about once a second into a place that anybody may read at any moment, also inside a handler for a fatal
-//! signal. There are two such places in turn, so that the one that was finished last stays as it is for a second. All
-//! bytes are in atomic words, written and read without order: at worst a reader that takes longer than that sees some
-//! of the old text and some of the new.
+//! Blocks can't be queried when something has gone wrong: they may be what is broken. So each thread writes a few lines
+//! about them about once a second into a place that any thread may read at any moment, also inside a handler for a
+//! fatal signal. There are two such places, used in turn, so that the one that was finished last stays unchanged for a
+//! second. All bytes are in atomic words, written and read without order: at worst a reader that takes longer than that
+//! sees some of the old text and some of the new.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes of a text, at most; what is longer is cut.
+/// Bytes of a text, at most; longer ones are cut.
 const BYTES_MAX: usize = 4096;
 
 const WORD: usize = size_of::<u64>();
 
-/// See the head of this file.
+/// The newest texts about a thread's blocks.
 pub(crate) struct BlockSummary {
     /// Which text is the newest.
     newest: AtomicU32,
@@ -39,7 +39,7 @@ impl Text {
 }
 
 impl BlockSummary {
-    /// Nothing was said yet.
+    /// No text yet.
     pub const fn new() -> Self {
         BlockSummary { newest: AtomicU32::new(0), texts: [const { Text::empty() }; 2] }
     }
@@ -56,7 +56,7 @@ impl BlockSummary {
         self.newest.store(place, Ordering::Release);
     }
 
-    /// Forgets what was said: the place is for another thread.
+    /// Drops the texts: the place will be used by another thread.
     pub fn clear(&self) {
         for text in &self.texts {
             text.length.store(0, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 use vinga_kernel::Tick;
 
-/// Counts from the node's start.
+/// Measures time from the node's start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,

@@ -1,14 +1,15 @@
 //! One connection to an API node.
 //!
 //! The socket reports changes edge-triggered and, once registered, is never touched by `epoll_ctl` again. So the
-//! connection remembers whether it may have something to read, and whether it took all that was written. A read that
-//! fills less than the buffer has emptied the socket: what comes later is reported again.
+//! connection remembers whether it may have something to read, and whether the socket took all that was written. A read
+//! that fills less than the buffer has emptied the socket: what arrives later is reported again.
 //!
 //! Back-pressure: requests are handled in slices, and when after one of them more answers wait than
-//! [`Limits::pause_bytes`], the connection is *held back*: nothing of it is handled or read until they have left. What
-//! piles up nevertheless (one request may ask for much, and other threads answer later) has two bounds: an honest
-//! client gets below [`Limits::send_buffer_bytes`] within a second or two; nobody gets above [`BURST_FACTOR`] times as
-//! much. (With a relay to a send thread, what it holds comes on top: [`crate::relay`].) And whoever takes nothing at all for [`Limits::slow_reader`] is let go too.
+//! [`Limits::pause_bytes`], the connection is *held back*: nothing of it is handled or read until they have left.
+//! Answers may pile up nevertheless (one request may ask for much, and other threads answer later), within two bounds:
+//! an honest client gets below [`Limits::send_buffer_bytes`] within a second or two, and no client ever exceeds
+//! [`BURST_FACTOR`] times as much. (With a relay to a send thread, the bytes in the relay come on top:
+//! [`crate::relay`].) A client that takes nothing at all for [`Limits::slow_reader`] is disconnected too.
 
 use crate::clock::Clock;
 use crate::input::Input;
@@ -30,25 +31,25 @@ use vinga_local::{NodeLink, Socket};
 use vinga_wire::ErrorCode;
 use vinga_wire::frame::HEADER_BYTES;
 
-/// Bytes that one read takes, at most: what fits the second-level cache along with what handling it touches.
+/// Bytes that one read takes, at most: what fits the second-level cache along with the data that handling it touches.
 pub(crate) const READ_BYTES: usize = 256 * 1024;
 
-/// Bytes of requests that are handled before a look at how many answers they led to: less if it was many.
+/// Bytes of requests that are handled before checking how many answers they led to; fewer if there were many.
 const SLICE_BYTES: RangeInclusive<usize> = 512..=8 * 1024;
 
-/// How many times the bound on what waits may be exceeded for a moment.
+/// Factor by which the bound on waiting bytes may be exceeded for a moment.
 const BURST_FACTOR: usize = 4;
 
-/// What bounds what a connection may have done at a time.
+/// Limits on the work of a connection in one call.
 pub(crate) struct Bounds<'l> {
     /// Of the node.
     pub threads: u16,
     pub limits: &'l Limits,
-    /// Others wait.
+    /// Set if other connections wait.
     pub piece: Option<Piece>,
 }
 
-/// A piece of work of one connection, while others wait. One frame is handled in any case.
+/// A piece of work of one connection, while others wait. At least one frame is handled.
 pub(crate) struct Piece {
     pub clock: Clock,
     /// When it begins, and how long it may take.
@@ -63,7 +64,8 @@ impl Piece {
         self.clock.nanos() >= self.begun + self.nanos
     }
 
-    /// How many bytes of requests to handle next, when the last ones took so long: some slices are to fit the piece.
+    /// How many bytes of requests to handle next, when the last ones took this long: several slices are to fit in the
+    /// piece.
     fn next_slice(&self, slice_bytes: usize, nanos: u64) -> usize {
         let next = if nanos > self.nanos / 2 {
             slice_bytes / 2
@@ -72,17 +74,17 @@ impl Piece {
         } else {
             slice_bytes
         };
-        // One frame is handled in any case.
+        // At least one frame is handled.
         next.clamp(HEADER_BYTES, self.slice_bytes_max)
     }
 }
 
-/// Why a connection can't go on.
+/// Why a connection can't continue.
 #[derive(Debug)]
 pub(crate) enum Broken {
     /// The other side closed it.
     Ended,
-    /// The network did.
+    /// The network failed.
     Failed(io::Error),
     /// The other side broke a rule; the number of the offending signal, 0 if there is none.
     Rule(ErrorCode, u16),
@@ -100,13 +102,13 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// See the head of this file.
+/// One connection to an API node, on the thread that owns it.
 pub(crate) struct Connection {
     pub api: NodeId,
     pub lane: LaneId,
     pub peer: Peer,
     stream: Arc<Socket>,
-    /// The memory that is shared with a client on this machine, in the place of the socket.
+    /// The memory that is shared with a client on this machine, which replaces the socket.
     local: Option<Local>,
     input: Input,
     output: Output,
@@ -118,22 +120,22 @@ pub(crate) struct Connection {
     slice_bytes: usize,
     /// When something was last written, or nothing waited.
     moved_nanos: u64,
-    /// More than is allowed waited when this was last looked at.
+    /// More than is allowed was waiting at the last check.
     was_over: bool,
-    /// Stands in the list of those that may have something to do.
+    /// It stands in the list of those that may have something to do.
     pub is_queued: bool,
-    /// Is being closed.
+    /// It is being closed.
     pub is_broken: bool,
 }
 
-/// What is read from shared memory. The end that is written is with the output.
+/// The end of shared memory that is read. The end that is written is with the output.
 struct Local {
     receiver: Receiver,
-    /// Is waited for by the thread's poller.
+    /// The thread's poller polls it.
     wake_event: OwnedFd,
 }
 
-/// How the bytes of a connection leave and come.
+/// How the bytes of a connection travel.
 pub(crate) enum Way {
     /// By its socket; the owner writes it.
     Socket,
@@ -194,7 +196,7 @@ impl Connection {
         self.local.is_some()
     }
 
-    /// Looks into shared memory: what a socket would have reported. To be called once a turn.
+    /// Looks into shared memory for what a socket would have reported. To be called once a turn.
     pub fn look(&mut self) {
         if let Some(local) = &self.local {
             self.is_readable |= local.receiver.has_input();
@@ -202,20 +204,20 @@ impl Connection {
         }
     }
 
-    /// Whether something has come into shared memory since all was read.
+    /// Whether bytes have arrived in shared memory since all was read.
     pub fn has_news(&self) -> bool {
         !self.is_readable && self.local.as_ref().is_some_and(|local| local.receiver.has_input())
     }
 
-    /// The thread will sleep: a client on this machine will wake it. False if it must not, because there is something to
-    /// do already.
+    /// The thread will sleep: a client on this machine will wake it. False if it must not sleep, because there is work
+    /// already.
     pub fn begin_sleep(&mut self) -> bool {
         let waits_for_room = self.output.waits_for_room();
         if waits_for_room && !self.output.look_for_room() {
             return false;
         }
         let (Some(local), Some(sender)) = (&self.local, self.output.sender()) else { return true };
-        // What is held back is not to be woken for.
+        // A connection that is held back needs no wake-up for input.
         let input = if self.is_readable { 0 } else { INPUT };
         local.receiver.begin_sleep(sender, input | if waits_for_room { ROOM } else { 0 })
     }
@@ -232,8 +234,8 @@ impl Connection {
         !self.is_broken && (self.is_readable || self.input.is_held_back())
     }
 
-    /// Whether there may be requests, and not so many answers wait, here or on the way to another thread, that the
-    /// connection is held back.
+    /// Whether there may be requests, and the connection is not held back by the answers that wait here or on the way
+    /// to another thread.
     pub fn can_be_served(&self, outbox: &Outbox, threads: u16, limits: &Limits) -> bool {
         self.has_input()
             && self.lane_waiting(outbox) <= limits.pause_bytes
@@ -250,7 +252,8 @@ impl Connection {
         self.lane_waiting(outbox) + self.output.under_way()
     }
 
-    /// Handles what was held back, then reads once and handles that. `buffer` has [`READ_BYTES`], or less if others wait.
+    /// Handles what was held back, then reads once and handles that. `buffer` has [`READ_BYTES`], or less if others
+    /// wait.
     pub fn serve<H: Host>(
         &mut self,
         executor: &mut Executor<H>,
@@ -328,7 +331,7 @@ impl Connection {
         !outbox.lane(self.lane).is_empty()
     }
 
-    /// Writes what waits, as far as the socket, or the relay to a send thread, takes it.
+    /// Writes as much of the waiting bytes as the socket, or the relay to a send thread, takes.
     pub fn flush(
         &mut self,
         outbox: &mut Outbox,
@@ -346,7 +349,7 @@ impl Connection {
         Ok(())
     }
 
-    /// To be called about once a second: whether the other side takes what waits for it.
+    /// To be called about once a second: whether the other side takes the bytes that wait for it.
     pub fn check_reader(&mut self, outbox: &Outbox, limits: &Limits, nanos: u64) -> Result<(), Broken> {
         self.output.check()?;
         let waiting = self.bytes_waiting(outbox);
@@ -362,21 +365,21 @@ impl Connection {
         Ok(())
     }
 
-    /// The send thread that must be told of bytes that it has got since the last call.
+    /// The send thread that must be notified of bytes that it has got since the last call.
     pub fn take_unannounced(&mut self) -> Option<u16> {
         self.output.take_unannounced()
     }
 
-    /// Takes it out of the poller and has what can be written leave; says which send thread has the rest to do, if
+    /// Removes it from the poller and writes what can be written; returns the send thread that has the rest to do, if
     /// there is one. The lane is empty then and may serve another connection.
     pub fn close(self, outbox: &mut Outbox, poller: &Poller, statistics: &ThreadStatistics) -> Option<u16> {
         let sender = self.output.send_thread();
         if sender.is_some() {
-            // The send thread keeps the socket open for a moment. (Otherwise closing takes it out.)
+            // The send thread keeps the socket open for a moment. (Otherwise closing removes it.)
             poller.remove(&*self.stream);
         }
         if let Some(local) = &self.local {
-            // The client holds it, too: closing does not take it out.
+            // The client holds it, too: closing does not remove it.
             poller.remove(&local.wake_event);
         }
         self.output.close(&self.stream, outbox.lane_mut(self.lane), statistics);
@@ -384,7 +387,7 @@ impl Connection {
     }
 }
 
-/// What a socket had to offer.
+/// The result of a read.
 enum Read {
     Some(usize),
     Nothing,
@@ -425,13 +428,13 @@ fn read_local(
     }
 }
 
-/// The front of a run that is handled in one go: whole frames, if there are any.
+/// The beginning of a run that is handled in one go: whole frames, if there are any.
 fn slice_of(run: &[u8], slice_bytes: usize) -> &[u8] {
     let frame = run.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
     &run[..run.len().min(frame.max(slice_bytes))]
 }
 
-/// How many bytes of requests to handle next, when the last ones led to so many bytes of answers.
+/// How many bytes of requests to handle next, when the last ones led to this many bytes of answers.
 fn next_slice(slice_bytes: usize, answers: usize, limits: &Limits) -> usize {
     let next = if answers > limits.pause_bytes {
         slice_bytes / 2
@@ -443,7 +446,7 @@ fn next_slice(slice_bytes: usize, answers: usize, limits: &Limits) -> usize {
     next.clamp(*SLICE_BYTES.start(), *SLICE_BYTES.end())
 }
 
-/// Whether much waits on the way to another thread: requests that are for blocks there would only make it more.
+/// Whether much waits on the way to another thread: requests for blocks there would only add to it.
 fn has_long_lane(outbox: &Outbox, threads: u16, limits: &Limits) -> bool {
     threads > 1 && (0..threads).any(|thread| outbox.lane(LaneId::thread(thread)).len() > limits.pause_bytes)
 }

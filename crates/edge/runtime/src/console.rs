@@ -1,9 +1,9 @@
-//! What a command says to the person at the terminal: standard output for results, standard error for the rest.
+//! Output of a command to the terminal: standard output for results, standard error for the rest.
 //!
-//! Whoever reads may leave early, as `head` does. The standard library's macros panic then; here, what nobody reads is
-//! dropped and the command goes on, so that `vinga up | head -1` starts everything it was asked for. Commands that do
-//! nothing but print ask [`is_read`] and end early. Any other failure (a full disk, say) is kept for [`failure`], so that
-//! a command whose output is incomplete does not report success.
+//! The reader may leave early, as `head` does. The standard library's macros panic then; here, output that has no
+//! reader is dropped and the command continues, so that `vinga up | head -1` starts everything it was asked for.
+//! Commands that do nothing but print check [`is_read`] and end early. Any other failure (a full disk, say) is kept for
+//! [`failure`], so that a command whose output is incomplete does not report success.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static IS_LEFT: AtomicBool = AtomicBool::new(false);
 static FAILURE: OnceLock<String> = OnceLock::new();
 
-/// Writes to standard output as it is.
+/// Writes to standard output, without a line end.
 pub fn print(text: fmt::Arguments<'_>) {
     if !is_read() {
         return;
@@ -24,17 +24,17 @@ pub fn print(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes to standard error as it is. There is nobody to tell if that fails.
+/// Writes to standard error, without a line end. A failure is ignored: it can't be reported anywhere.
 pub fn print_error(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_fmt(text);
 }
 
-/// Whether standard output still has a reader, as far as is known from what was written.
+/// Whether standard output still has a reader, as far as earlier writes have shown.
 pub fn is_read() -> bool {
     !IS_LEFT.load(Ordering::Relaxed)
 }
 
-/// Why some of the output is missing, other than that its reader has left; `None` if nothing is.
+/// Why some of the output is missing, other than that its reader has left; `None` if nothing is missing.
 pub fn failure() -> Option<&'static str> {
     FAILURE.get().map(String::as_str)
 }

@@ -1,11 +1,12 @@
-//! How a node dies: a report of what went wrong and of what each thread was doing, then an exit that the parent
+//! How a node crashes: a report of what went wrong and of what each thread was doing, then an exit code that the parent
 //! process understands.
 //!
 //! A panic on any thread, a fatal signal (`SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`, `SIGABRT`) and the watchdog lead
-//! here: a node that has met something that must not be stops at once, because a wrong answer is worse than a restart.
-//! The report goes to the crash file, to which each crash appends, and to the standard error. It holds the cause, what
-//! each thread was doing and its blocks held, the last signals of each thread ([`crate::last_signals`]) and, last because
-//! it is the riskiest to get, the back-trace of the thread that failed. Writing it neither locks nor allocates before that point.
+//! here: a node that has met an impossible state stops at once, because a wrong answer is worse than a restart. The
+//! report goes to the crash file, to which each crash appends, and to the standard error. It holds the cause, what each
+//! thread was doing, the state of its blocks, the last signals of each thread ([`crate::last_signals`]) and, last
+//! because it is the riskiest to get, the back-trace of the thread that failed. Writing it neither locks nor allocates
+//! before that point.
 
 use crate::handlers::{HandlerStack, set_handler};
 use crate::last_signals;
@@ -25,7 +26,7 @@ pub const EXIT_CRASHED: i32 = 70;
 /// Seconds that the back-trace may take before the process ends without it.
 const BACKTRACE_SECONDS_MAX: u32 = 10;
 
-/// Where reports go.
+/// How crashes are reported.
 #[derive(Clone, Debug)]
 pub struct CrashSettings {
     /// A file that reports are appended to.
@@ -37,8 +38,8 @@ pub struct CrashSettings {
 struct Installed {
     file: CString,
     who: String,
-    /// Of the thread that gets the signals that are sent to the process, for ever: what it has from the start is too
-    /// small.
+    /// Of the thread that handles the signals sent to the process; kept for ever, because the stack that the thread has
+    /// from the start is too small.
     _handler_stack: HandlerStack,
 }
 
@@ -105,7 +106,7 @@ extern "C" fn on_fatal_signal(signal: i32, info: *mut libc::siginfo_t, context: 
     // SAFETY: the system hands a valid description to a handler with `SA_SIGINFO`.
     let info = unsafe { &*info };
     if info.si_code <= 0 {
-        // SAFETY: the description of a signal that a process has sent holds who it was.
+        // SAFETY: the description of a signal that a process has sent holds the sender's ids.
         let (process, user) = unsafe { (info.si_pid(), info.si_uid()) };
         stop(format_args!("{name}, sent by process {process} of user {user}"));
     }
@@ -135,7 +136,7 @@ fn exit_at_once() -> ! {
     unsafe { libc::_exit(EXIT_CRASHED) }
 }
 
-/// Another thread writes the report and ends the process; or this one, when it has crashed while doing so.
+/// Another thread writes the report and ends the process; or this one does, if it crashed while doing so.
 fn wait_for_the_end() -> ! {
     // SAFETY: sleeping touches no memory, also in a handler.
     unsafe { libc::sleep(BACKTRACE_SECONDS_MAX) };
@@ -161,7 +162,7 @@ impl Report {
 
     fn flush(&mut self) {
         for file in self.files.into_iter().filter(|&file| file >= 0) {
-            // A report that can't be written is lost; there is nobody left to tell.
+            // A report that can't be written is lost: there is nowhere else to write it.
             // SAFETY: the buffer is valid for its filled bytes.
             let _ = unsafe { libc::write(file, self.buffer.as_ptr().cast(), self.filled) };
         }

@@ -7,7 +7,7 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumb
 /// Bytes of a greeting, at most: a name of 255 bytes fits several times.
 pub(crate) const GREETING_BYTES_MAX: usize = 1024;
 
-/// Why a connection is not admitted, and what exactly was wrong.
+/// Why a connection is not admitted, and the detail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NotAdmitted {
     pub code: ErrorCode,
@@ -20,7 +20,7 @@ impl NotAdmitted {
     }
 }
 
-/// What a greeting is measured by.
+/// What a greeting is checked against.
 pub(crate) struct Expected<'a> {
     /// The cluster's name.
     pub cluster: &'a str,
@@ -34,7 +34,7 @@ pub(crate) fn read(
     expected: &Expected<'_>,
 ) -> Result<Option<(HelloRequest, usize)>, NotAdmitted> {
     let bad = |detail: &str| NotAdmitted::new(ErrorCode::BadHandshake, detail);
-    // A stray client's first bytes, read as a length, are far off: it is told before it waits for an answer.
+    // A stray client's first bytes, read as a length, are far off: it gets the refusal before it waits for an answer.
     if let Some(length) = bytes.first_chunk::<4>() {
         let length = u32::from_le_bytes(*length);
         if length as usize > GREETING_BYTES_MAX {
@@ -49,7 +49,7 @@ pub(crate) fn read(
     if frame.signal() != Some(SignalNumber::HelloRequest) {
         return Err(bad(&format!("its first frame is signal {}, no greeting", frame.header.number.get())));
     }
-    // Of a greeting of another version only the beginning can be relied on.
+    // If the greeting has another version, only its beginning can be relied on.
     let (magic, version) =
         cold::read::<(u64, u16)>(&frame).ok_or_else(|| bad("the greeting can't be read"))?;
     if magic != MAGIC {
@@ -71,14 +71,14 @@ pub(crate) fn read(
     Ok(Some((hello, frame.length())))
 }
 
-/// The frame that tells a client that it is admitted.
+/// The frame that confirms a client's admission.
 pub(crate) fn confirm_frame(driver: Address, confirm: &HelloConfirm) -> Vec<u8> {
     answer_frame(SignalNumber::HelloConfirm, driver, NodeId(confirm.api), |writer| {
         cold::write(writer, confirm);
     })
 }
 
-/// The frame that tells a client that it is not admitted.
+/// The frame that refuses a client.
 pub(crate) fn refuse_frame(driver: Address, why: &NotAdmitted) -> Vec<u8> {
     let refusal = Refusal { request: 0, code: why.code as u16, detail: why.detail.clone() };
     answer_frame(SignalNumber::HelloRefuse, driver, NodeId(0), |writer| {

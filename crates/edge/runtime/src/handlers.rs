@@ -5,11 +5,11 @@ use std::ptr;
 /// Bytes of the stack on which handlers of fatal signals run: enough to print a back-trace.
 const HANDLER_STACK_BYTES: usize = 256 * 1024;
 
-/// Sets what the process does about a signal. `handler` is one of libc's constants or a function that may run at any
-/// moment, of one argument, or of three with `SA_SIGINFO`.
+/// Installs a handler for a signal. `handler` is one of libc's constants, or a function that may run at any moment, of
+/// one argument, or of three with `SA_SIGINFO`.
 pub(crate) fn set_handler(signal: i32, handler: usize, flags: i32) {
-    // SAFETY: an all-zero `sigaction` is valid; the callers of this function give handlers that keep to what is
-    // allowed in one.
+    // SAFETY: an all-zero `sigaction` is valid; the callers of this function give handlers that only do what is allowed
+    // in one.
     let result = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler;
@@ -19,7 +19,7 @@ pub(crate) fn set_handler(signal: i32, handler: usize, flags: i32) {
     assert!(result == 0, "signal {signal} can be handled");
 }
 
-/// A stack of its own for handlers of the calling thread, while this lives: the ordinary one may be what has overflowed.
+/// A separate stack for handlers of the calling thread, while this value lives: the ordinary stack may have overflowed.
 pub(crate) struct HandlerStack {
     bytes: Box<[u8]>,
 }

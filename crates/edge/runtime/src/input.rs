@@ -1,9 +1,9 @@
-//! What was read from a connection and not handled yet.
+//! Bytes that were read from a connection and not handled yet.
 //!
 //! Bytes are read into a buffer that all connections of a thread share, so that it stays in the cache, and frames are
 //! handled there. Only what is left at its end is copied into the connection's own memory: the beginning of a frame,
 //! which the next read completes; or whole frames, when the connection is *held back* because its answers have piled
-//! up. So no byte is copied more than twice, also when a large frame comes in single bytes.
+//! up. So no byte is copied more than twice, also when a large frame arrives in single bytes.
 
 use vinga_wire::Frame;
 use vinga_wire::frame::{FRAME_BYTES_MAX, HEADER_BYTES};
@@ -11,7 +11,7 @@ use vinga_wire::frame::{FRAME_BYTES_MAX, HEADER_BYTES};
 /// Bytes of the beginning of a frame for which there is room from the start.
 const HELD_BYTES: usize = 4 * 1024;
 
-/// See the head of this file.
+/// Bytes of a connection that were read and not handled yet.
 pub(crate) struct Input {
     held: Vec<u8>,
     is_held_back: bool,
@@ -35,8 +35,8 @@ impl Input {
         self.is_held_back = begins_with_frame(&self.held);
     }
 
-    /// Hands on what was just read: `handle` is given runs of bytes, says how many it took (whole frames) and may stop
-    /// early. Nothing is held back.
+    /// Hands on the bytes that were just read: `handle` gets runs of bytes, returns how many it took (whole frames) and
+    /// may stop early. Nothing is held back before the call.
     pub fn take_in<E>(
         &mut self,
         mut run: &[u8],
@@ -70,7 +70,7 @@ impl Input {
         Ok(())
     }
 
-    /// Moves the rest of the frame that was begun from the front of `run`; what is left of it is returned.
+    /// Completes the frame that was begun with bytes from the front of `run`; returns the rest of `run`.
     fn complete<'r>(&mut self, mut run: &'r [u8]) -> &'r [u8] {
         while !run.is_empty() && !begins_with_frame(&self.held) {
             let whole = match self.held.first_chunk::<4>() {
@@ -86,7 +86,7 @@ impl Input {
     }
 }
 
-/// Whether the bytes begin with a whole frame, or with what can never become one: either way they are for `handle`.
+/// Whether the bytes begin with a whole frame, or can never become one: either way `handle` must see them.
 fn begins_with_frame(bytes: &[u8]) -> bool {
     !matches!(Frame::first(bytes), Ok(None))
 }
@@ -103,7 +103,7 @@ mod tests {
         bytes
     }
 
-    /// Takes whole frames until `allowed` is used up, as a connection does that is held back.
+    /// Takes whole frames until `allowed` is used up, as a held-back connection does.
     fn handle_into<'a>(
         out: &'a mut Vec<u8>,
         allowed: &'a mut usize,

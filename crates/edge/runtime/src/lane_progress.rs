@@ -1,6 +1,6 @@
-//! How much of a lane has left, for lanes that leave in pieces.
+//! How much of a lane was sent, for lanes that are sent in pieces.
 //!
-//! What has left stays at the front of the lane until it is at least half of it: so each byte is moved at most once on
+//! Sent bytes stay at the front of the lane until they are at least half of it: so each byte is moved at most once on
 //! average, however slowly the other side takes them.
 
 /// Capacity that a lane gets when it is first used: a turn's worth, so that it seldom has to grow.
@@ -9,20 +9,20 @@ pub(crate) const LANE_BYTES: usize = 64 * 1024;
 /// Capacity that an empty lane keeps.
 const KEPT_BYTES: usize = 1024 * 1024;
 
-/// See the head of this file.
+/// How much of a lane was sent.
 #[derive(Default)]
 pub(crate) struct LaneProgress {
     sent: usize,
 }
 
 impl LaneProgress {
-    /// What still waits.
+    /// The bytes that still wait.
     #[inline]
     pub fn waiting<'l>(&self, lane: &'l [u8]) -> &'l [u8] {
         &lane[self.sent..]
     }
 
-    /// Notes that so many bytes have left.
+    /// Notes that this many bytes were sent.
     pub fn advance(&mut self, lane: &mut Vec<u8>, count: usize) {
         self.sent += count;
         if self.sent == lane.len() {
@@ -33,7 +33,7 @@ impl LaneProgress {
         }
     }
 
-    /// Drops all that waits.
+    /// Drops all bytes that wait.
     pub fn forget(&mut self, lane: &mut Vec<u8>) {
         lane.clear();
         self.sent = 0;

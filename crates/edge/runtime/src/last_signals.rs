@@ -1,10 +1,10 @@
-//! What each thread of the process is doing, what its blocks hold, and which signals it handled last, asked of it from outside: by the watchdog of a thread that is stuck,
-//! and by whoever writes a crash report.
+//! What each thread of the process is doing, what its blocks hold, and which signals it handled last. It is asked for
+//! from outside the thread: by the watchdog of a stuck thread, and by a thread that writes a crash report.
 //!
-//! A thread's trace ring is its own and not made to be read by others while it runs. So nobody does: the requester sends
-//! the thread a signal of the operating system (`SIGUSR2`), and the handler, which runs on that thread in between two
-//! instructions of it, copies the newest entries to where the requester finds them. A thread that is stuck in a loop
-//! answers; one that is stuck in the kernel does not, and the requester gives up after [`ANSWER_MILLIS_MAX`].
+//! A thread's trace ring is its own and not made to be read by others while it runs. So no other thread reads it: the
+//! requester sends the thread a signal of the operating system (`SIGUSR2`), and the handler, which runs on that thread
+//! between two of its instructions, copies the newest entries to where the requester finds them. A thread that is stuck
+//! in a loop answers; one that is stuck in the kernel does not, and the requester gives up after [`ANSWER_MILLIS_MAX`].
 //!
 //! Everything here may be used inside a handler for a fatal signal: it neither allocates nor locks.
 
@@ -23,10 +23,10 @@ use vinga_wire::SignalNumber;
 /// Threads of a process that can be asked, at most. Further ones are left out of reports.
 const THREADS_MAX: usize = 128;
 
-/// Signals of a thread that are told.
+/// Number of a thread's newest signals that are reported.
 const SIGNALS_MAX: usize = 100;
 
-/// How long a thread is given to answer.
+/// Milliseconds that a thread has to answer.
 const ANSWER_MILLIS_MAX: u32 = 200;
 
 const ASK: i32 = libc::SIGUSR2;
@@ -48,9 +48,9 @@ struct Record {
 /// The newest signals. An idle thread handles nothing but timers, and its signals would be lost among them: of several
 /// timers in a row there is only the last one.
 struct Answer {
-    /// Signals that were put in; those before the last [`SIGNALS_MAX`] have been written over.
+    /// Number of signals that were put in; those before the last [`SIGNALS_MAX`] are overwritten.
     count: usize,
-    /// Signal `i` is at `i` modulo their number.
+    /// Signal `i` is at `i` modulo [`SIGNALS_MAX`].
     signals: [Told; SIGNALS_MAX],
 }
 
@@ -112,18 +112,18 @@ impl Record {
     fn answer(&self) {
         let asked = self.asked.load(Ordering::Acquire);
         if self.answered.load(Ordering::Relaxed) == asked {
-            // An older request that comes late; the answer may be being read.
+            // An older request that arrives late; another requester may be reading the answer.
             return;
         }
         let trace = self.trace.load(Ordering::Acquire);
-        // SAFETY: the requester waits until `answered` is set before it reads, only this thread sets it, and its handler is
-        // not interrupted by itself.
+        // SAFETY: the requester waits until `answered` is set before it reads, only this thread sets it, and its
+        // handler is not interrupted by itself.
         let answer = unsafe { &mut *self.answer.get() };
         answer.count = 0;
         if !trace.is_null() {
-            // SAFETY: `Registered::set_trace` was promised a ring that stays while it is set. It belongs to this very
-            // thread, which stands still between two instructions: at worst one entry is half written, which is
-            // plain bytes too.
+            // SAFETY: the caller of `Registered::set_trace` has promised that the ring stays while it is set. It
+            // belongs to this very thread, which stands still between two instructions: at worst one entry is half
+            // written, which is plain bytes too.
             answer.take_over(unsafe { &*trace });
         }
         self.answered.store(asked, Ordering::Release);
@@ -136,10 +136,10 @@ thread_local! {
     static OWN: Cell<*const Record> = const { Cell::new(ptr::null()) };
 }
 
-/// The calling thread can be asked, and has a stack for handlers of fatal signals, while this lives.
+/// While this value lives, the calling thread can be asked, and has a stack for handlers of fatal signals.
 pub(crate) struct Registered {
     record: Option<&'static Record>,
-    /// Keeps what `record.statistics` points to.
+    /// Keeps alive what `record.statistics` points to.
     statistics: Arc<ThreadStatistics>,
     _handler_stack: HandlerStack,
 }
@@ -168,7 +168,7 @@ impl Registered {
         &self.statistics
     }
 
-    /// Says where the thread notes its signals.
+    /// Sets the ring in which the thread records its signals.
     ///
     /// # Safety
     /// The ring must stay where it is until `clear_trace`, and only the calling thread may change it.
@@ -178,7 +178,7 @@ impl Registered {
         }
     }
 
-    /// Says what the blocks of the thread hold: what `write` writes.
+    /// Updates the text about the thread's blocks: `write` writes it.
     pub fn write_blocks(&self, write: impl FnOnce(&mut dyn fmt::Write) -> fmt::Result) {
         if let Some(record) = self.record {
             record.blocks.update(self.statistics.turns.get(), write);
@@ -198,7 +198,7 @@ impl Drop for Registered {
             self.clear_trace();
             record.thread.store(0, Ordering::Release);
             OWN.set(ptr::null());
-            // Whoever is asking still reads name and figures: let it finish, and keep others away.
+            // A requester may still read name and figures: let it finish, and keep others away.
             while record.being_asked.swap(true, Ordering::AcqRel) {
                 std::thread::yield_now();
             }
@@ -221,7 +221,7 @@ extern "C" fn on_asked(_: i32) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Writes what every thread is doing and what its blocks hold, then what it has handled last.
+/// Writes what every thread is doing and what its blocks hold, then the signals that it handled last.
 pub(crate) fn write_all_threads(out: &mut dyn fmt::Write) -> fmt::Result {
     for part in [write_load, write_signals] {
         for record in &RECORDS {
@@ -231,7 +231,7 @@ pub(crate) fn write_all_threads(out: &mut dyn fmt::Write) -> fmt::Result {
     Ok(())
 }
 
-/// Writes what the thread with these statistics is doing, what its blocks hold and what it has handled last.
+/// Writes what the thread with these statistics is doing, what its blocks hold and the signals that it handled last.
 pub(crate) fn write_thread(statistics: &Arc<ThreadStatistics>, out: &mut dyn fmt::Write) -> fmt::Result {
     let wanted = Arc::as_ptr(statistics).cast_mut();
     match RECORDS.iter().find(|record| record.statistics.load(Ordering::Acquire) == wanted) {
@@ -243,10 +243,10 @@ pub(crate) fn write_thread(statistics: &Arc<ThreadStatistics>, out: &mut dyn fmt
     }
 }
 
-/// A part of what can be told of a thread, which is there and has this id.
+/// Writes one part of the report about a thread, which runs and has this id.
 type Part = fn(&Record, i32, &ThreadStatistics, &mut dyn fmt::Write) -> fmt::Result;
 
-/// Tells a part of a thread if there is one, as the only one to ask it meanwhile.
+/// Writes a part of the report about a thread if the thread exists, as the only requester meanwhile.
 fn write_record(record: &Record, part: Part, out: &mut dyn fmt::Write) -> fmt::Result {
     if record.statistics.load(Ordering::Acquire).is_null() {
         return Ok(());

@@ -1,12 +1,12 @@
-//! The edge of a data node: everything that touches the world. Threads, sockets, clock, memory, signals of the
+//! The edge of a data node: everything that uses the operating system. Threads, sockets, clock, memory, signals of the
 //! operating system, the log.
 //!
 //! Inside the edge are blocks, which only handle signals, and the kernel's executor, which hands frames to them. This
-//! crate drives executors: one for each thread that runs turns, whatever the blocks are. Start with
-//! [`node_process`], then `worker` for the turn, `listener` for how a client comes in, `api_nodes` for how it goes.
+//! crate drives executors, one for each thread that runs turns, whatever the blocks are. Start with [`node_process`],
+//! then `worker` for the turn, `listener` for how a client is admitted, `api_nodes` for how it is disconnected.
 //!
 //! ```text
-//!   listener --admitted sockets--> worker 0 <====rings====> worker 1 ...      watchdog: looks at the turns of all
+//!   listener --admitted sockets--> worker 0 <====rings====> worker 1 ...      watchdog: checks the turns of all
 //!      ^                          |  executor (blocks)     |  executor
 //!   new connections               |  sockets               |  sockets
 //!                                 v                        v
@@ -14,8 +14,8 @@
 //! ```
 //! A send thread is a worker that owns no connection and writes those of others: see `relay`.
 //!
-//! In a steady state a worker allocates nothing and makes three system calls for each batch that it is sent: it waits,
-//! reads, writes. Nothing is shared between workers but what stands in [`ring`], [`parker`] and `switchboard`.
+//! In a steady state a worker allocates nothing and makes three system calls for each batch that it receives: it waits,
+//! reads, writes. Workers share nothing but what stands in [`ring`], [`parker`] and `switchboard`.
 //!
 //! # Testing
 //! Besides `cargo test`, with the paths from the root of the workspace:
@@ -29,7 +29,7 @@
 //!   vinga-runtime --target x86_64-unknown-linux-gnu --lib --test ring --test end_to_end` (the standard library is not
 //!   instrumented without its source: hence the flag and the suppressions; `process` is left out because the sanitizer
 //!   delays signals);
-//! - what the edge costs: `cargo run --release -p vinga-runtime --example echo_rate`.
+//! - the cost of the edge: `cargo run --release -p vinga-runtime --example echo_rate`.
 
 #[cfg(not(loom))]
 pub mod affinity;

@@ -5,14 +5,15 @@
 //! it like a message), and when that has confirmed, the socket is handed to the thread that serves connections of this
 //! index, whose first frame is the `HelloConfirm`. From then on this thread has nothing to do with it.
 //!
-//! Clients on this machine come by a Unix socket ([`LocalSocket`]) and are treated as all others; they may offer to share
-//! memory ([`vinga_local`]), which is made when they are admitted. If the system has none left for that, their
+//! Clients on this machine connect by a Unix socket ([`LocalSocket`]) and are treated as all others; they may offer to
+//! share memory ([`vinga_local`]), which is made when they are admitted. If the system has none left for that, their
 //! connections are ordinary streams.
 //!
-//! Everything that anybody can cause without being admitted has a bound. There are at most [`Limits::greetings_max`] pending connections, and never so
-//! many that file descriptors run out. When all places are taken, the pending connection that has been silent for longest makes
-//! room; if none has been silent for [`SILENCE_MIN`], the newcomer is refused. Whoever is refused is told why
-//! (`HelloRefuse`) before the connection is closed, and the log gets a line, some of them a second.
+//! Everything that a peer can cause without being admitted has a bound. There are at most [`Limits::greetings_max`]
+//! pending connections, and never so many that file descriptors run out. When all places are taken, the pending
+//! connection that has been silent for longest makes room; if none has been silent for [`SILENCE_MIN`], the new
+//! connection is refused. A refused peer gets the reason (`HelloRefuse`) before its connection is closed, and the log
+//! gets a line, some of them a second.
 
 use crate::api_nodes::Admission;
 use crate::greeting::{self, Expected, GREETING_BYTES_MAX, NotAdmitted};
@@ -38,16 +39,17 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, col
 /// How long a pending connection must have been silent to make room for another.
 const SILENCE_MIN: Duration = Duration::from_millis(50);
 
-/// How long a pending connection that was refused may take to hear it.
+/// How long a refused pending connection may take to read the refusal.
 const LEAVING_MAX: Duration = Duration::from_secs(1);
 
-/// How often pending connections are looked at of which nothing has come.
+/// How often silent pending connections are checked.
 const PENDING_CHECK: Duration = Duration::from_millis(100);
 
 /// Connections accepted in one go, before pending connections are read again.
 const ACCEPTS_MAX: usize = 64;
 
-/// File descriptors that are left to everything but pending: connections, files, the process's own.
+/// File descriptors that are kept for everything but pending connections: admitted connections, files, the process's
+/// own.
 const DESCRIPTORS_KEPT: u64 = 4096;
 
 /// How long accepting pauses when the system has no descriptor left.
@@ -59,22 +61,23 @@ const PLACE_BITS: u32 = 16;
 const LINES_PER_SECOND: u32 = 10;
 const WHO: &str = "listener";
 
-/// In the place of a pending connection's place: the socket that is listened on.
+/// In place of a pending connection's place: the socket that is listened on.
 const SOCKET: u64 = u64::MAX - 1;
 /// The same for clients on this machine.
 const LOCAL_SOCKET: u64 = u64::MAX - 2;
 
-/// What the listener may find in its inbox.
+/// Messages to the listener.
 pub(crate) enum ListenerMessage {
-    /// Membership has admitted a pending connection; unless all connections of that API node are being closed meanwhile.
+    /// Membership has admitted a pending connection. `admission` is `None` if all connections of that API node are
+    /// being closed meanwhile.
     Confirm { confirm: ApiConnectConfirm, admission: Option<Admission> },
-    /// Membership has not.
+    /// Membership has refused it.
     Refuse(ApiConnectRefuse),
     /// The node stops.
     Stop,
 }
 
-/// See the head of this file.
+/// The thread that accepts connections, with the pending ones.
 pub(crate) struct Listener {
     socket: TcpListener,
     local: Option<LocalSocket>,
@@ -85,7 +88,7 @@ pub(crate) struct Listener {
     /// By place; a pending connection's place is part of the name by which Membership knows it.
     pending: Vec<Option<PendingConnection>>,
     greeted: u64,
-    /// Given up for a moment when no other descriptor is left, so that a newcomer can be refused.
+    /// Closed for a moment when no other descriptor is left, so that a new connection can be refused.
     spare: Option<File>,
     lines: RateLimit,
 }
@@ -104,7 +107,7 @@ enum Stage {
     Greeting { bytes: Vec<u8> },
     /// Membership has been asked about it, under this name.
     Asked { name: u64, hello: HelloRequest, early: Vec<u8> },
-    /// It has been refused and may read that.
+    /// It was refused; it has some time to read the refusal.
     Leaving,
 }
 
@@ -181,13 +184,13 @@ impl Listener {
                 Ok((stream, peer)) => self.welcome(stream, peer),
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return,
                 Err(why) if is_exhausted(&why) => return self.refuse_with_spare(socket, &why),
-                // The pending connection has gone while it waited, or the network has a problem that is not ours.
+                // The peer has closed the connection while it waited, or the network has a problem that is not ours.
                 Err(_) => {}
             }
         }
     }
 
-    /// Takes the next connection of one of the sockets; it never waits from then on.
+    /// Accepts the next connection of one of the sockets and makes it non-blocking.
     fn accept_one(&self, socket: u64) -> io::Result<(Socket, Peer)> {
         if socket == LOCAL_SOCKET {
             let local = self.local.as_ref().ok_or(ErrorKind::WouldBlock)?;
@@ -198,7 +201,7 @@ impl Listener {
         Ok((Socket::from(stream), Peer::Remote(peer)))
     }
 
-    /// No descriptor is left for a newcomer: uses the spare one to tell it so.
+    /// No descriptor is left for a new connection: uses the spare one to refuse it.
     fn refuse_with_spare(&mut self, socket: u64, why: &io::Error) {
         self.lines.write(Level::Error, WHO, format_args!("no connection can be accepted: {why}"));
         self.spare = None;
@@ -228,7 +231,7 @@ impl Listener {
         }
     }
 
-    /// A free place, or one that another one has to leave.
+    /// A free place, or one from which another pending connection was evicted.
     fn find_place(&mut self, now: Instant) -> Option<usize> {
         if let Some(free) = self.pending.iter().position(Option::is_none) {
             return Some(free);
@@ -243,7 +246,7 @@ impl Listener {
             }
         });
         let (_, place) = candidates.max()?;
-        let pending = self.pending[place].take().expect("a candidate is there");
+        let pending = self.pending[place].take().expect("the candidate is pending");
         if let Stage::Greeting { .. } = pending.stage {
             self.turn_away(pending.stream, pending.peer, "it was silent while others wanted to be admitted");
         }
@@ -257,7 +260,7 @@ impl Listener {
         self.send_refusal(&stream, peer, &NotAdmitted::new(ErrorCode::Overloaded, detail));
     }
 
-    /// Refuses a pending connection, which keeps its place until it has heard it.
+    /// Refuses a pending connection, which keeps its place until it has read the refusal.
     fn refuse(&mut self, place: usize, stream: Socket, peer: Peer, why: &NotAdmitted) {
         self.send_refusal(&stream, peer, why);
         let stage = Stage::Leaving;
@@ -274,12 +277,12 @@ impl Listener {
                 format_args!("{peer} is not admitted: {} {}", why.code, why.detail),
             ),
         }
-        // It fits an empty socket buffer; whoever does not take it is closed without it.
+        // It fits an empty socket buffer; a peer that does not read it is closed without it.
         let _ = stream.write(&greeting::refuse_frame(self.driver(), why));
         stream.end_writing();
     }
 
-    /// Something has come from a pending connection.
+    /// Reads what has arrived from a pending connection.
     fn hear(&mut self, place: usize) {
         let Some(mut pending) = self.pending[place].take() else { return };
         match pending.stage {
@@ -321,7 +324,7 @@ impl Listener {
         }
     }
 
-    /// Asks Membership whether a pending connection may come in.
+    /// Asks Membership whether a pending connection may be admitted.
     fn ask(&mut self, place: usize, pending: PendingConnection, hello: HelloRequest, early: Vec<u8>) {
         self.greeted += 1;
         let name = self.greeted << PLACE_BITS | place as u64;
@@ -345,14 +348,14 @@ impl Listener {
             ),
             &request,
         );
-        // From here on it is not heard until another thread does.
+        // From here on it is not read until another thread does.
         self.poller.remove(&pending.stream);
         self.pending[place] =
             Some(PendingConnection { stage: Stage::Asked { name, hello, early }, ..pending });
         self.switchboard.threads[usize::from(self.switchboard.main_thread)].post(Message::Frames(frame));
     }
 
-    /// The pending connection about which Membership was asked under this name. It is there: nothing else makes it leave.
+    /// The pending connection about which Membership was asked under this name. It exists: nothing else removes it.
     fn take_asked(&mut self, waiting: u64) -> (usize, PendingConnection, HelloRequest, Vec<u8>) {
         let place = (waiting & ((1 << PLACE_BITS) - 1)) as usize;
         let pending = self.pending.get_mut(place).and_then(Option::take);
@@ -410,7 +413,7 @@ impl Listener {
                 let (api, peer, index) = (confirm.api, pending.peer, hello.connection);
                 self.settings.peers.note(NodeId(api), peer);
                 self.lines.write(
-                    // The first says who it is; the others of the same client say nothing new.
+                    // The first connection logs the client; the others of the same client add nothing new.
                     if index == 0 { Level::Info } else { Level::Debug },
                     WHO,
                     format_args!("API node {api} ({peer}): connection {index}"),
@@ -418,7 +421,7 @@ impl Listener {
             }
             Err((adoption, code)) => {
                 if code == ErrorCode::NodeIdInUse {
-                    // Whoever opens a connection again has given it up, and the others with it.
+                    // A client that opens a connection again has given the old one up, and the others with it.
                     self.switchboard.close(adoption.api, None);
                 }
                 let why = NotAdmitted::new(
@@ -436,7 +439,7 @@ impl Listener {
         self.refuse(place, pending.stream, pending.peer, &NotAdmitted::new(code, refuse.detail));
     }
 
-    /// Sends those away who have taken too long.
+    /// Closes the pending connections that have taken too long.
     fn expire(&mut self, now: Instant) {
         for place in 0..self.pending.len() {
             let Some(pending) = &self.pending[place] else { continue };
@@ -470,8 +473,8 @@ impl Listener {
     }
 }
 
-/// What the log says of a client that comes back and is told to begin anew, or to try again: nothing is wrong with it, and
-/// what these codes mean for transactions is the client's business.
+/// The log line for a client that reconnects and must begin anew, or try again: nothing is wrong with it, and what
+/// these codes mean for transactions is the client's business.
 fn return_refused(code: ErrorCode) -> Option<&'static str> {
     match code {
         ErrorCode::UnknownOutcome => {
@@ -484,13 +487,13 @@ fn return_refused(code: ErrorCode) -> Option<&'static str> {
     }
 }
 
-/// Whether more may come from a pending connection.
+/// Whether more bytes may arrive from a pending connection.
 enum Reading {
     Open,
     Ended,
 }
 
-/// Appends what has come, until nothing is left or it is more than any greeting.
+/// Appends the bytes that have arrived, until none are left or there are more than any greeting has.
 fn read_some(stream: &Socket, bytes: &mut Vec<u8>) -> io::Result<Reading> {
     let mut buffer = [0; GREETING_BYTES_MAX];
     while bytes.len() <= GREETING_BYTES_MAX {
@@ -505,8 +508,8 @@ fn read_some(stream: &Socket, bytes: &mut Vec<u8>) -> io::Result<Reading> {
     Ok(Reading::Open)
 }
 
-/// Takes the offer to share memory from the front of what a pending connection has sent; says whether it was there, `None` if that is
-/// not clear yet.
+/// Takes the offer to share memory from the front of the bytes of a pending connection; returns whether it was there,
+/// `None` if that is not clear yet.
 fn take_offer(bytes: &mut Vec<u8>) -> Option<bool> {
     if bytes.starts_with(&OFFER) {
         bytes.drain(..OFFER.len());
@@ -515,7 +518,7 @@ fn take_offer(bytes: &mut Vec<u8>) -> Option<bool> {
     if OFFER.starts_with(bytes) { None } else { Some(false) }
 }
 
-/// A connection of the network as it is served.
+/// Sets the options of a TCP connection.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)

@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use vinga_local::Socket;
 
-/// Who may connect: processes of the user whom the node runs as.
+/// Only processes of the node's user may connect.
 const MODE: u32 = 0o600;
 
 /// `sun_path` has 108 bytes, the last of them zero.
@@ -18,23 +18,23 @@ const PATH_BYTES_MAX: usize = 107;
 /// Connections that the system keeps for us until they are accepted.
 const BACKLOG: i32 = 4096;
 
-/// See the head of this file. The file is removed when this is dropped.
+/// The Unix socket on which a node listens for clients on its machine. The file is removed when this is dropped.
 pub(crate) struct LocalSocket {
     socket: UnixListener,
     path: PathBuf,
 }
 
 impl LocalSocket {
-    /// Listens at this path, in place of what is there: only a node that has gone can have left it.
+    /// Listens at this path, and replaces what is there: only a node that has ended can have left it.
     ///
     /// # Errors
-    /// The system's: the folder is not there or must not be written, the path is too long (107 bytes).
+    /// The system's: the folder does not exist or is not writable, the path is too long (107 bytes).
     pub fn listen(path: &Path) -> io::Result<Self> {
-        // What the system itself says of that names a constant.
+        // The system's own text for that names a constant.
         if path.as_os_str().len() > PATH_BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, too_long(path)));
         }
-        // Under another name until its mode is right, so that nobody else can connect meanwhile.
+        // Under another name until its mode is right, so that no other user can connect meanwhile.
         let unfinished = path.with_extension("new");
         for stale in [path, &unfinished] {
             match fs::remove_file(stale) {
@@ -50,7 +50,7 @@ impl LocalSocket {
         Ok(LocalSocket { socket, path: path.to_owned() })
     }
 
-    /// The next connection; it never waits.
+    /// Accepts the next connection; never waits.
     ///
     /// # Errors
     /// The system's; `WouldBlock` if there is none.
@@ -71,10 +71,11 @@ fn too_long(path: &Path) -> String {
 
 /// The process that has connected; 0 if it is not known, as for one of another container.
 fn process_of(stream: &UnixStream) -> i32 {
-    // `rustix` has this call, but no way to say 0.
+    // `rustix` has this call, but can't express 0.
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the descriptor is open, and the system writes so many bytes at most into `peer`, of which any are valid.
+    // SAFETY: the descriptor is open, and the system writes at most this many bytes into `peer`, of which any are
+    // valid.
     unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),

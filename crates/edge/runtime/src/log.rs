@@ -1,4 +1,4 @@
-//! The node's log. A line is: time (UTC), level, who, text.
+//! The node's log. A line is: time (UTC), level, source, text.
 //!
 //! ```text
 //! 2026-03-01T12:00:00.123Z warning 1/Coordinator/0: API node 150 has been silent for 4 heartbeats
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 use vinga_kernel::{LogEntry, LogLevel};
 
-/// Where lines go, and which.
+/// Where log lines go, and which.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
     /// The least serious lines that are written.
@@ -21,7 +21,7 @@ pub struct LogSettings {
     pub stderr: bool,
 }
 
-/// The level that is called so in lines of the log and in `LogLevel`: `error`, `warning`, `info` or `debug`.
+/// The log level with this name, as in lines of the log and in `LogLevel`: `error`, `warning`, `info` or `debug`.
 pub fn level_named(name: &str) -> Option<log::LevelFilter> {
     match name {
         "error" => Some(log::LevelFilter::Error),
@@ -46,7 +46,8 @@ pub fn begin(settings: &LogSettings) -> Result<(), String> {
         log = log.chain(opened?);
     }
     if settings.stderr {
-        // Not fern's own: that panics when whoever reads it has left, and a node is more than its log.
+        // Not fern's own output to the standard error: that panics when the reader has left, and a node must outlive
+        // its log.
         log = log.chain(fern::Output::call(|record| {
             crate::console::print_error(format_args!("{}\n", record.args()));
         }));
@@ -73,7 +74,7 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// Writes what the blocks of a thread had to say in a turn.
+/// Writes the log entries that the blocks of a thread made in a turn.
 pub(crate) fn write_entries(entries: &[LogEntry]) {
     for entry in entries {
         let level = match entry.level {
@@ -85,7 +86,7 @@ pub(crate) fn write_entries(entries: &[LogEntry]) {
     }
 }
 
-/// Keeps what strangers can cause from filling the log: some lines a second of each level, then how many were left out.
+/// Keeps unauthenticated peers from filling the log: some lines a second of each level, then how many were left out.
 pub(crate) struct RateLimit {
     per_second: u32,
     /// By level.

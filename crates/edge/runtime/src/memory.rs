@@ -1,8 +1,8 @@
-//! The memory in which rows lie: one mapping for `DataMemory`, and which of its pages are free.
+//! The memory that holds the rows: one mapping for `DataMemory`, and which of its pages are free.
 //!
-//! The mapping is reserved at the start and touched when it is used: a node with much memory starts as fast as one
-//! with little. It asks for huge pages of 2 MiB (a lookup in 4 KiB pages costs a page walk for each cache miss), and
-//! can be touched and locked at the start where the configuration wants that (`LockPagesInMemory`).
+//! The mapping is reserved at the start and its pages are touched when they are used: a node with much memory starts as
+//! fast as one with little. It asks for huge pages of 2 MiB (a lookup in 4 KiB pages costs a page walk for each cache
+//! miss), and can be touched and locked at the start if the configuration says so (`LockPagesInMemory`).
 
 use rustix::mm::{
     Advice, MapFlags, MlockAllFlags, ProtFlags, madvise, mlock, mlockall, mmap_anonymous, munmap,
@@ -29,7 +29,7 @@ pub enum LockPages {
     BeforeAllocation,
 }
 
-/// A mapping of pages. See the head of this file.
+/// A mapping of pages, aligned to huge pages.
 pub struct MappedRegion {
     /// What was mapped, of which the region is the aligned part.
     mapping: *mut c_void,
@@ -54,7 +54,7 @@ impl MappedRegion {
         let offset = mapping.align_offset(HUGE_PAGE_BYTES);
         let region =
             MappedRegion { mapping, mapping_bytes, base: mapping.cast::<u8>().wrapping_add(offset), pages };
-        // Where the kernel has no huge pages, small ones do.
+        // If the kernel has no huge pages, small ones are used.
         let _ = region.advise(Advice::LinuxHugepage);
         if touch {
             region.advise(Advice::LinuxPopulateWrite)?;
@@ -84,13 +84,13 @@ impl MappedRegion {
 
 impl Drop for MappedRegion {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever uses pages of it keeps the region alive. It can only fail for
-        // addresses that are none.
+        // SAFETY: the mapping is ours, and all users of its pages keep the region alive. It can only fail for invalid
+        // addresses.
         let _ = unsafe { munmap(self.mapping, self.mapping_bytes) };
     }
 }
 
-// SAFETY: the memory is plain bytes; who may touch which page is the contract of the pools.
+// SAFETY: the memory is plain bytes; the contract of the pools says who may touch which page.
 unsafe impl Send for MappedRegion {}
 // SAFETY: as above; the object itself is never changed after `new`.
 unsafe impl Sync for MappedRegion {}
@@ -132,7 +132,7 @@ fn lock_refused(why: rustix::io::Errno, bytes: usize) -> String {
     )
 }
 
-/// Raises a limit of the process to the highest value that it may give itself, and says what it is now.
+/// Raises a limit of the process to the highest value that the process may set, and returns what it is now.
 pub fn raise_to_hard_limit(resource: Resource) -> Option<u64> {
     let limit = getrlimit(resource);
     let _ = setrlimit(resource, Rlimit { current: limit.maximum, maximum: limit.maximum });
@@ -150,7 +150,7 @@ impl SharedPages {
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut FreePages) -> R) -> R {
-        // A holder that panicked has stopped the node; what it was doing does not matter to tests that go on.
+        // A holder that panicked has stopped the node; its unfinished change does not matter to tests that continue.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,7 +1,8 @@
-//! A node's folder: its log, its process id, its address, its crash reports. Of SQL nodes, too: they have more in it.
+//! A node's folder: its log, its process id, its address, its crash reports. SQL nodes have one too, with more files in
+//! it.
 //!
 //! ```text
-//!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it lives
+//!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it runs
 //!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
 //!   node-1/vinga.start     the last start: where, when, which version; stays when the node stops
 //!   node-1/vinga.sock      where it listens for clients on this machine, as long as it runs
@@ -17,18 +18,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How often the lock is tried, and how long it is waited between: who only looks whether a node runs
-/// ([`NodeFolder::running`]) has it for a moment.
+/// How often the lock is tried, and how long the pauses between are: a process that only checks whether a node runs
+/// ([`NodeFolder::running`]) holds it for a moment.
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// See the head of this file.
+/// A node's folder.
 #[derive(Clone, Debug)]
 pub struct NodeFolder {
     path: PathBuf,
 }
 
-/// A start of a node, of which its folder still knows after it has ended.
+/// The last start of a node, which its folder records even after the node has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LastStart {
     /// `host:port`.
@@ -91,10 +92,10 @@ impl NodeFolder {
         self.path.join("vinga.start")
     }
 
-    /// Makes the folder if it is not there.
+    /// Makes the folder if it does not exist.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's.
     pub fn create(&self) -> io::Result<()> {
         fs::create_dir_all(&self.path)
     }
@@ -103,18 +104,18 @@ impl NodeFolder {
     /// lock lasts until the file is dropped.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's.
     pub fn occupy(&self) -> io::Result<Option<File>> {
         let Some(mut file) = self.lock()? else { return Ok(None) };
         writeln!(file, "{}", std::process::id())?;
         Ok(Some(file))
     }
 
-    /// Takes the lock for a node that is about to be started; `None` if another node has it. The caller hands the file
-    /// on to the new process, so that the lock lasts as long as that lives, and writes its process id into it.
+    /// Takes the lock for a node that is about to be started; `None` if another node has it. The caller passes the file
+    /// on to the new process, so that the lock lasts as long as that process runs, and writes its process id into it.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let file = File::options().create(true).truncate(false).write(true).open(self.pid_file())?;
         let mut tries = 1;
@@ -132,19 +133,19 @@ impl NodeFolder {
         Ok(Some(file))
     }
 
-    /// Called when the node is ready, by itself or who has started it.
+    /// Called when the node is ready, by the node itself or by the process that has started it.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's.
     pub fn announce(&self, address: &str, version: &str) -> io::Result<()> {
         let since = humantime::format_rfc3339_seconds(SystemTime::now());
         let start = format!("address={address}\nsince={since}\nversion={version}\n");
         Self::replace(&self.start_file(), &start)?;
-        // Whoever waits for the node waits for this.
+        // This file is written last: it is what processes that wait for the node look for.
         Self::replace(&self.address_file(), &format!("{address}\n"))
     }
 
-    /// Writes a file that is whole whenever it is there.
+    /// Writes a file that is complete whenever it exists.
     fn replace(file: &Path, text: &str) -> io::Result<()> {
         let mut unfinished = file.as_os_str().to_owned();
         unfinished.push(".new");
@@ -170,7 +171,7 @@ impl NodeFolder {
     /// The process id of the running node; `None` if none runs.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's.
     pub fn running(&self) -> io::Result<Option<i32>> {
         let file = match File::open(self.pid_file()) {
             Ok(file) => file,
@@ -180,7 +181,7 @@ impl NodeFolder {
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => {
-                // A SQL node has the file as its standard output: what was said there would stand behind the number.
+                // A SQL node has this file as its standard output: any output would stand behind the number.
                 let text = fs::read_to_string(self.pid_file())?;
                 Ok(text.lines().next().and_then(|line| line.trim().parse().ok()))
             }
@@ -188,12 +189,12 @@ impl NodeFolder {
         }
     }
 
-    /// Where the running node can be reached; `None` while it is not ready.
+    /// The address of the running node; `None` while it is not ready.
     pub fn address(&self) -> Option<String> {
         fs::read_to_string(self.address_file()).ok().map(|text| text.trim().to_owned())
     }
 
-    /// Warnings and errors in the log behind its first `before` bytes: who says what.
+    /// Warnings and errors in the log behind its first `before` bytes, as "source: text".
     pub fn log_warnings(&self, before: u64) -> Vec<String> {
         self.log_behind(before)
             .lines()
@@ -216,17 +217,17 @@ impl NodeFolder {
         all[all.len().saturating_sub(lines)..].join("\n")
     }
 
-    /// Bytes that are no UTF-8 are replaced: a server that crashes writes what it likes.
+    /// Bytes that are not UTF-8 are replaced: a server that crashes may write anything.
     fn log_behind(&self, before: u64) -> String {
         let log = fs::read(self.log()).unwrap_or_default();
         String::from_utf8_lossy(log.get(before as usize..).unwrap_or_default()).into_owned()
     }
 }
 
-/// Sends a signal to a node's process; one that has ended meanwhile is content.
+/// Sends a signal to a node's process; if the process has ended meanwhile, that is no error.
 ///
 /// # Errors
-/// A sentence: the process is another user's.
+/// A text: the process belongs to another user.
 pub fn send_signal(pid: Pid, signal: Signal) -> io::Result<()> {
     match rustix::process::kill_process(pid, signal) {
         Ok(()) | Err(Errno::SRCH) => Ok(()),
@@ -281,9 +282,9 @@ mod tests {
         let folder = NodeFolder::new(&place, 1);
         folder.create().unwrap();
         assert_eq!(folder.running().unwrap(), None);
-        let lock = folder.occupy().unwrap().expect("nobody else has it");
+        let lock = folder.occupy().unwrap().expect("the lock is free");
         folder.announce("127.0.0.1:2202", "1.2.3").unwrap();
-        // A lock belongs to an open file, so a second open file in the same process is a stranger.
+        // A lock belongs to an open file, so a second open file in the same process counts as another holder.
         assert_eq!(folder.running().unwrap(), Some(std::process::id() as i32));
         assert!(folder.occupy().unwrap().is_none());
         assert_eq!(folder.address().as_deref(), Some("127.0.0.1:2202"));

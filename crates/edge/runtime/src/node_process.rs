@@ -1,8 +1,8 @@
 //! A node: its threads, from start to stop.
 //!
 //! The start makes the threads that run turns, each with its own blocks, waits until all have started, begins to listen
-//! and to watch, and says that the node is ready. The stop is orderly: no new connections, everything that was begun
-//! and can still leave leaves, the connections are told and closed, the threads end.
+//! and to watch, and reports that the node is ready. The stop is orderly: no new connections, everything that was begun
+//! and can still be sent is sent, clients are notified and their connections closed, the threads end.
 
 use crate::affinity;
 use crate::clock::Clock;
@@ -36,7 +36,7 @@ const WHO: &str = "node";
 /// The figures of all threads that run turns, by index.
 pub type Statistics = Arc<[Arc<ThreadStatistics>]>;
 
-/// A running node. See the head of this file.
+/// A running node: its threads and its listening sockets.
 pub struct NodeProcess {
     address: SocketAddr,
     is_local: bool,
@@ -69,8 +69,8 @@ where
 }
 
 impl NodeProcess {
-    /// Starts a node. `make_host` makes the blocks of the thread with an index, on that thread; it is given the
-    /// figures of all threads, for the blocks that tell them.
+    /// Starts a node. `make_host` makes the blocks of the thread with an index, on that thread; it gets the figures of
+    /// all threads, for the blocks that report them.
     ///
     /// # Errors
     /// The address is taken or not ours, or the system has no threads or descriptors left; the text says which. The
@@ -99,7 +99,7 @@ impl NodeProcess {
         let gives_way = settings.helpers.priority.is_none();
         let listener = spawn_helper("listener", &settings.helpers, move || {
             if gives_way {
-                // Whoever connects again and again takes little from those who are connected.
+                // A client that connects again and again takes little from those who are connected.
                 affinity::give_way();
             }
             listener.run();
@@ -118,7 +118,7 @@ impl NodeProcess {
         self.address
     }
 
-    /// The path of the Unix socket where it listens for clients on this machine; `None` if it does not.
+    /// The path of the Unix socket for clients on this machine; `None` if there is none.
     pub fn local(&self) -> Option<&Path> {
         self.settings.listen_locally.as_deref().filter(|_| self.is_local)
     }
@@ -133,7 +133,7 @@ impl NodeProcess {
         log::info!(target: WHO, "the node stops");
         self.switchboard.listener.post(ListenerMessage::Stop);
         join(self.listener);
-        // Those that write for others are the last to go.
+        // Threads that write for others end last.
         let (senders, others): (Vec<_>, Vec<_>) =
             (0u16..).zip(self.threads).partition(|&(thread, _)| self.settings.is_send_thread(thread));
         for threads in [others, senders] {
@@ -162,7 +162,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     })
 }
 
-/// A node that can't listen for clients on its machine runs nevertheless: they come by TCP then.
+/// A node that can't listen for clients on its machine runs nevertheless: they connect by TCP then.
 fn listen_locally(path: &Path) -> Option<LocalSocket> {
     match LocalSocket::listen(path) {
         Ok(socket) => Some(socket),
@@ -225,7 +225,7 @@ fn run_worker<H: Host>(
         WorkerParts { index, plan, senders, executor, switchboard, limits, registered, realtime, clock };
     match Worker::new(parts) {
         Ok(worker) => {
-            // If nobody waits for it, another thread could not start, and the process ends.
+            // If no thread waits for it, another thread could not start, and the process ends.
             let _ = started.send(Ok(()));
             drop(started);
             worker.run();
@@ -236,7 +236,7 @@ fn run_worker<H: Host>(
     }
 }
 
-/// Makes the calling thread run as its plan says, as far as the system lets it.
+/// Applies the plan to the calling thread, as far as the system allows it.
 fn apply(plan: &ThreadPlan, clock: Clock) -> Realtime {
     let (realtime, refusal) = match plan.realtime {
         true => Realtime::begin(clock.nanos()),
@@ -272,10 +272,10 @@ fn check(settings: &NodeSettings) {
         |&owner: &u16| settings.threads[usize::from(owner)].sends || !settings.senders_for(owner).is_empty();
     assert!(
         settings.socket_threads().iter().all(is_written),
-        "who owns sockets and does not write needs send threads"
+        "a thread that owns sockets and does not write needs send threads"
     );
     let is_thread = |&(_, thread): &(BlockNumber, u16)| usize::from(thread) < threads;
-    assert!(settings.instances.iter().all(is_thread), "block instances sit on threads that there are");
+    assert!(settings.instances.iter().all(is_thread), "block instances are on existing threads");
 }
 
 /// Threads of a node, at most: the largest table of the configuration has 72.
@@ -285,8 +285,8 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     thread::Builder::new().name(name.to_string()).spawn(body).map_err(out_of("threads"))
 }
 
-/// A thread that runs no turns: the real-time guard does not watch it, because it sleeps nearly always. It runs as its
-/// plan says when this returns.
+/// Starts a thread that runs no turns: the real-time guard does not watch it, because it sleeps nearly always. When
+/// this returns, its plan is applied.
 fn spawn_helper(
     name: &str,
     plan: &ThreadPlan,
@@ -297,7 +297,7 @@ fn spawn_helper(
     let thread = spawn(name, move || {
         let _handler_stack = HandlerStack::new();
         apply(&plan, Clock::new());
-        // Whoever started this thread waits for it.
+        // The thread that starts this one waits for it.
         let _ = started.send(());
         body();
     })?;

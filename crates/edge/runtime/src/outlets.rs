@@ -7,7 +7,7 @@ use crate::statistics::ThreadStatistics;
 use crate::switchboard::Switchboard;
 use vinga_base::NodeId;
 
-/// See the head of this file.
+/// The connections that a send thread writes for their owners.
 pub(crate) struct Outlets {
     own: u16,
     /// By place; a place is the name by which the poller knows the socket.
@@ -18,7 +18,7 @@ pub(crate) struct Outlets {
 }
 
 impl Outlets {
-    /// None yet, for the thread with this index. Sockets get names from `first_token` on.
+    /// No connection yet, for the thread with this index. Sockets get names from `first_token` on.
     pub fn new(own: u16, first_token: u64) -> Self {
         Outlets { own, places: Vec::new(), count: 0, first_token }
     }
@@ -49,7 +49,7 @@ impl Outlets {
         self.count += 1;
     }
 
-    /// Writes what still can be written of a connection and drops it. It is there: its owner has opened it before.
+    /// Writes what can still be written of a connection and drops it. It exists: its owner has opened it before.
     pub fn close(&mut self, owner: u16, api: NodeId, poller: &Poller, statistics: &ThreadStatistics) {
         let is_wanted = |outlet: &Outlet| outlet.owner == owner && outlet.api == api;
         let place = self.places.iter_mut().find(|place| place.as_ref().is_some_and(is_wanted));
@@ -62,13 +62,13 @@ impl Outlets {
     /// Notes what a socket has reported.
     pub fn note(&mut self, ready: Ready) {
         let place = (ready.token - self.first_token) as usize;
-        // Errors and ends are for the next write to find.
+        // Errors and ends are left for the next write to find.
         if let Some(outlet) = self.places[place].as_mut().filter(|_| ready.is_writable || ready.is_ending) {
             outlet.note_writable();
         }
     }
 
-    /// Writes what the owners have put in for which `word` stands, and what was left over.
+    /// Writes what the owners in `word` have put in, and what was left over.
     pub fn serve(&mut self, word: u64, switchboard: &Switchboard, statistics: &ThreadStatistics) {
         for outlet in self.places.iter_mut().flatten() {
             outlet.may_have_more |= word & thread_bit(outlet.owner) != 0;
@@ -78,7 +78,7 @@ impl Outlets {
         }
     }
 
-    /// Whether something was left that can be written at once.
+    /// Whether something is left that can be written at once.
     pub fn has_left(&self) -> bool {
         self.places.iter().flatten().any(Outlet::can_be_served)
     }

@@ -1,5 +1,5 @@
-//! The writing side of a connection, for its owner: bytes leave the lane for the socket, for the memory that is shared
-//! with a client on this machine ([`vinga_local`]), or for the relay to a send thread ([`crate::relay`]).
+//! The writing side of a connection, for its owner: bytes move from the lane to the socket, to the memory that is
+//! shared with a client on this machine ([`vinga_local`]), or to the relay to a send thread ([`crate::relay`]).
 
 use crate::lane_progress::LaneProgress;
 use crate::relay::Entrance;
@@ -12,7 +12,7 @@ use vinga_local::pipe::Sender;
 /// Reads that empty a socket before it is closed.
 const DISCARDED_READS_MAX: usize = 64;
 
-/// See the head of this file.
+/// The writing side of a connection.
 pub(crate) struct Output {
     progress: LaneProgress,
     way: Way,
@@ -21,20 +21,20 @@ pub(crate) struct Output {
 enum Way {
     /// The owner of the connection writes it.
     Direct {
-        /// The socket did not take all that it was last given, and has not reported since that it takes more.
+        /// The socket did not take all of the last bytes, and has not reported since that it takes more.
         is_full: bool,
-        /// Something was written since this was last looked at.
+        /// Something was written since the last check.
         has_moved: bool,
     },
-    /// The owner does, into shared memory; the socket only wakes the client.
+    /// The owner writes it, into shared memory; the socket only wakes the client.
     Local {
         sender: Sender,
-        /// There was no room for all that was last given, and none was seen since.
+        /// There was no room for all of the last bytes, and no room was seen since.
         is_full: bool,
-        /// Something was written since this was last looked at.
+        /// Something was written since the last check.
         has_moved: bool,
     },
-    /// A send thread does.
+    /// A send thread writes it.
     Relayed(Entrance),
 }
 
@@ -59,12 +59,12 @@ impl Output {
         }
     }
 
-    /// Whether shared memory was full when it was last looked at.
+    /// Whether shared memory was full at the last check.
     pub fn waits_for_room(&self) -> bool {
         matches!(self.way, Way::Local { is_full: true, .. })
     }
 
-    /// Looks whether there is room in shared memory that was full; says whether that is still to be waited for.
+    /// Checks whether there is room again in shared memory that was full; returns whether it is still full.
     pub fn look_for_room(&mut self) -> bool {
         let Way::Local { sender, is_full, .. } = &mut self.way else { return false };
         *is_full &= !sender.has_room();
@@ -100,7 +100,7 @@ impl Output {
         }
     }
 
-    /// The send thread that must be told of bytes that it has got since the last call.
+    /// The send thread that must be notified of bytes that it has got since the last call.
     pub fn take_unannounced(&mut self) -> Option<u16> {
         match &mut self.way {
             Way::Direct { .. } | Way::Local { .. } => None,
@@ -125,7 +125,8 @@ impl Output {
         }
     }
 
-    /// Has bytes of the lane leave, as many as can, while more are being made. Nobody is told when more can.
+    /// Writes as many bytes of the lane as possible, while more are being made. Does not ask to be notified when more
+    /// can be written.
     pub fn write(
         &mut self,
         stream: &Socket,
@@ -167,7 +168,8 @@ impl Output {
         Ok(())
     }
 
-    /// At the end of a turn: has bytes of the lane leave, and is told when more can.
+    /// At the end of a turn: writes as many bytes of the lane as possible, and asks to be notified when more can be
+    /// written.
     pub fn flush(
         &mut self,
         stream: &Socket,
@@ -175,7 +177,7 @@ impl Output {
         statistics: &ThreadStatistics,
     ) -> io::Result<()> {
         match &mut self.way {
-            // It will report that it takes more, or is looked at in each turn.
+            // The socket will report when it takes more; shared memory is checked in each turn.
             Way::Direct { is_full: true, .. } | Way::Local { is_full: true, .. } => Ok(()),
             Way::Direct { .. } | Way::Local { .. } => self.write(stream, lane, statistics),
             Way::Relayed(entrance) => {
@@ -186,10 +188,10 @@ impl Output {
         }
     }
 
-    /// The connection is closed: what the socket or the relay takes now leaves the lane, and the rest is forgotten. The
+    /// The connection is closed: what the socket or the relay takes now leaves the lane, and the rest is dropped. The
     /// lane is empty then and may serve another connection.
     pub fn close(mut self, stream: &Socket, lane: &mut Vec<u8>, statistics: &ThreadStatistics) {
-        // A socket that takes nothing any more has nobody who would miss it.
+        // If the socket takes nothing any more, no client would read the rest.
         let _ = self.write(stream, lane, statistics);
         self.progress.forget(lane);
         match self.way {
@@ -199,7 +201,7 @@ impl Output {
     }
 }
 
-/// How much a socket took.
+/// The result of a write.
 pub(crate) enum Written {
     Some(usize),
     /// Nothing; it will report when it takes more.
@@ -224,7 +226,7 @@ pub(crate) fn write_some(
     }
 }
 
-/// Says that nothing more will come. To be called before a socket is closed.
+/// Ends the stream to the client. To be called before a socket is closed.
 pub(crate) fn say_farewell(stream: &Socket) {
     stream.end_writing();
     // A socket that is closed with unread bytes resets the connection, and what was sent last may be lost.

@@ -1,4 +1,4 @@
-//! How a thread sleeps, and how others wake it: one word that says who has something for it.
+//! How a thread sleeps, and how others wake it: one word that names the threads that have something for it.
 //!
 //! ```text
 //!   bit 63      ASLEEP: the owner sleeps or is about to
@@ -7,13 +7,13 @@
 //!               space in the ring from the owner
 //! ```
 //! A producer first puts, then *signals*: it sets its bit by a read-modify-write operation, and if that shows `ASLEEP`,
-//! takes that bit away by another; whoever has taken it away wakes the owner. The owner *takes* all bits by a swap
+//! clears that bit by another; the thread that has cleared it wakes the owner. The owner *takes* all bits by a swap
 //! with 0 and then looks where they point. It sleeps only if it can turn an empty word into `ASLEEP` by a
 //! compare-and-exchange. As everything happens to one word, a put is either seen by the owner before it sleeps or sees
 //! that it sleeps: no wake-up is lost, and a thread that is awake is never woken (no system call).
 //!
-//! The owner sleeps in `epoll_wait`, where sockets wake it too; the wake-up event's eventfd is one of the things that it
-//! waits for, edge-triggered, so that it is never read.
+//! The owner sleeps in `epoll_wait`, where sockets wake it too; the wake-up event's eventfd is polled there as well,
+//! edge-triggered, so that it is never read.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -29,7 +29,7 @@ pub const fn thread_bit(thread: u16) -> u64 {
     1 << (thread % THREAD_BITS)
 }
 
-/// The threads, of `count`, for which a word's bits stand.
+/// The threads, of `count`, that a word's bits name.
 pub fn threads_of(word: u64, count: u16) -> impl Iterator<Item = u16> {
     let mut bits = word & !(ASLEEP | MESSAGE);
     core::iter::from_fn(move || {
@@ -42,7 +42,7 @@ pub fn threads_of(word: u64, count: u16) -> impl Iterator<Item = u16> {
     .flat_map(move |bit| (bit..count).step_by(usize::from(THREAD_BITS)))
 }
 
-/// See the head of this file.
+/// Wakes a thread, and names the threads that have something for it.
 pub struct WakeEvent {
     word: AtomicU64,
     alarm: Alarm,
@@ -57,7 +57,7 @@ impl WakeEvent {
         Ok(WakeEvent { word: AtomicU64::new(0), alarm: Alarm::new()? })
     }
 
-    /// Tells the owner that there is something; says whether it had to be woken.
+    /// Notifies the owner; returns whether it had to be woken.
     pub fn signal(&self, bits: u64) -> bool {
         let asleep = self.word.fetch_or(bits, Ordering::AcqRel) & ASLEEP != 0
             && self.word.fetch_and(!ASLEEP, Ordering::AcqRel) & ASLEEP != 0;
@@ -67,7 +67,7 @@ impl WakeEvent {
         asleep
     }
 
-    /// For the owner: who has signalled since the last call.
+    /// For the owner: the threads that have signalled since the last call.
     #[inline]
     pub fn take(&self) -> u64 {
         if self.word.load(Ordering::Relaxed) == 0 {
@@ -76,29 +76,30 @@ impl WakeEvent {
         self.word.swap(0, Ordering::AcqRel)
     }
 
-    /// For the owner: whether somebody has signalled.
+    /// For the owner: whether any thread has signalled.
     #[inline]
     pub fn is_signalled(&self) -> bool {
         self.word.load(Ordering::Relaxed) != 0
     }
 
-    /// For the owner: whether a message has come since the last call of [`WakeEvent::take`].
+    /// For the owner: whether a message has arrived since the last call of [`WakeEvent::take`].
     #[inline]
     pub fn has_message(&self) -> bool {
         self.word.load(Ordering::Relaxed) & MESSAGE != 0
     }
 
-    /// For the owner: from now on a signal raises the alarm. False if somebody has signalled already: it must not sleep.
+    /// For the owner: from now on a signal raises the alarm. False if a thread has signalled already: the owner must
+    /// not sleep.
     pub fn begin_sleep(&self) -> bool {
         self.word.compare_exchange(0, ASLEEP, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// For the owner: it is awake, whatever woke it.
+    /// For the owner: it is awake, whatever the cause.
     pub fn end_sleep(&self) {
         self.word.fetch_and(!ASLEEP, Ordering::AcqRel);
     }
 
-    /// What the owner waits for while it sleeps.
+    /// The event that the owner polls while it sleeps.
     pub fn alarm(&self) -> &Alarm {
         &self.alarm
     }
@@ -135,12 +136,12 @@ mod eventfd {
     }
 }
 
-/// The alarm in the model: what `epoll_wait` on an edge-triggered eventfd does.
+/// The alarm in the model: behaves as `epoll_wait` on an edge-triggered eventfd.
 #[cfg(loom)]
 mod modelled {
     use loom::sync::{Condvar, Mutex};
 
-    /// Is raised once and heard once.
+    /// Each raise ends one wait.
     pub struct Alarm {
         raised: Mutex<bool>,
         changed: Condvar,
@@ -183,7 +184,7 @@ mod tests {
     fn only_a_sleeper_is_woken_and_only_once() {
         let event = WakeEvent::new().unwrap();
         assert!(!event.signal(MESSAGE));
-        assert!(!event.begin_sleep(), "somebody has rung");
+        assert!(!event.begin_sleep(), "the event was signalled");
         assert_eq!(event.take(), MESSAGE);
         assert!(event.begin_sleep());
         assert!(event.signal(thread_bit(1)));

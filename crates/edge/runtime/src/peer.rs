@@ -1,19 +1,19 @@
-//! Who is at the other end of a connection, for the log.
+//! The other end of a connection, for the log.
 
 use std::fmt;
 use std::net::SocketAddr;
 
-/// See the head of this file.
+/// The other end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Peer {
-    /// Somebody in the network.
+    /// A peer in the network.
     Remote(SocketAddr),
     /// A process on this machine, by its id.
     Local(i32),
 }
 
 impl Peer {
-    /// Whether it is on this machine and has come by the local socket.
+    /// Whether it is on this machine and has connected by the local socket.
     pub fn is_local(self) -> bool {
         matches!(self, Peer::Local(_))
     }

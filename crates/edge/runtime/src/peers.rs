@@ -1,19 +1,19 @@
-//! Where the node and those that are connected to it are reached, for people.
+//! Addresses of the node and of its API nodes, for people.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use vinga_base::NodeId;
 
-/// See the head of this file. Anybody may ask at any time.
+/// Addresses of the node and of its API nodes. Any thread may ask at any time.
 #[derive(Debug)]
 pub struct Peers {
     own: Mutex<String>,
-    /// By node id: who had it last.
+    /// By node id: the address of the API node that had it last.
     api_nodes: Mutex<Vec<String>>,
 }
 
 impl Default for Peers {
-    /// Nobody is known.
+    /// No address is known.
     fn default() -> Self {
         let api_nodes = vec![String::new(); usize::from(u8::MAX) + 1];
         Peers { own: Mutex::new(String::new()), api_nodes: Mutex::new(api_nodes) }
@@ -26,7 +26,7 @@ impl Peers {
         lock(&self.own).clone()
     }
 
-    /// Where an API node has come from that is or was connected; empty if there was none with this id.
+    /// The address from which an API node is or was connected; empty if there was none with this id.
     pub fn api_node(&self, api: NodeId) -> String {
         lock(&self.api_nodes)[usize::from(api.0)].clone()
     }
@@ -40,7 +40,7 @@ impl Peers {
     }
 }
 
-/// Nothing is half done in there, whoever panicked.
+/// A panic of a holder leaves nothing half done.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

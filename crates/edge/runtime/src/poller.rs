@@ -10,40 +10,40 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Events that one wait takes, at most.
 const EVENTS_MAX: usize = 256;
 
-/// In the place of a token: the alarm.
+/// In place of a token: the alarm.
 const ALARM: u64 = u64::MAX;
 
 /// What a socket has reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ready {
-    /// By which name it was added.
+    /// The name under which it was added.
     pub token: u64,
     /// Something can be read.
     pub is_readable: bool,
-    /// Nothing more will come than what can be read now.
+    /// No more input will follow the bytes that can be read now.
     pub is_ending: bool,
     /// It takes more.
     pub is_writable: bool,
 }
 
-/// What of a socket is reported. All but [`Interest::Accept`] are edge-triggered: reported when it changes.
+/// Which changes of a socket are reported. All but [`Interest::Accept`] are edge-triggered: reported when they happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Interest {
     /// Connections wait to be accepted; reported as long as they do.
     Accept,
-    /// Something has come.
+    /// Input has arrived.
     Read,
-    /// Something has come, or it takes more.
+    /// Input has arrived, or it takes more.
     ReadWrite,
     /// It takes more, or is at its end.
     Write,
 }
 
-/// See the head of this file.
+/// An epoll instance.
 pub(crate) struct Poller(OwnedFd);
 
 impl Poller {
-    /// A poller that waits for `alarm` and nothing else yet.
+    /// A poller that polls only `alarm` so far.
     ///
     /// # Errors
     /// The system has no file descriptor left.
@@ -53,7 +53,7 @@ impl Poller {
         Ok(Poller(epoll))
     }
 
-    /// Waits for a socket too, until it is closed.
+    /// Polls a socket too, until it is closed.
     ///
     /// # Errors
     /// The system has no memory left for it.
@@ -68,7 +68,7 @@ impl Poller {
         Ok(epoll::add(&self.0, socket, EventData::new_u64(token), flags)?)
     }
 
-    /// Waits for an eventfd too, until it is taken out: it only ends the wait, like the alarm, and is never read.
+    /// Polls an eventfd too, until it is removed: it only ends the wait, like the alarm, and is never read.
     ///
     /// # Errors
     /// As [`Poller::add`].
@@ -76,14 +76,14 @@ impl Poller {
         Ok(epoll::add(&self.0, wake_event, EventData::new_u64(ALARM), EventFlags::IN | EventFlags::ET)?)
     }
 
-    /// Does not wait for a socket any more, which goes on without this poller.
+    /// Stops polling a socket, which stays open.
     pub fn remove(&self, socket: impl AsFd) {
         // It can only fail for one that could not be added.
         let _ = epoll::delete(&self.0, socket);
     }
 
-    /// Waits until something has been reported, at most so long (the system rounds up to milliseconds). Says whether
-    /// there was anything, be it only the alarm.
+    /// Waits until something is reported, at most this long (the system rounds up to milliseconds). Returns whether
+    /// anything was reported, be it only the alarm.
     pub fn wait(&self, nanos_max: u64, mut each: impl FnMut(Ready)) -> bool {
         let mut buffer = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
         let timeout = Timespec {

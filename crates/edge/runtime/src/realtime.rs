@@ -1,8 +1,8 @@
 //! The real-time scheduler, and the guard that keeps a real-time thread from starving the machine.
 //!
-//! A thread at real-time priority is never taken off its CPU for an ordinary one. So one that has run for
-//! [`RUN_NANOS_MAX`] without sleeping goes down to normal priority for [`REST_NANOS`], and if it is still busy then, it
-//! goes up again: nobody else waits for longer than that, and it keeps at least half of the CPU at real-time priority.
+//! A thread at real-time priority is never preempted by an ordinary one. So one that has run for [`RUN_NANOS_MAX`]
+//! without sleeping goes down to normal priority for [`REST_NANOS`], and if it is still busy then, it goes up again: no
+//! other thread waits for longer than that, and it keeps at least half of the CPU at real-time priority.
 
 use std::io;
 
@@ -12,7 +12,7 @@ const RUN_NANOS_MAX: u64 = 50_000_000;
 /// Nanoseconds that it then stays at normal priority.
 const REST_NANOS: u64 = 50_000_000;
 
-/// The lowest real-time priority: above every ordinary thread, below all that others made real-time on purpose.
+/// The lowest real-time priority: above every ordinary thread, below all threads that others made real-time on purpose.
 const PRIORITY: i32 = 1;
 
 /// Switches the calling thread between the schedulers as its plan and the guard demand.
@@ -22,7 +22,7 @@ pub(crate) struct Realtime {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Not asked for, or refused.
+    /// Not configured, or refused.
     Never,
     /// Real-time priority; awake since then.
     High { awake_since: u64 },
@@ -31,13 +31,13 @@ enum State {
 }
 
 impl Realtime {
-    /// For a thread that shall never be real-time.
+    /// For a thread that never runs at real-time priority.
     pub fn never() -> Self {
         Realtime { state: State::Never }
     }
 
-    /// Makes the calling thread real-time. Where the system refuses, it stays an ordinary thread and the text says
-    /// what would help.
+    /// Makes the calling thread real-time. If the system refuses, it stays an ordinary thread and the text says what
+    /// would help.
     pub fn begin(now: u64) -> (Self, Option<String>) {
         match set_scheduler(libc::SCHED_RR, PRIORITY) {
             Ok(()) => (Realtime { state: State::High { awake_since: now } }, None),
@@ -85,7 +85,7 @@ impl Realtime {
     }
 }
 
-/// The calling thread runs only when nobody else wants its CPU.
+/// From now on the calling thread runs only when no other thread wants its CPU.
 ///
 /// # Errors
 /// The system refuses it.
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn without_the_privilege_there_is_a_warning() {
         std::thread::spawn(|| {
-            // Root keeps the capability: take the thread's own away, as for an ordinary user.
+            // Root keeps the capability: remove the thread's own, as for an ordinary user.
             use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
             let Ok(mut sets) = capabilities(None) else { return };
             sets.effective.remove(CapabilitySet::SYS_NICE);

@@ -1,39 +1,40 @@
 //! A relay: how the bytes of a connection get from the thread that owns it to the send thread that writes them.
 //!
-//! Most threads that own connections write them, too. One that shall not (`nosend`) has a relay for each connection:
+//! Most threads that own connections write them, too. One that does not (`nosend`) has a relay for each connection:
 //!
 //! ```text
 //!   owner                                            send thread
 //!   lane --whole frames--> ring (RELAY_BYTES) --any number of bytes--> socket
-//!        <--- space wanted, by wake-up event ---   ---> written, error: two words that the owner looks at
+//!        <--- space wanted, by wake-up event ---   ---> written, error: two words that the owner reads
 //! ```
 //! *Bytes.* The owner puts whole frames into a ring of the connection's own ([`crate::ring`]), at the end of its turn
-//! and whenever much has piled up in the middle of it, and signals the wake-up event of the send thread at the end of the turn,
-//! once for all connections. What does not fit stays in the lane, so whatever looks at the lane (congestion, holding
-//! back requests) sees a reader that is slow as it would if the owner wrote; only up to [`RELAY_BYTES`] and a large frame
-//! are added to that. The send thread writes what lies in the ring in the order in which it lies there, gives back the
-//! space of what the socket took, and signals the owner's wake-up event if that had asked for space. When the socket is full the
-//! send thread leaves the ring alone until the socket reports that it takes more, which it reports to the send thread
-//! only; the owner hears only what can be read.
+//! and whenever much has piled up in the middle of it, and signals the wake-up event of the send thread at the end of
+//! the turn, once for all connections. What does not fit stays in the lane, so whatever looks at the lane (congestion,
+//! holding back requests) sees a slow reader as it would if the owner wrote; only up to [`RELAY_BYTES`] and a large
+//! frame are added to that. The send thread writes the ring's bytes in their order, frees the space of what the socket
+//! took, and signals the owner's wake-up event if that had asked for space. When the socket is full the send thread
+//! leaves the ring alone until the socket reports that it takes more; that is reported to the send thread only, and
+//! only input is reported to the owner.
 //!
 //! *Progress.* The send thread counts the bytes that the socket took. The owner compares that with what it has put in,
-//! once a second, to find readers that take nothing, and for its figures. It orders nothing, so that it may be a moment
-//! old.
+//! once a second, to find readers that take nothing, and for its figures. Nothing is ordered by the counter, so its
+//! value may be slightly old.
 //!
 //! *Breaking.* If a write fails, the send thread notes the system's error number, leaves the ring alone for ever and
-//! rings the owner's wake_event. The owner looks at that word whenever it has something to send, and once a second, and
-//! has the connection closed. (It mostly hears of it by reading before that.) Only the owner decides that a connection
-//! is at its end.
+//! signals the owner's wake-up event. The owner checks that word whenever it has something to send, and once a second,
+//! and has the connection closed. (Usually a failed read shows it before that.) Only the owner decides that a
+//! connection has ended.
 //!
 //! *Opening and closing.* Both ends hold the socket by a shared reference, so its descriptor is closed, and may be used
 //! for another one, only when neither will touch it again. The owner opens a relay by a message with the other end
-//! ([`Outlet`]) to the send thread, and closes it by another message, behind the last bytes that it put in: the send thread
-//! then writes what the socket takes at once, says farewell on it and drops its end. Message from one thread stays in its
-//! order and is read before the rings are; so an outlet is there before the first byte for it, and when the owner opens
-//! a relay for a new connection of the same API node, the send thread has dropped the old one before. Each end takes the
-//! socket out of its own poller before it drops it: the system would go on reporting as long as the other end lives.
+//! ([`Outlet`]) to the send thread, and closes it by another message, behind the last bytes that it put in: the send
+//! thread then writes what the socket takes at once, ends the stream and drops its end. Messages from one thread stay
+//! in order and are read before the rings are; so an outlet exists before the first byte for it, and when the owner
+//! opens a relay for a new connection of the same API node, the send thread has dropped the old one before. Each end
+//! removes the socket from its own poller before it drops it: the system would report events as long as the other end
+//! exists.
 //!
-//! *Stopping.* Send threads are told to stop when all other threads have ended: they write what those left behind.
+//! *Stopping.* Send threads are stopped when all other threads have ended: they write what those left behind.
 
 use crate::output::{Written, say_farewell, write_some};
 use crate::ring::{Consumer, Producer, ring};
@@ -47,10 +48,10 @@ use vinga_local::Socket;
 /// Bytes of a relay's ring: the answers to some batches of requests.
 const RELAY_BYTES: usize = 64 * 1024;
 
-/// Runs that are written of one connection in a turn, so that all get theirs.
+/// Runs that are written of one connection in a turn, so that every connection is served.
 const RUNS_MAX: usize = 4;
 
-/// What the send thread tells the owner.
+/// What the send thread reports to the owner.
 #[derive(Default)]
 struct Progress {
     /// Bytes that the socket took.
@@ -92,14 +93,14 @@ pub(crate) struct Entrance {
     progress: Arc<Progress>,
     /// Bytes that were put in.
     passed: u64,
-    /// Bytes that had been written when that was last looked at.
+    /// Bytes that had been written at the last check.
     written: u64,
-    /// Something was put in of which the send thread was not told.
+    /// Something was put in of which the send thread was not notified.
     is_unannounced: bool,
 }
 
 impl Entrance {
-    /// Puts in as many whole frames as fit; says how many bytes they are.
+    /// Puts in as many whole frames as fit; returns how many bytes they are.
     pub fn push(&mut self, frames: &[u8]) -> usize {
         let taken = self.producer.push(frames);
         self.passed += taken as u64;
@@ -107,7 +108,7 @@ impl Entrance {
         taken
     }
 
-    /// As [`Entrance::push`]; if something is left, the owner's wake-up event is signalled when there is space again.
+    /// Like [`Entrance::push`]; if something is left, the owner's wake-up event is signalled when there is space again.
     ///
     /// # Errors
     /// Writing has failed.
@@ -141,7 +142,7 @@ impl Entrance {
         self.written != before
     }
 
-    /// The send thread, if it must be told of bytes that were put in since the last call.
+    /// The send thread, if it must be notified of bytes that were put in since the last call.
     pub fn take_unannounced(&mut self) -> Option<u16> {
         std::mem::take(&mut self.is_unannounced).then_some(self.sender)
     }
@@ -156,7 +157,7 @@ pub(crate) struct Outlet {
     progress: Arc<Progress>,
     /// There may be bytes in the ring.
     pub may_have_more: bool,
-    /// The socket did not take all that it was last given, and has not reported since that it takes more.
+    /// The socket did not take all of the last bytes, and has not reported since that it takes more.
     is_full: bool,
     is_broken: bool,
 }
@@ -178,7 +179,7 @@ impl Outlet {
         self.may_have_more && !self.is_full && !self.is_broken
     }
 
-    /// Writes some runs of bytes; says whether the owner must be woken.
+    /// Writes some runs of bytes; returns whether the owner must be woken.
     pub fn serve(&mut self, statistics: &ThreadStatistics) -> bool {
         let mut owner_waits = false;
         for _ in 0..RUNS_MAX {
@@ -211,7 +212,7 @@ impl Outlet {
         self.progress.error.store(why.raw_os_error().unwrap_or(libc::EIO), Ordering::Relaxed);
     }
 
-    /// Writes what the socket takes at once of what is left, and says that nothing more will come.
+    /// Writes what the socket takes at once of the rest, and ends the stream.
     pub fn close(mut self, statistics: &ThreadStatistics) {
         self.note_writable();
         while self.can_be_served() {

@@ -9,33 +9,35 @@
 //!            v             v                    v
 //!   |########|.............|####################|........|      wrapped: from head to mark, then from 0 to tail
 //! ```
-//! A frame never straddles the end. When the next frame does not fit between tail and the end but does before head,
-//! the producer notes the tail as *mark* and goes on at 0; the consumer goes on at 0 when it has come to the mark. So
-//! it is always handed contiguous runs of whole frames, without looking at any of them. `head == tail` means empty;
-//! while wrapped the tail stays below the head. All positions are multiples of 4, as frame lengths are.
+//! A frame never straddles the end. When the next frame does not fit between tail and the end but does before head, the
+//! producer notes the tail as *mark* and continues at 0; the consumer continues at 0 when it has reached the mark. So
+//! it always gets contiguous runs of whole frames, without looking at any of them. `head == tail` means empty; while
+//! wrapped the tail stays below the head. All positions are multiples of 4, as frame lengths are.
 //!
 //! The producer copies a whole batch and then publishes it by one store of the tail (release). The mark is written
 //! only when the ring is not wrapped and before the tail that makes it so; the consumer reads it only when it has seen
-//! a tail below its head; the next one can't be written before the consumer has gone round.
+//! a tail below its head; the next one can't be written before the consumer has wrapped around.
 //!
 //! *Large frames.* A frame of at most half of the ring always finds room in time: when the ring is empty, either the
 //! part before the position or the one behind it has that size. A larger one goes by the *side slot*, a buffer of one
 //! frame that is made when first needed. The producer fills it only when the ring is empty, and puts nothing into the
 //! ring until the consumer has emptied it; so order is kept and no memory changes hands.
 //!
-//! *Taking bytes.* Who passes bytes on that need not be whole frames, such as a socket, may take any part of a run: the
-//! published head is then rounded down to a multiple of 4, and the side slot is given back when all of it was taken.
+//! *Taking bytes.* A consumer that passes on bytes that need not be whole frames, such as a socket, may take any part
+//! of a run: the published head is then rounded down to a multiple of 4, and the side slot is freed when all of it was
+//! taken.
 //!
 //! *Want of space.* What does not fit stays where it was. A producer that will sleep with something left calls
-//! [`Producer::want_space`] and tries again before it does: it sets the lowest bit of the head. The consumer publishes
-//! each new head by a swap, and if that takes the bit away, it wakes the producer. Both are read-modify-write
+//! [`Producer::want_space`], which sets the lowest bit of the head, and tries again before it sleeps. The consumer
+//! publishes each new head by a swap, and if that clears the bit, it wakes the producer. Both are read-modify-write
 //! operations of one word, so either the producer sees the new head or the consumer sees the bit.
 
 use crate::sync::{Arc, AtomicU32, Ordering, OwnLine, SharedBytes};
 use std::sync::OnceLock;
 use vinga_wire::frame::FRAME_BYTES_MAX;
 
-/// Bytes of a ring, as the node makes them: several turns' worth of frames, and what stays in the second-level cache.
+/// Bytes of a ring, as the node makes them: enough for the frames of several turns, and small enough for the
+/// second-level cache.
 pub const RING_BYTES: usize = 64 * 1024;
 
 /// Bytes of the side slot. (The model checker follows each of them: it gets few.)
@@ -86,14 +88,15 @@ pub struct Producer {
     shared: Arc<Shared>,
     /// Where the next frame goes.
     tail: usize,
-    /// The head when it was last looked at; the true one may be further on.
+    /// The head as last loaded; the true one may have advanced since.
     head: usize,
     /// The side slot was filled and has not been seen empty since.
     side_in_use: bool,
 }
 
 impl Producer {
-    /// Takes as many whole frames from the front of `frames` as fit, publishes them and says how many bytes they are.
+    /// Takes as many whole frames from the front of `frames` as fit, publishes them and returns how many bytes they
+    /// are.
     pub fn push(&mut self, frames: &[u8]) -> usize {
         if frames.is_empty() || !self.is_side_free() {
             return 0;
@@ -113,8 +116,9 @@ impl Producer {
         taken
     }
 
-    /// Asks the consumer to say when it has made space. To be called when something is left, and before another
-    /// [`Producer::push`]: if that too leaves something, a [`Consumer::release`] will say that it waits.
+    /// Asks the consumer to wake this thread when it has made space. To be called when something is left, and before
+    /// another [`Producer::push`]: if that too leaves something, a [`Consumer::release`] will return that the producer
+    /// waits.
     pub fn want_space(&mut self) {
         self.shared.head.0.fetch_or(WANTED, Ordering::AcqRel);
     }
@@ -175,7 +179,7 @@ pub struct Consumer {
     at: usize,
     /// Bytes of the frame in the side slot that were taken already.
     side_taken: usize,
-    /// What was last looked at: where the next bytes to take are.
+    /// Where the bytes of the last peek are.
     front: Front,
 }
 
@@ -183,7 +187,7 @@ pub struct Consumer {
 #[derive(Clone, Copy)]
 enum Front {
     Nothing,
-    /// The run from `at` to here. Behind a run up to the mark it goes on at 0.
+    /// The run from `at` to here. After a run up to the mark it continues at 0.
     Run {
         end: usize,
         is_wrapped: bool,
@@ -195,8 +199,8 @@ enum Front {
 }
 
 impl Consumer {
-    /// The next bytes, as many as lie in one piece; none if the ring is empty. They are whole frames for who takes whole
-    /// frames only. What of them was taken is said to [`Consumer::release`].
+    /// The next bytes, as many as lie in one piece; none if the ring is empty. For a consumer that always takes whole
+    /// frames they are whole frames. [`Consumer::release`] says how many of them were taken.
     pub fn peek(&mut self) -> &[u8] {
         self.front = self.find_front();
         match self.front {
@@ -213,8 +217,8 @@ impl Consumer {
         }
     }
 
-    /// Gives the space of the first `count` bytes back that were last peeked at; says whether the producer waits for
-    /// it and must be woken.
+    /// Frees the space of the first `count` bytes of the last peek; returns whether the producer waits for it and must
+    /// be woken.
     pub fn release(&mut self, count: usize) -> bool {
         match self.front {
             Front::Nothing => assert!(count == 0, "bytes can be released that are there"),
@@ -234,7 +238,7 @@ impl Consumer {
                 }
                 self.side_taken = 0;
                 self.front = Front::Nothing;
-                // The head stays, but its swap is where a waiting producer is noticed.
+                // The head stays, but its swap is where a waiting producer is detected.
                 self.shared.producer.0.side_length.store(0, Ordering::Release);
             }
         }

@@ -1,13 +1,14 @@
 //! A thread's ends of the rings between it and the other threads of the node.
 //!
-//! A ring is made when its sender first has something to send; the receiving end goes to the other thread by its
-//! inbox. What does not fit stays in the lane to that thread, and the thread that empties the ring rings back.
+//! A ring is made when its sender first has something to send; the receiving end goes to the other thread by its inbox.
+//! What does not fit stays in the lane to that thread, and the thread that empties the ring wakes the sender.
 //!
-//! *Messages go first.* A message may say what a frame needs, such as the way to the API node that sent it. Whoever sends such a
-//! frame has learnt of the API node after that message was posted; but a thread reads its messages at the beginning of a turn,
-//! and may find the frame later in the same turn, in a ring that it empties for another reason. So it looks again behind
-//! each look into a ring: a frame that was seen in a ring makes the messages seen that were posted before it was sent. If
-//! there are messages, what lies in the rings waits for the next turn, which comes at once.
+//! *Messages go first.* A message may contain what a frame needs, such as the route to the API node that sent it. A
+//! thread that sends such a frame has learnt of the API node after that message was posted; but a thread reads its
+//! messages at the beginning of a turn, and may find the frame later in the same turn, in a ring that it empties for
+//! another reason. So it checks for messages again after each look into a ring: if it has seen a frame in a ring, it
+//! also sees the messages that were posted before the frame was sent. If there are messages, what lies in the rings
+//! waits for the next turn, which follows at once.
 
 use crate::lane_progress::{LANE_BYTES, LaneProgress};
 use crate::parker::{thread_bit, threads_of};
@@ -19,12 +20,12 @@ use vinga_kernel::{Executor, Host, LaneId, Origin, Outbox};
 /// Runs of frames that are taken from one ring in a turn.
 const RUNS_MAX: usize = 4;
 
-/// See the head of this file.
+/// A thread's ends of the rings between it and the other threads.
 pub(crate) struct Rings {
     own: u16,
     outgoing: Vec<Outgoing>,
     incoming: Vec<Option<Consumer>>,
-    /// Rings that were not emptied when they were last looked at, as bits of the wake-up event's word.
+    /// Rings that were not empty at the last look, as bits of the wake-up event's word.
     left: u64,
 }
 
@@ -55,7 +56,7 @@ impl Rings {
         self.left != 0
     }
 
-    /// Handles what the threads have sent for which `word` stands, and what was left over; stops when a message has come.
+    /// Handles the frames of the threads in `word`, and what was left over; stops when a message arrives.
     pub fn drain<H: Host>(
         &mut self,
         word: u64,
@@ -87,7 +88,7 @@ impl Rings {
         }
     }
 
-    /// Sends what stands in the lanes to other threads, as far as it fits; says how much is left.
+    /// Sends the lanes to other threads, as far as they fit; returns how many bytes are left.
     pub fn flush(
         &mut self,
         outbox: &mut Outbox,
@@ -175,8 +176,8 @@ mod tests {
         }
     }
 
-    /// An API node is admitted while a thread is in its turn, and its request comes in a ring that the thread empties in
-    /// that turn: the request waits until the thread knows the way back.
+    /// An API node is admitted while a thread is in its turn, and its request arrives in a ring that the thread empties
+    /// in that turn: the request waits until the thread knows the route back.
     #[test]
     fn a_frame_waits_for_a_message_that_was_posted_before_it_was_sent() {
         let settings = settings();
@@ -204,7 +205,7 @@ mod tests {
         inbox.post(Message::Route { api: API, thread: OTHER });
         producer.push(&request);
         rings.drain(word, &mut executor, &switchboard, &statistics[0]);
-        assert_eq!(executor.host().answers, 0, "nobody knows yet where the answer goes");
+        assert_eq!(executor.host().answers, 0, "the route of the answer is not known yet");
         assert!(rings.has_left());
 
         inbox.wake_event.take();

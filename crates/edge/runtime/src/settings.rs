@@ -1,4 +1,4 @@
-//! What a node is told when it starts.
+//! The settings that a node gets when it starts.
 
 use crate::peers::Peers;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use vinga_wire::handshake::CONNECTIONS_MAX;
 pub struct NodeSettings {
     /// This data node's id.
     pub node: NodeId,
-    /// Which start of the node this is.
+    /// The number of this start of the node.
     pub incarnation: Incarnation,
     /// The number of the cluster's incarnation, for greetings.
     pub cluster_incarnation: u64,
@@ -22,12 +22,12 @@ pub struct NodeSettings {
     pub cluster: String,
     /// Where to listen for API nodes; port 0 for any free one.
     pub listen: SocketAddr,
-    /// Where to listen for clients on this machine: the path of a Unix socket, in place of what is there.
+    /// Where to listen for clients on this machine: the path of a Unix socket, which replaces an existing one.
     pub listen_locally: Option<PathBuf>,
     /// The threads that run turns. The first [`CONNECTIONS_MAX`] that own sockets serve connections of API nodes.
     pub threads: Vec<ThreadPlan>,
-    /// How the threads run that do not: the one that accepts connections and the watchdog. Only CPUs, priority and
-    /// real-time priority matter to them.
+    /// The plan of the threads that run no turns: the one that accepts connections and the watchdog. Only CPUs,
+    /// priority and real-time priority matter to them.
     pub helpers: ThreadPlan,
     /// For each block instance of the node the index of its thread, instances of one block in the order of their
     /// numbers. `Membership` must be among them.
@@ -36,7 +36,7 @@ pub struct NodeSettings {
     pub seed: u64,
     /// Bounds.
     pub limits: Limits,
-    /// Where the node and its clients are noted, for those who ask.
+    /// Where the addresses of the node and its clients are recorded, for queries.
     pub peers: Arc<Peers>,
 }
 
@@ -51,7 +51,7 @@ pub struct ThreadPlan {
     pub realtime: bool,
     /// A priority from 0 to 10, or that of an ordinary thread.
     pub priority: Option<u8>,
-    /// Microseconds for which it polls before it sleeps, while that pays.
+    /// Microseconds for which it polls before it sleeps, as long as that pays.
     pub spin_micros: u32,
     /// Whether it owns connections, that is, reads them.
     pub owns_sockets: bool,
@@ -60,27 +60,27 @@ pub struct ThreadPlan {
     pub sends: bool,
 }
 
-/// Bounds on what a node takes from strangers, and how long it waits for them.
+/// Bounds on what a node takes from peers, and how long it waits for them.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// A connection's requests are not read while more than these bytes of answers wait for it, or while more than
     /// these wait on the way to another thread of the node.
     pub pause_bytes: usize,
-    /// Blocks refuse new work for whom more than these bytes wait.
+    /// Blocks refuse new work of a client for which more than these bytes wait.
     pub congestion_bytes: usize,
     /// A connection for which more than these bytes wait for longer than a second or two is closed, and at once if it
     /// is four times as much (`SendBufferMemory`).
     pub send_buffer_bytes: usize,
-    /// A connection that takes none of what waits for it for so long is closed.
+    /// A connection that takes none of the waiting bytes for this long is closed.
     pub slow_reader: Duration,
     /// Connections that have not been admitted yet, at most.
     pub greetings_max: usize,
     /// How long a connection may take for its greeting.
     pub greeting: Duration,
-    /// A thread without progress for so long is reported, after three times as long the node stops
+    /// A thread without progress for this long is reported; after three times as long the node stops
     /// (`TimeBetweenWatchDogCheck`).
     pub watchdog: Duration,
-    /// How long a stopping node goes on sending what waits.
+    /// How long a stopping node continues to send what waits.
     pub farewell: Duration,
 }
 
@@ -101,7 +101,8 @@ impl Default for Limits {
 }
 
 /// The connection by which a thread is reached, and by which its answers go: the one that it serves, if it serves one;
-/// threads that serve none share the connections. `socket_threads` are those that do, in the order of their connections.
+/// threads that serve none share the connections. `socket_threads` are those that do, in the order of their
+/// connections.
 pub fn connection_of(thread: u16, socket_threads: &[u16]) -> usize {
     let own = socket_threads.iter().position(|&owner| owner == thread);
     own.unwrap_or(usize::from(thread) % socket_threads.len())
@@ -120,9 +121,9 @@ impl NodeSettings {
         plan.sends && !plan.owns_sockets
     }
 
-    /// The send threads that write the connections of `owner`; none if it does that itself or owns none. They take turns by node id:
-    /// the connection of API node n is written by the one at n modulo their number. Each owner begins with another one,
-    /// so that the connections of one API node are spread, too.
+    /// The send threads that write the connections of `owner`; none if it writes them itself or owns none. They take
+    /// turns by node id: the connection of API node n is written by the one at n modulo their number. Each owner begins
+    /// with another one, so that the connections of one API node are spread, too.
     pub fn senders_for(&self, owner: u16) -> Vec<u16> {
         let plan = &self.threads[usize::from(owner)];
         if plan.sends || !plan.owns_sockets {

@@ -1,44 +1,44 @@
 //! How API nodes share a thread: by the time that it spends on each, not by the bytes that they offer.
 //!
-//! It is start-time fair queueing. Each API node has a *finish*: where its last piece of work ended on a virtual clock, which
-//! goes on by the time that the piece took. The clock shows where the piece began that was served last. Whoever has something
-//! to offer starts where it finished, or at the clock's time if that is later; whoever starts first is next. So who was
-//! away has saved nothing up, who asks for little starts before those who ask for more, and nobody is ever withheld while
-//! nobody else has anything: there is nothing that somebody would have to be woken for later.
+//! It is start-time fair queueing. Each API node has a *finish*: where its last piece of work ended on a virtual clock,
+//! which advances by the time that the piece took. The clock shows where the most recently served piece began. A node
+//! with work to offer starts where it finished, or at the clock's time if that is later; the node that starts first is
+//! served next. So a node that was idle has saved nothing up, one that asks for little starts before those that ask for
+//! more, and no node is ever held up while no other has work: no wake-up has to be scheduled for later.
 //!
-//! That gives everybody its share if pieces are short: whoever comes waits for the piece that is under way. An
-//! [`Allowance`] says how short. Short pieces cost system calls, so they are short only while there is an API node that asks
-//! for little at a time, and a turn ends before a piece that would keep its answers waiting. Long work, such as scans, is
-//! one more party: [`LONG_WORK`].
+//! That gives every node its share if pieces are short: a node with new work waits for the piece that is being served.
+//! An [`Allowance`] says how short. Short pieces cost system calls, so they are short only while there is an API node
+//! that asks for little at a time, and a turn ends before a piece that would keep its answers waiting. Long work, such
+//! as scans, is one more party: [`LONG_WORK`].
 //!
-//! As long as one API node alone is served, and nobody else was for a while, nothing of all that happens, and the clock is
-//! not read.
+//! As long as only one API node is served, and no other was for a while, none of this happens, and the clock is not
+//! read.
 
 use vinga_base::NodeId;
 
-/// Who takes part: an API node by its id, or [`LONG_WORK`].
+/// A party that shares the thread: an API node by its id, or [`LONG_WORK`].
 pub(crate) type Party = u8;
 
 /// The slices of all scans and of other long work, as if they were one more API node. (Zero is no node's id.)
 pub(crate) const LONG_WORK: Party = 0;
 
-/// For so long after somebody else was served an API node is not alone. Who asks after longer pauses than that may have to
-/// wait for a long piece of work each time (10 ms at most: what one read brings), which is little beside its pauses; who
-/// only sends heartbeats, as the connections of a SQL node do that nobody uses just then, makes nobody share.
+/// For this long after another party was served an API node is not alone. A node whose pauses are longer may have to
+/// wait for a long piece of work each time (10 ms at most: the work of one read), which is little beside its pauses;
+/// and a node that only sends heartbeats, as the unused connections of a SQL node do, does not cause sharing.
 const SHARED_NANOS: u64 = 50_000_000;
 
-/// For so long somebody counts who asks for little.
+/// For this long a party counts as one that asks for little.
 const BRIEF_NANOS: u64 = 1_000_000;
 
-/// A turn goes on from one API node to the next as long as that one does not start later than this behind the first.
+/// A turn continues from one API node to the next as long as that one does not start later than this behind the first.
 const SLACK_NANOS: u64 = 4_000;
 
 /// How much may be done at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Allowance {
-    /// A piece of work ends when it has taken so long.
+    /// A piece of work ends when it has taken this long.
     pub piece_nanos: u64,
-    /// Nothing more is begun in a turn in which sockets have taken so long.
+    /// Nothing more is begun in a turn in which sockets have taken this long.
     pub turn_nanos: u64,
     /// Bytes that one read takes, at most.
     pub read_bytes: usize,
@@ -47,26 +47,26 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// While somebody asks for little at a time, who should not wait for others.
+    /// While a party asks for little at a time: it should not wait for others.
     const BRIEF: Allowance =
         Allowance { piece_nanos: 8_000, turn_nanos: 40_000, read_bytes: 16 * 1024, slice_bytes: 512 };
 
-    /// While everybody asks for much.
+    /// While all parties ask for much.
     const LONG: Allowance =
         Allowance { piece_nanos: 100_000, turn_nanos: 100_000, read_bytes: 64 * 1024, slice_bytes: 8 * 1024 };
 }
 
-/// See the head of this file.
+/// The shares of the parties of one thread.
 pub(crate) struct Shares {
     /// By party: where its last piece ended.
     finish: [u64; 256],
     /// Where the last piece began.
     clock: u64,
-    /// Who was served last while it was alone.
+    /// The party that was served last while it was alone.
     alone: Party,
     /// Time is shared until then.
     shared_until: u64,
-    /// Somebody asks for little until then.
+    /// A party asks for little until then.
     brief_until: u64,
 }
 
@@ -77,7 +77,7 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// Notes who has something to offer; says how much may be done at a time, if time is to be shared.
+    /// Notes which nodes have work to offer; returns how much may be done at a time, if time is to be shared.
     #[inline]
     pub fn begin(&mut self, queue: &[NodeId], now: u64) -> Option<Allowance> {
         match queue {
@@ -100,14 +100,14 @@ impl Shares {
         self.finish[usize::from(party)].max(self.clock)
     }
 
-    /// Whether the turn that began with a piece that started at `first` may go on with one of `party`.
+    /// Whether the turn that began with a piece that started at `first` may continue with one of `party`.
     #[inline]
     pub fn may_follow(&self, first: u64, party: Party) -> bool {
         self.start_of(party) <= first + SLACK_NANOS
     }
 
-    /// A piece of the party's work has taken so long, and is its turn: the clock goes on. `is_done` if it has asked for no
-    /// more.
+    /// A piece of the party's work has taken this long, in the party's turn: the clock advances. `is_done` if the party
+    /// has no more work.
     pub fn serve(&mut self, party: Party, nanos: u64, is_done: bool, now: u64) {
         self.clock = self.start_of(party);
         self.charge(party, nanos);
@@ -116,7 +116,8 @@ impl Shares {
         }
     }
 
-    /// So long was spent on the party without its turn: on its answers, and on what followed from its requests.
+    /// This much time was spent on the party outside of its turn: on its answers, and on what followed from its
+    /// requests.
     #[inline]
     pub fn charge(&mut self, party: Party, nanos: u64) {
         self.finish[usize::from(party)] = self.start_of(party) + nanos;
@@ -127,10 +128,10 @@ impl Shares {
 mod tests {
     use super::*;
 
-    /// Who offers work in the model of a thread.
+    /// A client in the model of a thread.
     #[derive(Clone, Copy)]
     struct Client {
-        /// What one of its requests costs.
+        /// The cost of one of its requests.
         request_nanos: u64,
         /// How long after an answer it asks again; all at once if it does not wait for answers.
         pause_nanos: Option<u64>,
@@ -149,7 +150,7 @@ mod tests {
         }
     }
 
-    /// A thread on a virtual clock, whose clients share it. What is counted is work that was done, and for how long.
+    /// A thread on a virtual clock, whose clients share it. It counts the work that was done, and its time.
     struct Thread {
         shares: Shares,
         clients: Vec<Client>,
@@ -239,7 +240,7 @@ mod tests {
             // Alone one takes 12 µs.
             let longest = 12_000 + Allowance::BRIEF.piece_nanos + flooding;
             assert!(rounds >= (thread.now - begun) / longest, "{rounds} rounds beside {flooding} ns");
-            // The other one has the rest.
+            // The other client has the rest.
             assert!(thread.clients[1].nanos > 75_000_000, "{:?}", thread.nanos());
         }
     }
@@ -273,7 +274,7 @@ mod tests {
     fn who_is_alone_is_not_bounded() {
         let one = [NodeId(150)];
         let mut shares = Shares::default();
-        assert!(shares.begin(&one, 10).is_some(), "it is not known yet who else there is");
+        assert!(shares.begin(&one, 10).is_some(), "the other parties are not known yet");
         assert_eq!(shares.begin(&one, 10 + SHARED_NANOS), None);
         assert_eq!(shares.begin(&[], 10 + SHARED_NANOS), None);
         assert!(shares.begin(&[NodeId(151)], 20 + SHARED_NANOS).is_some());

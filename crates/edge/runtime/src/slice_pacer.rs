@@ -6,10 +6,10 @@
 
 use std::ops::RangeInclusive;
 
-/// What a slice should take.
+/// Nanoseconds that a slice should take.
 const NANOS_AIM: RangeInclusive<u64> = 20_000..=40_000;
 
-/// What it should take while others wait.
+/// Nanoseconds that it should take while others wait.
 const NANOS_AIM_SHARED: RangeInclusive<u64> = 5_000..=10_000;
 
 const UNITS: RangeInclusive<u32> = 16..=1 << 16;
@@ -26,7 +26,7 @@ impl Default for SlicePacer {
 }
 
 impl SlicePacer {
-    /// Notes how long a slice took that did not finish its work, and says how many units the next one may do.
+    /// Notes the time of a slice that did not finish its work, and returns how many units the next one may do.
     pub fn next(&mut self, nanos: u64, is_shared: bool) -> u32 {
         let aim = if is_shared { NANOS_AIM_SHARED } else { NANOS_AIM };
         if nanos > *aim.end() {

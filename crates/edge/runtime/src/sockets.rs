@@ -1,10 +1,11 @@
-//! The connections that a thread serves, in which order, and how it waits for them.
+//! The connections that a thread serves, in which order, and how it polls them.
 //!
-//! While one API node alone has something to offer its connection gives what one read gives, and all that follows from it
-//! is done. When there are others, they share the thread's time ([`crate::shares`]): a connection then gives a piece of work
-//! that is bounded in time, and what is left of what was read stays with it. What follows from requests inside of the thread
-//! stands in the executor's lane of local signals, and is done in pieces, too; an API node whose signals stand there gives
-//! nothing more until the lane is empty. Connections that have something left stand in the queue: the thread does not sleep.
+//! While only one API node has work to offer, all bytes of one read of its connection are handled, with all that
+//! follows from them. When there are others, they share the thread's time ([`crate::shares`]): a connection then gives
+//! a piece of work that is bounded in time, and the rest of what was read stays with it. What follows from requests
+//! inside the thread stands in the executor's lane of local signals, and is done in pieces, too; an API node whose
+//! signals stand there gives nothing more until the lane is empty. Connections that have something left stand in the
+//! queue: the thread does not sleep.
 
 use crate::clock::Clock;
 use crate::connection::{Bounds, Broken, Connection, Piece, READ_BYTES, Way};
@@ -26,13 +27,13 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, col
 /// Lines a second about connections that break.
 const LINES_PER_SECOND: u32 = 10;
 
-/// Sockets have the node ids of their API nodes as names with the poller: these are so many.
+/// The poller knows sockets by the node ids of their API nodes; there are at most this many.
 pub(crate) const NODE_IDS: usize = 256;
 
-/// Who speaks in the log.
+/// The source of the log lines.
 const WHO: &str = "sockets";
 
-/// The connections of one thread. See the head of this file.
+/// The connections that one thread serves.
 pub(crate) struct Sockets {
     /// The send threads that write for this one; see [`NodeSettings::senders_for`](crate::settings::NodeSettings).
     senders: Vec<u16>,
@@ -41,7 +42,7 @@ pub(crate) struct Sockets {
     connections: Vec<Connection>,
     /// Place in `connections` by node id.
     places: [Option<u16>; NODE_IDS],
-    /// The lane of each API node that has ever been connected here. Lanes are never given back, so they are kept.
+    /// The lane of each API node that was ever connected here. Lanes are never freed, so they are kept.
     lanes: [Option<LaneId>; NODE_IDS],
     /// API nodes whose connection may have something to do.
     queue: Vec<NodeId>,
@@ -50,7 +51,7 @@ pub(crate) struct Sockets {
     pub allowance: Option<Allowance>,
     /// Where the first piece of this turn started on the clock of shares, if there was one.
     pub turn_started: Option<u64>,
-    /// API nodes whose signals stand in the lane of local ones, in their order. They give nothing more until it is empty.
+    /// API nodes with signals in the lane of local ones, in their order. They give nothing more until it is empty.
     followed_up: Vec<NodeId>,
     clock: Clock,
     /// Number of connections by shared memory.
@@ -59,7 +60,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Without any connection yet, for a thread of a node with so many threads, of which `senders` write for it.
+    /// Without any connection yet, for a thread of a node with `threads` threads, of which `senders` write for it.
     pub fn new(threads: u16, senders: Vec<u16>, clock: Clock) -> Self {
         Sockets {
             shares: Shares::default(),
@@ -84,10 +85,10 @@ impl Sockets {
         self.connections.is_empty()
     }
 
-    /// Notes what a socket has reported, of which the name is below [`NODE_IDS`].
+    /// Notes what a socket has reported, whose name is below [`NODE_IDS`].
     #[inline]
     pub fn note(&mut self, ready: Ready) {
-        // A connection that was closed since is not there any more.
+        // The connection may have been closed since.
         let Some(place) = self.places[ready.token as usize] else { return };
         let connection = &mut self.connections[usize::from(place)];
         connection.note_events(ready.is_readable, ready.is_ending, ready.is_writable);
@@ -116,12 +117,12 @@ impl Sockets {
         self.locals > 0
     }
 
-    /// Whether something has come by shared memory that was not looked at.
+    /// Whether unseen bytes have arrived by shared memory.
     pub fn has_news(&self) -> bool {
         self.locals > 0 && self.connections.iter().any(Connection::has_news)
     }
 
-    /// The thread will sleep: clients on this machine will wake it. False if it must not, because one of them has
+    /// The thread will sleep: clients on this machine will wake it. False if it must not, because one of them has sent
     /// something.
     pub fn begin_sleep(&mut self) -> bool {
         if self.locals == 0 {
@@ -141,7 +142,7 @@ impl Sockets {
         }
     }
 
-    /// Begins to serve a connection and to send by it what is for its API node.
+    /// Begins to serve a connection and to send the frames for its API node by it.
     pub fn adopt<H: Host>(
         &mut self,
         adoption: Adoption,
@@ -160,7 +161,7 @@ impl Sockets {
         let stream = Arc::new(adoption.stream);
         let mut ready = Ok(());
         let (way, interest) = match (adoption.local, self.senders.get(id % self.senders.len().max(1))) {
-            // To copy bytes into memory is less work than to have another thread do it.
+            // Copying bytes into memory is less work than having another thread do it.
             (Some(mut local), _) => {
                 ready = poller.add_wake_event(&local.wake_event).and_then(|()| local.introduce(&stream));
                 (Way::Local(local), Interest::Read)
@@ -184,7 +185,7 @@ impl Sockets {
         }
     }
 
-    /// Handles what the connections have to offer: one read of each, or what is due of them if there are several.
+    /// Handles the connections' input: one read of each, or the shares that are due if there are several.
     pub fn serve<H: Host>(
         &mut self,
         executor: &mut Executor<H>,
@@ -220,7 +221,7 @@ impl Sockets {
         }
     }
 
-    /// Serves who is next, and those who start not much later.
+    /// Serves the next party, and those that start not much later.
     fn serve_shared<H: Host>(
         &mut self,
         executor: &mut Executor<H>,
@@ -267,10 +268,10 @@ impl Sockets {
         }
     }
 
-    /// Who of those that can be served starts first: its place in the queue and that of its connection.
+    /// The connection that starts first of those that can be served: its place in the queue and that of the connection.
     fn next(&mut self, outbox: &Outbox, limits: &Limits) -> Option<(usize, usize)> {
         let (connections, places) = (&mut self.connections, &self.places);
-        // Connections that were closed, and those that have nothing more.
+        // Removes connections that were closed, and those that have nothing more.
         self.queue.retain(|api| {
             let Some(place) = places[usize::from(api.0)] else { return false };
             let connection = &mut connections[usize::from(place)];
@@ -286,8 +287,8 @@ impl Sockets {
         able.min().map(|(_, at, place)| (at, place))
     }
 
-    /// Goes on with signals within the thread that were left, for as long as a piece of work. Who pays is whose stood in
-    /// front.
+    /// Continues with left-over signals within the thread, for as long as a piece of work. The time is charged to the
+    /// node whose signals stood in front.
     pub fn follow_up<H: Host>(&mut self, executor: &mut Executor<H>, allowance: Allowance) {
         let begun = self.clock.nanos();
         let mut now = begun;
@@ -300,8 +301,8 @@ impl Sockets {
         }
     }
 
-    /// Whether a connection may have something to offer that can be handled now. To be asked when everything has been
-    /// sent that can be: that may have let go connections that were held back.
+    /// Whether a connection may have input that can be handled now. To be checked after everything was sent that can
+    /// be: that may have released connections that were held back.
     pub fn can_be_served(&self, outbox: &Outbox, limits: &Limits) -> bool {
         self.queue.iter().any(|api| {
             let place = self.places[usize::from(api.0)];
@@ -311,7 +312,7 @@ impl Sockets {
         })
     }
 
-    /// Writes what waits; says how many bytes are left.
+    /// Writes what waits; returns how many bytes are left.
     pub fn flush(
         &mut self,
         outbox: &mut Outbox,
@@ -345,7 +346,8 @@ impl Sockets {
         left
     }
 
-    /// Gives up connections whose other side takes nothing, or whose send thread has failed; to be called about once a second.
+    /// Closes connections whose other side takes nothing, or whose send thread has failed; to be called about once a
+    /// second.
     pub fn check_readers(&mut self, outbox: &Outbox, switchboard: &Switchboard, limits: &Limits, nanos: u64) {
         for place in 0..self.connections.len() {
             if let Err(why) = self.connections[place].check_reader(outbox, limits, nanos) {
@@ -354,7 +356,7 @@ impl Sockets {
         }
     }
 
-    /// Has all connections of the API node closed for a rule that it broke.
+    /// Has all connections of the API node closed because it broke a rule.
     pub fn refuse(&mut self, api: NodeId, code: ErrorCode, signal: u16, switchboard: &Switchboard) {
         match self.places[usize::from(api.0)] {
             Some(place) => self.give_up(usize::from(place), Broken::Rule(code, signal), switchboard),
@@ -383,7 +385,7 @@ impl Sockets {
         }
     }
 
-    /// Closes the connection to an API node, if there is one, telling it why; says whether there was one.
+    /// Closes the connection to an API node, if there is one, and sends it the reason; returns whether there was one.
     pub fn close(
         &mut self,
         api: NodeId,
@@ -426,12 +428,13 @@ impl Sockets {
     }
 }
 
-/// What the log says of a connection that is given up.
+/// The log line about a connection that is given up.
 fn told(why: &Broken) -> (Level, String) {
     match why {
         Broken::Ended => (Level::Info, "it has disconnected".to_string()),
         Broken::Failed(why) => (Level::Warn, format!("its connection broke: {why}")),
-        // Nobody has broken a rule: that is the reason of connections which are closed with another, or with a disconnect notice.
+        // No rule was broken: this is the reason for connections that are closed along with another one, or after a
+        // disconnect notice.
         Broken::Rule(ErrorCode::ConnectionLost, 0) => {
             (Level::Info, "its connections are closed, since it leaves or has closed one of them".to_string())
         }

@@ -1,16 +1,16 @@
-//! Whether a thread that has nothing to do goes on looking for a while, or sleeps at once.
+//! Decides whether an idle thread spins for a while or sleeps at once.
 //!
-//! Spinning saves the wake-up, for the thread and for whoever would have to wake it, if work comes soon; otherwise it
-//! wastes a CPU. So the thread measures, also while it does not spin, how many of its idle spans would have ended
-//! within the configured time, and spins only while that is at least one in four. Where other processes want its
-//! CPU (it is preempted), it leaves spinning alone for a while.
+//! Spinning saves the wake-up, for the thread and for the one that would have to wake it, if work arrives soon;
+//! otherwise it wastes a CPU. So the thread measures, also while it does not spin, how many of its idle spans would
+//! have ended within the configured time, and spins only while that is at least one in four. If other processes want
+//! its CPU (it is preempted), it does not spin for a while.
 
 /// Weight of the newest span in the average: a sixteenth.
 const WEIGHT_SHIFT: u32 = 4;
 const ALWAYS: u32 = 1 << 16;
 const WORTHWHILE: u32 = ALWAYS / 4;
 
-/// Preemptions a second from which on others are held to want the CPU.
+/// From this many preemptions a second on other processes are assumed to want the CPU.
 const PREEMPTIONS_MAX: u64 = 50;
 
 /// Decides for one thread.
@@ -23,7 +23,7 @@ pub(crate) struct Spinning {
 }
 
 impl Spinning {
-    /// For a thread that may spin so long.
+    /// For a thread that may spin this long.
     pub fn new(micros_max: u32) -> Self {
         Spinning {
             nanos_max: u64::from(micros_max) * 1000,
@@ -40,7 +40,7 @@ impl Spinning {
 
     /// Notes how long the thread had nothing to do.
     pub fn note_idle(&mut self, nanos: u64, has_slept: bool) {
-        // A span that was slept through is longer by the wake-up: be generous.
+        // A span that was slept through is longer by the wake-up: allow twice as much.
         let limit = if has_slept { 2 * self.nanos_max } else { self.nanos_max };
         let span = if nanos <= limit { ALWAYS } else { 0 };
         self.short = self.short - (self.short >> WEIGHT_SHIFT) + (span >> WEIGHT_SHIFT);

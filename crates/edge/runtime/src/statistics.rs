@@ -1,4 +1,4 @@
-//! What each thread does, in figures that anybody may read while it runs.
+//! What each thread does, in figures that any thread may read while it runs.
 //!
 //! Each counter has one writer, its thread, which adds by a plain load and store: that costs what an ordinary counter
 //! costs. Readers see values that are a turn old at most.
@@ -14,11 +14,11 @@ pub enum Phase {
     Absent,
     /// Waits for something to do.
     Sleeping,
-    /// Looks for something to do.
+    /// Polls for something to do.
     Spinning,
-    /// Handles what came from sockets.
+    /// Handles input from sockets.
     Sockets,
-    /// Handles what came from other threads.
+    /// Handles frames from other threads.
     Rings,
     /// Handles timers and long work.
     Timers,
@@ -75,7 +75,7 @@ impl Counter {
     }
 }
 
-/// The figures of one thread. See the head of this file.
+/// The figures of one thread. Written by that thread alone; readers see values that are a turn old at most.
 #[derive(Default, Debug)]
 #[repr(align(128))]
 pub struct ThreadStatistics {
@@ -89,14 +89,14 @@ pub struct ThreadStatistics {
     pub signals: Counter,
     /// Nanoseconds in turns.
     pub busy_nanos: Counter,
-    /// Nanoseconds spent looking for something to do.
+    /// Nanoseconds spent polling for something to do.
     pub spin_nanos: Counter,
     /// Nanoseconds asleep.
     pub sleep_nanos: Counter,
     /// How often it went to sleep.
     pub sleeps: Counter,
-    /// Turns that began because it had slept for as long as it may, and that moved something all the same: whoever had
-    /// left it there should have woken the thread.
+    /// Turns that began because it had slept for the maximum time, and that nevertheless found something to move: the
+    /// thread that had left it there should have woken this one.
     pub missed_wakeups: Counter,
     /// Calls of `epoll_wait` and `sched_yield`.
     pub waits: Counter,
@@ -122,7 +122,7 @@ pub struct ThreadStatistics {
     pub cpu_user_micros: Counter,
     /// CPU time in the kernel, likewise.
     pub cpu_system_micros: Counter,
-    /// How often the thread gave up a CPU that it could have used on, likewise.
+    /// How often the thread was preempted, likewise.
     pub preemptions: Counter,
     phase: AtomicU8,
 }
@@ -143,7 +143,7 @@ impl ThreadStatistics {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// For the thread itself: takes what the system knows about it.
+    /// For the thread itself: samples the system's figures about it.
     pub(crate) fn sample_cpu(&self) {
         let usage = thread_usage();
         let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
@@ -157,7 +157,7 @@ impl ThreadStatistics {
         self.waits.get() + self.reads.get() + self.writes.get() + self.wakes.get()
     }
 
-    /// Grows with whatever a turn takes or sends.
+    /// Grows with everything that a turn takes or sends.
     pub(crate) fn moved(&self) -> u64 {
         self.signals.get() + self.bytes_read.get() + self.bytes_written.get() + self.bytes_to_threads.get()
     }

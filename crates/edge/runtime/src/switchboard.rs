@@ -1,6 +1,6 @@
-//! What the threads of a node share: wake-up events, inboxes, and who is connected.
+//! State that the threads of a node share: wake-up events, inboxes, and the connected API nodes.
 //!
-//! Frames between threads go by rings ([`crate::rings`]). What is rare and no frame goes by inboxes: a list behind a
+//! Frames between threads go by rings ([`crate::rings`]). Rare items that are not frames go by inboxes: a list behind a
 //! lock for each thread, emptied at the beginning of a turn, before the rings are. A thread handles no frame of a ring
 //! before it has read all messages that were posted before the frame was sent ([`crate::rings`]).
 
@@ -19,7 +19,7 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_local::{NodeLink, Socket};
 use vinga_wire::{Address, BlockNumber, ErrorCode};
 
-/// What a thread may find in its inbox.
+/// A message in a thread's inbox.
 pub(crate) enum Message {
     /// Another thread has made the ring from it to this one.
     Ring { from: u16, consumer: Consumer },
@@ -29,7 +29,8 @@ pub(crate) enum Message {
     Adopt(Box<Adoption>),
     /// From now on an API node is reached through that thread.
     Route { api: NodeId, thread: u16 },
-    /// Close the connection to an API node, if there is one, and forget the way to it. What to tell it, if anything.
+    /// Close the connection to an API node, if there is one, and forget the route to it. The reason is sent to it, if
+    /// given.
     Close { api: NodeId, reason: Option<ErrorCode> },
     /// Write this connection for its owner.
     OpenOutlet(Box<Outlet>),
@@ -37,31 +38,31 @@ pub(crate) enum Message {
     CloseOutlet { owner: u16, api: NodeId },
     /// For the main thread: all steps of closing an API node are done.
     Closed { api: NodeId },
-    /// The node stops: say farewell to all connections and end.
+    /// The node stops: end all connections and then the thread.
     Stop,
 }
 
 /// A connection that was admitted.
 pub(crate) struct Adoption {
     pub stream: Socket,
-    /// Memory to share with the client, if it is on this machine and wants that.
+    /// Memory to share with the client, if it is on this machine and has asked for that.
     pub local: Option<Box<NodeLink>>,
     pub peer: Peer,
     pub api: NodeId,
     /// The first frame to send: `HelloConfirm`.
     pub welcome: Vec<u8>,
-    /// What was read behind the greeting.
+    /// Bytes that were read behind the greeting.
     pub early: Vec<u8>,
 }
 
-/// See the head of this file.
+/// Wake-up events and inboxes of the threads of a node, and its connected API nodes.
 pub(crate) struct Switchboard {
     pub node: NodeId,
     pub threads: Vec<Inbox<Message>>,
     pub listener: Inbox<ListenerMessage>,
     /// The thread that hosts Membership.
     pub main_thread: u16,
-    /// The threads that serve connections, in the order of these.
+    /// The threads that serve connections, in the order of the connections.
     socket_threads: Vec<u16>,
     /// By thread.
     pub statistics: Arc<[Arc<ThreadStatistics>]>,
@@ -71,12 +72,12 @@ pub(crate) struct Switchboard {
 /// A thread's wake-up event and inbox.
 pub(crate) struct Inbox<M> {
     pub wake_event: WakeEvent,
-    message: Mutex<Vec<M>>,
+    messages: Mutex<Vec<M>>,
 }
 
 impl<M> Inbox<M> {
     pub fn new() -> io::Result<Self> {
-        Ok(Inbox { wake_event: WakeEvent::new()?, message: Mutex::new(Vec::new()) })
+        Ok(Inbox { wake_event: WakeEvent::new()?, messages: Mutex::new(Vec::new()) })
     }
 
     pub fn post(&self, message: M) {
@@ -84,7 +85,7 @@ impl<M> Inbox<M> {
         self.wake_event.signal(MESSAGE);
     }
 
-    /// For the owner: all that has come.
+    /// For the owner: removes and returns all messages.
     pub fn collect(&self) -> Vec<M> {
         mem::take(&mut *lock(&self.messages))
     }
@@ -112,7 +113,7 @@ impl Switchboard {
         Address::new(self.node, BlockNumber::Driver, thread)
     }
 
-    /// Tells a thread that `own` has put something into a ring to it, or made space in one from it.
+    /// Notifies a thread that `own` has put something into a ring to it, or made space in one from it.
     #[inline]
     pub fn wake(&self, thread: u16, own: u16, statistics: &ThreadStatistics) {
         if self.threads[usize::from(thread)].wake_event.signal(thread_bit(own)) {
@@ -125,8 +126,8 @@ impl Switchboard {
         lock(&self.api_nodes).admit(api, incarnation)
     }
 
-    /// Hands a connection of an API node to the thread that shall serve it; with the first one the other threads are told
-    /// the way there, with a further one those that shall send by it and have no connection of their own.
+    /// Hands a connection of an API node to the thread that will serve it. With the first connection the other threads
+    /// learn the route; with a further one, those that will send by it and have no connection of their own.
     pub fn join(
         &self,
         adoption: Adoption,
@@ -137,7 +138,7 @@ impl Switchboard {
         let api = adoption.api;
         match nodes.join(api, admission, thread) {
             Err(code) => return Err((adoption, code)),
-            // Whoever answers a request of this connection must know the way: so the others first.
+            // A thread that answers a request of this connection must know the route: so the others are notified first.
             Ok(Joined::First) => {
                 for (_, inbox) in (0..).zip(&self.threads).filter(|&(other, _)| other != thread) {
                     inbox.post(Message::Route { api, thread });
@@ -146,7 +147,7 @@ impl Switchboard {
             Ok(Joined::Further) => {}
         }
         self.threads[usize::from(thread)].post(Message::Adopt(Box::new(adoption)));
-        // It has that message before anything that they send.
+        // A thread reads that message before anything that they send.
         for (other, inbox) in (0..).zip(&self.threads) {
             let by = self.socket_threads[connection_of(other, &self.socket_threads)];
             if by == thread && other != thread {
@@ -156,7 +157,7 @@ impl Switchboard {
         Ok(())
     }
 
-    /// Has all connections of an API node closed; false if that is under way already.
+    /// Has all connections of an API node closed; false if they are being closed already.
     pub fn close(&self, api: NodeId, reason: Option<ErrorCode>) -> bool {
         let mut nodes = lock(&self.api_nodes);
         let begins = nodes.begin_closing(api);
@@ -168,7 +169,7 @@ impl Switchboard {
         begins
     }
 
-    /// One step of closing an API node is done; after the last one the main thread is told.
+    /// One step of closing an API node is done; after the last one the main thread is notified.
     pub fn note_closing_step(&self, api: NodeId) {
         let is_last = lock(&self.api_nodes).note_step(api);
         if is_last {

@@ -1,5 +1,5 @@
-//! The atomics and shared cells of rings and wake-up events: the standard ones, or those of the model checker `loom` in a
-//! build with `--cfg loom`.
+//! The atomics and shared cells of rings and wake-up events: the standard ones, or those of the model checker `loom` in
+//! a build with `--cfg loom`.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use std::cell::UnsafeCell;
 
-/// A value on cache lines of its own. 128 bytes: processors fetch lines in pairs.
+/// A value on cache lines of its own. 128 bytes, because processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct OwnLine<T>(pub T);
@@ -21,7 +21,7 @@ pub(crate) struct OwnLine<T>(pub T);
 /// Bytes that two threads share and of which each part is touched by one of them at a time, as their protocol says.
 pub(crate) struct SharedBytes {
     bytes: Box<[UnsafeCell<u8>]>,
-    /// One for each four bytes: lets the model checker see who touches what and when.
+    /// One for each four bytes: lets the model checker see the accesses and their order.
     #[cfg(loom)]
     guards: Box<[loom::cell::UnsafeCell<()>]>,
 }
@@ -40,7 +40,7 @@ impl SharedBytes {
         }
     }
 
-    /// How many there are.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -48,7 +48,7 @@ impl SharedBytes {
     /// Copies `from` to the place that begins at `at`.
     ///
     /// # Safety
-    /// No other thread touches these bytes meanwhile, and whoever does it before or after is ordered by an atomic.
+    /// No other thread touches these bytes meanwhile, and every access before or after is ordered by an atomic.
     pub unsafe fn write(&self, at: usize, from: &[u8]) {
         let place = &self.bytes[at..at + from.len()];
         #[cfg(loom)]
@@ -63,7 +63,7 @@ impl SharedBytes {
     /// The bytes from `from` to `to`.
     ///
     /// # Safety
-    /// No thread writes them while the slice lives, and whoever wrote them before is ordered by an atomic.
+    /// No thread writes them while the slice lives, and every earlier write is ordered by an atomic.
     pub unsafe fn read(&self, from: usize, to: usize) -> &[u8] {
         let place = &self.bytes[from..to];
         #[cfg(loom)]

@@ -4,7 +4,7 @@ use std::io;
 use std::mem;
 use std::ptr;
 
-/// The signals that ask the process to stop are kept for whoever waits here.
+/// Keeps the signals that ask the process to stop, for the thread that waits here.
 pub(crate) struct Termination {
     signals: libc::sigset_t,
 }
@@ -30,7 +30,7 @@ impl Termination {
         }
     }
 
-    /// Waits until the process is asked to stop; says by which signal.
+    /// Waits until the process is asked to stop; returns the signal's name.
     pub fn wait(&self) -> &'static str {
         let mut signal = 0;
         // SAFETY: the call only reads the set and writes the number.

@@ -1,10 +1,10 @@
 //! The thread that watches the others: each of them counts its turns, and must make some.
 //!
 //! A thread that is neither asleep nor makes a turn for the set time is reported with its last signals; after three
-//! times as long the node stops with a crash report: what holds it up would hold up the cluster.
+//! times as long the node stops with a crash report: whatever blocks it would block the cluster.
 //!
-//! Time is counted in looks of this thread, not by a clock: when the whole process or machine stood still, this thread
-//! did too, and nobody is blamed for that. It only says so, because clients notice.
+//! Time is counted in checks by this thread, not by a clock: when the whole process or machine stood still, this thread
+//! did too, and no thread is to blame for that. The watchdog only logs it, because clients notice.
 
 use crate::crash;
 use crate::last_signals;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Looks in the set time.
+/// Checks in the set time.
 const LOOKS: u32 = 6;
 
 /// Times the set time after which the node stops.
@@ -22,7 +22,7 @@ const STRIKES_MAX: u32 = 3;
 struct Watched {
     statistics: Arc<ThreadStatistics>,
     turns: u64,
-    /// Looks since it last made progress.
+    /// Checks since it last made progress.
     looks: u32,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn run(threads: &[Arc<ThreadStatistics>], interval: Duration, stopped
                 Verdict::Report => {
                     let mut text = String::new();
                     last_signals::write_thread(&thread.statistics, &mut text)
-                        .expect("strings take everything");
+                        .expect("writing to a string succeeds");
                     log::error!(target: "watchdog", "thread {name} has made no progress for {millis} ms: {text}");
                 }
                 Verdict::Stop => {
@@ -105,7 +105,7 @@ mod tests {
         statistics.turns.add(1);
         assert_eq!(watched.look(), Verdict::Fine);
         assert_eq!(watched.looks, 0);
-        // Asleep it may be for as long as it likes.
+        // It may be asleep for any time.
         statistics.enter(Phase::Sleeping);
         assert!((0..100).all(|_| watched.look() == Verdict::Fine));
     }

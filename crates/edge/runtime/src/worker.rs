@@ -1,14 +1,15 @@
 //! The turn of a thread: what the edge does around an executor.
 //!
-//! A turn is: take what sockets have reported, the messages and the rings; hand it to the executor (all of it, or what is due
-//! of API nodes that share the thread: [`crate::shares`]); run timers and a slice of long work; do what blocks have ordered of the driver; send what stands in the lanes, by one write for
-//! each connection, and wake the threads that got something. Then, if there is nothing left to do, spin for a while
-//! if the plan says so, let others run if that pays ([`crate::yielding`]), and sleep until something comes, until a timer is due, or for a second: the clock is read
-//! twice a turn, the system's own figures once a second.
+//! A turn is: take what sockets have reported, the messages and the rings; hand it to the executor (all of it, or the
+//! due shares of API nodes that share the thread: [`crate::shares`]); run timers and a slice of long work; carry out
+//! the orders of blocks to the driver; send the contents of the lanes, by one write for each connection, and wake the
+//! threads that got something. Then, if there is nothing left to do, spin for a while if the plan says so, let others
+//! run if that pays ([`crate::yielding`]), and sleep until something arrives, until a timer is due, or for a second:
+//! the clock is read twice a turn, the system's own figures once a second.
 //!
-//! *The way to an API node.* An API node has one connection to each thread that serves sockets, or fewer. A thread
+//! *The route to an API node.* An API node has one connection to each thread that serves sockets, or fewer. A thread
 //! that has one sends by it. All others send to a thread with a connection, which passes frames on that are not for
-//! itself: at first to that of the first connection; when there are more, those who never have one share them
+//! itself: at first to that of the first connection; when there are more, the threads that never have one share them
 //! ([`crate::settings::connection_of`]). When that changes, nothing orders what is sent then with what is still on its
 //! way through another thread: an API node opens its connections before its first request.
 
@@ -37,18 +38,18 @@ use vinga_kernel::{Executor, Host, LaneId};
 use vinga_local::time_slices::TimeSlices;
 use vinga_wire::ErrorCode;
 
-/// How long a thread sleeps at most, and how often it takes stock.
+/// How long a thread sleeps at most, and how often it samples its figures.
 const STOCK_NANOS: u64 = 1_000_000_000;
 
-/// How long sockets are not asked whether they have something, while shared memory always has.
+/// How long sockets are not polled while shared memory always has input.
 const POLL_NANOS: u64 = 20_000;
 
-/// How long nothing may have come from other threads before a thread of a stopping node ends.
+/// How long no input from other threads may have arrived before a thread of a stopping node ends.
 const QUIET_NANOS: u64 = 20_000_000;
 
-/// A thread that runs turns. See the head of this file.
+/// A thread that runs turns.
 pub(crate) struct Worker<H> {
-    /// Goes before the executor whose trace it knows, whatever happens.
+    /// Dropped before the executor to whose trace it points, in every case.
     registered: Registered,
     index: u16,
     executor: Box<Executor<H>>,
@@ -64,28 +65,28 @@ pub(crate) struct Worker<H> {
     rings: Rings,
     spinning: Spinning,
     yielding: Yielding,
-    /// Whether it loses time slices when it yields.
+    /// Detects whether it loses time slices when it yields.
     time_slices: TimeSlices,
     pacer: SlicePacer,
     realtime: Realtime,
-    /// What stands in the driver's lane while it is handled.
+    /// The contents of the driver's lane while they are handled.
     orders: Vec<u8>,
     stock_due: u64,
-    /// When sockets were last asked whether they have something.
+    /// When sockets were last polled.
     polled: u64,
     /// Slices of long work wait for the next turn.
     has_long_work: bool,
-    /// It has slept for as long as it may: nothing and nobody has woken it, and no timer is due.
+    /// It has slept for the maximum time: nothing has woken it, and no timer is due.
     has_overslept: bool,
     /// The node stops, since then.
     stops_since: Option<u64>,
 }
 
-/// What a worker is made of.
+/// The parts of a worker.
 pub(crate) struct WorkerParts<H> {
     pub index: u16,
     pub plan: ThreadPlan,
-    /// The send threads that write the connections that this thread owns; none if it does that itself.
+    /// The send threads that write the connections that this thread owns; none if it writes them itself.
     pub senders: Vec<u16>,
     pub executor: Executor<H>,
     pub switchboard: Arc<Switchboard>,
@@ -142,8 +143,8 @@ impl<H: Host> Worker<H> {
 
     /// Runs turns until the node stops.
     pub fn run(mut self) {
-        // SAFETY: the executor is boxed, so its trace stays in its place until the call of `clear_trace` below, or until
-        // `registered` has been dropped; and only this thread changes it.
+        // SAFETY: the executor is boxed, so its trace stays in its place until the call of `clear_trace` below, or
+        // until `registered` has been dropped; and only this thread changes it.
         unsafe { self.registered.set_trace(self.executor.trace()) };
         let mut has_more = true;
         let mut ended = self.clock.nanos();
@@ -154,7 +155,7 @@ impl<H: Host> Worker<H> {
             self.statistics.busy_nanos.add(ended - begun);
             if ended >= self.stock_due {
                 self.take_stock(ended);
-                // What follows from that is done at once.
+                // Work that follows from orders is done at once.
                 has_more = true;
             }
         }
@@ -165,7 +166,7 @@ impl<H: Host> Worker<H> {
         self.registered.clear_trace();
     }
 
-    /// One turn; says whether there is more to do at once.
+    /// One turn; returns whether there is more to do at once.
     fn turn(&mut self, now: u64) -> bool {
         self.statistics.turns.add(1);
         self.statistics.enter(Phase::Rings);
@@ -211,7 +212,7 @@ impl<H: Host> Worker<H> {
             crate::log::write_entries(&self.executor.take_log());
         }
         let has_local = self.executor.has_local();
-        // What followed from orders has not had its turn of timers and long work yet.
+        // Work that followed from orders has not been through timers and long work yet.
         has_long_work
             || has_obeyed
             || has_local
@@ -220,7 +221,7 @@ impl<H: Host> Worker<H> {
             || self.outlets.has_left()
     }
 
-    /// Timers and a slice of long work, which is made longer or shorter as slices turn out.
+    /// Runs timers and a slice of long work, whose length adapts to the time that slices take.
     fn finish_turn(&mut self) -> bool {
         if let Some(allowance) = self.sockets.allowance {
             self.finish_shared_turn(allowance);
@@ -235,8 +236,8 @@ impl<H: Host> Worker<H> {
         self.has_long_work
     }
 
-    /// API nodes share the thread's time: what follows from their requests inside of the thread, and slices of long work,
-    /// are done behind their answers and on their account.
+    /// API nodes share the thread's time: what follows from their requests inside the thread, and slices of long work,
+    /// are done after their answers and on their account.
     fn finish_shared_turn(&mut self, allowance: Allowance) {
         if self.executor.has_local() || self.has_long_work {
             let (outbox, switchboard, statistics) =
@@ -259,7 +260,7 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// A slice of long work; says how long it took and what time it is then.
+    /// A slice of long work; returns how long it took and the time after it.
     fn run_slices(&mut self, is_shared: bool) -> (u64, u64) {
         let begun = self.clock.nanos();
         self.has_long_work = self.executor.run_slices();
@@ -271,7 +272,7 @@ impl<H: Host> Worker<H> {
         (ended - begun, ended)
     }
 
-    /// There is more to do: only looks whether sockets have something too.
+    /// There is more to do: only checks whether sockets have something too.
     fn look(&mut self, now: u64) -> u64 {
         if !self.polls() {
             return now;
@@ -281,12 +282,12 @@ impl<H: Host> Worker<H> {
         self.polled
     }
 
-    /// A client has put something into shared memory: sockets are not asked each time, but often enough.
+    /// A client has put something into shared memory: sockets are not polled each time, but often enough.
     fn look_at_times(&mut self, now: u64) -> u64 {
         if now - self.polled < POLL_NANOS { now } else { self.look(now) }
     }
 
-    /// There is nothing to do: spins, then sleeps, until there is; says what time it is then.
+    /// There is nothing to do: spins, then sleeps, until there is; returns the time after that.
     fn rest(&mut self, begin: u64) -> u64 {
         let due = self.executor.next_due().map_or(u64::MAX, |tick| tick.0.saturating_mul(1000));
         let longest = if self.stops_since.is_some() { QUIET_NANOS } else { STOCK_NANOS };
@@ -320,7 +321,7 @@ impl<H: Host> Worker<H> {
         self.inbox().wake_event.end_sleep();
         self.sockets.end_sleep();
         let woken = self.clock.nanos();
-        // What a client puts into shared memory may be found just then, before it rings.
+        // A client may have put something into shared memory just now, without having signalled yet.
         let is_left_alone = !is_called && self.stops_since.is_none() && !self.sockets.has_locals();
         self.has_overslept = is_left_alone && woken >= wake_at && woken < due;
         self.polled = woken;
@@ -330,7 +331,7 @@ impl<H: Host> Worker<H> {
         woken
     }
 
-    /// Looks for something to do until then; says when it stopped, which is earlier if there was something.
+    /// Polls for something to do until then; returns when it stopped, which is earlier if there was something.
     fn spin(&mut self, begin: u64, until: u64) -> u64 {
         self.statistics.enter(Phase::Spinning);
         let mut now = begin;
@@ -345,7 +346,7 @@ impl<H: Host> Worker<H> {
         now
     }
 
-    /// Lets others run, if that pays; says whether a client has put something into shared memory then.
+    /// Lets others run, if that pays; returns whether a client has put something into shared memory meanwhile.
     fn finds_after_yield(&mut self, now: u64) -> bool {
         if !self.time_slices.may_yield() || !self.yielding.pays(self.executor.handled()) {
             return false;
@@ -362,7 +363,7 @@ impl<H: Host> Worker<H> {
         !self.sockets.is_empty() || !self.outlets.is_empty()
     }
 
-    /// Waits until a socket or the wake-up event has something to report, at most so long; says whether one had.
+    /// Waits until a socket or the wake-up event has something to report, at most this long; returns whether one had.
     fn poll(&mut self, nanos_max: u64) -> bool {
         self.statistics.waits.add(1);
         let (sockets, outlets) = (&mut self.sockets, &mut self.outlets);
@@ -381,7 +382,7 @@ impl<H: Host> Worker<H> {
         self.sockets.check_readers(self.executor.outbox(), &self.switchboard, &self.limits, now);
     }
 
-    /// The node stops, and everything that was begun has left, or will not leave in time.
+    /// The node stops, and everything that was begun was sent, or will not be sent in time.
     fn has_ended(&self, has_more: bool, now: u64) -> bool {
         self.stops_since.is_some_and(|since| {
             let is_quiet = !has_more && self.executor.is_idle() && self.statistics.bytes_waiting.get() == 0;

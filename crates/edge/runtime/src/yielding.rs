@@ -1,17 +1,18 @@
-//! Whether a thread whose clients are on this machine lets others run before it sleeps.
+//! Decides whether a thread whose clients are on this machine yields before it sleeps.
 //!
-//! When the CPUs are busy, those others are clients that are about to send something: after a yield requests of several
-//! of them lie in shared memory, nobody had to wake this thread, and a turn handles all of them. When only one client
-//! has anything to do, or the others are strangers, a yield gives a time slice away for nothing, whereas whoever sleeps
-//! is woken at once. So the thread measures how much its turns behind a yield found, yields while that is at least
-//! [`WORTHWHILE`] on average, and otherwise tries once in [`TRIED_EVERY`] times.
+//! When the CPUs are busy, the threads that run meanwhile are clients that are about to send something: after a yield
+//! requests of several of them lie in shared memory, this thread did not have to be woken, and a turn handles all of
+//! them. When only one client has anything to do, or the others are unrelated processes, a yield gives a time slice
+//! away for nothing, whereas a thread that sleeps is woken at once. So the thread measures how much its turns after a
+//! yield found, yields while that is at least [`WORTHWHILE`] on average, and otherwise tries once in [`TRIED_EVERY`]
+//! times.
 
-/// Signals in a turn behind a yield from which on it pays, in [`ONE`]s.
+/// From this many signals in a turn after a yield on, yielding pays; in [`ONE`]s.
 const WORTHWHILE: u64 = 3 * ONE / 2;
 const ONE: u64 = 1 << 8;
 /// No turn counts for more.
 const SIGNALS_MAX: u64 = 16;
-/// While it does not pay, it is tried once in so many times.
+/// While it does not pay, it is tried once in this many times.
 const TRIED_EVERY: u32 = 64;
 /// Weight of the newest turn in the average: an eighth.
 const WEIGHT_SHIFT: u32 = 3;
@@ -19,11 +20,11 @@ const WEIGHT_SHIFT: u32 = 3;
 /// Decides for one thread.
 #[derive(Default)]
 pub(crate) struct Yielding {
-    /// Signals in a turn behind a yield, on average, in [`ONE`]s.
+    /// Signals in a turn after a yield, on average, in [`ONE`]s.
     found: u64,
     /// Rests without a yield since the last one with.
     skipped: u32,
-    /// What the thread had handled when it yielded last, if the turn behind it is not over.
+    /// Signals that the thread had handled when it yielded last, if the turn after it is not over.
     handled_before: Option<u64>,
 }
 
@@ -43,7 +44,7 @@ impl Yielding {
         pays
     }
 
-    /// Signals in a turn behind a yield, on average: about as many others had their turns meanwhile.
+    /// Signals in a turn after a yield, on average: about as many other threads ran meanwhile.
     pub fn found(&self) -> u32 {
         (self.found / ONE) as u32
     }

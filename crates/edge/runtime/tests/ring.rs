@@ -1,4 +1,4 @@
-//! The ring between two real threads: whatever the sizes, what goes in comes out.
+//! The ring between two real threads: for all sizes, the bytes that come out are those that went in.
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use vinga_runtime::parker::{WakeEvent, thread_bit};
 use vinga_runtime::ring::{Consumer, RING_BYTES, ring};
 use vinga_wire::frame::{FRAME_BYTES_MAX, Frames, HEADER_BYTES};
 
-/// A frame whose every word tells which it is.
+/// A frame whose every word contains its number.
 fn frame(number: u32, words: usize) -> Vec<u8> {
     let mut frame = number.to_le_bytes().repeat(HEADER_BYTES / 4 + words);
     let length = frame.len() as u32;
@@ -16,8 +16,8 @@ fn frame(number: u32, words: usize) -> Vec<u8> {
     frame
 }
 
-/// Sends frames of these body sizes through a ring, in batches of so many at a time; both sides yield when they can't
-/// go on, so that it also works on one CPU.
+/// Sends frames of these body sizes through a ring, in batches of this many; both sides yield when they can't continue,
+/// so that it also works on one CPU.
 fn passes(capacity: usize, words: &[usize], batch: usize) {
     passes_to(capacity, words, batch, |consumer, own, other| take_frames(consumer, words, own, other));
 }
@@ -85,7 +85,7 @@ fn take_frames(mut consumer: Consumer, words: &[usize], own: &WakeEvent, other: 
     }
 }
 
-/// Takes pieces of so many bytes, round and round, as a socket does.
+/// Takes pieces of this many bytes, repeated, as a socket does.
 fn take_pieces(mut consumer: Consumer, all: &[u8], pieces: &[usize], own: &WakeEvent, other: &WakeEvent) {
     let mut pieces = pieces.iter().cycle();
     let mut received = 0;

@@ -1,4 +1,4 @@
-//! API nodes share a thread by time. What is asserted is counted in work that was done, not in seconds.
+//! API nodes share a thread by time. Assertions are about the amount of work that was done, not about seconds.
 
 mod support;
 
@@ -10,8 +10,8 @@ use vinga_wire::SignalNumber;
 /// Pieces of some work that the busy client asks for: two tenths of a second, if nothing else happens.
 const WORK: u64 = 20_000;
 
-/// A client has this sent at once, which is much work, while another one asks for little again and again: says how many
-/// answers that one gets before the work is done.
+/// A client sends these frames at once, which is much work, while another one asks for little again and again: returns
+/// how many answers that one gets before the work is done.
 fn answers_beside(make: impl Fn(&Client, &mut Vec<u8>)) -> u64 {
     let (node, records) = start(settings(1));
     let mut little = Client::connect(node.address()).unwrap();
@@ -74,7 +74,7 @@ fn what_was_begun_is_finished_though_nobody_says_anything_more() {
         client.stream.write_all(&bytes).unwrap();
     }
     wait_until("all is done", || records.work.load(Ordering::Relaxed) == 8 * each);
-    // In the order in which it was asked for.
+    // In the order of the requests.
     for client in &mut clients {
         client.echo(0, 2, b"there");
     }

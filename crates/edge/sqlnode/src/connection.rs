@@ -1,13 +1,13 @@
-//! A small SQL client, for tests, benchmarks and to see whether a server answers.
+//! A small SQL client, for tests, benchmarks and to check whether a server answers.
 //!
-//! It speaks as much of MySQL's protocol as these need: log in without password, run a statement, read its answer as
-//! text, notice errors with their numbers. Applications take any driver of MySQL or MariaDB instead.
+//! It implements the part of MySQL's protocol that these need: log in without password, run a statement, read its
+//! answer as text, notice errors with their numbers. Applications use any driver of MySQL or MariaDB instead.
 //!
 //! A packet is a length (3 bytes, little-endian), a number (1 byte, counted from 0 in each command), and its payload;
-//! one of 2²⁴ - 1 bytes is continued by the next. The server greets; the client answers with its capabilities and its
-//! name; the server says OK (0x00), an error (0xff), or asks for another way to log in (0xfe), which accounts without
-//! password answer with an empty packet. A statement is 0x03 and its text. The answer is OK, an error, or a number of
-//! columns, a packet for each, an end mark (0xfe), a packet for each row, an end mark.
+//! one of 2²⁴ - 1 bytes is continued by the next. The server sends a greeting; the client answers with its capabilities
+//! and its name; the server sends OK (0x00), an error (0xff), or a request for another way to log in (0xfe), which
+//! accounts without password answer with an empty packet. A statement is 0x03 and its text. The answer is OK, an error,
+//! or a number of columns, a packet for each, an end mark (0xfe), a packet for each row, an end mark.
 
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
@@ -26,13 +26,13 @@ const CHARACTER_SET: u8 = 45;
 /// The longest payload of one packet.
 const PAYLOAD_MAX: usize = (1 << 24) - 1;
 
-/// Answers longer than this are not believed.
+/// Longer answers are taken for a broken protocol.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
 
 /// How long the server may be silent: longer than any statement of a test may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What both kinds of sockets are.
+/// Both kinds of sockets.
 trait Stream: Read + Write + Send + fmt::Debug {
     fn set_patience(&self, patience: Duration) -> io::Result<()>;
 }
@@ -49,22 +49,23 @@ impl Stream for UnixStream {
     }
 }
 
-/// A way to log in that no account has: the server asks for another.
+/// A log-in method that no account has: the server asks for another.
 const NO_PLUGIN: &str = "vinga_liveness_check";
 
-/// Waits until a server answers at this Unix socket, or says that it has no room for another session. Nobody logs in.
+/// Waits until a server answers at this Unix socket, or reports that it has no room for another session. Does not log
+/// in.
 ///
-/// The server warns in its log of clients that leave without a name, and of names that it does not let in. So this one
-/// tells its name, and leaves when it is asked how it wants to log in.
+/// The server logs a warning about clients that leave without a name, and about names that it does not let in. So this
+/// client sends its name, and leaves when it is asked how it wants to log in.
 ///
 /// # Errors
-/// It says nothing for so long, or does not listen.
+/// The server is silent for this long, or does not listen.
 pub(crate) fn await_answer(path: &Path, patience: Duration) -> io::Result<()> {
     let stream: Box<dyn Stream> = Box::new(UnixStream::connect(path)?);
     stream.set_patience(patience)?;
     let mut connection = Connection::on(stream);
     let greeting = connection.receive()?;
-    // What is no greeting is an error: no room. The server is alive all the same.
+    // Anything but a greeting is an error: no room. The server is alive all the same.
     if greeting.first() != Some(&0xff) {
         connection.send_name(NO_PLUGIN)?;
         connection.receive()?;
@@ -82,7 +83,7 @@ pub struct Connection {
     server: String,
 }
 
-/// What a statement has answered.
+/// The result of a statement.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
     /// Names of the columns; none if the statement gives no rows.
@@ -100,13 +101,13 @@ pub struct Answer {
 /// Why a statement or a log-in has failed.
 #[derive(Debug)]
 pub enum SqlError {
-    /// The server says so.
+    /// The server reports an error.
     Server {
         /// MariaDB's number, 1062 for a duplicate key.
         number: u16,
         /// SQLSTATE.
         state: String,
-        /// The sentence.
+        /// The error's text.
         text: String,
     },
     /// The connection is lost, or was never made.
@@ -141,7 +142,7 @@ impl From<io::Error> for SqlError {
 }
 
 impl Answer {
-    /// The rows as strings, NULL as `NULL`, bytes that are no UTF-8 replaced: easy to compare.
+    /// The rows as strings, NULL as `NULL`, invalid UTF-8 replaced: easy to compare.
     pub fn strings(&self) -> Vec<Vec<String>> {
         let text = |value: &Option<Vec<u8>>| match value {
             None => "NULL".to_owned(),
@@ -186,14 +187,14 @@ impl Connection {
         Connection { stream: BufReader::new(stream), sequence: 0, session: 0, server: String::new() }
     }
 
-    /// Ends the session. One that is dropped instead is a line in the server's log.
+    /// Ends the session. The server logs a line about one that is dropped without this.
     pub fn quit(mut self) {
         self.sequence = 0;
-        // Nobody answers that; who is gone already has nothing to end.
+        // The server does not answer that; if it has ended, there is no session to end.
         let _ = self.send(&[0x01]);
     }
 
-    /// Tells the server who logs in, and by which of its ways.
+    /// Sends the user's name and log-in method to the server.
     fn send_name(&mut self, plugin: &str) -> io::Result<()> {
         let mut answer = Vec::new();
         answer.extend_from_slice(&CAPABILITIES.to_le_bytes());
@@ -224,7 +225,7 @@ impl Connection {
         self.session
     }
 
-    /// The server's version, as it greets.
+    /// The server's version, from its greeting.
     pub fn server(&self) -> &str {
         &self.server
     }
@@ -232,7 +233,7 @@ impl Connection {
     /// How long the server may take over a statement before the connection counts as lost.
     ///
     /// # Errors
-    /// What the operating system says; no time at all is an error, too.
+    /// The operating system's; a time of zero is an error, too.
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
         self.stream.get_ref().set_patience(patience)
     }
@@ -279,8 +280,8 @@ impl Connection {
         }
     }
 
-    /// Prepares a statement that gives no rows, runs it once with these texts in the places of its question marks, as
-    /// they are, and forgets it.
+    /// Prepares a statement that gives no rows, runs it once with these texts, unchanged, in place of its question
+    /// marks, and drops it.
     ///
     /// # Errors
     /// The server's error, or the connection is lost.
@@ -320,7 +321,7 @@ impl Connection {
             Ok(Answer { affected, last_insert_id, warnings, ..Answer::default() })
         });
         self.sequence = 0;
-        // Nobody answers that.
+        // The server does not answer that.
         self.send(&[&[0x19], &number.to_le_bytes()[..]].concat())?;
         said
     }
@@ -380,7 +381,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Of a packet that is no error packet; that is returned as an error.
+    /// A reader of a packet's payload; an error packet is returned as an error.
     fn of(payload: &'a [u8]) -> Result<Self, SqlError> {
         let mut reader = Reader { rest: payload };
         if payload.first() != Some(&0xff) {
@@ -408,7 +409,7 @@ impl<'a> Reader<'a> {
         Ok(self.take(1)?[0])
     }
 
-    /// A little-endian integer of so many bytes.
+    /// A little-endian integer of this many bytes.
     fn integer(&mut self, bytes: usize) -> io::Result<u64> {
         let mut whole = [0; 8];
         whole[..bytes].copy_from_slice(self.take(bytes)?);
@@ -429,7 +430,7 @@ impl<'a> Reader<'a> {
             0xfc => self.integer(2),
             0xfd => self.integer(3),
             0xfe => self.integer(8),
-            // NULL, or a file that is asked for: neither may stand here.
+            // NULL, or a request for a file: neither may stand here.
             0xfb | 0xff => Err(nonsense("what is no number")),
             small => Ok(u64::from(small)),
         }

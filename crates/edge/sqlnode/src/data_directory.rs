@@ -1,7 +1,8 @@
 //! A SQL node's data directory: made once, by copying one that was made once for all nodes of an installation.
 //!
 //! The server's own script makes a data directory in two or three seconds. The first is kept beside the server (when
-//! that folder can be written) and copied for every node of the same user. Each appears by a rename, so that what is there is complete.
+//! that folder can be written) and copied for every node of the same user. Each appears by a rename, so that an
+//! existing one is complete.
 
 use crate::{Installation, StartError};
 use std::fs;
@@ -14,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 /// Threads of this process make the first data directory one at a time; processes may race for the rename.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// Makes the data directory if it is not there; checks that it fits the server if it is.
+/// Makes the data directory if it does not exist; otherwise checks that it fits the server.
 ///
 /// # Errors
 /// It is of another version of the server, or can't be made.
@@ -30,14 +31,14 @@ pub fn prepare(installation: &Installation, server: &str, data: &Path) -> Result
             let what = format!("cannot copy {} to {}", template.display(), unfinished.display());
             copy(&template, &unfinished).map_err(StartError::system(what))?;
         }
-        // Perhaps the server's folder is read-only, or another user has made the template, who alone can read it.
+        // The server's folder may be read-only, or another user has made the template and alone can read it.
         Err(StartError::System { .. }) => bootstrap(installation, &unfinished)?,
         Err(other) => return Err(other),
     }
     fs::rename(&unfinished, data).map_err(failed("rename"))
 }
 
-/// The data directory that others are copied from; made if it is not there.
+/// The data directory that others are copied from; made if it does not exist.
 fn template(installation: &Installation, server: &str) -> Result<PathBuf, StartError> {
     let _one_at_a_time = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let template = installation.mariadb().join(format!("data-{server}"));
@@ -48,7 +49,7 @@ fn template(installation: &Installation, server: &str) -> Result<PathBuf, StartE
         bootstrap(installation, &unfinished)?;
         if let Err(error) = fs::rename(&unfinished, &template) {
             let _ = remove(&unfinished);
-            // Somebody else may have been quicker.
+            // Another process may have been quicker.
             if !template.exists() {
                 return Err(failed("rename")(error));
             }
@@ -71,7 +72,7 @@ fn bootstrap(installation: &Installation, data: &Path) -> Result<(), StartError>
         command.arg("--user=root");
     }
     command.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-log-bin"]);
-    // No names of this machine, which would have to be looked up.
+    // No names of this machine, which would have to be resolved.
     command.arg("--cross-bootstrap");
     // Small, since it is copied for every node.
     command.args([
@@ -116,12 +117,12 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder that nobody else can look into: accounts are in it.
+/// Makes a folder that no other user can read: it holds accounts.
 fn make_private(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(folder)
 }
 
-/// Copies a folder with all that is in it.
+/// Copies a folder with all its contents.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     make_private(to)?;
     for entry in fs::read_dir(from)? {

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// Why a SQL node did not start; shown, it is a sentence for the user.
+/// Why a SQL node did not start; displayed, it is a text for the user.
 #[derive(Debug)]
 pub enum StartError {
-    /// There is no server where it was looked for; or nowhere, if it was looked for beside this program.
+    /// There is no server at this path; or, for `None`, beside this program.
     NoServer(Option<PathBuf>),
-    /// There is no plugin at this path; or nowhere beside this program.
+    /// There is no plugin at this path; or, for `None`, beside this program.
     NoPlugin(Option<PathBuf>),
-    /// The plugin does not say which server it was built for.
+    /// It is unknown for which server the plugin was built.
     PluginOfUnknownServer(PathBuf),
     /// The plugin was built for another version of the server.
     PluginOfAnotherServer {
@@ -21,21 +21,21 @@ pub enum StartError {
         plugin: PathBuf,
         /// The version of the server that it was built for.
         built_for: String,
-        /// The version of the server that there is.
+        /// The version of the installed server.
         server: String,
     },
     /// The folder's data directory is of another series of the server.
     DataOfAnotherServer {
         /// The data directory.
         data: PathBuf,
-        /// The version that has made it; `None` if it does not say.
+        /// The version that has made it; `None` if it is unknown.
         made_by: Option<String>,
-        /// The version of the server that there is.
+        /// The version of the installed server.
         server: String,
     },
     /// A server runs in this folder already.
     AlreadyRunning(PathBuf),
-    /// Somebody else listens on this port.
+    /// Another process listens on this port.
     PortInUse(u16),
     /// The path of the Unix socket is longer than the operating system allows.
     LongSocketPath(PathBuf),
@@ -43,7 +43,7 @@ pub enum StartError {
     Bootstrap {
         /// How the server's script ended.
         status: ExitStatus,
-        /// The end of what it said.
+        /// The end of its output.
         said: String,
     },
     /// The server has stopped instead of answering.
@@ -68,7 +68,7 @@ pub enum StartError {
     System {
         /// What was tried.
         what: String,
-        /// What it said.
+        /// The system's error.
         error: io::Error,
     },
 }

@@ -7,15 +7,15 @@
 //!   target/sql/ha_vinga.so          the plugin
 //!   target/sql/ha_vinga.server      the version of the server that it was built for
 //! ```
-//! Programs of the same build find them there, from the path of their own binary; the environment's `VINGA_MARIADB`
-//! (a folder as `target/mariadb`) and `VINGA_PLUGIN` (a file) are for other places.
+//! Programs of the same build find them there, from the path of their own binary; the environment variables
+//! `VINGA_MARIADB` (a folder as `target/mariadb`) and `VINGA_PLUGIN` (a file) name other places.
 
 use crate::StartError;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// See the head of this file.
+/// The paths of the server and the plugin.
 #[derive(Clone, Debug)]
 pub struct Installation {
     mariadb: PathBuf,
@@ -32,10 +32,10 @@ impl Installation {
         Self::of(named("VINGA_MARIADB"), named("VINGA_PLUGIN"))
     }
 
-    /// An installation with the parts that are given, others from beside this program.
+    /// An installation with the given parts; the others are taken from beside this program.
     ///
     /// # Errors
-    /// There is no such thing.
+    /// A part does not exist.
     pub fn of(mariadb: Option<PathBuf>, plugin: Option<PathBuf>) -> Result<Self, StartError> {
         let mariadb = match mariadb {
             Some(given) => given,
@@ -47,7 +47,7 @@ impl Installation {
             Some(given) => given,
             None => beside_this_program("sql/ha_vinga.so").ok_or(StartError::NoPlugin(None))?,
         };
-        // The server changes its working directory.
+        // An absolute path, because the server changes its working directory.
         let mariadb = mariadb.canonicalize().map_err(|_| StartError::NoServer(Some(mariadb)))?;
         let plugin = plugin.canonicalize().map_err(|_| StartError::NoPlugin(Some(plugin)))?;
         let installation = Installation { mariadb, plugin };
@@ -73,7 +73,7 @@ impl Installation {
         self.mariadb.join("bin").join(name)
     }
 
-    /// Below this the server's packages are unpacked.
+    /// The folder in which the server's packages are unpacked.
     pub(crate) fn root(&self) -> PathBuf {
         self.mariadb.join("root")
     }
@@ -94,8 +94,8 @@ impl Installation {
         command
     }
 
-    /// Checks that the plugin was built for this server; the server's version. The server itself would notice
-    /// another version, or not, and then crash.
+    /// Checks that the plugin was built for this server; returns the server's version. The server itself would perhaps
+    /// not notice another version, and then crash.
     ///
     /// # Errors
     /// It was built for another, or the server does not run.
@@ -111,7 +111,7 @@ impl Installation {
         }
     }
 
-    /// As the server says it: `10.11.18-MariaDB-0+deb12u1`.
+    /// As the server prints it: `10.11.18-MariaDB-0+deb12u1`.
     fn server_version(&self) -> Result<String, StartError> {
         let output = self.command(&self.server()).args(["--no-defaults", "--version"]).output();
         let output = output.map_err(StartError::system(format!("cannot run {}", self.server().display())))?;
@@ -125,12 +125,12 @@ impl Installation {
     }
 }
 
-/// The file beside a plugin that says which server it was built for.
+/// The file beside a plugin that contains the version of the server that it was built for.
 pub(crate) fn server_file(plugin: &Path) -> PathBuf {
     plugin.with_extension("server")
 }
 
-/// The version in what `mariadbd --version` says: `… Ver 10.11.18-MariaDB for …`.
+/// The version in the output of `mariadbd --version`: `… Ver 10.11.18-MariaDB for …`.
 fn version_in(said: &str) -> Option<&str> {
     said.split_once(" Ver ")?.1.split_whitespace().next()
 }

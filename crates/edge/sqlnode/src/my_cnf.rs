@@ -1,13 +1,13 @@
 //! The settings of a SQL node: its `my.cnf`.
 //!
-//! `docs/sql.md` lists them for users. They are written anew by each start: what a user wants otherwise is given to the
-//! start, stands last, and so holds.
+//! `docs/sql.md` lists them for users. They are written anew by each start: settings that a user changes are passed to
+//! the start, stand last, and so take effect.
 
 use crate::sql_node::Settings;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What holds for every SQL node, with the reasons.
+/// Settings of every SQL node, with the reasons.
 const ALWAYS: &str = "\
 # Accounts have no passwords: nobody but this machine.
 bind-address=127.0.0.1
@@ -46,7 +46,7 @@ max_connections=600
 vinga=FORCE
 ";
 
-/// What only the start itself knows or relies on, in the form of variables.
+/// Variables that only the start itself knows or relies on.
 const OWN: [&str; 15] = [
     "basedir",
     "character_sets_dir",
@@ -65,7 +65,8 @@ const OWN: [&str; 15] = [
     "vinga",
 ];
 
-/// Whether a variable of the server is set by each start, so that nobody else may: paths, the port, the storage engine.
+/// Whether a variable of the server is set by each start, so that users may not set it: paths, the port, the storage
+/// engine.
 pub fn is_own(variable: &str) -> bool {
     let name = variable.trim().to_lowercase().replace('-', "_");
     OWN.contains(&name.strip_prefix("loose_").unwrap_or(&name))
@@ -80,7 +81,7 @@ pub fn text(settings: &Settings, folder: &Path, port: u16) -> String {
     let mut set = |name: &str, value: &dyn std::fmt::Display| {
         writeln!(text, "{name}={value}").expect("a string takes all");
     };
-    // The server refuses to run as root unless it is told to.
+    // The server refuses to run as root unless it is configured to.
     if rustix::process::geteuid().is_root() {
         set("user", &"root");
     }

@@ -13,7 +13,7 @@ const QUESTION_PATIENCE: Duration = Duration::from_secs(30);
 /// Makes a round trip to the data nodes; needs no table.
 const QUESTION: &str = "SELECT 1 FROM information_schema.VINGA_NODES LIMIT 1";
 
-/// Tells of each connection of the pool, `… not connected …` of those that are not.
+/// Reports each connection of the pool, with `… not connected …` for those that are not.
 const STATUS: &str = "SHOW ENGINE VINGA STATUS";
 
 /// Access denied, with a password or without.
@@ -24,9 +24,9 @@ const ACCESS_DENIED: [u16; 2] = [1045, 1698];
 pub enum Reach {
     /// Statements on Vinga's tables work.
     Connected,
-    /// They do not: the server's reason.
+    /// They do not; the server's reason.
     Cut(String),
-    /// The server can't be asked, as `root` has a password.
+    /// The server can't be asked, because `root` has a password.
     Unknown,
 }
 
@@ -34,7 +34,7 @@ impl Running {
     /// Asks the server whether it is alive, by its Unix socket.
     ///
     /// # Errors
-    /// It gave none within a few seconds.
+    /// It gave no answer within a few seconds.
     pub fn probe(&self) -> io::Result<()> {
         connection::await_answer(&self.socket, PATIENCE)
     }

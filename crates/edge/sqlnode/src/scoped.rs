@@ -1,11 +1,11 @@
-//! A SQL node for a test or a benchmark: on any free port, in a folder that goes away with it.
+//! A SQL node for a test or a benchmark: on any free port, in a folder that is removed with it.
 
 use crate::{Installation, Settings, SqlNode, StartError};
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Address space that a server gets here: an engine that runs away shall hurt itself, not the machine.
+/// Address space that a server gets here: a runaway engine must hurt only itself, not the machine.
 const ADDRESS_SPACE: u64 = 3 << 30;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -29,7 +29,7 @@ impl ScopedSqlNode {
         Self::start_with(data_nodes, |_| ())
     }
 
-    /// Starts a node with settings that are changed before.
+    /// Starts a node with settings that `change` has changed.
     ///
     /// # Errors
     /// As of [`SqlNode::start`].

@@ -17,7 +17,7 @@ pub const SOCKET: &str = "sql.sock";
 /// `sun_path` has 108 bytes, the last of them zero.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// What [`Settings::patience`] is unless something else is said.
+/// The default of [`Settings::patience`].
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a server may take to stop before it is killed. It waits for its sessions' statements.
@@ -26,25 +26,25 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 /// How long the operating system may take to end a killed process.
 const KILL_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Free ports that were chosen may be taken by others before the server has them: how often another is tried.
+/// A chosen free port may be taken by another process before the server has it: how often another port is tried.
 const PORT_TRIES: u32 = 4;
 
 /// How a SQL node is started.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The node's own folder; made if it is not there.
+    /// The node's own folder; made if it does not exist.
     pub folder: PathBuf,
     /// Where server and plugin are.
     pub installation: Installation,
     /// The port on 127.0.0.1; 0 for any free one.
     pub port: u16,
-    /// The data nodes, `host:port`, several with commas between them. They need not be there yet.
+    /// The data nodes, `host:port`, separated by commas. They need not run yet.
     pub data_nodes: String,
-    /// Variables of the server (name, value), over those that this crate sets (`docs/sql.md`).
+    /// Variables of the server (name, value), which override those that this crate sets (`docs/sql.md`).
     pub variables: Vec<(String, String)>,
     /// The most address space that the server may have, in bytes; it needs one gigabyte and a half.
     pub address_space_max: Option<u64>,
-    /// Whether the kernel ends the server when the thread ends that starts it, whatever ends that.
+    /// Whether the kernel ends the server when the thread that starts it ends, for any reason.
     pub ends_with_starter: bool,
     /// How long the server may take until it answers. A start after a crash repairs tables of other engines, too.
     pub patience: Duration,
@@ -70,7 +70,7 @@ impl Settings {
     }
 }
 
-/// A SQL node that this process has started. It goes on running when this is dropped.
+/// A SQL node that this process has started. It keeps running when this is dropped.
 #[derive(Debug)]
 pub struct SqlNode {
     settings: Settings,
@@ -100,10 +100,10 @@ pub struct Running {
 }
 
 impl SqlNode {
-    /// Starts a server and waits until it answers. Data nodes need not be there.
+    /// Starts a server and waits until it answers. Data nodes need not run.
     ///
     /// # Errors
-    /// A sentence for the user; nothing runs then.
+    /// A text for the user; nothing runs then.
     pub fn start(settings: Settings) -> Result<Self, StartError> {
         let server = settings.installation.check()?;
         let place = settings.folder.display().to_string();
@@ -174,7 +174,7 @@ impl SqlNode {
         Connection::open_socket(&self.socket())
     }
 
-    /// Whether the server lives.
+    /// Whether the server runs.
     pub fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -187,9 +187,8 @@ impl SqlNode {
     }
 
     /// Asks the server to stop and waits; kills it when that takes too long.
-    ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's.
     pub fn stop(&mut self) -> io::Result<Stopped> {
         let pid = Pid::from_child(&self.child);
         end(&self.folder, pid, STOP_PATIENCE, || self.child.try_wait().map(|ended| ended.is_some()))
@@ -198,7 +197,7 @@ impl SqlNode {
     /// Ends the server at once (SIGKILL), as a power failure would.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's.
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -218,10 +217,10 @@ impl SqlNode {
     }
 }
 
-/// The SQL node that runs in a folder, whoever has started it; `None` if none does.
+/// The SQL node that runs in a folder, whichever process has started it; `None` if none runs.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's.
 pub fn running(folder: &Path) -> io::Result<Option<Running>> {
     let Ok(path) = folder.canonicalize() else { return Ok(None) };
     let folder = NodeFolder::at(path);
@@ -229,10 +228,10 @@ pub fn running(folder: &Path) -> io::Result<Option<Running>> {
     Ok(Some(Running { pid, address: folder.address(), socket: folder.path().join(SOCKET) }))
 }
 
-/// Stops the SQL node that runs in a folder, whoever has started it; `None` if none does.
+/// Stops the SQL node that runs in a folder, whichever process has started it; `None` if none runs.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's.
 pub fn stop(folder: &Path) -> io::Result<Option<Stopped>> {
     let Some(running) = running(folder)? else { return Ok(None) };
     let pid =
@@ -241,7 +240,7 @@ pub fn stop(folder: &Path) -> io::Result<Option<Stopped>> {
     end(&folder, pid, STOP_PATIENCE, || folder.running().map(|pid| pid.is_none())).map(Some)
 }
 
-/// Ends a process, of which `has_ended` knows.
+/// Ends a process; `has_ended` says whether it has ended.
 fn end(
     folder: &NodeFolder,
     pid: Pid,
@@ -271,7 +270,7 @@ fn address(port: u16) -> String {
     format!("127.0.0.1:{port}")
 }
 
-/// A port that nobody listens on now: the one that is wanted, or any for 0.
+/// A port on which no process listens now: the wanted one, or any for 0.
 fn free_port(wanted: u16) -> Result<u16, StartError> {
     let listener = TcpListener::bind(("127.0.0.1", wanted)).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => StartError::PortInUse(wanted),
@@ -298,7 +297,7 @@ fn launch(
     let mut command = server_command(settings);
     command.arg(format!("--defaults-file={}", configuration.display()));
     command.stdin(Stdio::null()).stdout(lock.try_clone().map_err(failed())?).stderr(log);
-    // Its own process group: what is typed at this terminal is not meant for the server.
+    // Its own process group: keys pressed at this terminal are not meant for the server.
     command.process_group(0);
     let mut child = command.spawn().map_err(failed())?;
     let noted = note(&child, lock, settings.address_space_max);
@@ -326,7 +325,7 @@ fn server_command(settings: &Settings) -> Command {
     command
 }
 
-/// Writes down which process it is, and bounds its memory.
+/// Writes the process id down, and limits its memory.
 fn note(child: &Child, mut lock: &File, address_space_max: Option<u64>) -> io::Result<()> {
     lock.set_len(0)?;
     lock.seek(SeekFrom::Start(0))?;
@@ -338,7 +337,7 @@ fn note(child: &Child, mut lock: &File, address_space_max: Option<u64>) -> io::R
     Ok(())
 }
 
-/// Waits until the server answers; before this start its log had so many bytes.
+/// Waits until the server answers; before this start its log had this many bytes.
 fn wait(
     folder: &NodeFolder,
     log_bytes: u64,
@@ -350,7 +349,7 @@ fn wait(
     while begun.elapsed() < patience {
         let ended: Option<ExitStatus> = child.try_wait().map_err(StartError::system("our child"))?;
         if let Some(status) = ended {
-            // Who was killed had no time to say why.
+            // A process that was killed could not log why.
             let errors = if status.code().is_some() { errors(folder, log_bytes) } else { String::new() };
             let tail = if errors.is_empty() { folder.log_tail(log_bytes, 20) } else { errors };
             return Err(StartError::Ended { status, log: folder.log(), tail });
@@ -360,7 +359,7 @@ fn wait(
                 session.quit();
                 return Ok(());
             }
-            // Perhaps `root` has a password by now; but it answers.
+            // `root` may have a password by now; but the server answers.
             Err(SqlError::Server { .. }) => return Ok(()),
             Err(SqlError::Lost(_)) => {}
         }
@@ -369,7 +368,8 @@ fn wait(
     Err(StartError::Silent { patience, log: folder.log(), tail: folder.log_tail(log_bytes, 20) })
 }
 
-/// What the server has called errors since its log had so many bytes, but for its farewell.
+/// The errors that the server has logged behind the first `log_bytes` bytes of its log, except for the line with which
+/// it ends.
 fn errors(folder: &NodeFolder, log_bytes: u64) -> String {
     let log = folder.log_tail(log_bytes, usize::MAX);
     let is_error = |line: &&str| line.contains("[ERROR]") && !line.ends_with("[ERROR] Aborting");

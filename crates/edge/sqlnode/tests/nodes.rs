@@ -1,4 +1,4 @@
-//! SQL nodes as real processes: started, stopped, killed, refused. Each server has a limit to its memory.
+//! SQL nodes as real processes: started, stopped, killed, refused. Each server has a memory limit.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use vinga_sqlnode::{
     running, stop,
 };
 
-/// Nobody listens there.
+/// No process listens there.
 const NO_DATA_NODE: &str = "127.0.0.1:1";
 
 fn installation() -> Installation {
@@ -33,7 +33,7 @@ impl Folder {
         settings
     }
 
-    /// A start that must be refused; what is said.
+    /// A start that must be refused; returns the error and its text.
     fn refused(&self, change: impl FnOnce(&mut Settings)) -> (StartError, String) {
         let mut settings = self.settings();
         change(&mut settings);
@@ -65,13 +65,13 @@ fn a_node_is_started_stopped_killed_and_keeps_what_is_its_own() {
     let inserted = session.query("INSERT INTO own.t VALUES (1), (2)").expect("they are new");
     assert_eq!(inserted, Answer { affected: 2, ..Answer::default() });
 
-    // By the same folder it is found, and not started twice.
+    // It is found by the same folder, and not started twice.
     let found = running(node.folder()).expect("the folder can be read").expect("it runs");
     assert_eq!((found.pid as u32, found.address), (node.id(), Some(node.address())));
     let second = Settings::new(node.folder(), NO_DATA_NODE, installation());
     let error = SqlNode::start(second).expect_err("one runs there");
     assert!(matches!(error, StartError::AlreadyRunning(_)), "{error}");
-    session.query("SELECT 1").expect("the second start has not hurt it");
+    session.query("SELECT 1").expect("the second start did not affect it");
 
     let port = node.port();
     assert_eq!(node.stop().expect("it can be stopped"), Stopped::Cleanly);
@@ -136,7 +136,7 @@ fn a_stale_process_id_is_harmless() {
     let folder = Folder::new("stale");
     let place = folder.0.join("sql-1");
     fs::create_dir_all(&place).expect("a folder can be made");
-    // A process with this id lives: this one.
+    // A process with this id exists: this one.
     fs::write(place.join("vinga.pid"), format!("{}\n", std::process::id())).expect("a file can be written");
     fs::write(place.join("vinga.address"), "127.0.0.1:1\n").expect("a file can be written");
     assert_eq!(running(&place).expect("the folder can be read"), None);
@@ -144,7 +144,7 @@ fn a_stale_process_id_is_harmless() {
     let mut node = SqlNode::start(folder.settings()).expect("it starts");
     let found = running(&place).expect("the folder can be read").expect("it runs");
     assert_eq!((found.pid as u32, found.address), (node.id(), Some(node.address())));
-    // Whoever has started it: by its folder it is stopped.
+    // Any process can stop it by its folder, not only the one that has started it.
     let stopped = std::thread::scope(|threads| {
         let stopping = threads.spawn(|| stop(&place));
         while node.is_alive() {
@@ -223,7 +223,8 @@ fn plugins_that_do_not_fit_are_refused() {
     assert!(said.contains("10.11.99-MariaDB") && said.contains("make sql"), "{said}");
     assert!(!folder.0.join("sql-1/vinga.log").exists(), "the server was not asked");
 
-    // It says that it fits, but is no plugin: then the server refuses it, and does not start without.
+    // The file beside it matches the server, but it is no plugin: then the server refuses it, and does not start
+    // without.
     fs::copy(real.plugin().with_extension("server"), &server).expect("it can be copied");
     fs::remove_file(&plugin).expect("it is there");
     fs::write(&plugin, "no library").expect("a file can be written");
@@ -243,7 +244,7 @@ fn data_of_another_server_is_left_alone() {
     let (error, said) = folder.refused(|_| ());
     assert!(matches!(error, StartError::DataOfAnotherServer { .. }) && said.contains("11.4.2"), "{said}");
     assert!(data.join("precious").exists() && !data.join("mysql").exists());
-    // What a start that was cut short has left is not in the way.
+    // The remains of an interrupted start do not block the next one.
     fs::rename(&data, folder.0.join("sql-1/data.new")).expect("it can be renamed");
     SqlNode::start(folder.settings()).expect("it starts").kill().expect("it can be killed");
     assert!(!data.join("precious").exists() && data.join("mysql").exists());

@@ -2,13 +2,13 @@
 //!
 //! | CPUs | threads |
 //! |---|---|
-//! | 1–2 | one worker that hosts everything: clients and SQL nodes need the other CPU, and a hop between threads costs more than it brings |
-//! | 3–7 | a worker for each CPU but one; main and rep live on the last worker |
-//! | 8–15 | a worker for each CPU but two; main and rep live on the last worker |
-//! | 16– | a worker for each CPU but two, and main and rep with a thread each, so that no worker has more to do than the others |
+//! | 1–2 | one worker for all: clients and SQL nodes need the other CPU; a hop between threads costs too much |
+//! | 3–7 | a worker for each CPU but one; main and rep are on the last worker |
+//! | 8–15 | a worker for each CPU but two; main and rep are on the last worker |
+//! | 16– | a worker for each CPU but two, a main and a rep thread, so that no worker has more to do than the others |
 //!
-//! What is left over serves the operating system, the io and wd threads. Nothing is bound to a CPU: a machine without
-//! configuration is one that other processes share, and the operating system knows of them.
+//! The remaining CPUs serve the operating system, the io and wd threads. Nothing is bound to a CPU: a machine without
+//! configuration is shared with other processes, and the operating system knows about those.
 
 use alloc::vec::Vec;
 

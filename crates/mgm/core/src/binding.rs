@@ -1,4 +1,4 @@
-//! Binding threads to CPUs: who gets which, and what may not overlap.
+//! Binding threads to CPUs: which thread gets which CPU, and what may not overlap.
 //!
 //! 1. A group's own `cpubind` or `cpuset`.
 //! 2. `LockMaintThreadsToCPU` for io and wd where they have neither: one CPU binds, several make a set.
@@ -9,9 +9,9 @@
 //!    ldm, tc, send, recv, main, rep), from the CPUs of its list that no set and no executing thread holds yet:
 //!    - enough CPUs: one each;
 //!    - fewer, and there are tc or send threads or several recv threads: refused, as in NDB;
-//!    - otherwise threads share and a remark says so: with more CPUs than threads that host data managers, these get one
-//!      each and the others take turns on the rest; with fewer, the others share the first CPU and the data managers
-//!      take turns on the rest; a single CPU carries all.
+//!    - otherwise threads share and a remark says so: with more CPUs than threads that host data managers, these get
+//!      one each and the others take turns on the rest; with fewer, the others share the first CPU and the data
+//!      managers take turns on the rest; a single CPU carries all.
 
 use alloc::format;
 use alloc::string::String;
@@ -25,7 +25,7 @@ use crate::parameters::{Parameter, Parameters};
 use crate::placement::{Affinity, Grouped, ThreadPlan};
 use crate::threads::{Binding, ThreadGroup, ThreadKind, cpu_count, total};
 
-/// Gives each thread its affinity; remarks on what is odd but allowed go to `notes`.
+/// Gives each thread its affinity; remarks on unusual but allowed settings go to `notes`.
 ///
 /// # Errors
 /// Claims that break rule 3, or too few CPUs in rule 4.
@@ -55,9 +55,9 @@ struct Claim {
     cpus: CpuSet,
     /// Whether the CPUs are a set, or each carries a thread.
     is_set: bool,
-    /// Who asks.
+    /// The parameter that asks for them.
     parameter: Parameter,
-    /// In which words.
+    /// Its text, as written.
     piece: String,
 }
 
@@ -102,7 +102,7 @@ impl Claim {
     }
 }
 
-/// Binds the io and wd threads that no group binds; gives the claim if there are any.
+/// Binds the io and wd threads that no group binds; returns the claim if there are any.
 fn bind_maintenance(threads: &mut [Grouped<'_>], list: &[Cpu], parameters: &Parameters) -> Option<Claim> {
     let claim = Claim::of_parameter(Parameter::LockMaintThreadsToCPU, list, parameters);
     let affinity = if claim.is_set { Affinity::Set(claim.cpus) } else { Affinity::One(list[0]) };

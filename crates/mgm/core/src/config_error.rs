@@ -1,7 +1,8 @@
-//! What is wrong in a configuration: the piece, the place, and what would be right.
+//! Errors in a configuration: the piece, the place, and what would be right.
 //!
-//! A [`ParameterError`] knows the parameter whose value is wrong; where that value was written ([`Origin`]) is known to
-//! whoever read it, who turns the error into a [`ConfigError`] with [`ParameterError::at`]. The printed form is
+//! A [`ParameterError`] contains the parameter whose value is wrong; where that value was written ([`Origin`]) is known
+//! to the code that read it, which turns the error into a [`ConfigError`] with [`ParameterError::at`]. The printed form
+//! is
 //!
 //! ```text
 //! vinga.ini line 7: 'ldm={count=3}': 3 ldm threads in all; allowed are …; the nearest are 2 and 4
@@ -28,7 +29,7 @@ pub struct ParameterError {
 }
 
 impl ParameterError {
-    /// An error in the value of `parameter`: `piece` as it was written, and a sentence that says what is allowed.
+    /// An error in the value of `parameter`: `piece` as it was written, and a text that says what is allowed.
     pub fn new(parameter: Parameter, piece: &str, problem: impl Into<String>) -> Self {
         ParameterError { parameter, piece: quotable(piece), problem: problem.into() }
     }
@@ -42,7 +43,7 @@ impl ParameterError {
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody gave a value: the default of the table.
+    /// No value was given: the default of the table.
     Default,
     /// A flag of the command line.
     Flag,
@@ -68,7 +69,7 @@ impl fmt::Display for Origin {
 /// Why there is no configuration: shown to the person who wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// Where the piece stands.
+    /// The origin of the piece.
     pub origin: Origin,
     /// The offending text, shortened by [`quotable`].
     pub piece: String,
@@ -91,10 +92,10 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-/// More are not shown: the file is of another kind then.
+/// Maximum number of errors shown: with more, it is probably another kind of file.
 const ERRORS_SHOWN_MAX: usize = 50;
 
-/// All that is wrong in a configuration, at least one thing; shown, a line each.
+/// All errors in a configuration, at least one; displayed one a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
@@ -105,8 +106,8 @@ impl ConfigErrors {
         ConfigErrors(errors)
     }
 
-    /// The errors: those of the file in the order of its lines, then those of the command line, then what does not go
-    /// together.
+    /// The errors: those of the file in the order of its lines, then those of the command line, then values that
+    /// conflict with each other.
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()
     }
@@ -146,9 +147,9 @@ pub fn quotable(piece: &str) -> String {
     quoted
 }
 
-/// The name among `known` that was most likely meant by `wanted`, letter case aside: one of which it is an abbreviation,
-/// else the one that differs least, if that is in a third of its letters at most; the first of equals. `None` if nothing
-/// is near: then a guess would only mislead.
+/// The name among `known` that was most likely meant by `wanted`, letter case aside: one of which it is an
+/// abbreviation, else the one that differs least, if that is in a third of its letters at most; the first of equals.
+/// `None` if no name is near: then a guess would only mislead.
 pub fn nearest_name<'a>(wanted: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
     // No name is longer; a longer text differs in its length anyhow, and the work stays bounded.
     const COMPARED_MAX: usize = 64;
@@ -162,13 +163,13 @@ pub fn nearest_name<'a>(wanted: &str, known: impl Iterator<Item = &'a str> + Clo
     (distance(&nearest) * 3 <= wanted.len().max(3)).then_some(nearest)
 }
 
-/// ` (did you mean X?)`, or nothing: the end of a sentence about a name that is not known.
+/// ` (did you mean X?)`, or nothing: the end of a message about an unknown name.
 pub fn suggestion<'a>(wanted: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     nearest_name(wanted, known).map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }
 
-/// Whether letters of `name` were left out: at most half of them, not the first one, nor are so few left that it may be
-/// any name.
+/// Whether `wanted` is `name` with letters left out: at most half of them, not the first one, and not so many that the
+/// rest could be any name.
 fn is_abbreviation(wanted: &[char], name: &str) -> bool {
     let full = name.chars().count();
     if wanted.len() < 4 || wanted.len() >= full || wanted.len() * 2 < full {

@@ -1,4 +1,4 @@
-//! The whole: parameters, placement and warnings of one data node.
+//! The complete configuration of one data node: parameters, placement and warnings.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -20,17 +20,17 @@ pub struct Configuration {
     pub parameters: Parameters,
     /// The threads.
     pub placement: Placement,
-    /// What is odd but allowed, one line each, for the log.
+    /// Remarks on unusual but allowed settings, one line each, for the log.
     pub warnings: Vec<String>,
 }
 
 impl Configuration {
-    /// Puts a configuration together: defaults, then the file's `[cluster]`, `[data default]` and `[data]`, then flags,
-    /// each overriding the former. `flags` are (name, value) as the user wrote them, without leading dashes. Which
-    /// `[data]` of the file holds is said by a `NodeId` among the flags, or by there being only one.
+    /// Builds a configuration: defaults, then the file's `[cluster]`, `[data default]` and `[data]`, then flags, each
+    /// overriding the former. `flags` are (name, value) as the user wrote them, without leading dashes. A `NodeId`
+    /// among the flags chooses the file's `[data]`; without one there must be only one.
     ///
     /// # Errors
-    /// All errors. What depends on a value that is wrong itself is not judged.
+    /// All errors. Rules that depend on a value that is itself wrong are not checked.
     pub fn new(
         file: Option<&ConfigFile>,
         flags: &[(&str, &str)],
@@ -60,7 +60,7 @@ impl Configuration {
                         parameters.set(entry.parameter, entry.value.clone(), &entry.written, origin);
                     }
                 }
-                // A number that can't be read is told already.
+                // A number that can't be read is reported already.
                 Err(_) if doubtful.contains(&Parameter::NodeId) => {}
                 Err(error) => errors.push(error),
             }
@@ -80,7 +80,8 @@ impl Configuration {
                 None
             }
         };
-        // Threads are placed by many parameters together: only when all of them are good is it clear which one is wrong.
+        // Threads are placed by many parameters together: only when all of them are good is it clear which one is
+        // wrong.
         let is_good = errors.is_empty() && wrong_values.is_empty();
         let placement = groups.filter(|_| is_good).and_then(|groups| {
             let placement = Placement::new(groups, &parameters, machine, &mut notes);
@@ -99,7 +100,7 @@ impl Configuration {
     }
 }
 
-/// The flags that can be read; what is wrong with the others goes to `errors`, and whose values those are to `doubtful`.
+/// Reads the flags; errors go to `errors`, and the parameters whose values are wrong to `doubtful`.
 fn read_flags<'a>(
     flags: &[(&str, &'a str)],
     errors: &mut Vec<ConfigError>,
@@ -133,7 +134,7 @@ fn read_flags<'a>(
     read
 }
 
-/// What no single limit can say.
+/// Checks rules that involve several parameters.
 fn check(parameters: &Parameters, doubtful: &[Parameter]) -> Vec<ParameterError> {
     let mut wrong_values = Vec::new();
     if parameters.integer(Parameter::NoOfReplicas) > 1 {
@@ -144,7 +145,7 @@ fn check(parameters: &Parameters, doubtful: &[Parameter]) -> Vec<ParameterError>
     let (initial, most) = (Parameter::InitialNoOfOpenFiles, Parameter::MaxNoOfOpenFiles);
     let are_read = !doubtful.contains(&initial) && !doubtful.contains(&most);
     if are_read && parameters.integer(initial) > parameters.integer(most) {
-        // The one that somebody wrote is the one to mend.
+        // The one that was written explicitly is the one to correct.
         let (wrong, other) = match parameters.origin(initial) {
             Origin::Default => (most, initial),
             Origin::Flag | Origin::Line { .. } => (initial, most),
@@ -160,7 +161,7 @@ fn check(parameters: &Parameters, doubtful: &[Parameter]) -> Vec<ParameterError>
     wrong_values
 }
 
-/// What is odd but allowed.
+/// Remarks on unusual but allowed settings.
 fn remark(parameters: &Parameters, machine: &Machine, notes: &mut Vec<ParameterError>) {
     let ineffective = [
         (Parameter::SchedulerExecutionTimer, "a thread sends at the end of each turn"),
@@ -190,7 +191,7 @@ fn remark(parameters: &Parameters, machine: &Machine, notes: &mut Vec<ParameterE
     }
 }
 
-/// The threads by the first of the three ways that the parameters ask for.
+/// The threads, by the first of the three ways that the parameters use.
 fn thread_groups(
     parameters: &Parameters,
     machine: &Machine,

@@ -1,8 +1,7 @@
 //! CPU numbers as the operating system counts them, lists and sets of them.
 //!
-//! A list is written as in NDB: numbers and ranges with commas between, blanks anywhere, `0-3` for `0,1,2,3`
-//! (`0-3,8, 10 - 11`). A list keeps the order in which it was written, because threads are given its CPUs in order;
-//! a set does not.
+//! A list is written as in NDB: numbers and ranges with commas between, blanks anywhere, `0-3` for `0,1,2,3` (`0-3,8,
+//! 10 - 11`). A list keeps the order in which it was written, because threads get its CPUs in order; a set does not.
 
 use alloc::format;
 use alloc::string::String;
@@ -31,7 +30,7 @@ pub struct CpuSet {
 }
 
 impl CpuSet {
-    /// Adds a CPU. Numbers over [`CPU_MAX`] are our error: lists are checked when they are read.
+    /// Adds a CPU. A number over [`CPU_MAX`] is a programming error: lists are checked when they are read.
     pub fn insert(&mut self, cpu: Cpu) {
         assert!(cpu.0 <= CPU_MAX, "CPU number {cpu} is beyond the mask");
         self.words[usize::from(cpu.0 / 64)] |= 1 << (cpu.0 % 64);
@@ -99,8 +98,8 @@ pub fn show_list(cpus: impl Iterator<Item = Cpu>) -> String {
 /// Reads a list of CPUs.
 ///
 /// # Errors
-/// A sentence that quotes the wrong item and says what a list is: empty items, words, ranges that go down, numbers
-/// over [`CPU_MAX`], a CPU named twice.
+/// A text that quotes the wrong item and says what a list is: empty items, words, ranges that go down, numbers over
+/// [`CPU_MAX`], a CPU named twice.
 pub fn parse_list(text: &str) -> Result<Vec<Cpu>, String> {
     const FORM: &str = "a CPU list has numbers and ranges with commas between, such as 0-3,8";
     let mut seen = CpuSet::default();

@@ -12,7 +12,7 @@ use crate::parameters::{Default, Description, PARAMETERS, Parameters, Place, TAB
 use crate::threads::{Counts, KINDS, thread_count};
 use crate::value::{Kind, Value};
 
-/// The reference page, `docs/configuration.md`: prose from a template, tables from the tables that rule.
+/// The reference page, `docs/configuration.md`: prose from a template, tables from the tables of the code.
 pub fn reference() -> String {
     include_str!("reference.md")
         .replace("{parameters}", &parameters())
@@ -21,7 +21,7 @@ pub fn reference() -> String {
         .replace("{automatic}", &automatic_threads())
 }
 
-/// The current values: name, value, where it comes from.
+/// The current values: name, value, origin.
 pub fn rows(parameters: &Parameters) -> [[String; 3]; PARAMETERS] {
     core::array::from_fn(|i| {
         let row = &TABLE[i];
@@ -101,7 +101,7 @@ fn kinds() -> String {
     KINDS.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Neighbouring numbers with the same row share a line.
+/// Consecutive numbers with the same row share a line.
 fn execution_threads() -> String {
     let mut lines: Vec<(RangeInclusive<u64>, Row)> = Vec::new();
     for threads in MIN..=MAX {

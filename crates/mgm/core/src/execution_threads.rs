@@ -2,7 +2,7 @@
 //!
 //! Every configuration has one main and one rep thread besides. Up to 8 there are no tc threads (the recv thread hosts
 //! the coordinator, see [`crate::placement`]), no send threads and one recv thread, as in NDB, where 2 and 3 also make
-//! four threads. From 9 on the row says it all, and ldm + tc + send + recv + 2 is the number itself.
+//! four threads. From 9 on the row gives all numbers, and ldm + tc + send + recv + 2 is the number itself.
 
 use alloc::vec::Vec;
 
@@ -26,8 +26,8 @@ pub struct Row {
     pub recv: u16,
 }
 
-/// The groups for `threads`, which the table of parameters keeps within [`MIN`] and [`MAX`], in the order in which
-/// CPUs are given out.
+/// The groups for `threads`, which the table of parameters keeps within [`MIN`] and [`MAX`], in the order in which CPUs
+/// are assigned.
 pub fn groups(threads: u64) -> Vec<ThreadGroup> {
     let Row { ldm, tc, send, recv } = row(threads);
     [

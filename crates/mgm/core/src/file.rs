@@ -17,8 +17,8 @@
 //! - A section may be opened several times, except `[data]`, which begins another node each time. A parameter stands
 //!   once in a section. `[data]` overrides `[data default]`.
 //! - A `[data]` without `NodeId` gets the lowest number that is free.
-//! - Sections of other kinds of nodes (`[mgm]`, `[api]`, … and their defaults) may be there; their lines must have the
-//!   form `name=value` and are not looked at further.
+//! - Sections of other kinds of nodes (`[mgm]`, `[api]`, … and their defaults) are allowed; their lines must have the
+//!   form `name=value` and are otherwise ignored.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -29,8 +29,8 @@ use crate::config_error::{ConfigError, Origin, enumerate, nearest_name};
 use crate::parameters::{Parameter, Place};
 use crate::value::{Kind, Value};
 
-/// A file that was read: what could be understood of it, and its errors. The values fit their own limits, not
-/// necessarily each other.
+/// A file that was read: its valid entries, and its errors. The values are within their own limits, but may conflict
+/// with each other.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     name: String,
@@ -39,7 +39,7 @@ pub struct ConfigFile {
     nodes: Vec<Node>,
     warnings: Vec<String>,
     errors: Vec<ConfigError>,
-    /// Parameters that the file gives a value that they do not take.
+    /// Parameters to which the file gives an invalid value.
     doubtful: Vec<Parameter>,
 }
 
@@ -68,11 +68,11 @@ enum Section {
     DataDefault,
     Data,
     OfOthers,
-    /// Its header is an error, so its lines are not judged.
+    /// Its header is an error, so its lines are not checked.
     Unknown,
 }
 
-/// Headers and what they open; the first of each kind is the one that messages use.
+/// Headers and their sections; messages use the first of each kind.
 const SECTIONS: &[(&str, Section)] = &[
     ("cluster", Section::Cluster),
     ("system", Section::Cluster),
@@ -98,8 +98,8 @@ const SECTIONS: &[(&str, Section)] = &[
 ];
 
 impl ConfigFile {
-    /// Reads the text of the file called `name`. What breaks the form above, and values that their parameters do not take,
-    /// are its errors; [`crate::Configuration::new`] tells them.
+    /// Reads the text of the file called `name`. Text that breaks the form above, and invalid values, are its errors;
+    /// [`crate::Configuration::new`] reports them.
     pub fn parse(name: &str, text: &str) -> ConfigFile {
         let mut file = ConfigFile {
             name: name.to_owned(),
@@ -127,7 +127,7 @@ impl ConfigFile {
             };
             if let Err(error) = read {
                 file.errors.push(error);
-                // That the first section is missing is told once.
+                // A missing first section is reported once.
                 section = section.or(Some(Section::Unknown));
             }
         }
@@ -138,18 +138,18 @@ impl ConfigFile {
         file
     }
 
-    /// What is wrong in the file, in the order of its lines.
+    /// The errors in the file, in the order of its lines.
     pub fn errors(&self) -> &[ConfigError] {
         &self.errors
     }
 
-    /// Parameters that the file gives a value that they do not take; `NodeId` also if the numbers of nodes are in disorder.
+    /// Parameters to which the file gives an invalid value; `NodeId` also if the numbers of nodes are inconsistent.
     pub(crate) fn doubtful(&self) -> &[Parameter] {
         &self.doubtful
     }
 
-    /// The entries for data node `id`, those that override later; `None` means the only node of the file, or the
-    /// defaults if it has no node at all. Also says which number the node has, if the file knows one.
+    /// The entries for data node `id`, in ascending priority; `None` means the only node of the file, or the defaults
+    /// if it has no node at all. Also returns the number of the node, if the file gives one.
     ///
     /// # Errors
     /// There is no such node, or several to choose from.
@@ -184,12 +184,12 @@ impl ConfigFile {
         Ok((node.map(|node| node.id), entries))
     }
 
-    /// Remarks on what is allowed but has no effect.
+    /// Remarks on entries that are allowed but have no effect.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The origin of what stands in `line`.
+    /// The origin of a value in `line`.
     pub(crate) fn origin(&self, line: u32) -> Origin {
         Origin::Line { file: self.name.clone(), line }
     }
@@ -198,7 +198,7 @@ impl ConfigFile {
         ConfigError::new(self.origin(line), piece, problem)
     }
 
-    /// Opens the section of a header line.
+    /// Opens the section with this header.
     fn open(&mut self, text: &str, header: &str, line: u32) -> Result<Section, ConfigError> {
         let Some((inside, after)) = header.split_once(']') else {
             return Err(self.wrong(
@@ -303,7 +303,7 @@ impl ConfigFile {
     }
 }
 
-/// Why `parameter` may not stand in `section`, if so.
+/// Why `parameter` may not stand in `section`; `None` if it may.
 fn misplaced(parameter: Parameter, section: Section) -> Option<&'static str> {
     match (parameter.description().place, section) {
         (Place::Cluster, Section::Cluster)

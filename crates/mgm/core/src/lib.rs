@@ -1,20 +1,19 @@
-//! The configuration of a data node: from a file, flags and what the machine has to a checked whole.
+//! The configuration of a data node: from a file, flags and the machine's resources to a checked configuration.
 //!
 //! ```text
 //! file text ──► ConfigFile ─┐                              ┌─ ThreadConfig            ─┐
 //! flags ────────────────────┼─► Parameters ──► threads by ─┼─ MaxNoOfExecutionThreads ─┼─► Placement
 //! Machine ──────────────────┘                              └─ automatic               ─┘
 //! ```
+//! [`Configuration::new`] is the entry point: it takes the three inputs on the left and returns the parameters, the
+//! placement and the warnings, or all errors. Nothing here reads files, asks the operating system or panics on bad
+//! input: the edge reads the text and describes the [`Machine`], and every error is a [`ConfigError`] that quotes the
+//! offending piece, says where it stands and what is allowed there.
 //!
-//! [`Configuration::new`] is the entry point: it takes the three inputs on the left and gives the parameters, the
-//! placement and the warnings, or all errors. Nothing here reads files, asks the operating system or panics
-//! on bad input: the edge reads the text and describes the [`Machine`], and every error is a [`ConfigError`] that
-//! quotes the offending piece, says where it stands and what is allowed there.
-//!
-//! | module | noun |
+//! | module | subject |
 //! |---|---|
-//! | [`configuration`] | the whole |
-//! | [`machine`] | what the process may use |
+//! | [`configuration`] | the complete configuration |
+//! | [`machine`] | resources that the process may use |
 //! | [`parameters`] | the table of all parameters: names, limits, defaults, meaning; the values of one node |
 //! | [`value`] | one value: kinds, units, how text becomes a value |
 //! | [`mod@file`] | the configuration file |
@@ -23,7 +22,7 @@
 //! | [`execution_threads`] | the table behind `MaxNoOfExecutionThreads` |
 //! | [`automatic`] | threads from the number of CPUs |
 //! | [`placement`] | which thread hosts what |
-//! | [`binding`] | which thread runs on which CPU |
+//! | [`cpus`] | CPU numbers, lists and sets |
 //! | [`cpus`] | CPU numbers, lists and sets |
 //! | [`config_error`] | what is wrong, where, and the nearest name |
 //! | [`describe`] | the reference page and the table of current values |

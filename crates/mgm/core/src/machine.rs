@@ -1,8 +1,8 @@
-//! The machine as far as a configuration depends on it. The edge finds it out; tests make it up.
+//! The machine as far as a configuration depends on it. The edge reads it from the system; tests invent it.
 
 use crate::cpus::CpuSet;
 
-/// What the process may use of the machine.
+/// Resources of the machine that the process may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     /// Memory that the process may use: of the machine, or of the cgroup if that is less.
@@ -14,7 +14,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// How many CPUs' worth of threads makes sense, at least 1.
+    /// How many CPUs' worth of threads is useful, at least 1.
     pub fn cpus_usable(&self) -> u16 {
         let allowed = self.cpus.len() as u16;
         assert!(allowed > 0, "a process runs on some CPU");

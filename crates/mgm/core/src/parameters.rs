@@ -1,9 +1,9 @@
 //! The table of all parameters of a data node, and the values that one node has.
 //!
-//! [`TABLE`] is the one place where a parameter exists: its name, where it may be written, its kind and limits, its
-//! default, whether a running node takes a new value, and what it means. The parser, the errors, the reference page
-//! and the current values all come from it. Names are NDB's where NDB has the parameter; letter case, `-` and `_` do
-//! not count, so a flag may be spelt `--data-memory`.
+//! [`TABLE`] is the one place where a parameter is defined: its name, where it may be written, its kind and limits, its
+//! default, whether a running node takes a new value, and what it means. The parser, the errors, the reference page and
+//! the current values all use it. Names are NDB's if NDB has the parameter; letter case, `-` and `_` do not count, so a
+//! flag may be spelt `--data-memory`.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -27,7 +27,7 @@ pub enum Place {
     OneDataNode,
 }
 
-/// The value that holds when nobody gives one.
+/// The value that is used if none is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Default {
     /// A number.
@@ -38,11 +38,11 @@ pub enum Default {
     Text(&'static str),
     /// A quarter of the memory of the machine, in whole mebibytes, within the limits of the parameter.
     QuarterOfMachine,
-    /// One for so many bytes of the memory of the machine, but at least so many, within the limits of the parameter.
+    /// One for this many bytes of the memory of the machine, but at least `least`, within the limits of the parameter.
     OnePerMemory {
         /// Bytes of memory for each.
         bytes: u64,
-        /// However little memory there is.
+        /// Minimum, however little memory there is.
         least: u64,
     },
     /// No value: the phrase says what happens without one.
@@ -56,7 +56,7 @@ pub struct Description {
     pub parameter: Parameter,
     /// The name as it is printed.
     pub name: &'static str,
-    /// A second name under which NDB's files have it.
+    /// A second name, used in NDB's files.
     pub alias: Option<&'static str>,
     /// Where it may be written.
     pub place: Place,
@@ -70,9 +70,9 @@ pub struct Description {
     pub meaning: &'static str,
 }
 
-/// The number of coordinator, operation and scan records that one node can be asked for.
+/// The greatest number of coordinator, operation and scan records that one node can be configured for.
 const RECORDS_MAX: u64 = 1 << 26;
-/// A longer time (49 days) is a slip of the pen; NDB has the same bound.
+/// A longer time (49 days) is a typing error; NDB has the same bound.
 const MILLISECONDS_MAX: u64 = 4_294_967_039;
 
 const fn count(min: u64, max: u64) -> Kind {
@@ -174,7 +174,8 @@ parameters! {
     /// more.
     NoOfReplicas: count(1, 4), Default::Integer(1), placed(Place::AllDataNodes);
 
-    /// Whether a node that fails stays down. It does so far in any case: false is accepted, with a warning, without effect.
+    /// Whether a node that fails stays down. It does so far in any case: false is accepted, with a warning, without
+    /// effect.
     StopOnError: Kind::Flag, Default::Flag(true), live();
 
     /// Memory for rows and indexes; when it is used up, inserts get a temporary error.
@@ -184,8 +185,8 @@ parameters! {
     /// before.
     LockPagesInMemory: Kind::Choice(&[0, 1, 2]), Default::Integer(0), also_named("LockPagesInMainMemory");
 
-    /// Tables that can exist at a time, the hidden ones of unique indexes counted. Memory is taken for tables that exist
-    /// only, so a lower limit saves none.
+    /// Tables that can exist at a time, the hidden ones of unique indexes counted. Memory is taken for tables that
+    /// exist only, so a lower limit saves none.
     MaxNoOfTables: count(8, 20_320), Default::Integer(20_320);
 
     /// Accepted for the sake of old files, without effect: columns are not limited in all, only for each table.
@@ -209,8 +210,8 @@ parameters! {
     MaxNoOfConcurrentOperations: count(32, RECORDS_MAX),
         Default::OnePerMemory { bytes: 24 << 10, least: 32_768 };
 
-    /// Scans that are open at a time on tables of the usual number of partitions; a further one gets a temporary error. A
-    /// data manager has room for this number divided by PartitionsPerNode.
+    /// Scans that are open at a time on tables of the usual number of partitions; a further one gets a temporary error.
+    /// A data manager has room for this number divided by PartitionsPerNode.
     MaxNoOfConcurrentScans: count(2, RECORDS_MAX), Default::Integer(4_096);
 
     /// Clients (API nodes) that may be connected at a time; a further one is refused. Their ids are 145 to 255.
@@ -220,7 +221,8 @@ parameters! {
     /// when it is full.
     SendBufferMemory: bytes(1 << 20, 4 << 30), Default::Integer(32 << 20);
 
-    /// How long an operation waits for a lock, unless its client says how long, or for a data manager before its transaction is aborted.
+    /// How long an operation waits for a lock, unless its client says how long, or for a data manager before its
+    /// transaction is aborted.
     TransactionDeadlockDetectionTimeout: milliseconds(50, MILLISECONDS_MAX), Default::Integer(1_200), live();
 
     /// How long a client may leave an open transaction alone before it is aborted; 0 is for ever.
@@ -287,10 +289,10 @@ impl Parameter {
         self.description().name
     }
 
-    /// The parameter with this name, whatever the letter case, `-` and `_`.
+    /// The parameter with this name; letter case, `-` and `_` do not count.
     ///
     /// # Errors
-    /// A sentence, with the name that was meant if one is near.
+    /// A text, with the name that was probably meant if one is near.
     pub fn named(name: &str) -> Result<Parameter, String> {
         let letters = |name: &str| -> Vec<u8> {
             name.bytes()
@@ -309,7 +311,7 @@ impl Parameter {
     }
 }
 
-/// The values of one node, each with the place that it comes from.
+/// The values of one node, each with its origin.
 #[derive(Clone, Debug)]
 pub struct Parameters {
     /// In the order of the table.
@@ -343,7 +345,7 @@ impl Parameters {
         Parameters { held: TABLE.iter().map(held).collect() }
     }
 
-    /// Gives a parameter a value that its own kind has read from the text `written`.
+    /// Sets a parameter to a value that was read from the text `written`.
     pub fn set(&mut self, parameter: Parameter, value: Value, written: &str, origin: Origin) {
         self.held[parameter as usize] =
             Held { value: Some(value), written: Some(written.to_owned()), origin };
@@ -360,7 +362,7 @@ impl Parameters {
     }
 
     /// The value of an integer or a choice, in its unit. Panics for a parameter of another kind or one that may be
-    /// unset: ask for that one with [`Parameters::optional_integer`].
+    /// unset: for those there is [`Parameters::optional_integer`].
     pub fn integer(&self, parameter: Parameter) -> u64 {
         self.optional_integer(parameter).expect("only parameters with a default are read this way")
     }
@@ -397,7 +399,7 @@ impl Parameters {
         }
     }
 
-    /// The entry as it was written, or as it could be: `Name=value`.
+    /// The entry as it was written, or as it could be written: `Name=value`.
     pub fn written(&self, parameter: Parameter) -> String {
         let held = &self.held[parameter as usize];
         let kind = parameter.description().kind;
@@ -405,7 +407,7 @@ impl Parameters {
         alloc::format!("{}={}", parameter.name(), held.written.clone().unwrap_or_else(shown))
     }
 
-    /// The error that the value of `parameter` as a whole is wrong for the reason `problem`.
+    /// An error about the whole value of `parameter`, for the reason `problem`.
     pub fn refuse(&self, parameter: Parameter, problem: impl Into<String>) -> ParameterError {
         ParameterError::new(parameter, &self.written(parameter), problem)
     }

@@ -1,7 +1,7 @@
 //! Placement: which thread hosts which block instances and sockets, from the groups of threads.
 //!
-//! Block instances are always there; threads are where they live. Whatever the groups are, every piece of work gets
-//! exactly one kind of host, the first in its row of which there are threads:
+//! Block instances always exist; threads host them. Whatever the groups are, every piece of work gets exactly one kind
+//! of host, the first in its row of which there are threads:
 //!
 //! | work | hosts |
 //! |---|---|
@@ -11,16 +11,16 @@
 //! | main | main, last worker |
 //! | rep | rep, last worker |
 //!
-//! So a thread kind with a count of 0 is only another placement, and a worker hosts what has no thread of its own.
-//! Where there is no worker, the row goes on with the thread that a signal would come from or go to: with tc=0 the
-//! recv thread, which has just read the request, hosts the coordinator; with ldm=0 it hosts the data managers. There is
-//! always a worker or a main thread ([`crate::thread_config`] sees to it), so no row ends without a host.
+//! So a thread kind with a count of 0 is only another placement, and a worker hosts everything that has no thread of
+//! its own. If there is no worker, the row continues with the thread that a signal would come from or go to: with tc=0
+//! the recv thread, which has just read the request, hosts the coordinator; with ldm=0 it hosts the data managers.
+//! There is always a worker or a main thread ([`crate::thread_config`] guarantees it), so no row ends without a host.
 //!
 //! - *Data managers* are spread in contiguous runs, as evenly as their number allows. Their number is
 //!   `NoOfFragmentLogParts`, else 8, or the CPUs or the hosting threads rounded up to a power of two if those are
 //!   more. It belongs to the cluster for ever; threads may change at any restart.
-//! - *Partitions* of a table are spread over the data managers. On each node it has `PartitionsPerNode`, else one for each
-//!   thread that hosts data managers.
+//! - *Partitions* of a table are spread over the data managers. On each node it has `PartitionsPerNode`, else one for
+//!   each thread that hosts data managers.
 //! - *Coordinators*: one for each thread that hosts coordinators.
 //! - *Sockets* are owned: one thread reads a connection and one thread writes it. A client has one connection to each
 //!   owner, to [`SOCKET_OWNERS_MAX`] at most: further threads own none. The owner writes its connections too, unless
@@ -60,7 +60,7 @@ pub struct Placement {
 /// One thread; for io and wd, each thread of the kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadPlan {
-    /// What it is for.
+    /// The thread's kind.
     pub kind: ThreadKind,
     /// Its number among the threads of its kind, from 0.
     pub index: u16,
@@ -74,7 +74,7 @@ pub struct ThreadPlan {
     pub hosts_events: bool,
     /// Whether it owns connections, that is, reads them.
     pub owns_sockets: bool,
-    /// Whether it writes to sockets: its own, or as a send thread those whose owners do not.
+    /// Whether it writes to sockets: its own, or as a send thread those whose owners do not write.
     pub sends: bool,
     /// Where it may run.
     pub affinity: Affinity,
@@ -106,21 +106,21 @@ pub enum Scheduling {
     Realtime,
 }
 
-/// Data managers of a node of which the configuration does not speak; more only if there are more CPUs or hosts.
+/// Data managers of a node whose configuration does not specify it; more only if there are more CPUs or hosts.
 const DATA_MANAGERS_DEFAULT: usize = 8;
 
-/// Most data managers of a node. The hash map of a table has 3,840 buckets: with two node groups each of 256 data
-/// managers still has 15.
+/// Maximum number of data managers of a node. The hash map of a table has 3,840 buckets: with two node groups each of
+/// 256 data managers still has 15.
 pub const DATA_MANAGERS_MAX: u16 = 128;
 
-/// Threads that own connections, at most: a client opens so many.
+/// Threads that own connections, at most: a client opens this many.
 pub const SOCKET_OWNERS_MAX: usize = 8;
 
 impl Placement {
-    /// Places all work on the threads of `groups`; remarks on what is odd but allowed go to `notes`.
+    /// Places all work on the threads of `groups`; remarks on unusual but allowed settings go to `notes`.
     ///
     /// # Errors
-    /// More ldm threads, or partitions, than data managers; `nosend=1` without send threads; what [`binding`] finds.
+    /// More ldm threads, or partitions, than data managers; `nosend=1` without send threads; the errors of [`binding`].
     pub fn new(
         mut groups: Vec<ThreadGroup>,
         parameters: &Parameters,
@@ -267,7 +267,7 @@ fn partitions_per_node(
     }
 }
 
-/// Refuses ldm threads without a data manager and remarks on a spread that could be even.
+/// Refuses ldm threads without a data manager and remarks on a distribution that could be even.
 fn check_spread(
     data_managers: usize,
     threads: usize,
@@ -382,7 +382,7 @@ fn place_sockets(
 /// Remarks on real-time threads.
 fn note_scheduling(threads: &[Grouped<'_>], parameters: &Parameters, notes: &mut Vec<ParameterError>) {
     let realtime = |plan: &ThreadPlan| plan.scheduling == Scheduling::Realtime;
-    // The remark is about the group's own words, or about the parameter that holds without them.
+    // The remark quotes the group's own text, or the parameter that applies without it.
     let remark = |group: &ThreadGroup, problem: &str| match group.realtime {
         Some(_) => ParameterError::new(Parameter::ThreadConfig, &group.text, problem),
         None => parameters.refuse(Parameter::RealtimeScheduler, problem),

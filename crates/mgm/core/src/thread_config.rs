@@ -15,17 +15,17 @@
 //!
 //! | key | meaning | allowed |
 //! |---|---|---|
-//! | `count` | threads in the group, 1 if not said | see [`ThreadKind::counts`], for all groups of the kind together |
-//! | `cpubind` | the first thread on the first CPU of the list, and so on | at least one CPU a thread; those left over stay unused |
+//! | `count` | threads in the group, 1 by default | see [`ThreadKind::counts`], for all groups of the kind together |
+//! | `cpubind` | the first thread on the first CPU of the list, etc. | at least one CPU a thread; others stay idle |
 //! | `cpuset` | every thread on every CPU of the list | not with `cpubind` |
 //! | `realtime` | 1: the real-time scheduler | 0 or 1 |
 //! | `spintime` | microseconds of polling before sleep | 0–500; not io, wd |
 //! | `thread_prio` | priority, 10 the highest | 0–10; not with `realtime=1` |
-//! | `nosend` | 1: a send thread writes the sockets of these threads; 0: they write themselves though there are send threads | 0 or 1; not send, io, wd |
+//! | `nosend` | 1: send threads write the group's sockets; 0: its own threads do | 0 or 1; not send, io, wd |
 //!
 //! io and wd have one group each, and a count there is ignored: the io pool has its own parameters, wd is always three
-//! threads. A configuration that names no worker gets one ldm, main, rep and recv thread each where it does not speak
-//! of the kind, as in NDB; with a worker, what has no thread of its own is the workers' ([`crate::placement`]).
+//! threads. A configuration that names no worker gets one thread each of ldm, main, rep and recv, unless it names the
+//! kind, as in NDB; with a worker, the workers host everything that has no thread of its own ([`crate::placement`]).
 
 use alloc::format;
 use alloc::string::String;
@@ -38,10 +38,11 @@ use crate::threads::{
     Binding, Counts, KINDS, Sending, ThreadGroup, ThreadKind, cpu_count, thread_count, total,
 };
 
-/// Reads a `ThreadConfig`; remarks on what is odd but allowed go to `notes`.
+/// Reads a `ThreadConfig`; remarks on unusual but allowed settings go to `notes`.
 ///
 /// # Errors
-/// What breaks the grammar; else in each group the first thing that breaks a limit of a setting; else the counts that do.
+/// Violations of the grammar; else in each group the first violation of a limit of a setting; else the counts that are
+/// not allowed.
 pub fn parse(text: &str, notes: &mut Vec<ParameterError>) -> Result<Vec<ThreadGroup>, Vec<ParameterError>> {
     let pieces = split(text).map_err(|error| alloc::vec![error])?;
     let mut groups = all_or_errors(pieces.iter().map(|piece| piece.read(notes)))?;
@@ -74,7 +75,7 @@ fn wrong(piece: &str, problem: impl Into<String>) -> ParameterError {
     ParameterError::new(Parameter::ThreadConfig, piece, problem)
 }
 
-/// A group whose inside is not read yet.
+/// A group whose settings are not read yet.
 struct Piece<'a> {
     /// All of it, as written.
     whole: &'a str,
@@ -124,14 +125,14 @@ fn split(text: &str) -> Result<Vec<Piece<'_>>, ParameterError> {
             return Ok(pieces);
         }
         let Some(next) = after.strip_prefix(',') else {
-            let found = after.chars().next().expect("the text goes on");
+            let found = after.chars().next().expect("the text continues");
             return Err(wrong(rest, format!("a comma must stand where {found:?} is; {EXAMPLE}")));
         };
         rest = next.trim_start();
     }
 }
 
-/// What can be set in a group.
+/// A setting of a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Key {
     Count,
@@ -234,13 +235,13 @@ impl<'a> Piece<'a> {
         })
     }
 
-    /// Cuts the body into settings; a part without a key goes on with the list before it.
+    /// Splits the body into settings; a part without a key continues the list before it.
     fn settings(&self) -> Result<Vec<Setting<'a>>, ParameterError> {
         let mut settings: Vec<Setting<'a>> = Vec::new();
         if self.body.trim().is_empty() {
             return Ok(settings);
         }
-        // Where the setting being read began, in bytes of the body.
+        // Where the current setting began, in bytes of the body.
         let mut start = 0;
         let mut end = 0;
         for part in self.body.split(',') {
@@ -307,7 +308,7 @@ impl<'a> Piece<'a> {
         }
         match u16::try_from(number).ok().filter(|&count| u64::from(count) <= kind.counts().most()) {
             Some(count) => Ok(count),
-            // No other group can mend that; smaller counts are judged together.
+            // No other group can correct that; smaller counts are checked together.
             None => Err(refuse_count(self.whole, kind, number)),
         }
     }
@@ -370,7 +371,7 @@ impl Setting<'_> {
         }
     }
 
-    /// A whole number; one over 64 bits is only known to be too large.
+    /// A whole number; one over 64 bits is only reported as too large.
     fn digits(&self) -> Result<u64, ParameterError> {
         if self.value.is_empty() || !self.value.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(wrong(self.whole, "the value must be a whole number"));
@@ -395,7 +396,7 @@ fn check_total(groups: &[ThreadGroup], kind: ThreadKind) -> Result<(), Parameter
     }
 }
 
-/// The error that `count`, which is not allowed, is the number of threads of a kind.
+/// The error that the number `count` of threads of a kind is not allowed.
 fn refuse_count(piece: &str, kind: ThreadKind, count: u64) -> ParameterError {
     let name = kind.name();
     let allowed = match kind.counts() {
@@ -410,7 +411,7 @@ fn refuse_count(piece: &str, kind: ThreadKind, count: u64) -> ParameterError {
     };
     let what = match kind.counts() {
         Counts::Ignored => format!("{count} groups"),
-        // The piece says it better than a number with twenty digits.
+        // The piece itself is clearer than a number with twenty digits.
         Counts::List(_) | Counts::UpTo(_) | Counts::One if count > u64::from(u32::MAX) => {
             format!("too many {name} threads")
         }

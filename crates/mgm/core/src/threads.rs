@@ -1,4 +1,4 @@
-//! Kinds of threads, and groups of equal threads: what all three ways to configure threads have in common.
+//! Kinds of threads, and groups of equal threads: common to all three ways to configure threads.
 //!
 //! A way (`ThreadConfig`, `MaxNoOfExecutionThreads`, automatic) yields a list of [`ThreadGroup`]s; [`crate::placement`]
 //! turns the list into threads.
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::cpus::{Cpu, CpuSet};
 
-/// What a thread is for. The name in brackets is the one in `ThreadConfig`.
+/// The kinds of threads. The name in brackets is the one in `ThreadConfig`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadKind {
     /// Hosts data managers (`ldm`).
@@ -25,9 +25,9 @@ pub enum ThreadKind {
     Events,
     /// Serves file requests: a pool (`io`).
     Files,
-    /// The watchdog, the thread that accepts and the one that connects (`wd`).
+    /// The watchdog, the thread that accepts connections and the one that makes them (`wd`).
     Watchdog,
-    /// Hosts whatever has no thread of its own (`worker`).
+    /// Hosts everything that has no thread of its own (`worker`).
     Worker,
 }
 
@@ -53,7 +53,7 @@ pub enum Counts {
     UpTo(u64),
     /// Exactly one.
     One,
-    /// Not configured here: there is one group, and the kind knows its own number of threads.
+    /// Not configured here: there is one group, and the kind has a fixed number of threads.
     Ignored,
 }
 
@@ -67,7 +67,7 @@ impl Counts {
         }
     }
 
-    /// Whether the groups of a kind that is spoken of may have this many threads together.
+    /// Whether the groups of a kind, if there are any, may have this many threads together.
     pub fn allow(self, count: u64) -> bool {
         match self {
             Counts::List(list) => list.contains(&count),
@@ -77,7 +77,7 @@ impl Counts {
     }
 }
 
-/// Most workers: with 128 data managers at the most, each still has one.
+/// Maximum number of workers: with 128 data managers at the most, each still has one.
 pub const WORKERS_MAX: u64 = 128;
 
 impl ThreadKind {
@@ -96,7 +96,7 @@ impl ThreadKind {
         }
     }
 
-    /// What such threads do, for the reference page.
+    /// The work of such threads, for the reference page.
     pub const fn duty(self) -> &'static str {
         match self {
             ThreadKind::DataManager => "data managers: rows, indexes, redo log, checkpoints",
@@ -113,7 +113,7 @@ impl ThreadKind {
         }
     }
 
-    /// How many there may be in all groups together.
+    /// The allowed number of threads in all groups together.
     pub const fn counts(self) -> Counts {
         match self {
             ThreadKind::DataManager => Counts::List(&[0, 1, 2, 4, 6, 8, 12, 16, 24, 32]),
@@ -131,7 +131,7 @@ impl ThreadKind {
         !matches!(self, ThreadKind::Files | ThreadKind::Watchdog)
     }
 
-    /// Whether `nosend` can be said of it: threads that run blocks, which may also write sockets.
+    /// Whether `nosend` may be set for it: threads that run blocks, which may also write sockets.
     pub const fn takes_nosend(self) -> bool {
         self.executes() && !matches!(self, ThreadKind::Sender)
     }
@@ -148,10 +148,10 @@ pub enum Binding {
     Set(CpuSet),
 }
 
-/// Who writes the sockets that a thread owns (`nosend`).
+/// Which thread writes the sockets that a thread owns (`nosend`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
-    /// Not said: the thread itself, unless there are send threads.
+    /// Not set: the thread itself, unless there are send threads.
     Default,
     /// `nosend=0`: the thread itself, even if there are send threads.
     Own,
@@ -162,7 +162,7 @@ pub enum Sending {
 /// Equal threads of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadGroup {
-    /// What they are for.
+    /// Their kind.
     pub kind: ThreadKind,
     /// How many; 1 for the kinds that ignore it.
     pub count: u16,
@@ -174,14 +174,14 @@ pub struct ThreadGroup {
     pub spin_us: Option<u16>,
     /// Priority from 0 to 10, 10 the highest, if the group has one.
     pub priority: Option<u8>,
-    /// Who writes the sockets.
+    /// Which thread writes the sockets.
     pub sending: Sending,
     /// The group as it was written, for messages.
     pub text: String,
 }
 
 impl ThreadGroup {
-    /// A group that leaves everything but the number to the defaults.
+    /// A group that uses the defaults for everything but the number.
     pub fn plain(kind: ThreadKind, count: u16) -> Self {
         ThreadGroup {
             kind,
@@ -196,8 +196,8 @@ impl ThreadGroup {
     }
 }
 
-/// How many threads of `kind` the groups have together. The number fits: each count is at most 65,535 and there are
-/// fewer groups than bytes in the longest `ThreadConfig`.
+/// The number of threads of `kind` in all groups. It can't overflow: each count is at most 65,535 and there are fewer
+/// groups than bytes in the longest `ThreadConfig`.
 pub fn total(groups: &[ThreadGroup], kind: ThreadKind) -> u64 {
     groups.iter().filter(|group| group.kind == kind).map(|group| u64::from(group.count)).sum()
 }

@@ -18,10 +18,10 @@ use core::fmt;
 use crate::config_error::{enumerate, nearest_values};
 use crate::cpus::{self, CPU_MAX, Cpu};
 
-/// What an integer counts. Decides how it is printed.
+/// The unit of an integer. Decides how it is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Things.
+    /// A plain number.
     Count,
     /// Bytes, printed with K, M, G or T where that is exact.
     Bytes,
@@ -31,7 +31,7 @@ pub enum Unit {
     Microseconds,
 }
 
-/// What values a parameter takes.
+/// The kinds of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number from `min` to `max`, both allowed.
@@ -75,7 +75,7 @@ impl Kind {
     /// Reads a value of this kind; blanks around it do not count.
     ///
     /// # Errors
-    /// A sentence that says what is wrong and what is allowed. The caller quotes the text.
+    /// A text that says what is wrong and what is allowed. The caller quotes the value.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         let text = text.trim();
         if text.is_empty() {
@@ -120,7 +120,7 @@ impl Kind {
         }
     }
 
-    /// What may be written, as a noun phrase.
+    /// The allowed values, as a noun phrase.
     pub fn allowed(&self) -> String {
         match *self {
             Kind::Integer { unit, min, max } => format!("{} to {}", Quantity(min, unit), Quantity(max, unit)),
@@ -132,7 +132,7 @@ impl Kind {
         }
     }
 
-    /// `value`, which is of this kind, with its unit where that shortens it.
+    /// `value`, which is of this kind, with its unit if that shortens it.
     pub fn show(&self, value: &Value) -> String {
         match (self, value) {
             (Kind::Integer { unit, .. }, Value::Integer(number)) => format!("{}", Quantity(*number, *unit)),

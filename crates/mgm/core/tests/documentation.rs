@@ -1,4 +1,4 @@
-//! `docs/configuration.md` says what the tables say. `BLESS=1` writes it anew.
+//! `docs/configuration.md` agrees with the tables. `BLESS=1` writes it anew.
 
 use std::{env, fs, path::Path};
 
@@ -17,7 +17,7 @@ fn the_reference_page_is_up_to_date() {
     );
 }
 
-/// The file on the page is a file.
+/// The example file on the page is valid.
 #[test]
 fn the_example_of_the_page_is_a_good_configuration() {
     let page = vinga_config::describe::reference();

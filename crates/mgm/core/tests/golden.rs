@@ -1,19 +1,19 @@
-//! Exact messages and placements. The cases stand in `errors.txt` and `placements.txt`, blocks with blank lines between:
+//! Exact messages and placements. The cases are in `errors.txt` and `placements.txt`, blocks with blank lines between:
 //!
 //! ```text
 //! == what the case is about
 //! lines of a file (if they do not begin with a section, `[data]` is put before them); `$ Name=value` is a flag,
 //! `@ cpus=0-3` another machine
-//! => a line of what comes out
+//! => a line of the result
 //! ```
 //!
-//! `BLESS=1` writes what comes out anew; read the difference before you believe it.
+//! `BLESS=1` writes the results anew; read the difference before you commit it.
 
 use std::{env, fmt::Write, fs, path::PathBuf};
 
 use vinga_config::{ConfigFile, Configuration, Machine, cpus};
 
-/// What a case gives.
+/// The result of a case.
 struct Outcome {
     errors: Vec<String>,
     warnings: Vec<String>,
@@ -56,7 +56,7 @@ fn run(input: &[&str]) -> Outcome {
     }
 }
 
-/// Compares every case of the file with what comes out now, or writes the file anew.
+/// Compares every case of the file with its result, or writes the file anew.
 fn check(name: &str, lines_of: impl Fn(&str, Outcome) -> Vec<String>) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
     let found = fs::read_to_string(&path).expect("the cases can be read");
@@ -66,9 +66,9 @@ fn check(name: &str, lines_of: impl Fn(&str, Outcome) -> Vec<String>) {
         let given: Vec<&str> = lines.iter().copied().take_while(|line| !line.starts_with("=> ")).collect();
         let (titles, input): (Vec<&str>, Vec<&str>) = given.iter().partition(|line| line.starts_with("== "));
         expected.push_str(if expected.is_empty() { "" } else { "\n" });
-        given.iter().for_each(|line| writeln!(expected, "{line}").expect("a string takes it"));
+        given.iter().for_each(|line| writeln!(expected, "{line}").expect("writing to a string succeeds"));
         for line in lines_of(&titles.join(" "), run(&input)) {
-            writeln!(expected, "=> {line}").expect("a string takes it");
+            writeln!(expected, "=> {line}").expect("writing to a string succeeds");
         }
     }
     if env::var_os("BLESS").is_some() {

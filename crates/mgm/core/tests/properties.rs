@@ -1,4 +1,4 @@
-//! What holds for every configuration: text of any kind is read or refused in one line, never a panic; and a placement
+//! Properties of every configuration: any text is read or refused in one line, never with a panic; and a placement
 //! gives every piece of work exactly one host.
 
 use vinga_config::threads::ThreadKind;
@@ -32,7 +32,7 @@ fn machine(cpus: u16) -> Machine {
     Machine { memory_bytes: 16 << 30, cpus: (0..cpus).map(Cpu).collect(), cpus_granted: None }
 }
 
-/// Checks what every placement promises.
+/// Checks the invariants of every placement.
 fn assert_sound(placement: &Placement, machine: &Machine, case: &str) {
     let executors = placement.executors();
     let count =
@@ -56,9 +56,9 @@ fn assert_sound(placement: &Placement, machine: &Machine, case: &str) {
     assert!(placement.coordinators > 0, "{case}");
     assert_eq!(count(&|plan| plan.hosts_main), 1, "{case}: main has one host");
     assert_eq!(count(&|plan| plan.hosts_events), 1, "{case}: rep has one host");
-    assert!(count(&|plan| plan.owns_sockets) > 0, "{case}: somebody reads");
+    assert!(count(&|plan| plan.owns_sockets) > 0, "{case}: a thread reads");
     let senders = count(&|plan| plan.kind == ThreadKind::Sender);
-    assert!(count(&|plan| plan.owns_sockets && !plan.sends) == 0 || senders > 0, "{case}: somebody writes");
+    assert!(count(&|plan| plan.owns_sockets && !plan.sends) == 0 || senders > 0, "{case}: a thread writes");
 
     assert_eq!(placement.threads.len(), executors.len() + 2, "{case}: io and wd have one plan each");
     assert_eq!((placement.files().spin_us, placement.watchdog().spin_us), (0, 0), "{case}");
@@ -173,7 +173,7 @@ fn groups_of_the_right_form_are_placed_soundly_or_refused() {
         for _ in 0..=random.below(5) {
             let mut settings: Vec<String> = Vec::new();
             for key in KEYS {
-                // Most values are small and fit their key, so that many cases go all the way.
+                // Most values are small and fit their key, so that many cases become placements.
                 let value = match (key, random.below(40)) {
                     (_, 0) => random.one_of(&VALUES),
                     ("count", 1..10) => random.one_of(&["0", "1", "2", "4"]),
@@ -208,7 +208,7 @@ fn groups_of_the_right_form_are_placed_soundly_or_refused() {
         }
         placed += usize::from(place(&flags, &machine(10)));
     }
-    assert!(placed > 20_000, "only {placed} of the cases got as far as a placement");
+    assert!(placed > 20_000, "only {placed} of the cases became placements");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn every_number_of_execution_threads_and_of_cpus_is_placed() {
         let threads = ("MaxNoOfExecutionThreads", text.as_str());
         assert!(place(&[threads], &machine(80)));
         assert!(place(&[threads, ("LockExecuteThreadToCPU", "79,0-78")], &machine(80)));
-        // Refused from 9 on, which have tc threads.
+        // Refused from 9 on, because those have tc threads.
         assert_eq!(place(&[threads, ("LockExecuteThreadToCPU", "1-2")], &machine(80)), number <= 8);
     }
     for cpus in 1..=1024 {
@@ -328,7 +328,8 @@ fn well_known_examples_are_read() {
     ] {
         assert!(place(&[("ThreadConfig", text)], &machine(8)), "{text}");
     }
-    // Twelve data managers, each on a core of its own on two sockets; what they leave free on the other two.
+    // Twelve data managers, each on a core of its own on two sockets; the remaining CPUs of both sockets serve the
+    // others.
     let two_sockets = "ldm={count=12,cpubind=0-11},tc={count=4,cpuset=12-17,36-41},send={count=4,cpuset=12-17,36-41},\
                        recv={count=4,cpuset=12-17,36-41},main={cpuset=18-19},rep={cpuset=18-19},io={cpuset=18-19},\
                        wd={cpuset=18-19}";

@@ -1,5 +1,5 @@
-//! A data node's thread without sockets, for the examples that measure it: eight data managers, one table of rows with a
-//! key of 8 bytes and 100 bytes more.
+//! A data node's thread without sockets, for the examples that measure it: eight data managers, one table of rows with
+//! a key of 8 bytes and 100 bytes more.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use vinga_base::page_pool::PagePool;
 use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, TableDefinition};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, TablePartitions, TransactionId};
 use vinga_distribution::NodePlace;
-use vinga_kernel::{Executor, Origin, Outbox, Tick};
+use vinga_kernel::{Executor, Origin, Outbox, Span, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting, routes};
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::handshake::{ConnectionTopology, NodeTopology};
@@ -58,12 +58,12 @@ pub fn settings() -> NodeSettings {
         partitions_per_node: 8,
         api_first: NodeId(145),
         api_nodes_max: 100,
-        lock_timeout: Tick::from_millis(1200),
+        lock_timeout: Span::from_millis(1200),
         inactive_timeout: None,
         operations_together: vinga_node::OPERATIONS_TOGETHER,
-        heartbeat_interval: Tick::from_millis(1500),
-        reconnect_grace: Tick::from_millis(1500),
-        epoch_interval: Tick::from_millis(100),
+        heartbeat_interval: Span::from_millis(1500),
+        reconnect_grace: Span::from_millis(1500),
+        epoch_interval: Span::from_millis(100),
     }
 }
 

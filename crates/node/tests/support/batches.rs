@@ -1,7 +1,7 @@
 //! What an API node sends to coordinators: batches of operations.
 
 use super::*;
-use vinga_fragment::update_program::{self, Action, Instruction};
+use vinga_program::update_program::{self, Action, Instruction};
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, OperationHead};
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START, TransactionHead};
 

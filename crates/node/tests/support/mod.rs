@@ -1,6 +1,7 @@
 //! A cluster in one thread, without delays: every frame is delivered in the order in which it was sent, so that a
-//! protocol can be read as a scenario. A test may hold frames back (`hold`), kill data nodes, and open and break connections
-//! of the API node (`connections`); `batches` and `reads` are what that sends, `told` is what it is told. (The simulator is for everything that can go wrong.)
+//! protocol can be read as a scenario. A test may hold frames back (`hold`), kill data nodes, and open and break
+//! connections of the API node (`connections`); `batches` and `reads` are what that sends, `told` is what it is told.
+//! (The simulator is for everything that can go wrong.)
 
 mod batches;
 mod connections;
@@ -26,7 +27,7 @@ use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TablePartitions, TransactionId};
 use vinga_distribution::NodePlace;
-use vinga_kernel::{Executor, InjectedBug, LaneId, Origin, Outbox, Tick};
+use vinga_kernel::{Executor, InjectedBug, LaneId, Origin, Outbox, Span, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting, routes};
 use vinga_wire::dictionary::{CreateTableRequest, TableConfirm};
 use vinga_wire::frame::Frames;
@@ -200,12 +201,12 @@ impl Cluster {
                 partitions_per_node: 2,
                 api_first: NodeId(145),
                 api_nodes_max: 10,
-                lock_timeout: Tick::from_millis(1200),
-                inactive_timeout: Some(Tick::from_millis(5000)),
+                lock_timeout: Span::from_millis(1200),
+                inactive_timeout: Some(Span::from_millis(5000)),
                 operations_together: 2,
-                heartbeat_interval: Tick::from_millis(1_000_000),
-                reconnect_grace: Tick::from_millis(1500),
-                epoch_interval: Tick::from_millis(100),
+                heartbeat_interval: Span::from_millis(1_000_000),
+                reconnect_grace: Span::from_millis(1500),
+                epoch_interval: Span::from_millis(100),
             };
             let blocks = Blocks::new(&settings, 0, |_| PagePool::standalone(64), Box::new(NoFacts));
             // The second thread hosts nothing, but its driver may serve connections.
@@ -332,10 +333,10 @@ impl Cluster {
     }
 
     /// Lets a span of time go by.
-    pub fn advance(&mut self, span: Tick) {
+    pub fn advance(&mut self, span: Span) {
         let end = self.now + span;
         while self.now < end {
-            self.now = (self.now + Tick::from_millis(10)).min(end);
+            self.now = (self.now + Span::from_millis(10)).min(end);
             self.run();
         }
     }

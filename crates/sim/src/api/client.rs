@@ -2,8 +2,8 @@
 //!
 //! It connects to every data node, keeps a ticket to come back with after its connections broke, asks for the outcomes
 //! of what was being committed then, and confirms outcomes. What sessions ask for is turned into signals (`batches`,
-//! `reads`, `scans`, `schema`, `schema_events`), what comes back into answers for sessions and records of the history. It adds no
-//! cleverness: a step that can't be carried out fails.
+//! `reads`, `scans`, `schema`, `schema_events`), what comes back into answers for sessions and records of the history.
+//! It adds no cleverness: a step that can't be carried out fails.
 
 mod batches;
 mod connecting;

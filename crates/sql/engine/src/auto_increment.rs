@@ -1,40 +1,43 @@
 //! Values of auto-increment columns.
 //!
-//! Each table has a counter in the table `vinga.auto_increment`: the next value that nobody has, under the table's birth
-//! (the version with which its rows began), so a table that is emptied or made anew begins anew. A table without a primary
-//! key has a second one, for its hidden key. A SQL node takes ranges from a counter: one update that adds to it and one
-//! read of the sum, in one batch with their commit. It uses a range's values in its own memory, and fetches the next range
-//! when half of one is used up, on a thread of its own: no statement holds a lock while it fetches, and one waits only if a
-//! whole range was used up within one round trip; ranges grow then. What a node has of a table's values it keeps as long as
-//! it runs, whoever opens and closes the table.
+//! Each table has a counter in the table `vinga.auto_increment`: the next value that nobody has, under the table's
+//! birth (the version with which its rows began), so a table that is emptied or made anew begins anew. A table without
+//! a primary key has a second one, for its hidden key. A SQL node takes ranges from a counter: one update that adds to
+//! it and one read of the sum, in one batch with their commit. It uses a range's values in its own memory, and fetches
+//! the next range when half of one is used up, on a thread of its own: no statement holds a lock while it fetches, and
+//! one waits only if a whole range was used up within one round trip; ranges grow then. What a node has of a table's
+//! values it keeps as long as it runs, whoever opens and closes the table.
 //!
-//! The values of a statement that says how many rows it has follow each other: its client knows all of them by the first
-//! (`LAST_INSERT_ID()`). What a range has left is let go if it is less than that and the next one does not continue it,
-//! which it does not where other SQL nodes take ranges, too. Nothing that was taken is given back, as in InnoDB.
+//! The values of a statement that says how many rows it has follow each other: its client knows all of them by the
+//! first (`LAST_INSERT_ID()`). What a range has left is let go if it is less than that and the next one does not
+//! continue it, which it does not where other SQL nodes take ranges, too. Nothing that was taken is given back, as in
+//! InnoDB.
 //!
 //! # Values that are given by hand
-//! A value that a statement gives (in the row, by `SET INSERT_ID`, by an `UPDATE`, or that a log replays) is told before its
-//! row is written, whatever becomes of the row:
+//! A value that a statement gives (in the row, by `SET INSERT_ID`, by an `UPDATE`, or that a log replays) is told
+//! before its row is written, whatever becomes of the row:
 //!
 //! 1. In memory: this node gives out no value up to it any more.
-//! 2. At the data nodes: the counter is moved behind it if it is lower, so ranges that are taken from then on begin behind
-//!    it. Values that follow each other closely move it ever less often, as some beyond are taken for this node each time.
+//! 2. At the data nodes: the counter is moved behind it if it is lower, so ranges that are taken from then on begin
+//!    behind it. Values that follow each other closely move it ever less often, as some beyond are taken for this node
+//!    each time.
 //!
-//! What is left is a value inside a range that *another* SQL node has taken before. That node is not told: to ask whether its
-//! range still holds would cost each of its statements a round trip, for something that hardly ever happens. It finds out by
-//! the row itself: a generated value is only ever in a row that the data nodes have accepted, and where the column is in a
-//! unique key they accept none whose value is there. So no row is lost, overwritten or taken for another one:
+//! What is left is a value inside a range that *another* SQL node has taken before. That node is not told: to ask
+//! whether its range still holds would cost each of its statements a round trip, for something that hardly ever
+//! happens. It finds out by the row itself: a generated value is only ever in a row that the data nodes have accepted,
+//! and where the column is in a unique key they accept none whose value is there. So no row is lost, overwritten or
+//! taken for another one:
 //!
 //! - A generated value that meets a row is no duplicate that the statement hears of. The node leaves the range behind
 //!   ([`Counter::leave`]), takes the next one, which begins behind all that was given, and writes the row once more.
-//! - A row that is sent at once (`IGNORE`, `REPLACE`, `ON DUPLICATE KEY UPDATE`, triggers) gets its other value in the plugin
-//!   (`auto_increment.cc`), before the server hears of the first. Rows that wait to be sent with others get theirs in the
-//!   session ([`crate::session`]): the whole batch is written anew with values that follow each other, and the server is told
-//!   the first one, for `LAST_INSERT_ID()`, before it answers.
-//! - Values that the server passes on as soon as a row is written can't be changed afterwards: with a binary log, and with
-//!   `RETURNING`. There a single row is sent at once. Several rows of one statement are sent together all the same; if they
-//!   meet a row the statement fails with 1062, nothing of it stays, and from then on this node sends such rows of the table
-//!   one by one.
+//! - A row that is sent at once (`IGNORE`, `REPLACE`, `ON DUPLICATE KEY UPDATE`, triggers) gets its other value in the
+//!   plugin (`auto_increment.cc`), before the server hears of the first. Rows that wait to be sent with others get
+//!   theirs in the session ([`crate::session`]): the whole batch is written anew with values that follow each other,
+//!   and the server is told the first one, for `LAST_INSERT_ID()`, before it answers.
+//! - Values that the server passes on as soon as a row is written can't be changed afterwards: with a binary log, and
+//!   with `RETURNING`. There a single row is sent at once. Several rows of one statement are sent together all the
+//!   same; if they meet a row the statement fails with 1062, nothing of it stays, and from then on this node sends such
+//!   rows of the table one by one.
 //!
 //! Where the column is in no unique key nothing fails if two rows have the same value, and nothing is done about it.
 
@@ -117,8 +120,8 @@ impl Counter {
         }
     }
 
-    /// Takes values in a row: the first, and how many, which is less only for the last values of all, and 0 if the first is
-    /// greater than the column's greatest.
+    /// Takes values in a row: the first, and how many, which is less only for the last values of all, and 0 if the
+    /// first is greater than the column's greatest.
     ///
     /// # Errors
     /// Why none could be fetched.
@@ -184,7 +187,8 @@ impl Counter {
         self.on_fetched.notify_all();
     }
 
-    /// A statement gives this value: no value up to it is given out any more, here or from ranges that are taken from now on.
+    /// A statement gives this value: no value up to it is given out any more, here or from ranges that are taken from
+    /// now on.
     ///
     /// # Errors
     /// Why the counter could not be moved.

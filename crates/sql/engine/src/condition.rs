@@ -1,8 +1,9 @@
 //! Conditions as the C++ side hands them over: postfix, so that it only has to walk the server's tree.
 //!
-//! A condition stands for the set of rows for which the server's own is true. The data nodes may let more rows pass than
-//! these, as the server checks them again, but never fewer; so a part that can't be expressed is *anything*, all rows. There
-//! is no NOT: the C++ side writes the rows for which a part is false as another condition, as three-valued logic has it.
+//! A condition stands for the set of rows for which the server's own is true. The data nodes may let more rows pass
+//! than these, as the server checks them again, but never fewer; so a part that can't be expressed is *anything*, all
+//! rows. There is no NOT: the C++ side writes the rows for which a part is false as another condition, as three-valued
+//! logic has it.
 //!
 //! ```text
 //!   c  u16 column             value: a column, by its place among the server's stored columns
@@ -39,7 +40,7 @@ use crate::server::Server;
 use limits::{Room, Shrinker};
 use tree::{Operand, Side, Tree};
 use vinga::filter::{Constant, Expression};
-use vinga_fragment::comparison::Comparison;
+use vinga_program::comparison::Comparison;
 
 /// Levels of a condition, at most: what recursion over it may cost. The C++ side stops earlier.
 const LEVELS_MAX: usize = 256;

@@ -1,8 +1,8 @@
 //! One use of an open table: where it reads, and what it has read.
 //!
-//! Of rows the columns are read that the statement uses ([`Cursor::use_columns`]). They are converted straight from the bytes
-//! that arrived into the server's record. Long values are not even copied: the record points to them, so a cursor keeps what
-//! the last read brought until its next read.
+//! Of rows the columns are read that the statement uses ([`Cursor::use_columns`]). They are converted straight from the
+//! bytes that arrived into the server's record. Long values are not even copied: the record points to them, so a cursor
+//! keeps what the last read brought until its next read.
 
 mod ahead;
 mod batches;
@@ -34,8 +34,8 @@ use vinga::{
 
 /// Ranges of one scan, at most.
 const RANGES_MAX: usize = 1024;
-/// Bytes of the ranges of a batch behind which no other one is added: a request has room for these, the longest range and
-/// a condition.
+/// Bytes of the ranges of a batch behind which no other one is added: a request has room for these, the longest range
+/// and a condition.
 const RANGES_BYTES_SOFT: usize = 16 * 1024;
 
 /// How a range is read.
@@ -120,8 +120,8 @@ pub struct Cursor {
     batch_index: usize,
     /// Rows of the batch are in `rows`, not in `reads`.
     batch_is_copied: bool,
-    /// Keys of it whose rows were asked for, one after the other; those of the others are to be read again first, with this
-    /// lock.
+    /// Keys of it whose rows were asked for, one after the other; those of the others are to be read again first, with
+    /// this lock.
     batch_shown: usize,
     batch_again: Option<Lock>,
     /// Of a batch that was read ahead: which of its rows were asked for.
@@ -218,8 +218,8 @@ impl Cursor {
         &self.table
     }
 
-    /// What is read from now on are these columns, by their places, ascending, and those of the primary key, unless nobody
-    /// will name the rows.
+    /// What is read from now on are these columns, by their places, ascending, and those of the primary key, unless
+    /// nobody will name the rows.
     pub fn use_columns(&mut self, places: &[u16], names_rows: bool) {
         let names_rows = names_rows || self.table.plan.has_hidden_key();
         if places != self.columns || names_rows != self.names_rows {
@@ -322,8 +322,8 @@ impl Cursor {
         self.wait = wait;
     }
 
-    /// Whether rows that others have locked may be shown as they are committed: [`Cursor::is_lacking`] says of which that is
-    /// so. Who wants such a row after all asks for it once more by [`Cursor::lock_shown`].
+    /// Whether rows that others have locked may be shown as they are committed: [`Cursor::is_lacking`] says of which
+    /// that is so. Who wants such a row after all asks for it once more by [`Cursor::lock_shown`].
     pub fn set_may_look(&mut self, may_look: bool) {
         self.may_look = may_look;
     }
@@ -340,8 +340,8 @@ impl Cursor {
         }
     }
 
-    /// Rows that were locked behind the one that was shown last are let go of, and read again when it is their turn: as long
-    /// as that one's lock is waited for, whoever has it may want them.
+    /// Rows that were locked behind the one that was shown last are let go of, and read again when it is their turn: as
+    /// long as that one's lock is waited for, whoever has it may want them.
     fn put_back(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
         match (&self.shown, &mut self.scan) {
             (

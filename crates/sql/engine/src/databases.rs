@@ -1,16 +1,17 @@
-//! Databases that users create or alter here are created and altered at the data nodes: a thread that looks for them, for
-//! the server tells nobody. The system tells it when to look ([`crate::folder_watch`]); now and then it looks all the same.
-//! If the data nodes can't be asked then, the first table in a new database does it.
+//! Databases that users create or alter here are created and altered at the data nodes: a thread that looks for them,
+//! for the server tells nobody. The system tells it when to look ([`crate::folder_watch`]); now and then it looks all
+//! the same. If the data nodes can't be asked then, the first table in a new database does it.
 //!
-//! Data nodes keep nothing over a restart. In each new incarnation of the cluster every SQL node tells them all of its databases, so that
-//! SQL nodes that start later have them, too. Which incarnation it has told stands in a file of its data folder: what a SQL node
-//! still has because it missed a `DROP DATABASE` must not come back within the same incarnation.
+//! Data nodes keep nothing over a restart. In each new incarnation of the cluster every SQL node tells them all of its
+//! databases, so that SQL nodes that start later have them, too. Which incarnation it has told stands in a file of its
+//! data folder: what a SQL node still has because it missed a `DROP DATABASE` must not come back within the same
+//! incarnation.
 //!
-//! A database that a statement has dropped here stays at the data nodes if there are tables in it that SQL can't say: then it
-//! comes back here, too.
+//! A database that a statement has dropped here stays at the data nodes if there are tables in it that SQL can't say:
+//! then it comes back here, too.
 //!
-//! Who drops a database waits until the thread has told the data nodes what it has just found: else it could be told that
-//! there is the database after it was dropped.
+//! Who drops a database waits until the thread has told the data nodes what it has just found: else it could be told
+//! that there is the database after it was dropped.
 
 use crate::folder_watch::FolderWatch;
 use crate::node::Node;
@@ -31,11 +32,12 @@ const KEPT_WATCHED: Duration = Duration::from_secs(3);
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// The file with the incarnation of the data nodes that was told of all databases. The server runs in its data folder, and takes
-/// no file there for its own.
+/// The file with the incarnation of the data nodes that was told of all databases. The server runs in its data folder,
+/// and takes no file there for its own.
 const TOLD: &str = "vinga.told";
 
-/// Whether the thread is telling the data nodes what it has found, and their incarnation that is to be told of everything.
+/// Whether the thread is telling the data nodes what it has found, and their incarnation that is to be told of
+/// everything.
 #[derive(Default)]
 pub struct Telling {
     is_on: Mutex<bool>,
@@ -62,8 +64,8 @@ impl Telling {
         self.kept.lock().expect(NO_PANIC).push((name.to_owned(), Instant::now()));
     }
 
-    /// Makes databases here again that the data nodes keep. The server removes its folder a moment after it has asked the
-    /// data nodes, so each is made again if it is gone later.
+    /// Makes databases here again that the data nodes keep. The server removes its folder a moment after it has asked
+    /// the data nodes, so each is made again if it is gone later.
     fn make_kept(&self, node: &Node) {
         let mut kept = std::mem::take(&mut *self.kept.lock().expect(NO_PANIC));
         for (name, _) in &kept {

@@ -54,7 +54,8 @@ pub const TEMPORARY_FILE_FAILED: i32 = 20070;
 /// The values of a column of a new table would be too long; `VINGA_ERROR_VALUE_TOO_LONG`. As the one above.
 pub const VALUE_TOO_LONG: i32 = 20071;
 
-/// The server's definition of a new table, comments included, is too long; `VINGA_ERROR_DEFINITION_TOO_LONG`. As those above.
+/// The server's definition of a new table, comments included, is too long; `VINGA_ERROR_DEFINITION_TOO_LONG`. As those
+/// above.
 pub const DEFINITION_TOO_LONG: i32 = 20072;
 
 /// See the head of this file.
@@ -81,7 +82,8 @@ impl Failure {
         Failure { number, text: text.into(), is_temporary: false, is_doomed: false, table: String::new() }
     }
 
-    /// A definition of a table that is not allowed. The values of a column are no limit that the server has a number for.
+    /// A definition of a table that is not allowed. The values of a column are no limit that the server has a number
+    /// for.
     pub fn of_definition(error: DefinitionError) -> Self {
         let number = match error.limit {
             Some(Limit::Columns) => ha::TOO_MANY_FIELDS,
@@ -124,8 +126,8 @@ impl Failure {
         Failure { is_temporary: true, ..Failure::new(ErrorCode::ClusterFailure as i32, text) }
     }
 
-    /// No answer came in time from data nodes that can't be reached, or from such as are connected: then what was asked for
-    /// may wait for a lock, which the data nodes give up by a setting of theirs.
+    /// No answer came in time from data nodes that can't be reached, or from such as are connected: then what was asked
+    /// for may wait for a lock, which the data nodes give up by a setting of theirs.
     pub fn timed_out(connectstring: &str, milliseconds: u64, is_connected: bool) -> Self {
         if !is_connected {
             return Failure::outage(

@@ -1,8 +1,8 @@
-//! Write fences of tables whose rows a statement copies: meanwhile no other client may change them, so that none of its changes is
-//! lost.
+//! Write fences of tables whose rows a statement copies: meanwhile no other client may change them, so that none of its
+//! changes is lost.
 //!
-//! A write fence begins before the first row is read. What ends it is the drop of the old table, or its rename (back to its own
-//! name, when the statement failed late), or the end of the statement.
+//! A write fence begins before the first row is read. What ends it is the drop of the old table, or its rename (back to
+//! its own name, when the statement failed late), or the end of the statement.
 
 use crate::failure::Result;
 use crate::schema::{BACKUP_PREFIX, carry_out};

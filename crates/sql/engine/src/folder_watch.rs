@@ -1,5 +1,5 @@
-//! Notices of databases that are created or altered in a server: the system's, of new folders in the server's data folder and
-//! of files of options in these.
+//! Notices of databases that are created or altered in a server: the system's, of new folders in the server's data
+//! folder and of files of options in these.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};

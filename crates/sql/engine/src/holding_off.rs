@@ -1,11 +1,12 @@
 //! Statements that meet a change of a table's definition are told so after a pause.
 //!
-//! Whoever writes to a table that another SQL node copies ends with a temporary error at once, and most applications try
-//! again at once. So that they, the SQL node and the data nodes do not keep each other busy until the copy is done, the
-//! error comes after a pause, which grows as long as a session meets nothing else. By then the data nodes have rolled the
-//! transaction back: nobody waits for its locks meanwhile.
+//! Whoever writes to a table that another SQL node copies ends with a temporary error at once, and most applications
+//! try again at once. So that they, the SQL node and the data nodes do not keep each other busy until the copy is done,
+//! the error comes after a pause, which grows as long as a session meets nothing else. By then the data nodes have
+//! rolled the transaction back: nobody waits for its locks meanwhile.
 //!
-//! Whoever moves a counter of auto-increment values that others move, too, pauses in the same way before the next attempt.
+//! Whoever moves a counter of auto-increment values that others move, too, pauses in the same way before the next
+//! attempt.
 
 use std::time::Duration;
 

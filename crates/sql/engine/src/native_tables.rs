@@ -1,7 +1,8 @@
 //! Tables that native clients have made: the definition that SQL has of them, made of their columns and keys.
 //!
-//! The attachment of a table of a SQL node has the server's image of its definition. Any other table gets the statement by
-//! which SQL would make such a table, and a version, the hash of that: a change of the table that SQL sees gives another one.
+//! The attachment of a table of a SQL node has the server's image of its definition. Any other table gets the statement
+//! by which SQL would make such a table, and a version, the hash of that: a change of the table that SQL sees gives
+//! another one.
 //!
 //! | at the data nodes | in SQL |
 //! |---|---|
@@ -45,8 +46,8 @@ fn stored_part(definition: &TableDefinition) -> Option<&[u8]> {
     split_own_part(own).is_some_and(|(_, image)| image.starts_with(&IMAGE_BEGIN)).then_some(own)
 }
 
-/// What SQL has of a table, as the engine's own part of an attachment: that which a SQL node has left there, or a version and
-/// the statement that makes such a table.
+/// What SQL has of a table, as the engine's own part of an attachment: that which a SQL node has left there, or a
+/// version and the statement that makes such a table.
 ///
 /// # Errors
 /// A sentence that says what of the table SQL can't say.
@@ -202,8 +203,8 @@ fn check_column(name: &str, column_type: ColumnType) -> Result<(), String> {
     }
 }
 
-/// What of a name counts where the server compares names: neither case nor accents of Latin letters. Those that come without
-/// a base here are all the same, which is stricter than the server.
+/// What of a name counts where the server compares names: neither case nor accents of Latin letters. Those that come
+/// without a base here are all the same, which is stricter than the server.
 fn folded(name: &str) -> String {
     const ANY_LATIN: char = '\u{c0}';
     name.chars()

@@ -1,8 +1,8 @@
 //! What the whole SQL node shares: its connections to the data nodes, its settings, its counters, its watchdog.
 //!
-//! There is a pool of connections, each a client of its own with its own node id; a session stays with one of them. They
-//! are made in the background, again and again until it works, so that the server starts whether data nodes answer or not;
-//! once made, a client opens lost connections by itself.
+//! There is a pool of connections, each a client of its own with its own node id; a session stays with one of them.
+//! They are made in the background, again and again until it works, so that the server starts whether data nodes answer
+//! or not; once made, a client opens lost connections by itself.
 
 use crate::auto_increment::Fetcher;
 use crate::databases::{self, Telling};

@@ -27,7 +27,8 @@ struct Step {
     form: Form,
     offset: usize,
     bytes: usize,
-    /// Bytes of a value in rows, at most: a table that a native client has made may have less room than the server knows.
+    /// Bytes of a value in rows, at most: a table that a native client has made may have less room than the server
+    /// knows.
     room: usize,
     null: (usize, u8),
 }
@@ -338,8 +339,8 @@ impl Plan {
         record[byte] & mask != 0
     }
 
-    /// The column of a row that is the sort key of the server's column; `None` if that is in no key, or its bytes compare as
-    /// its values do.
+    /// The column of a row that is the sort key of the server's column; `None` if that is in no key, or its bytes
+    /// compare as its values do.
     pub fn sort_column(&self, place: usize) -> Option<ColumnId> {
         self.sort_source(place).map(|(id, _)| id)
     }

@@ -1,8 +1,8 @@
 //! Which connection of the server has which transaction: so that whoever sees a transaction in the information tables
 //! knows whom to KILL.
 //!
-//! A session leaves word of its transaction when it begins one. The name is asked for by who wants to know it: only then
-//! is it known whether the data nodes know the transaction already, or no longer.
+//! A session leaves word of its transaction when it begins one. The name is asked for by who wants to know it: only
+//! then is it known whether the data nodes know the transaction already, or no longer.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! Which tables SQL can say, and so lists: remembered, for a listing has names only and would have to ask for the definition
-//! of each table. News of definitions make it forget.
+//! Which tables SQL can say, and so lists: remembered, for a listing has names only and would have to ask for the
+//! definition of each table. News of definitions make it forget.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -33,7 +33,8 @@ impl SayableTables {
         (known.tables.get(name).copied(), Moment(known.news))
     }
 
-    /// A table was asked for at this moment or later. If there were news since it is not remembered: it may have been another.
+    /// A table was asked for at this moment or later. If there were news since it is not remembered: it may have been
+    /// another.
     pub fn learn(&self, name: &str, is_sayable: bool, asked: Moment) {
         let mut known = self.known.lock().expect(NO_PANIC);
         if known.news != asked.0 {

@@ -15,8 +15,8 @@ use std::time::Duration;
 use vinga::blocking::Cluster;
 use vinga::{ErrorCode, Table};
 
-/// How much longer a change of a table may take than other things: as long as the data nodes wait for a SQL node that does
-/// not say that it has forgotten the old definition.
+/// How much longer a change of a table may take than other things: as long as the data nodes wait for a SQL node that
+/// does not say that it has forgotten the old definition.
 const CHANGE_MS: u64 = 10_000;
 
 /// The beginning of the name under which the server keeps an old table until the new one is in its place.
@@ -148,8 +148,8 @@ pub fn definition_of(session: &mut Session, name: &str) -> Result<Vec<u8>> {
     native_tables::own_part(table.definition()).map(Cow::into_owned).map_err(Failure::unsupported)
 }
 
-/// Describes a table. One that is not there may be between two names: an `ALTER` that copies puts the old table away before
-/// the new one takes its place.
+/// Describes a table. One that is not there may be between two names: an `ALTER` that copies puts the old table away
+/// before the new one takes its place.
 fn describe_patiently(session: &mut Session, name: &str) -> Result<Table> {
     let mut attempts = 0;
     loop {

@@ -1,13 +1,13 @@
-//! What other SQL nodes do to tables and databases: a thread that hears of it and lets the server do the same, or forget
-//! what it knows.
+//! What other SQL nodes do to tables and databases: a thread that hears of it and lets the server do the same, or
+//! forget what it knows.
 //!
-//! Whoever changes the schema waits until this node has confirmed; so when a `DROP` or `ALTER` returns anywhere, no statement
-//! that begins here afterwards uses the old definition. Statements that are under way meet `StaleTable` at the data nodes.
-//! It has a connection of its own: who waits on a connection reads from it, and on one of the pool it would stand between
-//! statements and their answers.
+//! Whoever changes the schema waits until this node has confirmed; so when a `DROP` or `ALTER` returns anywhere, no
+//! statement that begins here afterwards uses the old definition. Statements that are under way meet `StaleTable` at
+//! the data nodes. It has a connection of its own: who waits on a connection reads from it, and on one of the pool it
+//! would stand between statements and their answers.
 //!
-//! Databases of the data nodes are made here, with their options. This thread changes nothing at the data nodes: whose change
-//! is awaited by others while it awaits its own would hold up both.
+//! Databases of the data nodes are made here, with their options. This thread changes nothing at the data nodes: whose
+//! change is awaited by others while it awaits its own would hold up both.
 
 use crate::definition::OWN_DATABASE;
 use crate::node::Node;

@@ -1,8 +1,9 @@
 //! What this side needs of the SQL server: sort keys, its log, its caches and its databases.
 //!
-//! All but the sort keys is for this side's own threads, too, of which the server does not know: it would take its caches apart
-//! at its end while they use them. So what they ask of it goes through a gate, which closes before. Who is inside then is
-//! waited for, and who comes later finds nothing done; that is as well, for there is nobody left whom it would concern.
+//! All but the sort keys is for this side's own threads, too, of which the server does not know: it would take its
+//! caches apart at its end while they use them. So what they ask of it goes through a gate, which closes before. Who is
+//! inside then is waited for, and who comes later finds nothing done; that is as well, for there is nobody left whom it
+//! would concern.
 
 use crate::abi::{RowTaker, Slice};
 use crate::failure::{Failure, Result, ha};
@@ -13,8 +14,8 @@ use std::sync::RwLock;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Collation(pub *const c_void);
 
-// SAFETY: collations are never changed once they are loaded, and only the server's own functions, which may be called from
-// any thread, look into them.
+// SAFETY: collations are never changed once they are loaded, and only the server's own functions, which may be called
+// from any thread, look into them.
 unsafe impl Send for Collation {}
 // SAFETY: as above.
 unsafe impl Sync for Collation {}
@@ -126,8 +127,8 @@ impl Server {
         with_server(|| unsafe { (self.remove_database)(Slice::of(name.as_bytes())) });
     }
 
-    /// Names and options of the databases that are in the server, or have other options, since this was called last; none
-    /// the first time. `all` are given on demand. One thread calls it.
+    /// Names and options of the databases that are in the server, or have other options, since this was called last;
+    /// none the first time. `all` are given on demand. One thread calls it.
     pub fn new_databases(&self, all: bool) -> Vec<(String, Vec<u8>)> {
         unsafe extern "C" fn take(context: *mut c_void, row: *const Slice, count: u32) -> i32 {
             // SAFETY: the context is the list below, and the row has so many values.

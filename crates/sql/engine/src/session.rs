@@ -1,29 +1,29 @@
 //! One connection of the server: its transaction, and what it has to write later.
 //!
-//! Changes are *defined* and sent together: with the next locking read, before another read, when the statement ends, or,
-//! if the statement stands alone, with its commit; then a statement that writes is one round trip. An error of a change of
-//! a longer transaction is its own alone; the server undoes the statement then. One of a statement that stands alone rolls
-//! it back at once.
+//! Changes are *defined* and sent together: with the next locking read, before another read, when the statement ends,
+//! or, if the statement stands alone, with its commit; then a statement that writes is one round trip. An error of a
+//! change of a longer transaction is its own alone; the server undoes the statement then. One of a statement that
+//! stands alone rolls it back at once.
 //!
-//! *Changes that can wait.* What is done to rows that the transaction has locked, and has no unique index to pass, can only
-//! fail for want of memory or because a node failed. Such changes wait beyond the end of their statement for the next
-//! request or the commit: an `UPDATE` by primary key within a transaction is one round trip, that of its locking read. From
-//! the end of the statement on nobody is left to answer for an error of theirs alone, so then it rolls back the whole
-//! transaction, and is told by the statement that sent them.
+//! *Changes that can wait.* What is done to rows that the transaction has locked, and has no unique index to pass, can
+//! only fail for want of memory or because a node failed. Such changes wait beyond the end of their statement for the
+//! next request or the commit: an `UPDATE` by primary key within a transaction is one round trip, that of its locking
+//! read. From the end of the statement on nobody is left to answer for an error of theirs alone, so then it rolls back
+//! the whole transaction, and is told by the statement that sent them.
 //!
-//! A transaction that is lost (a time-out, a deadlock, a kill, a node's failure) is *doomed*: the server is told to roll
-//! it back as a whole. Until it has done so nothing more is read or changed, so that the rest of a statement, or of a
-//! transaction, is never taken for all of it.
+//! A transaction that is lost (a time-out, a deadlock, a kill, a node's failure) is *doomed*: the server is told to
+//! roll it back as a whole. Until it has done so nothing more is read or changed, so that the rest of a statement, or
+//! of a transaction, is never taken for all of it.
 //!
-//! *Rows that get another value.* An insert whose auto-increment value was generated may find a row there that another SQL
-//! node's client has made with that value by hand, see [`crate::auto_increment`]. Then the rows that were collected with it
-//! are written anew, with other values; nobody hears of the first attempt. So such inserts cost their batch the transaction
-//! only when it is sent with the commit, and there is nothing else in it.
+//! *Rows that get another value.* An insert whose auto-increment value was generated may find a row there that another
+//! SQL node's client has made with that value by hand, see [`crate::auto_increment`]. Then the rows that were collected
+//! with it are written anew, with other values; nobody hears of the first attempt. So such inserts cost their batch the
+//! transaction only when it is sent with the commit, and there is nothing else in it.
 //!
 //! *Changes that are overheard.* A statement that fires triggers or calls functions which use tables sends each of its
-//! changes at once, and so do those: whoever handles errors in one of them hears of its own changes only, and such an error
-//! is that of a single change, which alone is undone. Changes that can wait do so here, too, but their errors, of which
-//! somebody else would hear, cost the transaction.
+//! changes at once, and so do those: whoever handles errors in one of them hears of its own changes only, and such an
+//! error is that of a single change, which alone is undone. Changes that can wait do so here, too, but their errors, of
+//! which somebody else would hear, cost the transaction.
 
 mod changes;
 mod conditional;
@@ -288,8 +288,8 @@ impl Session {
         self.changed_rows.as_ref().is_some_and(|changed| changed.contains(&row))
     }
 
-    /// No change of the present statement that may fail waits for its end: another engine could not undo it alone then, or
-    /// the handler of a trigger would hear of it.
+    /// No change of the present statement that may fail waits for its end: another engine could not undo it alone then,
+    /// or the handler of a trigger would hear of it.
     pub fn send_at_once(&mut self) {
         self.is_at_once = true;
     }

@@ -25,8 +25,8 @@ const GROWTH_MAX: (u64, u64) = (16, 16);
 /// Projections that are kept, at most: with more of them all are made anew.
 const PROJECTIONS_MAX: usize = 128;
 
-/// A guess of so many rows of a range is not checked if there is no other way to them than the whole table. It is an average,
-/// or a number of different values.
+/// A guess of so many rows of a range is not checked if there is no other way to them than the whole table. It is an
+/// average, or a number of different values.
 const GUESS_MAX: u64 = 500;
 
 /// Ranges whose rows were counted, at most.
@@ -91,8 +91,8 @@ impl OpenTable {
     /// Opens a table that the server has described.
     ///
     /// # Errors
-    /// `TABLE_DEF_CHANGED` if it is another one by now, or why it can't be read; `BadTableDefinition` if the data nodes'
-    /// definition is not what would be made of the server's.
+    /// `TABLE_DEF_CHANGED` if it is another one by now, or why it can't be read; `BadTableDefinition` if the data
+    /// nodes' definition is not what would be made of the server's.
     pub fn open(session: &mut Session, description: &Description) -> Result<Arc<Self>> {
         let table = session.describe(&description.name)?;
         let own = native_tables::own_part(table.definition()).map_err(Failure::unsupported)?;
@@ -111,7 +111,8 @@ impl OpenTable {
         })?;
         let tables: Vec<OnceLock<Table>> = (0..session.node().pool_size()).map(|_| OnceLock::new()).collect();
         let core = table.core();
-        // Asked for behind the description: what is of this incarnation of the cluster by now was not taken in one before.
+        // Asked for behind the description: what is of this incarnation of the cluster by now was not taken in one
+        // before.
         let incarnation = session.cluster()?.incarnation();
         let counter = |is_of_hidden_key| {
             let name = Name { incarnation, birth: core.birth().0, is_of_hidden_key };
@@ -277,8 +278,9 @@ impl OpenTable {
         }
     }
 
-    /// How many rows a range of a key has. The data nodes are asked if that is worth a round trip: if it decides between
-    /// ways to the rows (`has_choice`), or between this range and the whole table; of few rows neither is much slower.
+    /// How many rows a range of a key has. The data nodes are asked if that is worth a round trip: if it decides
+    /// between ways to the rows (`has_choice`), or between this range and the whole table; of few rows neither is much
+    /// slower.
     pub fn rows_in_range(
         &self,
         session: &mut Session,
@@ -328,8 +330,8 @@ impl OpenTable {
         }
     }
 
-    /// How many rows a range of a key has, as the data nodes count them; `None` if they can't be asked. What was counted
-    /// is kept for a while.
+    /// How many rows a range of a key has, as the data nodes count them; `None` if they can't be asked. What was
+    /// counted is kept for a while.
     fn count_rows_in_range(
         &self,
         session: &mut Session,
@@ -355,8 +357,8 @@ impl OpenTable {
         Some(rows)
     }
 
-    /// This node has added so many rows, or removed them. If its transaction is rolled back, the rows are wrong until they are
-    /// asked for again.
+    /// This node has added so many rows, or removed them. If its transaction is rolled back, the rows are wrong until
+    /// they are asked for again.
     pub fn add_rows(&self, more: i64) {
         let add = |rows: u64| Some(rows.saturating_add_signed(more));
         let _ = self.rows.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);

@@ -1,9 +1,9 @@
 //! Waits that end: when what is waited for is there, when the session is killed, or when it has taken too long.
 //!
 //! A future is run on the session's own thread, which does its own input and output meanwhile
-//! ([`vinga::blocking::Cluster::block_on`]). Who kills the session wakes that thread; a watch that is too long is noticed
-//! by the node's watchdog, which looks at all sessions a few times a second and wakes those that are overdue. A future
-//! that is given up is dropped, which leaves no lock and no open scan behind.
+//! ([`vinga::blocking::Cluster::block_on`]). Who kills the session wakes that thread; a watch that is too long is
+//! noticed by the node's watchdog, which looks at all sessions a few times a second and wakes those that are overdue. A
+//! future that is given up is dropped, which leaves no lock and no open scan behind.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -27,8 +27,8 @@ pub enum Stop {
 pub struct Ended<T> {
     /// What was waited for, or why it was given up.
     pub output: Result<T, Stop>,
-    /// Whether it took an answer of the data nodes, or the wait for one. An answer may come while the future is polled for
-    /// the first time, so that it never waits; that is a round trip all the same.
+    /// Whether it took an answer of the data nodes, or the wait for one. An answer may come while the future is polled
+    /// for the first time, so that it never waits; that is a round trip all the same.
     pub is_round_trip: bool,
 }
 

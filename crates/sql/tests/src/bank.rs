@@ -1,8 +1,9 @@
 //! Transfers between accounts, with a constant sum, and a journal that tells which transfers were made.
 //!
-//! An *incarnation* is what the data node has between two starts. Each incarnation's tables are made anew and `incarnation` holds its number. A
-//! transfer reads that number first and writes it into the journal; the number that the journal's row is given beside it
-//! is read as the row is written. So a transfer across two incarnations has two different numbers.
+//! An *incarnation* is what the data node has between two starts. Each incarnation's tables are made anew and
+//! `incarnation` holds its number. A transfer reads that number first and writes it into the journal; the number that
+//! the journal's row is given beside it is read as the row is written. So a transfer across two incarnations has two
+//! different numbers.
 
 use crate::client::{Client, Seen};
 use crate::load::Worker;
@@ -25,7 +26,8 @@ enum Fate {
     RolledBack,
 }
 
-/// What the clients know of their transfers of the present incarnation: `client number` → the incarnation that was read, and the fate.
+/// What the clients know of their transfers of the present incarnation: `client number` → the incarnation that was
+/// read, and the fate.
 type Journal = Arc<Mutex<BTreeMap<(usize, u64), (u64, Fate)>>>;
 
 /// The number of the present incarnation as clients were told.
@@ -65,8 +67,8 @@ impl Bank {
         }
     }
 
-    /// Checks what the present incarnation has, while no clerk works; how many transfers it saw. The next check is of the next
-    /// incarnation, or of this one again.
+    /// Checks what the present incarnation has, while no clerk works; how many transfers it saw. The next check is of
+    /// the next incarnation, or of this one again.
     pub fn check(&self, client: &mut Client, incarnation: u64) -> usize {
         let sum = client.rows("SELECT COUNT(*), SUM(balance) FROM accounts").expect("the data node is there");
         assert_eq!(

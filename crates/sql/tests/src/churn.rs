@@ -1,5 +1,5 @@
-//! Tables that come and go: made through one SQL node, used through another, dropped there, under the same name and with
-//! other columns each time.
+//! Tables that come and go: made through one SQL node, used through another, dropped there, under the same name and
+//! with other columns each time.
 
 use crate::client::{Client, Seen};
 use crate::incarnations::Incarnations;

@@ -1,5 +1,5 @@
-//! A client that goes on whatever happens: it connects again when its connection is lost, keeps count of the errors that it
-//! was told, and of how long the longest statement took.
+//! A client that goes on whatever happens: it connects again when its connection is lost, keeps count of the errors
+//! that it was told, and of how long the longest statement took.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

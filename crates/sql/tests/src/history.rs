@@ -1,4 +1,5 @@
-//! A table of events with an auto-increment key: each insert stands alone and is in the incarnation in which it was made.
+//! A table of events with an auto-increment key: each insert stands alone and is in the incarnation in which it was
+//! made.
 
 use crate::client::{Client, Seen};
 use crate::incarnations::{Incarnations, Moment};

@@ -1,7 +1,7 @@
 //! What the tests of SQL share: a data node with SQL nodes before it, and programs that are run against them.
 //!
-//! Every server has a limit to its memory, a folder of its own and a port that nobody else has; all of it goes away with
-//! the test. MariaDB and the plugin are those that `make sql` has put beside the build.
+//! Every server has a limit to its memory, a folder of its own and a port that nobody else has; all of it goes away
+//! with the test. MariaDB and the plugin are those that `make sql` has put beside the build.
 
 pub mod bank;
 pub mod churn;
@@ -91,8 +91,8 @@ impl Session {
         self.query(&format!("SHOW GLOBAL STATUS LIKE 'vinga_{name}'"))[0][1].parse().expect("a number")
     }
 
-    /// By how much such a variable grows with a statement: the least of a few times, as statistics are asked for now and then,
-    /// too.
+    /// By how much such a variable grows with a statement: the least of a few times, as statistics are asked for now
+    /// and then, too.
     pub fn growth(&mut self, name: &str, statement: &str) -> u64 {
         let mut one = || {
             let before = self.counter(name);

@@ -1,5 +1,5 @@
-//! What is no text of its character set, in parameters of prepared statements and in files, and files that are loaded in
-//! many portions with duplicates in them: the same becomes of it as with InnoDB, and nothing is left behind.
+//! What is no text of its character set, in parameters of prepared statements and in files, and files that are loaded
+//! in many portions with duplicates in them: the same becomes of it as with InnoDB, and nothing is left behind.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! What is in a binary log makes the same of the same rows, whatever others did meanwhile: it holds rows, not statements.
+//! What is in a binary log makes the same of the same rows, whatever others did meanwhile: it holds rows, not
+//! statements.
 
 use std::process::{Command, Stdio};
 use vinga_sql_tests::{Session, TestCluster, packaged, program, run};

@@ -1,5 +1,5 @@
-//! Random changes leave in Vinga's tables what they leave in InnoDB's, and say the same: in and out of transactions, with
-//! savepoints, with duplicates that fail, are ignored, replaced or updated, and with triggers.
+//! Random changes leave in Vinga's tables what they leave in InnoDB's, and say the same: in and out of transactions,
+//! with savepoints, with duplicates that fail, are ignored, replaced or updated, and with triggers.
 
 use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::environment;

@@ -1,6 +1,6 @@
-//! Texts compare, sort and meet each other in Vinga's tables as in InnoDB's, whatever the collation: random values with all
-//! that is odd in them (spaces at the end, characters below the space, accents, expansions, characters of four bytes,
-//! nothing at all) are asked for in every way in which an index is used.
+//! Texts compare, sort and meet each other in Vinga's tables as in InnoDB's, whatever the collation: random values with
+//! all that is odd in them (spaces at the end, characters below the space, accents, expansions, characters of four
+//! bytes, nothing at all) are asked for in every way in which an index is used.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -261,8 +261,9 @@ fn run(name: &str, seed: u64, choose: impl FnOnce(Vec<Collation>, &mut fastrand:
     let cluster = TestCluster::start_with(1, &[], &[("innodb_flush_log_at_trx_commit", "0")]);
     let mut oracle = Oracle::new(|| {
         let mut connection = cluster.sql_nodes[0].connect().expect("the SQL node answers");
-        // Which tables come first, and with which index, is said where it matters, so that both engines go the same way. What
-        // the server remembers of subqueries depends on the order in which rows come: it takes 'ß' for 'ss' in CHAR.
+        // Which tables come first, and with which index, is said where it matters, so that both engines go the same
+        // way. What the server remembers of subqueries depends on the order in which rows come: it takes 'ß' for 'ss'
+        // in CHAR.
         connection
             .query("SET NAMES utf8mb4, sql_mode = '', optimizer_switch = 'semijoin=off,materialization=off,subquery_cache=off'")
             .expect("every server has these");
@@ -336,8 +337,8 @@ fn usual_collations() {
     });
 }
 
-/// Some of all that the server has, others with each seed. With `VINGA_COLLATIONS=nopad,latin1` all with one of these in
-/// their names, with `VINGA_COLLATIONS=all` all.
+/// Some of all that the server has, others with each seed. With `VINGA_COLLATIONS=nopad,latin1` all with one of these
+/// in their names, with `VINGA_COLLATIONS=all` all.
 #[test]
 fn other_collations() {
     run("others", environment::seed(), |mut all, random| {
@@ -351,8 +352,8 @@ fn other_collations() {
     });
 }
 
-/// Columns that are not padded, and have 'ß' and 'ss': an index counts the spaces behind them, the server does not. Whoever
-/// takes the same way finds the same.
+/// Columns that are not padded, and have 'ß' and 'ss': an index counts the spaces behind them, the server does not.
+/// Whoever takes the same way finds the same.
 #[test]
 fn columns_that_are_not_padded_meet_with_an_index_and_without() {
     let cluster = TestCluster::start(1);

@@ -1,5 +1,6 @@
-//! `COUNT` under a condition, made at the data nodes: of exactly the rows that InnoDB counts, whatever keys lead to them and
-//! whatever of the condition these keys say already. What is wrong there nobody corrects: no row comes to the server.
+//! `COUNT` under a condition, made at the data nodes: of exactly the rows that InnoDB counts, whatever keys lead to
+//! them and whatever of the condition these keys say already. What is wrong there nobody corrects: no row comes to the
+//! server.
 
 use vinga_sql_tests::oracle::Oracle;
 use vinga_sql_tests::{TestCluster, environment};

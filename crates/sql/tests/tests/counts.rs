@@ -1,4 +1,5 @@
-//! `COUNT(*)`: made at the data nodes where nothing else is wanted of the rows, and the same number as that of reading them.
+//! `COUNT(*)`: made at the data nodes where nothing else is wanted of the rows, and the same number as that of reading
+//! them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -279,7 +280,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// The number of rows stays while rows change, move in an index, and are added and removed by transactions that are undone.
+/// The number of rows stays while rows change, move in an index, and are added and removed by transactions that are
+/// undone.
 #[test]
 fn counts_are_right_while_others_write() {
     const ROWS: u32 = 3000;

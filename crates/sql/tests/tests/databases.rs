@@ -1,4 +1,5 @@
-//! Databases that are made at one SQL node are there at the others: soon, with their options, and only as long as they are.
+//! Databases that are made at one SQL node are there at the others: soon, with their options, and only as long as they
+//! are.
 
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use rustix::io::Errno;

@@ -1,5 +1,5 @@
-//! How often statements about a few rows lock them crosswise: about as often as with InnoDB, where each locks its rows one
-//! after the other in the order of a key.
+//! How often statements about a few rows lock them crosswise: about as often as with InnoDB, where each locks its rows
+//! one after the other in the order of a key.
 
 use std::thread;
 use vinga_sql_tests::TestCluster;

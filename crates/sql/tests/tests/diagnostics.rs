@@ -53,8 +53,9 @@ fn a_parameter_without_a_value_is_told_of_as_often_as_elsewhere() {
     assert_eq!(session.lines(rows), ["5 5"], "nothing was changed");
 }
 
-/// Which row a warning is about is counted by the server, among the rows that it gets. InnoDB gives it those of the key that it
-/// reads by; here the data nodes leave out those, too, that do not fulfil what is checked there (`docs/sql.md`, Conditions).
+/// Which row a warning is about is counted by the server, among the rows that it gets. InnoDB gives it those of the key
+/// that it reads by; here the data nodes leave out those, too, that do not fulfil what is checked there (`docs/sql.md`,
+/// Conditions).
 #[test]
 fn rows_are_counted_that_the_data_nodes_let_through() {
     let (_cluster, mut session) = twins("id INT PRIMARY KEY, n INT, s TINYINT, t VARCHAR(10)", ROWS);

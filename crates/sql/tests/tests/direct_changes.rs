@@ -1,5 +1,5 @@
-//! UPDATE and DELETE that are done at the data nodes: what they change, count and say is what it is with InnoDB, alone and
-//! while others change the same rows, and they cost no round trip a row.
+//! UPDATE and DELETE that are done at the data nodes: what they change, count and say is what it is with InnoDB, alone
+//! and while others change the same rows, and they cost no round trip a row.
 
 use vinga_sql_tests::oracle::{Oracle, Said};
 use vinga_sql_tests::{Session, TestCluster, environment};
@@ -129,8 +129,8 @@ fn fill(oracle: &mut Oracle, random: &mut Random) {
     );
 }
 
-/// The same, whichever row an error or a warning is of: the server counts the rows that it reads, and those that data nodes
-/// reject it does not.
+/// The same, whichever row an error or a warning is of: the server counts the rows that it reads, and those that data
+/// nodes reject it does not.
 fn without_row(said: Said) -> Said {
     let cut = |text: String| match text.find(" at row ") {
         Some(at) => text[..at].to_owned(),

@@ -1,8 +1,9 @@
 //! Two SQL nodes under load, while everything beside them comes and goes.
 //!
-//! Clients of both transfer money, write a history, and make and drop tables. Meanwhile one SQL node is killed and comes
-//! back, and then the data node ends and comes back, empty: a new *incarnation*. Each incarnation is checked by itself, before it ends.
-//! After ten rounds the SQL node that was not killed has hardly more memory than after the second.
+//! Clients of both transfer money, write a history, and make and drop tables. Meanwhile one SQL node is killed and
+//! comes back, and then the data node ends and comes back, empty: a new *incarnation*. Each incarnation is checked by
+//! itself, before it ends. After ten rounds the SQL node that was not killed has hardly more memory than after the
+//! second.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -77,8 +78,8 @@ impl World {
         self.check_time(&client.seen);
     }
 
-    /// A table of the same name as one of the incarnation before, with other columns, is neither read nor written by what a SQL
-    /// node remembers of that.
+    /// A table of the same name as one of the incarnation before, with other columns, is neither read nor written by
+    /// what a SQL node remembers of that.
     fn meet_strangers(&mut self, incarnation: u64) {
         // First one that no SQL node can use.
         let native = vinga::blocking::Cluster::connect(&self.data.address()).expect("the data node is there");
@@ -197,7 +198,7 @@ impl Keeper {
         }
         match written {
             Ok(_) => {
-                assert!(is_written, "incarnation {incarnation}: two values for three columns are written")
+                assert!(is_written, "incarnation {incarnation}: two values for three columns are written");
             }
             Err(error) => {
                 let is_right = matches!(error.number(), Some(1136 | 1243));
@@ -218,8 +219,8 @@ impl Keeper {
     }
 }
 
-/// Of the table that keepers use: its columns in this incarnation, whether two values can be written into it, and how the row
-/// of keeper `#` is read then.
+/// Of the table that keepers use: its columns in this incarnation, whether two values can be written into it, and how
+/// the row of keeper `#` is read then.
 fn shape_of(incarnation: u64) -> (&'static str, bool, &'static str) {
     match incarnation % 3 {
         1 => ("id INT PRIMARY KEY, a INT", true, "# 5"),

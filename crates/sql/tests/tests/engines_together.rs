@@ -246,8 +246,8 @@ const BEFORE_LOSS: [&str; 4] = [
     "SELECT * FROM v",
 ];
 
-/// InnoDB's tables without versions of rows, with versions by time, and with versions by transaction. For the last of them
-/// the server asks InnoDB something before the commit, and asks no other engine that then.
+/// InnoDB's tables without versions of rows, with versions by time, and with versions by transaction. For the last of
+/// them the server asks InnoDB something before the commit, and asks no other engine that then.
 const THEIRS: [&str; 3] = [
     "CREATE OR REPLACE TABLE i (id INT PRIMARY KEY, a INT) ENGINE=InnoDB",
     "CREATE OR REPLACE TABLE i (id INT PRIMARY KEY, a INT) ENGINE=InnoDB WITH SYSTEM VERSIONING",

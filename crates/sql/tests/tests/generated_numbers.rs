@@ -114,7 +114,8 @@ fn a_number_that_was_tried_is_gone() {
     }
 }
 
-/// Of these statements InnoDB gives the number out that failed: it was given by hand, and only the row's success counts.
+/// Of these statements InnoDB gives the number out that failed: it was given by hand, and only the row's success
+/// counts.
 #[test]
 fn a_number_given_by_hand_is_gone_even_if_its_row_failed() {
     let cluster = TestCluster::start(1);

@@ -1,5 +1,5 @@
-//! Nothing is thrown through the frames of the server: the words of `guard.h` do what they say, and all functions that the
-//! server or the Rust side calls have them.
+//! Nothing is thrown through the frames of the server: the words of `guard.h` do what they say, and all functions that
+//! the server or the Rust side calls have them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -60,7 +60,8 @@ fn overrides() -> Vec<String> {
     statements.filter_map(name).collect()
 }
 
-/// The heads of all functions of this name that are defined at the left edge: up to the brace, and what is behind its last.
+/// The heads of all functions of this name that are defined at the left edge: up to the brace, and what is behind its
+/// last.
 fn definitions<'a>(text: &'a str, name: &str) -> Vec<(&'a str, &'a str)> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices(&format!("{name}(")) {

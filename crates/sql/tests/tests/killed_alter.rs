@@ -1,5 +1,5 @@
-//! A SQL node is killed while its `ALTER TABLE` copies: when it is back there is the old table or the new one, with all of
-//! its rows, and nothing else.
+//! A SQL node is killed while its `ALTER TABLE` copies: when it is back there is the old table or the new one, with all
+//! of its rows, and nothing else.
 
 use std::thread;
 use vinga::blocking::Cluster;
@@ -14,8 +14,8 @@ const KILLS: u32 = 5;
 /// Statements that may end before the moment was seen.
 const TRIES: u32 = 200;
 
-/// What tables the data nodes have when the SQL node is killed: the old one under its name, the one that is filled, the old
-/// one when it was put away.
+/// What tables the data nodes have when the SQL node is killed: the old one under its name, the one that is filled, the
+/// old one when it was put away.
 type Moment = (&'static str, fn(is_there: bool, is_filled: bool, is_away: bool) -> bool);
 
 const MOMENTS: [Moment; 4] = [

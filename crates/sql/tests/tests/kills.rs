@@ -93,8 +93,8 @@ fn killed_statements_say_so_and_leave_nothing() {
     expect_rest(&mut scene.killer);
 }
 
-/// A statement that waits for a lock is killed, and with it its transaction: whoever waits for that one's locks has them at
-/// once, long before the wait would have ended by itself, and its place in the queue is free.
+/// A statement that waits for a lock is killed, and with it its transaction: whoever waits for that one's locks has
+/// them at once, long before the wait would have ended by itself, and its place in the queue is free.
 #[test]
 fn who_is_killed_while_it_waits_for_a_lock_lets_its_locks_go_at_once() {
     // A lock is waited for much longer than the test takes.

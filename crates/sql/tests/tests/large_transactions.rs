@@ -1,4 +1,5 @@
-//! Statements that change more rows than is usual: they fit a transaction, or are committed in portions, or say what to do.
+//! Statements that change more rows than is usual: they fit a transaction, or are committed in portions, or say what to
+//! do.
 
 use vinga_sql_tests::{Session, TestCluster};
 

@@ -1,4 +1,5 @@
-//! Files that a SQL node has of tables (definitions while they are locked, triggers) outlive nothing that they belong to.
+//! Files that a SQL node has of tables (definitions while they are locked, triggers) outlive nothing that they belong
+//! to.
 
 use std::path::Path;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! What is too long, too wide, too many or no text: refused as the server's own engine refuses it where that has the same
-//! limit, else with the error that applications know for it.
+//! What is too long, too wide, too many or no text: refused as the server's own engine refuses it where that has the
+//! same limit, else with the error that applications know for it.
 
 use vinga_sql_tests::oracle::{OURS, Oracle, Said};
 use vinga_sql_tests::servers::Servers;

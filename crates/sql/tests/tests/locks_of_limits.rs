@@ -122,8 +122,8 @@ fn what_is_read_on_is_whole() {
     assert_eq!(s.lines("SELECT COUNT(*), MIN(id) FROM q WHERE note LIKE '%7'"), ["149 10017"]);
 }
 
-/// Workers that each take a job, do it and take the next: who finds one taken waits for that one only, and nobody does a
-/// job twice.
+/// Workers that each take a job, do it and take the next: who finds one taken waits for that one only, and nobody does
+/// a job twice.
 #[test]
 fn a_queue_is_worked_off() {
     const WORKERS: u32 = 4;

@@ -1,5 +1,5 @@
-//! Tables that native clients have made, in SQL: the same values whoever has written them, by whatever key they are found;
-//! listings, dumps, changes of their definitions by either side; and those that SQL can't say.
+//! Tables that native clients have made, in SQL: the same values whoever has written them, by whatever key they are
+//! found; listings, dumps, changes of their definitions by either side; and those that SQL can't say.
 
 use std::path::PathBuf;
 use vinga::blocking::Cluster;

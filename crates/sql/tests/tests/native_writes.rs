@@ -1,6 +1,6 @@
-//! Tables of SQL that native clients change: whatever a native client could do to a row, SQL finds it afterwards by each of
-//! its values, unique keys hold, and what was computed or checked still is; or the client has refused with a name and a
-//! reason.
+//! Tables of SQL that native clients change: whatever a native client could do to a row, SQL finds it afterwards by
+//! each of its values, unique keys hold, and what was computed or checked still is; or the client has refused with a
+//! name and a reason.
 
 use vinga::blocking::Cluster;
 use vinga::{ErrorCode, Record, Table, Update, Value, WriteBatch};

@@ -1,5 +1,6 @@
-//! Numbers that `AUTO_INCREMENT` gives where statements at another SQL node give some by hand, out of the range that this
-//! one has: no row is lost, overwritten, or taken for another one, and no number that was generated is a duplicate.
+//! Numbers that `AUTO_INCREMENT` gives where statements at another SQL node give some by hand, out of the range that
+//! this one has: no row is lost, overwritten, or taken for another one, and no number that was generated is a
+//! duplicate.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

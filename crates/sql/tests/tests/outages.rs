@@ -180,8 +180,8 @@ fn a_transaction_that_is_lost_is_over() {
     servers.check_alive();
 }
 
-/// Each of these has done something in an incarnation of the data node, and goes on in the next, in which there is a table of
-/// the same name and columns: at its end nothing of it may have been done.
+/// Each of these has done something in an incarnation of the data node, and goes on in the next, in which there is a
+/// table of the same name and columns: at its end nothing of it may have been done.
 #[test]
 fn transactions_across_two_lives_fail() {
     let mut servers = Servers::start(PROGRAM, 2, &[]);

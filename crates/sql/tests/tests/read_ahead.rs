@@ -1,5 +1,5 @@
-//! Inner tables of joins without a buffer and of subqueries: their rows are read together, and are what they are with InnoDB,
-//! also when the statement changes them under way; rows that are read for nothing keep nobody waiting.
+//! Inner tables of joins without a buffer and of subqueries: their rows are read together, and are what they are with
+//! InnoDB, also when the statement changes them under way; rows that are read for nothing keep nobody waiting.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -137,7 +137,8 @@ fn inner_rows_cost_few_round_trips() {
     assert_eq!(session.lines("SELECT COUNT(*) FROM y"), ["100"]);
 }
 
-/// Rows of an inner table that the statement has no need of are not waited for, though they lie beside those that it reads.
+/// Rows of an inner table that the statement has no need of are not waited for, though they lie beside those that it
+/// reads.
 #[test]
 fn nobody_waits_for_rows_that_are_not_wanted() {
     let cluster = TestCluster::start(1);
@@ -184,8 +185,8 @@ fn nobody_waits_for_rows_behind_those_that_are_not_wanted() {
     assert_eq!(one.lines("SELECT SUM(v = 2), SUM(v = -1) FROM z"), ["50 50"]);
 }
 
-/// A row that was let go of is locked and read anew when it is asked for again, and one that was wanted once stays locked:
-/// others change rows meanwhile.
+/// A row that was let go of is locked and read anew when it is asked for again, and one that was wanted once stays
+/// locked: others change rows meanwhile.
 #[test]
 fn rows_that_are_met_again_and_again_lose_no_changes() {
     let cluster = TestCluster::start(1);

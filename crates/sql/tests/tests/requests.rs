@@ -6,7 +6,8 @@ fn counter(session: &mut Session, name: &str) -> u64 {
     session.query(&format!("SHOW GLOBAL STATUS LIKE 'vinga_{name}'"))[0][1].parse().expect("a number")
 }
 
-/// The one in the middle: statistics are asked for now and then, too, and an answer may be there before it is waited for.
+/// The one in the middle: statistics are asked for now and then, too, and an answer may be there before it is waited
+/// for.
 fn usual(mut tries: [u64; 3]) -> u64 {
     tries.sort_unstable();
     tries[1]

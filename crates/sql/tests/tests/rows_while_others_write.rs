@@ -1,4 +1,5 @@
-//! Statements that read while other sessions write: rows fulfil the condition, are met once, and stay as they were read.
+//! Statements that read while other sessions write: rows fulfil the condition, are met once, and stay as they were
+//! read.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -6,7 +7,8 @@ use vinga_sql_tests::{Session, TestCluster};
 
 const ROWS: u64 = 3000;
 
-/// Runs `read` until others have made so many changes, each by a statement that is given a random number below [`ROWS`].
+/// Runs `read` until others have made so many changes, each by a statement that is given a random number below
+/// [`ROWS`].
 fn while_others_write(
     cluster: &TestCluster,
     change: impl Fn(u64, &mut fastrand::Rng) -> String + Sync,
@@ -127,8 +129,8 @@ fn round_trips(session: &mut Session) -> u64 {
     session.query("SHOW STATUS LIKE 'vinga_round_trips'")[0][1].parse().expect("a number")
 }
 
-/// Sorts that remember positions, updates of the key that is read by, updates and deletions of several tables, unions of
-/// indexes: none asks for each row again.
+/// Sorts that remember positions, updates of the key that is read by, updates and deletions of several tables, unions
+/// of indexes: none asks for each row again.
 #[test]
 fn positions_cost_no_round_trip_a_row() {
     let cluster = TestCluster::start(1);

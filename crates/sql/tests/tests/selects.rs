@@ -1,5 +1,6 @@
-//! Random queries over tables with indexes of all kinds say of Vinga's tables what they say of InnoDB's, whichever way the
-//! optimizer takes through them: by ranges, by jumps from value to value, by several indexes, by other tables' rows.
+//! Random queries over tables with indexes of all kinds say of Vinga's tables what they say of InnoDB's, whichever way
+//! the optimizer takes through them: by ranges, by jumps from value to value, by several indexes, by other tables'
+//! rows.
 
 use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::environment;
@@ -183,8 +184,8 @@ fn in_order(said: Said, query: &str) -> Said {
     }
 }
 
-/// The same query by no index. Jumping from value to value the server itself loses rows, or shows some twice, with InnoDB,
-/// too: where InnoDB's answers differ by the way there is nothing to compare but the way without indexes.
+/// The same query by no index. Jumping from value to value the server itself loses rows, or shows some twice, with
+/// InnoDB, too: where InnoDB's answers differ by the way there is nothing to compare but the way without indexes.
 fn without_indexes(query: &str) -> String {
     let hinted = |query: String, table: &str| {
         ["x", "y"].iter().fold(query, |query, alias| {
@@ -239,7 +240,8 @@ fn values_of_an_index_are_jumped_through() {
     }
 }
 
-/// Whichever way leads to a row, its virtual columns are made for it: the server leaves that to the engine where it asks for ranges.
+/// Whichever way leads to a row, its virtual columns are made for it: the server leaves that to the engine where it
+/// asks for ranges.
 #[test]
 fn virtual_columns_are_made_of_each_row() {
     let cluster = TestCluster::start(1);

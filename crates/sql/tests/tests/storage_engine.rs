@@ -1,9 +1,11 @@
-//! The suite `storage_engine`, which MariaDB has for the authors of storage engines, with its parts for transactions and
-//! partitions: what Vinga's engine answers to hundreds of statements is compared with what is expected of any engine.
+//! The suite `storage_engine`, which MariaDB has for the authors of storage engines, with its parts for transactions
+//! and partitions: what Vinga's engine answers to hundreds of statements is compared with what is expected of any
+//! engine.
 //!
-//! What is expected to differ lies in `crates/sql/tests/storage_engine`, an *overlay* of the suite: `<test>.rdiff` is put on
-//! the suite's expected result as a patch, `disabled.def` names tests that are not run. docs/storage-engine-suite.md says of
-//! each why. A test that answers otherwise than the two together say fails, also if it has become better.
+//! What is expected to differ lies in `crates/sql/tests/storage_engine`, an *overlay* of the suite: `<test>.rdiff` is
+//! put on the suite's expected result as a patch, `disabled.def` names tests that are not run.
+//! docs/storage-engine-suite.md says of each why. A test that answers otherwise than the two together say fails, also
+//! if it has become better.
 //!
 //! The suite's own list of disabled tests is left away: those are run, too.
 

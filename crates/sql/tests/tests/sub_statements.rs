@@ -1,5 +1,5 @@
-//! Statements that fire triggers or call functions, and changes that fail in the middle of a statement that goes on: what is
-//! undone, and what stays, is what it is with InnoDB.
+//! Statements that fire triggers or call functions, and changes that fail in the middle of a statement that goes on:
+//! what is undone, and what stays, is what it is with InnoDB.
 
 use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::oracle::Oracle;
@@ -46,8 +46,8 @@ impl Trials {
         Trials { _cluster: cluster, oracle }
     }
 
-    /// Statements, in all surroundings; each says with Vinga what it says with InnoDB, and leaves the same rows. How many
-    /// of them failed with this number.
+    /// Statements, in all surroundings; each says with Vinga what it says with InnoDB, and leaves the same rows. How
+    /// many of them failed with this number.
     #[track_caller]
     fn run(&mut self, statements: &[&str], number: u16) -> usize {
         let mut failed = 0;

@@ -1,5 +1,5 @@
-//! INSERT IGNORE, REPLACE, ON DUPLICATE KEY UPDATE and LOAD DATA of many rows: what they change, count and warn of is what it
-//! is with InnoDB, and they cost no round trip a row.
+//! INSERT IGNORE, REPLACE, ON DUPLICATE KEY UPDATE and LOAD DATA of many rows: what they change, count and warn of is
+//! what it is with InnoDB, and they cost no round trip a row.
 
 use vinga_sql_tests::oracle::Oracle;
 use vinga_sql_tests::{Session, TestCluster, environment};

@@ -9,11 +9,11 @@ use vinga_base::pool::Handle;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 use vinga_base::{ColumnId, Incarnation, NodeId, TransactionId};
-use vinga_fragment::comparison::Comparison;
-use vinga_fragment::filter::tree::column;
-use vinga_fragment::filter::{Program, codec};
 use vinga_fragment::lock_table::{LockMode, LockRef, LockTable, Locker};
-use vinga_fragment::update_program::{Action, Instruction, UpdateProgram, write};
+use vinga_program::comparison::Comparison;
+use vinga_program::filter::tree::column;
+use vinga_program::filter::{Program, codec};
+use vinga_program::update_program::{Action, Instruction, UpdateProgram, write};
 
 const RUNS: usize = 9;
 

@@ -9,8 +9,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod chunk_store;
-pub mod comparison;
-pub mod filter;
 pub mod fragment;
 pub mod fragment_index;
 pub mod hash_index;
@@ -22,7 +20,3 @@ mod prefetch;
 pub mod row;
 pub mod row_store;
 pub mod row_version;
-mod stored_value;
-#[cfg(test)]
-mod test_rows;
-pub mod update_program;

@@ -1,4 +1,4 @@
-//! `vinga admin tables`: all tables by name, with what they take.
+//! `vinga admin tables`: all tables by name, with their rows and bytes.
 
 use std::collections::BTreeMap;
 use vinga::blocking::Cluster;
@@ -9,12 +9,12 @@ const COLUMNS: [&str; 4] = ["table", "rows", "row_bytes", "index_bytes"];
 /// A row for each table.
 ///
 /// # Errors
-/// If the cluster can't be asked.
+/// The cluster can't be asked.
 pub fn list(cluster: &Cluster) -> Result<InfoRows> {
     Ok(join(cluster.tables()?, cluster.info(InfoTable::Tables)?))
 }
 
-/// Puts the names of all tables beside what the threads of the data node say of those that take something.
+/// Joins the names of all tables with the figures that the threads of the data node report for tables with rows.
 fn join(names: Vec<String>, said: InfoRows) -> InfoRows {
     let (notes, said): (Vec<_>, Vec<_>) = said.rows.into_iter().partition(|row| super::is_note(row));
     let mut sums: BTreeMap<String, [u64; 3]> = BTreeMap::new();
@@ -26,7 +26,7 @@ fn join(names: Vec<String>, said: InfoRows) -> InfoRows {
             }
         }
     }
-    // A thread that could not tell all leaves a note: then it is not known that a table takes nothing.
+    // A thread that could not report all its tables leaves a note: then a table without figures may have rows.
     let is_all = notes.is_empty();
     let mut names = names;
     names.sort_unstable();

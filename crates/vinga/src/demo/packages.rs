@@ -1,6 +1,6 @@
-//! Debian's package records as rows: what `apt-cache dumpavail` prints.
+//! Debian's package records as rows: the output of `apt-cache dumpavail`.
 //!
-//! A record is a block of `Field: value` lines; lines that begin with a space go on with the field before. Records are
+//! A record is a block of `Field: value` lines; lines that begin with a space continue the field before. Records are
 //! separated by empty lines.
 
 use std::io::{self, BufRead};
@@ -18,7 +18,7 @@ pub struct Package {
     pub section: String,
     /// The first line of its description.
     pub summary: String,
-    /// Who looks after it.
+    /// Its maintainer.
     pub maintainer: String,
     /// Size of the package file in bytes.
     pub size: u64,
@@ -26,10 +26,10 @@ pub struct Package {
     pub installed_kib: Option<u32>,
 }
 
-/// Reads records until the text ends. Records without a name are passed over.
+/// Reads records until the text ends. Records without a name are skipped.
 ///
 /// # Errors
-/// What reading says.
+/// The reader's.
 pub fn read(text: impl BufRead, mut each: impl FnMut(Package)) -> io::Result<()> {
     let mut package = Package::default();
     let mut architecture = String::new();

@@ -11,7 +11,7 @@ use std::time::Instant;
 use vinga_runtime::{console, say};
 use vinga_sqlnode::Reach;
 
-/// What the session is to be.
+/// The parameters of the session.
 pub struct Demo<'a> {
     /// The cluster's folder.
     pub cluster: &'a Path,
@@ -21,7 +21,7 @@ pub struct Demo<'a> {
     pub engine: &'a str,
 }
 
-/// The session's tables, but for the engine's name.
+/// The session's tables, without the engine's name.
 const TABLES: [&str; 2] = [
     "CREATE TABLE debian.maintainer (id INT UNSIGNED PRIMARY KEY, name VARCHAR(300) NOT NULL)",
     "CREATE TABLE debian.package (\n  name VARCHAR(100) PRIMARY KEY, version VARCHAR(100) NOT NULL, \
@@ -29,7 +29,7 @@ const TABLES: [&str; 2] = [
      installed_kib INT UNSIGNED,\n  summary VARCHAR(1000) NOT NULL,\n  KEY (section, size), KEY (maintainer))",
 ];
 
-/// What is asked.
+/// The queries.
 const QUESTIONS: [&str; 3] = [
     "SELECT version, size, installed_kib, summary FROM debian.package WHERE name LIKE 'bash:%'",
     "SELECT name, size FROM debian.package WHERE section = 'database' AND size > 5000000\n\
@@ -42,14 +42,14 @@ const QUESTIONS: [&str; 3] = [
 /// Runs the session.
 ///
 /// # Errors
-/// A sentence.
+/// A text that says what failed.
 pub fn run(demo: &Demo<'_>) -> Result<(), String> {
     let nodes = sql_nodes::running(demo.cluster)?;
     let (Some((first, loader)), Some((last, asked))) = (nodes.first(), nodes.last()) else {
         let place = demo.cluster.display();
         return Err(format!("no SQL node runs in {place}: 'vinga up --sql-nodes 2' starts some"));
     };
-    // Every SQL node sees the tables of Vinga; other engines keep them to the node that made them.
+    // All SQL nodes share Vinga's tables; tables of other engines exist only on the node that made them.
     let (last, asked) =
         if demo.engine.eq_ignore_ascii_case("VINGA") { (last, asked) } else { (first, loader) };
     if loader.reach() == Reach::Unknown && std::env::var_os(PASSWORD).is_none() {
@@ -68,7 +68,7 @@ pub fn run(demo: &Demo<'_>) -> Result<(), String> {
     client.run(&["--execute", &statements])?;
     let begun = Instant::now();
     let maintainers = client.load_maintainers(&packages)?;
-    // Each is one transaction, which a data node has room for.
+    // Each is one transaction of a size that a data node has room for.
     for packages in packages.chunks(ROWS_MAX) {
         client.load("debian.package", |line| {
             for package in packages {
@@ -87,11 +87,12 @@ pub fn run(demo: &Demo<'_>) -> Result<(), String> {
     say!("Loaded {rows} rows by LOAD DATA in {span:.2} s: {:.0} a second.\n", rows as f64 / span);
     say!("On SQL node {last}:");
     let client = Client { program: &demo.client, socket: &asked.socket };
-    // With the statement, a drawn table and the time it took.
+    // Prints the statement, a drawn table and the time it took.
     client.run(&["-vvv", "--execute", &QUESTIONS.join(";\n")])
 }
 
-/// Where MariaDB's client looks for a password, besides its command line, which all processes of the machine can see.
+/// The environment variable from which MariaDB's client takes a password; its command line can be seen by all processes
+/// of the machine.
 const PASSWORD: &str = "MYSQL_PWD";
 
 /// Rows of one LOAD DATA.
@@ -142,13 +143,13 @@ impl Client<'_> {
         let mut input = BufWriter::new(child.stdin.take().expect("it was piped"));
         let written = rows(&mut input).and_then(|()| input.flush());
         drop(input);
-        // If the client has ended early, its status says more than the broken pipe.
+        // If the client has ended early, its status is more informative than the broken pipe.
         self.check(child.wait().map_err(|error| self.cannot_run(&error))?)?;
         written.map_err(|error| format!("cannot write rows for {table}: {error}"))
     }
 
     fn check(&self, status: std::process::ExitStatus) -> Result<(), String> {
-        // Whoever read what the client printed has left.
+        // A reader that has left is not an error of the client.
         if status.success() || status.signal() == Some(rustix::process::Signal::PIPE.as_raw()) {
             Ok(())
         } else {

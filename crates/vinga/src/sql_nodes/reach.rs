@@ -1,4 +1,4 @@
-//! Waiting until a SQL node reaches the data node: statements that come before that fail.
+//! Waiting until a SQL node reaches the data node: earlier statements fail.
 
 use super::folder;
 use crate::data_node;
@@ -11,22 +11,22 @@ use vinga_sqlnode::Reach;
 /// How long a SQL node may take to connect: it tries again and again, in pauses of up to some seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long one may take that is refused: a node id is free again after the time that its last holder has to come back.
+/// How long a refused one may take: a node id is free again after the grace time of its last holder.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Between two looks.
+/// Pause between two checks.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// The sentence of the refusal for want of a node id, which the server tells.
+/// The server's text for a refusal because no node id is free.
 const NO_FREE_NODE_ID: &str = "No node id is free";
 
-/// A SQL node is so many clients at least: one for statements, one for news of definitions.
+/// A SQL node is at least this many clients: one for statements, one for changes of definitions.
 const CLIENTS_MIN: usize = 2;
 
-/// Waits until a SQL node that runs reaches the data node.
+/// Waits until a running SQL node reaches the data node.
 ///
 /// # Errors
-/// A sentence: it does not, and why.
+/// A text: it does not, and why.
 pub fn wait(cluster: &Path, node: u16) -> Result<(), String> {
     let begun = Instant::now();
     loop {
@@ -55,8 +55,8 @@ pub fn wait(cluster: &Path, node: u16) -> Result<(), String> {
     }
 }
 
-/// As [`wait`], for a server that lets nobody in without a password: the data node knows who is connected, too. It does not
-/// know the processes of those that come by TCP.
+/// Like [`wait`], for a server whose `root` has a password: the data node also knows which clients are connected,
+/// except for the processes of those that connect by TCP.
 fn wait_for_client(cluster: &Path, node: u16, pid: i32) {
     let begun = Instant::now();
     while data_node::clients_of(&NodeFolder::new(cluster, 1), pid)

@@ -57,21 +57,21 @@ impl Drop for Folder {
     }
 }
 
-/// The binary, untouched by the environment.
+/// The binary, without variables of the environment.
 pub fn vinga() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
     command.env_remove("VINGA_CONNECT").env_remove("VINGA_FOLDER");
     command
 }
 
-/// Whether a command was content, and all that it said.
+/// Whether a command succeeded, and all its output.
 pub fn said(output: std::io::Result<Output>) -> (bool, String) {
     let output = output.expect("the binary runs");
     let text = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Runs a command whose standard output nobody reads; its exit code and what it says on standard error.
+/// Runs a command whose standard output has no reader; returns its exit code and its standard error.
 pub fn unread(command: &mut Command) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().expect("there are pipes");
     drop(reader);

@@ -1,4 +1,4 @@
-//! A real data node process for tests, and a client that says whatever it likes.
+//! A real data node process for tests, and a client that can send arbitrary bytes.
 
 pub mod folder;
 
@@ -15,12 +15,12 @@ use vinga_wire::frame::Frame;
 use vinga_wire::handshake::{HelloConfirm, NodeTopology, Refusal};
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
-/// How long a test waits for what has to come: no machine is so busy that it takes longer.
+/// How long a test waits for an expected event: no machine is so busy that it takes longer.
 pub const HANG_GUARD: Duration = Duration::from_secs(180);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A running data node with its own folder; both go away with it.
+/// A running data node with its own folder; both are removed when this is dropped.
 pub struct Node {
     child: Child,
     folder: PathBuf,
@@ -33,7 +33,7 @@ impl Node {
         Self::start_by(&[], parameters)
     }
 
-    /// As [`Node::start`], by a program and its arguments that are put before the node's command line.
+    /// Like [`Node::start`], by a program and its arguments that are put before the node's command line.
     pub fn start_by(before: &[&str], parameters: &[&str]) -> Self {
         let unique = format!("vinga-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(unique);
@@ -62,7 +62,7 @@ impl Node {
         Node { child, folder, address }
     }
 
-    /// Where clients on this machine reach it, if it lets them.
+    /// The address for clients on this machine, if it has one.
     pub fn local_address(&self) -> String {
         format!("unix:{}", self.folder.join("vinga.sock").display())
     }
@@ -78,7 +78,7 @@ impl Node {
         rustix::process::kill_process(id, signal).expect("our child");
     }
 
-    /// Waits until it has ended; its exit code.
+    /// Waits until it has ended; returns its exit code.
     pub fn end(&mut self) -> Option<i32> {
         self.child.wait().expect("our child").code()
     }
@@ -88,7 +88,7 @@ impl Node {
         fs::read_to_string(self.folder.join("crash.txt")).unwrap_or_default()
     }
 
-    /// What `vinga admin` says of it, in JSON.
+    /// The output of `vinga admin` about it, in JSON.
     pub fn admin(&self, what: &str) -> serde_json::Value {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
         let output = command.args(["admin", "--connect", &self.address, "--json", what]).output();
@@ -97,7 +97,7 @@ impl Node {
         serde_json::from_slice(&output.stdout).expect("it says JSON")
     }
 
-    /// Its threads as the operating system has them: id, name, CPUs.
+    /// Its threads according to the operating system: id, name, CPUs.
     pub fn threads(&self) -> Vec<(u32, String, String)> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.id())).expect("our child");
         let mut threads: Vec<_> = tasks
@@ -119,7 +119,7 @@ impl Node {
         fs::read_to_string(self.folder.join("vinga.log")).unwrap_or_default()
     }
 
-    /// Whether the process lives.
+    /// Whether the process runs.
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().expect("our child").is_none()
     }
@@ -127,7 +127,7 @@ impl Node {
     /// The most memory that it has had so far, in bytes.
     pub fn memory_max(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("our child");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel tells");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is reported");
         let kib = line.trim().split(' ').next().and_then(|number| number.parse::<u64>().ok());
         kib.expect("a number of KiB") * 1024
     }
@@ -150,7 +150,7 @@ impl Drop for Node {
     }
 }
 
-/// What the node said before it closed the connection.
+/// The node's last frame before it closed the connection.
 pub enum Last {
     Refused(ErrorCode),
     Nothing,
@@ -173,12 +173,12 @@ pub fn read_to_close(stream: &mut TcpStream) -> Last {
     last
 }
 
-/// A connection that has been admitted and says whatever it likes.
+/// An admitted connection that can send arbitrary bytes.
 pub struct Raw {
     pub stream: TcpStream,
     pub own: Address,
     pub node: NodeId,
-    /// What runs where on the node.
+    /// The placement of the blocks on the node.
     pub topology: NodeTopology,
 }
 

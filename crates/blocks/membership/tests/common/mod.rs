@@ -1,7 +1,7 @@
 //! A membership on node 1 with two drivers that read sockets and three blocks that are told, one of them on node 2.
 
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::Tick;
+use vinga_kernel::Span;
 use vinga_kernel::testkit::Harness;
 use vinga_membership::{Membership, Settings};
 use vinga_wire::handshake::{NodeTopology, Topology};
@@ -17,8 +17,8 @@ pub const BLOCKS: [Address; 3] = [
     Address::new(NODE, BlockNumber::DataManager, 0),
     Address::new(NodeId(2), BlockNumber::DataManager, 0),
 ];
-pub const HEARTBEAT: Tick = Tick::from_millis(1500);
-pub const GRACE: Tick = Tick::from_millis(3000);
+pub const HEARTBEAT: Span = Span::from_millis(1500);
+pub const GRACE: Span = Span::from_millis(3000);
 pub const API_NODES_MAX: u8 = 4;
 
 pub fn harness() -> Harness<Membership> {

@@ -1,8 +1,8 @@
 //! Rows of several partitions, each sorted, as one sorted sequence.
 //!
-//! Every partition sends its rows in the order of (range, key); the merge gives the least of what stands first in each. It
-//! can do so only as long as each partition that has not ended has a row here: a partition that has none might send the
-//! least of all next. Among equal keys the partitions come in no particular order.
+//! Every partition sends its rows in the order of (range, key); the merge gives the least of what stands first in each.
+//! It can do so only as long as each partition that has not ended has a row here: a partition that has none might send
+//! the least of all next. Among equal keys the partitions come in no particular order.
 
 use super::rows::{Form, ScanRow, ScanRows};
 use alloc::collections::VecDeque;
@@ -79,8 +79,8 @@ impl Merge {
         self.sorted.insert(at, queue);
     }
 
-    /// Appends the next rows, until it is not known which is next, or so many rows or bytes are there. Batches that are used
-    /// up are handed to `used`, with their partition.
+    /// Appends the next rows, until it is not known which is next, or so many rows or bytes are there. Batches that are
+    /// used up are handed to `used`, with their partition.
     pub fn take(
         &mut self,
         out: &mut ScanRows,

@@ -83,7 +83,8 @@ impl RangeSpec {
         self.push_bounds(&range.from, range.to.as_deref().unwrap_or_default());
     }
 
-    /// Appends a range as it travels: keys from `low` on that are below `high`; an empty `high` for the end of the index.
+    /// Appends a range as it travels: keys from `low` on that are below `high`; an empty `high` for the end of the
+    /// index.
     ///
     /// # Panics
     /// If a bound has more than 65535 bytes; no key has.
@@ -121,8 +122,8 @@ impl RangeSpec {
 /// Bytes of ranges, filter and selection in one request, at most; a key of a position still fits behind them.
 pub(crate) const REQUEST_BYTES_MAX: usize = FRAME_BYTES_MAX - 16 * 1024;
 
-/// Rows of the first batches of ranges, of all partitions together: what a short range has comes with the first answers,
-/// and not much is sent for nothing where few rows are taken of many.
+/// Rows of the first batches of ranges, of all partitions together: what a short range has comes with the first
+/// answers, and not much is sent for nothing where few rows are taken of many.
 const FIRST_ROWS: u16 = 256;
 /// Of each partition at least so many.
 const FIRST_ROWS_EACH: u16 = 64;

@@ -1,8 +1,8 @@
 //! Between values and the bytes of a column.
 //!
-//! What fits without loss is taken: an integer into any integer column that can hold it, into a decimal, a floating-point
-//! number or a bit field; text into a byte column and bytes into a text column. What does not fit is refused with half a
-//! sentence that says why; nothing is rounded or cut.
+//! What fits without loss is taken: an integer into any integer column that can hold it, into a decimal, a
+//! floating-point number or a bit field; text into a byte column and bytes into a text column. What does not fit is
+//! refused with half a sentence that says why; nothing is rounded or cut.
 
 use super::{Date, DateTime, Decimal, Time, Timestamp, Value};
 use crate::error::Error;

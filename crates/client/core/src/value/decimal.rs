@@ -1,8 +1,8 @@
 //! Fixed-point numbers and their sortable binary form.
 //!
 //! The form is MySQL's: the digits before the point, then those behind it, in groups of nine counted from the point. A
-//! whole group takes four bytes, a shorter one (at either end) 0, 1, 1, 2, 2, 3, 3, 4 or 4 bytes for 0 to 8 digits, each
-//! a big-endian number. Of a negative number all bits are inverted. Then the very first bit is inverted, so that
+//! whole group takes four bytes, a shorter one (at either end) 0, 1, 1, 2, 2, 3, 3, 4 or 4 bytes for 0 to 8 digits,
+//! each a big-endian number. Of a negative number all bits are inverted. Then the very first bit is inverted, so that
 //! `memcmp` sorts negative before positive.
 
 use super::convert::Misfit;

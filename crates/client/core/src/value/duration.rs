@@ -1,5 +1,5 @@
-//! Spans of the standard library in `time` columns, which hold up to 838:59:59. Parts of a microsecond, which clocks give and
-//! no column keeps, are cut off.
+//! Spans of the standard library in `time` columns, which hold up to 838:59:59. Parts of a microsecond, which clocks
+//! give and no column keeps, are cut off.
 
 use super::{LoadValue, Misfit, StoreValue, Stored, Time};
 use alloc::format;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use vinga_base::ColumnId;
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 use vinga_client_core::{
-    Answer, Client, Command, LinkId, Micros, OperationSpec, Readiness, Request, RowBuilder, Settings, Table,
-    WriteBatch,
+    Answer, Client, Command, LinkId, OperationSpec, Readiness, Request, RowBuilder, Settings, Span, Table,
+    Tick, WriteBatch,
 };
 use vinga_testnode::{Layout, ScriptedNode};
 use vinga_wire::operation::OperationKind;
@@ -16,7 +16,7 @@ pub struct World {
     pub client: Client,
     pub node: ScriptedNode,
     pub random: fastrand::Rng,
-    pub now: Micros,
+    pub now: Tick,
     links: BTreeMap<LinkId, usize>,
     next_connection: usize,
     to_node: BTreeMap<usize, VecDeque<u8>>,
@@ -39,7 +39,7 @@ impl World {
             client: Client::new(Settings::default()),
             node: ScriptedNode::new(layout),
             random: fastrand::Rng::with_seed(seed),
-            now: Micros(0),
+            now: Tick(0),
             links: BTreeMap::new(),
             next_connection: 0,
             to_node: BTreeMap::new(),
@@ -177,7 +177,7 @@ impl World {
     }
 
     pub fn advance(&mut self, micros: u64) {
-        self.now = self.now + Micros(micros);
+        self.now = self.now + Span(micros);
         self.client.on_time(self.now);
         self.obey();
         self.send();

@@ -1,4 +1,5 @@
-//! Ranges of ordered indexes. There is no index: the rows of a scan are sorted when it is opened, and stay as they are then.
+//! Ranges of ordered indexes. There is no index: the rows of a scan are sorted when it is opened, and stay as they are
+//! then.
 
 use super::{ScriptedNode, take_columns};
 use crate::store::{Changes, Table, filter, partition, passes, row, select};

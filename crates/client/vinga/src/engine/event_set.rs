@@ -1,16 +1,17 @@
 //! One descriptor for all that a thread of a foreign event loop has to wait for.
 //!
-//! It is an epoll set of the open sockets and an alarm. While the thread waits in its own loop it has told the engine that
-//! it reads for itself, so nobody else is woken for what arrives: the set becomes readable, the thread comes back and
-//! drives the engine. The set is brought up to date whenever a thread is about to wait ([`Engine::attend`]); a connection
-//! that is opened meanwhile, or can't take what is to be sent, raises the alarm, so that the thread comes back for that.
+//! It is an epoll set of the open sockets and an alarm. While the thread waits in its own loop it has told the engine
+//! that it reads for itself, so nobody else is woken for what arrives: the set becomes readable, the thread comes back
+//! and drives the engine. The set is brought up to date whenever a thread is about to wait ([`Engine::attend`]); a
+//! connection that is opened meanwhile, or can't take what is to be sent, raises the alarm, so that the thread comes
+//! back for that.
 
 use super::{Engine, State, Way};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use vinga_client_core::Micros;
+use vinga_client_core::Span;
 use vinga_local::Socket;
 
 /// See the head of this file.
@@ -107,13 +108,13 @@ impl Engine {
     }
 
     /// The calling thread is about to wait for the descriptor: brings it up to date. Returns how long nothing is due.
-    pub fn attend(&self) -> io::Result<Micros> {
+    pub fn attend(&self) -> io::Result<Span> {
         self.event_descriptor()?;
         let mut state = self.lock();
         self.events.get().expect("it was made just before").update(&mut state)?;
         // From now on data nodes that share memory with us have to wake us, by their sockets, unless somebody looks.
         if state.pollers == 0 && !state.begin_local_sleep() {
-            return Ok(Micros(0));
+            return Ok(Span(0));
         }
         Ok(state.sleep(self.now()))
     }

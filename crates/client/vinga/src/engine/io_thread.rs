@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use vinga_client_core::Micros;
+use vinga_client_core::Span;
 
 /// Starts it; it ends when the engine is closed.
 pub fn start(engine: &Arc<Engine>) -> io::Result<()> {
@@ -34,7 +34,7 @@ impl Engine {
             wakers.drain(..).for_each(std::task::Waker::wake);
             // If another thread reads already it serves everybody, and hands over to us when it leaves.
             if let Some(mut reader) = self.try_read() {
-                let mut longest = if attends { LONGEST_SLEEP } else { Micros(0) };
+                let mut longest = if attends { LONGEST_SLEEP } else { Span(0) };
                 loop {
                     self.read_turn(&mut reader, Waiter::NOBODY, longest);
                     let mut state = self.lock();

@@ -1,5 +1,5 @@
-//! Connections by memory that is shared with a data node on this machine ([`vinga_local`]): bytes are moved by whoever holds
-//! the lock, in either direction, without a system call while the data node is awake.
+//! Connections by memory that is shared with a data node on this machine ([`vinga_local`]): bytes are moved by whoever
+//! holds the lock, in either direction, without a system call while the data node is awake.
 //!
 //! *Whoever waits looks.* A thread that waits for its operation looks into the memory of all connections, again and
 //! again, and between two looks lets others run that want its CPU: the data node, and threads that will find its answer
@@ -11,8 +11,8 @@
 //! Whether looking pays at all is measured, and left alone while it mostly does not, or costs time slices
 //! ([`vinga_local::time_slices`]).
 //!
-//! *Sleep.* The last one who stops looking tells the data nodes that they have to wake us from now on. They do that by a
-//! byte on the socket, which ends the sleep of the reader.
+//! *Sleep.* The last one who stops looking tells the data nodes that they have to wake us from now on. They do that by
+//! a byte on the socket, which ends the sleep of the reader.
 
 use super::{Engine, LinkState, State, Way};
 use std::sync::atomic::Ordering;
@@ -218,7 +218,7 @@ impl State {
         let Way::Shared(shared) = &mut self.links[usize::from(link.0)].way else { return Ok(bytes.len()) };
         let moved = shared.link.write(bytes)?;
         if moved.wakes {
-            self.bells.push(Arc::clone(shared.link.bell()));
+            self.events.push(Arc::clone(shared.link.event()));
         }
         Ok(moved.bytes)
     }
@@ -242,7 +242,7 @@ impl State {
             let room = into.len();
             let moved = shared.link.read(into)?;
             if moved.wakes {
-                self.bells.push(Arc::clone(shared.link.bell()));
+                self.events.push(Arc::clone(shared.link.event()));
             }
             if moved.bytes > 0 {
                 shared.filled += moved.bytes;

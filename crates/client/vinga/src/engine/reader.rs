@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Instant;
-use vinga_client_core::{LinkId, Micros};
+use vinga_client_core::{LinkId, Span, Tick};
 use vinga_local::{ClientLink, First, Socket as Stream, receive_first};
 use vinga_wire::frame::FRAME_BYTES_MAX;
 
@@ -95,7 +95,7 @@ impl Reader {
     }
 
     /// Sleeps until a socket has something or the time is over, then reads.
-    fn poll(&mut self, timeout: Micros, spin: Micros) {
+    fn poll(&mut self, timeout: Span, spin: Span) {
         let mut events = Vec::with_capacity(self.sockets.len() + 1);
         events.push(PollFd::new(&self.alarmed, PollFlags::IN));
         for socket in &self.sockets {
@@ -106,10 +106,10 @@ impl Reader {
         let mut ready = |timeout| matches!(poll(&mut events, Some(&timespec(timeout))), Ok(1..));
         let spin = spin.min(timeout);
         let mut is_ready = false;
-        if spin > Micros(0) {
+        if spin > Span(0) {
             let begin = Instant::now();
             while !is_ready && begin.elapsed().as_micros() < u128::from(spin.0) {
-                is_ready = ready(Micros(0));
+                is_ready = ready(Span(0));
             }
         }
         if !is_ready && !ready(timeout - spin) {
@@ -132,7 +132,7 @@ impl Reader {
     }
 }
 
-fn timespec(span: Micros) -> Timespec {
+fn timespec(span: Span) -> Timespec {
     Timespec { tv_sec: (span.0 / 1_000_000) as _, tv_nsec: (span.0 % 1_000_000 * 1000) as _ }
 }
 
@@ -186,13 +186,13 @@ impl Socket {
 }
 
 impl Engine {
-    /// One turn: sleep until something arrives (or so long at most), hand it over, send what follows, wake whom it is for.
-    /// Says whether it has seen that what the caller waits for is done.
+    /// One turn: sleep until something arrives (or so long at most), hand it over, send what follows, wake whom it is
+    /// for. Says whether it has seen that what the caller waits for is done.
     pub(super) fn read_turn(
         self: &Arc<Self>,
         reader: &mut Reader,
         waiter: Waiter<'_>,
-        longest: Micros,
+        longest: Span,
     ) -> bool {
         let mut state = self.lock();
         if reader.version != state.sockets_version {
@@ -201,7 +201,7 @@ impl Engine {
         let busy = if state.client.is_busy() { BUSY_SLEEP } else { LONGEST_SLEEP };
         let mut timeout = state.sleep(self.now()).min(busy).min(longest);
         if state.pollers == 0 && !state.begin_local_sleep() {
-            timeout = Micros(0);
+            timeout = Span(0);
         }
         if !same(state.reader_waker.as_ref(), waiter.waker) {
             state.reader_waker = waiter.waker.cloned();
@@ -256,7 +256,7 @@ fn same(one: Option<&Waker>, other: Option<&Waker>) -> bool {
 
 impl State {
     /// How long nothing is due.
-    pub(super) fn sleep(&self, now: Micros) -> Micros {
+    pub(super) fn sleep(&self, now: Tick) -> Span {
         let due = self.client.next_deadline().map_or(LONGEST_SLEEP, |due| due - now);
         let timers = self.timers.keys().next().map_or(LONGEST_SLEEP, |(until, _)| *until - now);
         due.min(timers)

@@ -5,18 +5,18 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use vinga_client_core::Micros;
+use vinga_client_core::Tick;
 
 /// See [`Engine::sleep_until`].
 pub(crate) struct Sleep {
     engine: Arc<Engine>,
-    until: Micros,
+    until: Tick,
     /// Which of the timers is its own, once it has waited.
     number: Option<u64>,
 }
 
 impl Sleep {
-    pub fn new(engine: &Arc<Engine>, until: Micros) -> Self {
+    pub fn new(engine: &Arc<Engine>, until: Tick) -> Self {
         Sleep { engine: Arc::clone(engine), until, number: None }
     }
 }

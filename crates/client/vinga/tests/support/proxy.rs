@@ -1,5 +1,5 @@
-//! A stand-in for the network between clients and a data node: it passes frames on, counts them, and breaks or holds back
-//! what a test wants.
+//! A stand-in for the network between clients and a data node: it passes frames on, counts them, and breaks or holds
+//! back what a test wants.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -2,8 +2,8 @@
 //!
 //! Each write of a run gives its row a value of its own, so a value that is seen names its writer. A writer that was
 //! rolled back, an operation that was undone, and a commit that was not even asked for must not be seen by anybody
-//! else. A transaction of which nobody knows whether it is committed, and of which anything is seen, is committed: it is
-//! *proven*, and then all of it must be there.
+//! else. A transaction of which nobody knows whether it is committed, and of which anything is seen, is committed: it
+//! is *proven*, and then all of it must be there.
 
 use crate::history::{Event, History, OperationResult, Time};
 use crate::shape::Value;

@@ -1,8 +1,9 @@
 //! No transaction has an older epoch than one that it follows.
 //!
 //! A transaction follows another if it began to work on a row after the other's commit of that row was known, or if it
-//! saw a value that the other wrote. It also follows what its client was told is committed, on whatever rows, since clients name the
-//! newest epoch that they have seen. The header of a row holds the epoch of the last transaction that changed it.
+//! saw a value that the other wrote. It also follows what its client was told is committed, on whatever rows, since
+//! clients name the newest epoch that they have seen. The header of a row holds the epoch of the last transaction that
+//! changed it.
 
 use crate::check::atomic::Writers;
 use crate::check::describe;

@@ -1,8 +1,8 @@
 //! Whether there is an order of all actions on a row that fits what they saw and when they happened.
 //!
-//! The search goes through states: which actions are done, and what the row is. An action may be next if no other that is
-//! not done ended before it began. A sight that fits is taken at once, since it takes nothing away from the others; so
-//! only changes are tried one after the other. States that were met before are not entered again.
+//! The search goes through states: which actions are done, and what the row is. An action may be next if no other that
+//! is not done ended before it began. A sight that fits is taken at once, since it takes nothing away from the others;
+//! so only changes are tried one after the other. States that were met before are not entered again.
 
 use crate::check::actions::Action;
 use crate::history::Time;

@@ -1,8 +1,8 @@
 //! Locks keep others waiting for as long as these want, and for nothing else.
 //!
 //! A transaction may hold a row from the moment that it first asked for it until its end is known. So
-//! - an operation that was refused by a lock time-out must have found the row held without a gap for at least as long as it
-//!   was to wait;
+//! - an operation that was refused by a lock time-out must have found the row held without a gap for at least as long
+//!   as it was to wait;
 //! - one that was not to wait must not have been refused by a time-out or as the victim of a deadlock;
 //! - one that found its row locked was not to wait, somebody else held the row at some moment meanwhile, and its own
 //!   transaction did not hold it exclusively all the time;

@@ -1,4 +1,4 @@
-//! What a thread is told beside the frames for its blocks: by messages of other threads, and by orders of blocks and of other
+//! What a thread handles beside the frames for its blocks: messages of other threads, and orders of blocks and of other
 //! drivers, which stand in the driver's lane.
 
 use super::Worker;
@@ -11,8 +11,8 @@ use vinga_wire::frame::Frames;
 use vinga_wire::membership::{ApiConnectConfirm, ApiNodeBody, CloseConnectionOrder};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
-/// In the place of an incarnation: between drivers only the node id matters, which is not given away before they are
-/// done. The first is the marker behind what was read, the second the same on its way back behind the answers.
+/// In place of an incarnation: between drivers only the node id matters, which is not reused before they are done. The
+/// first is the marker behind the frames that were read, the second the same on its way back behind the answers.
 const MARKER: Incarnation = Incarnation(0);
 const MARKER_BACK: Incarnation = Incarnation(1);
 
@@ -51,7 +51,8 @@ impl<H: Host> Worker<H> {
         self.switchboard.note_closing_step(api);
     }
 
-    /// Closes the connection to an API node, if there is one, and forgets the way to it; says whether there was one.
+    /// Closes the connection to an API node, if there is one, and forgets the route to it; returns whether there was
+    /// one.
     pub(super) fn disconnect(&mut self, api: NodeId, reason: Option<ErrorCode>) -> bool {
         let outbox = self.executor.outbox();
         outbox.routes.set_node(api, None);
@@ -63,7 +64,7 @@ impl<H: Host> Worker<H> {
         had_connection
     }
 
-    /// Tells Membership that all connections of an API node are closed. What it has ordered before is obeyed before: a
+    /// Notifies Membership that all connections of an API node are closed. Its earlier orders are carried out before: a
     /// connection that it has confirmed is one of those that the report is about.
     fn report_closed(&mut self, api: NodeId) {
         self.obey_orders();
@@ -74,7 +75,8 @@ impl<H: Host> Worker<H> {
         self.feed_own(&frame);
     }
 
-    /// Does what blocks, and the drivers of other threads, want of this driver; says whether there was anything.
+    /// Carries out the orders of blocks, and of the drivers of other threads, to this driver; returns whether there
+    /// were any.
     pub(super) fn obey_orders(&mut self) -> bool {
         let mut has_obeyed = false;
         while !self.executor.outbox().lane(LaneId::DRIVER).is_empty() {
@@ -130,7 +132,7 @@ impl<H: Host> Worker<H> {
     }
 }
 
-/// Says to `receiver` that all connections of an API node are closed (Membership), or that `sender`'s is (drivers).
+/// Notifies `receiver` that all connections of an API node are closed (Membership), or that `sender`'s is (drivers).
 fn write_disconnected(
     out: &mut Vec<u8>,
     receiver: Address,

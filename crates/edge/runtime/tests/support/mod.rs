@@ -1,16 +1,16 @@
-//! A small node for tests and measurements, and a client that says exactly what it is told to.
+//! A small node for tests and measurements, and a client that sends exactly what the test says.
 //!
 //! | a client sends, to a coordinator | and gets |
 //! |---|---|
 //! | `KeyReadRequest` | `KeyReadConfirm` with the same body |
-//! | `ScanOpenRequest` with a number | `ScanConfirm` with so many bytes |
+//! | `ScanOpenRequest` with a number | `ScanConfirm` with this many bytes |
 //! | `ScanNextRequest` with a coordinator's number | the same request sent on to it, whose answer is `KeyReadConfirm` |
-//! | `TransactionRequest` with a number | nothing: so many signals within the thread, each some work |
+//! | `TransactionRequest` with a number | nothing: this many signals within the thread, each some work |
 //! | `IndexStatisticsRequest` | nothing: some work |
 //! | `ScanCloseOrder` | its connections closed for a rule broken |
 //! | `OutcomeRequest` | nothing: the thread is stuck |
 //! | `OutcomesSeenOrder` | nothing: the thread panics |
-//! | `HeartbeatRequest` | nothing: the thread touches memory that is not there |
+//! | `HeartbeatRequest` | nothing: the thread touches memory that is not mapped |
 #![allow(dead_code, reason = "no test needs all of it")]
 
 use std::collections::BTreeMap;
@@ -35,16 +35,16 @@ pub const API_NODES_MAX: usize = 100;
 /// How long some work takes.
 const WORK: Duration = Duration::from_micros(10);
 
-/// How long a test waits for what has to come: no machine is so busy that it takes longer.
+/// How long a test waits for an expected event: no machine is so busy that it takes longer.
 pub const HANG_GUARD: Duration = Duration::from_secs(180);
 
-/// What all threads of a node write down for the test.
+/// What all threads of a node record for the test.
 pub struct Records {
-    /// `(node, incarnation)` of the API nodes of which Membership was told that they have gone.
+    /// `(node, incarnation)` of the API nodes that Membership was notified of as disconnected.
     pub gone: Mutex<Vec<(u8, u32)>>,
     /// How many pieces of some work were done.
     pub work: AtomicU64,
-    /// By node id: whether it is connected, as far as Membership was told.
+    /// By node id: whether it is connected, as far as Membership was notified.
     connected: Vec<AtomicBool>,
 }
 
@@ -56,7 +56,7 @@ impl Default for Records {
 }
 
 impl Records {
-    /// The API nodes that have gone.
+    /// The API nodes that have disconnected.
     pub fn gone(&self) -> Vec<(u8, u32)> {
         self.gone.lock().unwrap().clone()
     }
@@ -67,7 +67,7 @@ pub struct EchoHost {
     records: Arc<Records>,
     /// For Membership: incarnation and ticket of each API node.
     api_nodes: BTreeMap<u8, (u32, u64)>,
-    /// By ticket: who is not connected any more, and may come back.
+    /// By ticket: the API nodes that are not connected any more, and may reconnect.
     closed: BTreeMap<u64, (u8, u32)>,
 }
 
@@ -78,12 +78,12 @@ impl Host for EchoHost {
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         if frame.sender().block() == Some(BlockNumber::Api) {
-            // Membership is told that an API node has gone behind the last frame that was read from it.
+            // Membership is notified that an API node has disconnected behind the last frame that was read from it.
             let is_connected = &self.records.connected[usize::from(frame.sender().node().0)];
-            assert!(is_connected.load(Ordering::Relaxed), "{} has gone", frame.sender());
+            assert!(is_connected.load(Ordering::Relaxed), "{} has disconnected", frame.sender());
         }
         let number = |frame: &Frame<'_>| frame.head::<U32>().map_or(0, |(number, _)| number.get());
-        match frame.signal().expect("only known signals come in") {
+        match frame.signal().expect("only known signals arrive") {
             SignalNumber::ApiConnectRequest => self.on_connect(cx, frame),
             SignalNumber::ApiDisconnectedReport => {
                 let (body, _) = frame.head::<ApiNodeBody>().unwrap();
@@ -134,9 +134,9 @@ impl Host for EchoHost {
             SignalNumber::OutcomeRequest => loop {
                 std::hint::spin_loop();
             },
-            SignalNumber::OutcomesSeenOrder => panic!("as the client wished"),
+            SignalNumber::OutcomesSeenOrder => panic!("as the client requested"),
             SignalNumber::HeartbeatRequest => {
-                // SAFETY: it is not; the thread dies of it, as the client wished.
+                // SAFETY: it is not sound; the thread crashes by it, as the client requested.
                 unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) };
             }
             signal => panic!("{signal:?} has no meaning here"),
@@ -219,7 +219,7 @@ pub fn settings(threads: u16) -> NodeSettings {
     }
 }
 
-/// As [`settings`], once as they are and once with two send threads that write for all.
+/// As [`settings`], once unchanged and once with two send threads that write for all.
 pub fn both_ways(threads: u16) -> [NodeSettings; 2] {
     let mut relayed = settings(threads);
     relayed.threads.iter_mut().for_each(|plan| plan.sends = false);
@@ -241,7 +241,7 @@ pub fn start(settings: NodeSettings) -> (NodeProcess, Arc<Records>) {
     (node.unwrap(), records)
 }
 
-/// No thread has slept over something that was there to be done.
+/// Checks that no thread has slept while there was work for it.
 pub fn assert_awake(node: &NodeProcess) {
     for thread in node.statistics().iter() {
         assert_eq!(thread.missed_wakeups.get(), 0, "{} was not woken for something", thread.name);
@@ -291,7 +291,7 @@ impl Client {
         stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
         let mut client = Client { stream, api: NodeId(0), ticket: 0, received: Vec::new(), handled: 0 };
         client.stream.write_all(&greeting(hello)).unwrap();
-        let (signal, frame) = client.receive().unwrap().expect("an answer comes");
+        let (signal, frame) = client.receive().unwrap().expect("the node answers");
         let frame = Frame::first(&frame).unwrap().unwrap();
         match signal {
             SignalNumber::HelloConfirm => {
@@ -391,7 +391,7 @@ impl Client {
         assert_eq!(&frame.body[..body.len()], body);
     }
 
-    /// What the node says last before it closes: the reason, if it gives one.
+    /// The last frame before the node closes: the reason, if it gives one.
     pub fn last_words(&mut self) -> Option<ErrorCode> {
         let mut code = None;
         while let Ok(Some((signal, frame))) = self.receive() {

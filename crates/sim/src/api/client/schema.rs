@@ -22,7 +22,8 @@ impl Client {
         self.tables.get(&table).map_or((0, 0), |record| (record.table, record.version))
     }
 
-    /// The partitions in which a table's rows are, as the client knows it; of one that it does not know, all of the cluster.
+    /// The partitions in which a table's rows are, as the client knows it; of one that it does not know, all of the
+    /// cluster.
     pub(super) fn partitions(&self, table: TableRef) -> TablePartitions {
         self.tables.get(&table).map_or_else(
             || {

@@ -24,8 +24,8 @@ pub struct Watching {
     manner: Manner,
     /// Events that came and were not confirmed.
     unconfirmed: Vec<SchemaEvent>,
-    /// Events that seem to have been confirmed too late. If the connection breaks, the data node may have given this client
-    /// up before.
+    /// Events that seem to have been confirmed too late. If the connection breaks, the data node may have given this
+    /// client up before.
     suspicions: Vec<String>,
 }
 

@@ -1,4 +1,5 @@
-//! The Rust side of `crates/sql/plugin/vinga_engine.h`, which says what each entry means. A change here is a change there.
+//! The Rust side of `crates/sql/plugin/vinga_engine.h`, which says what each entry means. A change here is a change
+//! there.
 //!
 //! | module | has |
 //! |---|---|
@@ -11,8 +12,8 @@
 //!
 //! An entry is written with [`entries!`]: a function of Rust, whose references are the C side's pointers, that gives a
 //! [`Result`]. Around it: a null session is refused, what fails is remembered in the session, and a panic, an error of
-//! ours, ends the statement with an internal error, not the server. Entries that can't fail catch panics with `calm`. Only
-//! where the allocator of this side has nothing left the process ends: Rust does not unwind then.
+//! ours, ends the statement with an internal error, not the server. Entries that can't fail catch panics with `calm`.
+//! Only where the allocator of this side has nothing left the process ends: Rust does not unwind then.
 
 mod cursors;
 mod definitions;
@@ -72,13 +73,13 @@ fn enter<T: Outcome>(session: Option<&mut Session>, work: impl FnOnce(&mut Sessi
 /// Runs something; a panic is an error, as whose cause nothing is known the whole transaction is lost.
 fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = internal_error(&*panic);
+        let text = text_of(&*panic);
         warn(&text);
         Err(Failure::new(internal_error(), text).doomed())
     })
 }
 
-fn internal_error(panic: &(dyn std::any::Any + Send)) -> String {
+fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     format!("an internal error of the storage engine: {}", panic_text(panic))
 }
 
@@ -113,7 +114,7 @@ fn calm<T: Default>(work: impl FnOnce() -> T) -> T {
 #[inline]
 fn calm_or<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        warn(&internal_error(&*panic));
+        warn(&text_of(&*panic));
         otherwise
     })
 }
@@ -133,7 +134,8 @@ macro_rules! entries {
 }
 use entries;
 
-/// The struct of function pointers. Their types are those of `vinga_engine.h`, in its order; `tests/header.rs` compares them.
+/// The struct of function pointers. Their types are those of `vinga_engine.h`, in its order; `tests/header.rs` compares
+/// them.
 #[repr(C)]
 pub struct Interface {
     interface: u32,

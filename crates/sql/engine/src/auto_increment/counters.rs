@@ -1,7 +1,7 @@
 //! The table of the counters at the data nodes.
 //!
-//! A row is a counter: `next`, the lowest value that nobody has; the greatest number of all stands for "none is left". Its key
-//! is the table's birth, with the highest bit set for the counter of the hidden primary key.
+//! A row is a counter: `next`, the lowest value that nobody has; the greatest number of all stands for "none is left".
+//! Its key is the table's birth, with the highest bit set for the counter of the hidden primary key.
 
 use crate::failure::{Failure, ha};
 use crate::holding_off::HoldingOff;
@@ -14,8 +14,8 @@ const TABLE: &str = "vinga.auto_increment";
 /// How often something is tried when others move the counter at the same moment.
 const ATTEMPTS_MAX: u32 = 20;
 
-/// Attempts at something that others do at the same moment, with a pause between two of them that grows: who tries again at
-/// once mostly meets the same.
+/// Attempts at something that others do at the same moment, with a pause between two of them that grows: who tries
+/// again at once mostly meets the same.
 #[derive(Default)]
 struct Attempts {
     made: u32,

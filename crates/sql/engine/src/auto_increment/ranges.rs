@@ -24,9 +24,9 @@ impl ValueRequest {
         ValueRequest { count: count.max(1), ..self }
     }
 
-    /// The first value for it that is not less than `from`. With an offset greater than the step the server's arithmetic
-    /// wraps around, and it counts once more from what it is given, so this does the same. What would be beyond the column's
-    /// end is left for the server to refuse.
+    /// The first value for it that is not less than `from`. With an offset greater than the step the server's
+    /// arithmetic wraps around, and it counts once more from what it is given, so this does the same. What would be
+    /// beyond the column's end is left for the server to refuse.
     fn first(&self, from: u64) -> u64 {
         if self.step <= 1 || from == 0 || from >= self.max || self.step > !from {
             return from;
@@ -96,9 +96,9 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Takes values that follow each other at the request's steps: the first, and how many. That is less than was asked for if
-    /// these are the last ones of all, and none if the first would be greater than the column's greatest. `None` if more
-    /// values have to be fetched.
+    /// Takes values that follow each other at the request's steps: the first, and how many. That is less than was asked
+    /// for if these are the last ones of all, and none if the first would be greater than the column's greatest. `None`
+    /// if more values have to be fetched.
     pub fn take(&mut self, request: &ValueRequest) -> Option<(u64, u64)> {
         loop {
             let own = &mut self.own;
@@ -155,16 +155,17 @@ impl Ranges {
         }
     }
 
-    /// A value was given: it is never given out here any more. What the counter at the data nodes has to be moved to, if
-    /// it may be lower: behind the value, and how many values more are taken on this occasion, for those that follow.
+    /// A value was given: it is never given out here any more. What the counter at the data nodes has to be moved to,
+    /// if it may be lower: behind the value, and how many values more are taken on this occasion, for those that
+    /// follow.
     pub fn use_value(&mut self, value: u64) -> Option<(u64, u64)> {
         let next = value.saturating_add(1);
         self.floor = self.floor.max(next);
         (next > self.known).then_some((next, self.slack))
     }
 
-    /// The counter was moved to `end`; the values from `begin` on are this node's. Who gives one value after the other pays
-    /// for ever fewer of these moves, and who gives a single one takes no values away from others.
+    /// The counter was moved to `end`; the values from `begin` on are this node's. Who gives one value after the other
+    /// pays for ever fewer of these moves, and who gives a single one takes no values away from others.
     pub fn move_behind(&mut self, begin: u64, end: u64, slack_max: u64) {
         self.known = self.known.max(end);
         self.slack = (self.slack * 2).clamp(1, slack_max.max(1));

@@ -1,12 +1,12 @@
-//! The least and the greatest value that rows which pass can have in each column: what is left of a condition that is too
-//! long or too deep.
+//! The least and the greatest value that rows which pass can have in each column: what is left of a condition that is
+//! too long or too deep.
 
 use super::tree::Tree;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use vinga::ColumnId;
 use vinga::filter::{Constant, Expression};
-use vinga_fragment::comparison::Comparison;
+use vinga_program::comparison::Comparison;
 
 /// Where the values of a column lie; `None` is no end.
 #[derive(Clone, PartialEq, Debug, Default)]

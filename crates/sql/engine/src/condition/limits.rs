@@ -8,7 +8,7 @@
 use super::bounds::{bounds, within};
 use super::tree::Tree;
 use vinga::filter::{Constant, Expression};
-use vinga_fragment::filter::{DEPTH_MAX, NODES_MAX};
+use vinga_program::filter::{DEPTH_MAX, NODES_MAX};
 
 /// What a filter may have: encoded bytes, nodes and levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

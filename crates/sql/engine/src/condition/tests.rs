@@ -432,7 +432,7 @@ fn filters_have_room_where_they_are_said_to_have() {
         let bytes = 20 + random.below(2_000) as usize;
         if let Some(condition) = decode_within(&program.0, &Model, Room::of_filter(bytes)) {
             let mut encoded = Vec::new();
-            vinga_fragment::filter::codec::encode(&condition.filter, &[], &mut encoded)
+            vinga_program::filter::codec::encode(&condition.filter, &[], &mut encoded)
                 .expect("it is within the limits");
             assert!(encoded.len() <= bytes, "{} bytes, not {bytes}", encoded.len());
         }

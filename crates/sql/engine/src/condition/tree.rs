@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use vinga::ColumnId;
 use vinga::filter::{Constant, Expression, not};
-use vinga_fragment::comparison::Comparison;
+use vinga_program::comparison::Comparison;
 
 /// See the head of this file.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,8 +1,8 @@
 //! Rows that are read before the server asks for them, as it is likely to (`read_ahead.cc` in the plugin).
 //!
-//! They are a batch of keys. What the statement changes afterwards is known ([`Session::has_changed`]); such a row is read once
-//! more by whoever asks for it. Changes of others do not matter: a row that was read without a lock is one that was committed
-//! while the statement ran, as any other, and one with a lock stays.
+//! They are a batch of keys. What the statement changes afterwards is known ([`Session::has_changed`]); such a row is
+//! read once more by whoever asks for it. Changes of others do not matter: a row that was read without a lock is one
+//! that was committed while the statement ran, as any other, and one with a lock stays.
 
 use super::{Cursor, Source, put_row};
 use crate::failure::{Failure, Result};

@@ -6,7 +6,7 @@ use crate::plan::ChangedColumn;
 use crate::session::{Numbered, Session, When};
 use std::sync::Arc;
 use vinga::OperationKind;
-use vinga_fragment::update_program::{Action, Instruction, write as write_program};
+use vinga_program::update_program::{Action, Instruction, write as write_program};
 
 impl Cursor {
     /// Adds a row.
@@ -34,8 +34,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Replaces a row that was read with a lock. Only these columns (by their places) may differ, and only they are looked
-    /// at; all columns are there if one of them belongs to the primary key.
+    /// Replaces a row that was read with a lock. Only these columns (by their places) may differ, and only they are
+    /// looked at; all columns are there if one of them belongs to the primary key.
     ///
     /// # Safety
     /// Both are records of this table, whose pointers point to values.

@@ -1,15 +1,16 @@
-//! Rows that a statement adds, and goes on if their keys are there: `INSERT IGNORE`, `REPLACE`, `ON DUPLICATE KEY UPDATE`.
+//! Rows that a statement adds, and goes on if their keys are there: `INSERT IGNORE`, `REPLACE`, `ON DUPLICATE KEY
+//! UPDATE`.
 //!
-//! The server wants to know of each row at once whether it was added. Asked for each that would be a round trip a row, so
-//! rows are *deferred*: the server takes each for added, they are sent together, and of those that were duplicates after all
-//! it is told then (`deferred_rows.cc` in the plugin), in their order.
+//! The server wants to know of each row at once whether it was added. Asked for each that would be a round trip a row,
+//! so rows are *deferred*: the server takes each for added, they are sent together, and of those that were duplicates
+//! after all it is told then (`deferred_rows.cc` in the plugin), in their order.
 //!
-//! Invariant: no two deferred rows have the same key, of any unique one. So what becomes of one does not depend on another
-//! of the same batch, and it makes no difference that all of them are tried before any duplicate is dealt with: who deals
-//! with a duplicate removes rows with its keys, or changes them and leaves their keys as they are.
+//! Invariant: no two deferred rows have the same key, of any unique one. So what becomes of one does not depend on
+//! another of the same batch, and it makes no difference that all of them are tried before any duplicate is dealt with:
+//! who deals with a duplicate removes rows with its keys, or changes them and leaves their keys as they are.
 //!
-//! Rows that are in the way by their primary keys are read and locked together, too, so that who deals with them finds them
-//! at hand. They are there as they are until the statement changes them, which [`Session::has_changed`] knows.
+//! Rows that are in the way by their primary keys are read and locked together, too, so that who deals with them finds
+//! them at hand. They are there as they are until the statement changes them, which [`Session::has_changed`] knows.
 
 use super::Cursor;
 use super::kept_rows::{Kept, KeptRows};
@@ -93,8 +94,8 @@ impl Cursor {
         Ok(if is_full { Deferral::Full } else { Deferral::Done })
     }
 
-    /// Sends the deferred rows; how many were duplicates. With `locks_rows` those are locked that are in the way by their
-    /// primary keys. If it fails, the second value says at which of the rows, if it is the failure of one.
+    /// Sends the deferred rows; how many were duplicates. With `locks_rows` those are locked that are in the way by
+    /// their primary keys. If it fails, the second value says at which of the rows, if it is the failure of one.
     pub fn send_deferred(
         &mut self,
         session: &mut Session,
@@ -164,8 +165,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Puts a duplicate among the rows that were sent last into a record: which of the rows it was, and which of the server's
-    /// keys was there. `None` if there are no more.
+    /// Puts a duplicate among the rows that were sent last into a record: which of the rows it was, and which of the
+    /// server's keys was there. `None` if there are no more.
     ///
     /// # Errors
     /// As for a row of a data node.

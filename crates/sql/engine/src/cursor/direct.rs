@@ -1,16 +1,16 @@
-//! Changes that are made where the rows are: `UPDATE` and `DELETE` whose condition the data nodes check and whose values are
-//! constants, or a column plus or minus one.
+//! Changes that are made where the rows are: `UPDATE` and `DELETE` whose condition the data nodes check and whose
+//! values are constants, or a column plus or minus one.
 //!
-//! The server would read each row under a lock, look at it, and send what becomes of it. Here the rows' primary keys are
-//! enough: given by the statement, or found by a scan that brings nothing else. For each key one request has the change,
-//! on condition that the row fulfils the statement's condition when it is locked; so a row that others have changed since
-//! the scan is judged as it is then. In front of the change stands a locking read of the columns that are set, where the
-//! server has to know whether the row is another one afterwards, or where the rows that do not fulfil the condition are to
-//! stay locked, too.
+//! The server would read each row under a lock, look at it, and send what becomes of it. Here the rows' primary keys
+//! are enough: given by the statement, or found by a scan that brings nothing else. For each key one request has the
+//! change, on condition that the row fulfils the statement's condition when it is locked; so a row that others have
+//! changed since the scan is judged as it is then. In front of the change stands a locking read of the columns that are
+//! set, where the server has to know whether the row is another one afterwards, or where the rows that do not fulfil
+//! the condition are to stay locked, too.
 //!
-//! Each key is changed once, however often the scan meets its row. Errors are those of single operations: the server undoes
-//! the statement then. A sum that does not fit its column is no error of the statement yet, for what becomes of it depends
-//! on the session: all is undone here, and the server goes row by row.
+//! Each key is changed once, however often the scan meets its row. Errors are those of single operations: the server
+//! undoes the statement then. A sum that does not fit its column is no error of the statement yet, for what becomes of
+//! it depends on the session: all is undone here, and the server goes row by row.
 
 use super::{Cursor, RangeOptions};
 use crate::failure::{Failure, Result, ha};
@@ -20,7 +20,7 @@ use crate::session::{ChangeIf, Changed, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::{ColumnType, KeyRange, LockWait, OperationKind, OperationNumber, ScanRequest, Table};
-use vinga_fragment::update_program::{Action, Instruction, write as write_program};
+use vinga_program::update_program::{Action, Instruction, write as write_program};
 
 /// Keys of one request, at most.
 const KEYS_AT_ONCE: usize = 512;
@@ -88,8 +88,8 @@ struct Prepared<'a> {
 }
 
 impl Cursor {
-    /// Changes the candidates that fulfil the condition that was set last. `None` if a sum did not fit its column: then nothing
-    /// was changed.
+    /// Changes the candidates that fulfil the condition that was set last. `None` if a sum did not fit its column: then
+    /// nothing was changed.
     ///
     /// # Safety
     /// A record is one of this table, whose pointers point to values.
@@ -215,7 +215,8 @@ impl Cursor {
             .map(|at| self.batch_key(at).to_vec())
             .filter(|key| !key.is_empty())
             .collect();
-        // The ranges of a condition do not overlap, so no key is there twice; values that are the same in a collation may be.
+        // The ranges of a condition do not overlap, so no key is there twice; values that are the same in a collation
+        // may be.
         keys.sort_unstable();
         keys.dedup();
         let mut all = Touched::default();

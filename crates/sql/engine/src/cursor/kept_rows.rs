@@ -1,16 +1,16 @@
 //! Rows that are kept for as long as a statement may ask for them by their positions.
 //!
-//! The server names a row by its *position*, its primary key here, and asks for it again later: a sort that can't carry the
-//! rows with it, the updates and deletions of several tables, an update of the key that is read by. What it gets then is
-//! the row that it has read, not what somebody else has made of that meanwhile: else rows would come that do not fulfil the
-//! statement's condition. Nor does each cost a round trip.
+//! The server names a row by its *position*, its primary key here, and asks for it again later: a sort that can't carry
+//! the rows with it, the updates and deletions of several tables, an update of the key that is read by. What it gets
+//! then is the row that it has read, not what somebody else has made of that meanwhile: else rows would come that do
+//! not fulfil the statement's condition. Nor does each cost a round trip.
 //!
-//! Rows lie behind each other in memory, and beyond [`MEMORY_MAX`] in a temporary file. A row that the statement itself has
-//! changed since is not taken from here; [`crate::session::Session::has_changed`] knows.
+//! Rows lie behind each other in memory, and beyond [`MEMORY_MAX`] in a temporary file. A row that the statement itself
+//! has changed since is not taken from here; [`crate::session::Session::has_changed`] knows.
 //!
 //! Of some positions the row is not at hand when the server names it (it comes from a join buffer): their keys are
-//! remembered, so that rows can be read many at a time when the first of them is asked for. The server asks for them in the
-//! order in which it named them, or sorted; [`KeptRows::upcoming`] finds out which.
+//! remembered, so that rows can be read many at a time when the first of them is asked for. The server asks for them in
+//! the order in which it named them, or sorted; [`KeptRows::upcoming`] finds out which.
 
 use crate::failure::{Failure, Result, TEMPORARY_FILE_FAILED};
 use crate::plan::Projection;

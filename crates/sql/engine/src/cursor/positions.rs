@@ -14,8 +14,8 @@ use vinga::Lock;
 const AHEAD: usize = 512;
 
 impl Cursor {
-    /// Bytes of a position: an encoded primary key, behind its length if that varies, filled up with zeros. So positions are
-    /// equal if and only if they are those of the same row.
+    /// Bytes of a position: an encoded primary key, behind its length if that varies, filled up with zeros. So
+    /// positions are equal if and only if they are those of the same row.
     pub fn position_bytes(table: &OpenTable) -> usize {
         table.plan.key_bytes_max() + if table.plan.has_fixed_key() { 0 } else { 2 }
     }
@@ -56,8 +56,8 @@ impl Cursor {
         RowName::new(self.table.number(), key)
     }
 
-    /// Shows the row at a position: the one that was read when the server asked for its position, if the statement has not
-    /// changed it since.
+    /// Shows the row at a position: the one that was read when the server asked for its position, if the statement has
+    /// not changed it since.
     ///
     /// # Errors
     /// Why it was not read.
@@ -98,8 +98,8 @@ impl Cursor {
         }
     }
 
-    /// Reads and keeps the rows that the server will ask for next, of those of which it knows the positions: the row with
-    /// `self.key` among them, if it is one of these.
+    /// Reads and keeps the rows that the server will ask for next, of those of which it knows the positions: the row
+    /// with `self.key` among them, if it is one of these.
     fn read_ahead(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
         let mut kept = std::mem::take(&mut self.kept);
         let keys = kept.upcoming(&self.key, AHEAD).to_vec();

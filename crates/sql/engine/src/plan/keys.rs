@@ -59,8 +59,8 @@ impl Plan {
         Ok(KeyRange::new(low.bound(&low_bytes), high.bound(&high_bytes)))
     }
 
-    /// Writes the key of an end of a range; what keys that begin so are to the range. A value whose sort key is longer than
-    /// any in the index is cut off: what begins with the rest is less than the value.
+    /// Writes the key of an end of a range; what keys that begin so are to the range. A value whose sort key is longer
+    /// than any in the index is cut off: what begins with the rest is less than the value.
     fn write_end(
         &self,
         plan: &KeyPlan,
@@ -157,8 +157,8 @@ impl Plan {
         Ok(taken)
     }
 
-    /// Gives the unique keys of a row to `take`, the primary one among them: the server's key, or the number of keys for a
-    /// hidden primary key, and bytes that are the same if and only if the values are. A key with NULL is none.
+    /// Gives the unique keys of a row to `take`, the primary one among them: the server's key, or the number of keys
+    /// for a hidden primary key, and bytes that are the same if and only if the values are. A key with NULL is none.
     pub fn unique_keys(&self, image: &[u8], mut take: impl FnMut(usize, &[u8])) {
         let primary = self.primary.min(self.keys.len());
         take(primary, &self.layout.key_of(image));
@@ -196,8 +196,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Appends the whole unique key that the server gives in its own form: as rows have it if it is the primary key, else
-    /// as the hidden table of the unique index has it.
+    /// Appends the whole unique key that the server gives in its own form: as rows have it if it is the primary key,
+    /// else as the hidden table of the unique index has it.
     ///
     /// # Errors
     /// `WRONG_COMMAND` if it is not a whole key, `KEY_NOT_FOUND` if there can be no such row.
@@ -255,8 +255,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The sort key of a value of the server's column, cut off where no row can have more, and whether that is all of it; `None`
-    /// if rows have none, or there is no memory for it.
+    /// The sort key of a value of the server's column, cut off where no row can have more, and whether that is all of
+    /// it; `None` if rows have none, or there is no memory for it.
     pub fn sort_key_of(&self, place: usize, value: &[u8], server: &Server) -> Option<(Vec<u8>, bool)> {
         let (_, room) = self.sort_source(place)?;
         let mut key = Vec::new();

@@ -1,10 +1,10 @@
 //! Projections: the columns that a statement uses, how they are asked for, and how what comes is put into the server's
 //! record.
 //!
-//! A projection is a *selection* as `vinga_base::row_layout` describes it: the columns of the primary key, in its order and
-//! as the data nodes have them (sort keys of texts among them), then the columns that the statement reads. So the key of a
-//! row is the beginning of what came for it, whatever else was asked for, and a row can be named without its whole. Where nobody
-//! will name the rows the key is left out, and may be all that an entry of an index does not have.
+//! A projection is a *selection* as `vinga_base::row_layout` describes it: the columns of the primary key, in its order
+//! and as the data nodes have them (sort keys of texts among them), then the columns that the statement reads. So the
+//! key of a row is the beginning of what came for it, whatever else was asked for, and a row can be named without its
+//! whole. Where nobody will name the rows the key is left out, and may be all that an entry of an index does not have.
 
 use super::{Plan, Step};
 use crate::failure::{Failure, Result, ha};
@@ -123,8 +123,8 @@ impl Projection {
         Ok(Cow::Borrowed(&row[begin..row.len() - rest.len()]))
     }
 
-    /// Puts a row of this selection into a record; other columns stay as they are there. Long values stay where they are:
-    /// the record points to them.
+    /// Puts a row of this selection into a record; other columns stay as they are there. Long values stay where they
+    /// are: the record points to them.
     ///
     /// # Errors
     /// If it is none, or a value is longer than its column, which no data node sends.

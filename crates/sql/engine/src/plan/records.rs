@@ -117,8 +117,8 @@ impl Plan {
         if out.len() - start > ROW_BYTES_MAX { Err(row_too_long()) } else { Ok(()) }
     }
 
-    /// Appends the values that a change of some of the server's columns gives to columns of the row, sort keys among them,
-    /// and says which columns get which of these bytes, or NULL.
+    /// Appends the values that a change of some of the server's columns gives to columns of the row, sort keys among
+    /// them, and says which columns get which of these bytes, or NULL.
     ///
     /// # Safety
     /// Both are records of this table, whose pointers point to values.

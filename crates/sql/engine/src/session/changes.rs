@@ -36,8 +36,8 @@ impl Session {
         Ok(())
     }
 
-    /// Defines a change whose error is its own alone; [`Session::execute_reads`] sends it, and [`Session::outcome_alone`]
-    /// tells of it.
+    /// Defines a change whose error is its own alone; [`Session::execute_reads`] sends it, and
+    /// [`Session::outcome_alone`] tells of it.
     ///
     /// # Errors
     /// Why it can't be defined.
@@ -127,8 +127,8 @@ impl Session {
         Ok(())
     }
 
-    /// The rest of the statement is committed in portions: for copies of whole tables, and bulk loads that are not to be one
-    /// transaction.
+    /// The rest of the statement is committed in portions: for copies of whole tables, and bulk loads that are not to
+    /// be one transaction.
     pub fn commit_in_portions(&mut self) {
         self.is_portioned = true;
     }
@@ -153,8 +153,8 @@ impl Session {
         self.execute_numbered()
     }
 
-    /// Others are about to commit with this transaction: sends what waits to be sent, and finds out whether the transaction
-    /// is still there.
+    /// Others are about to commit with this transaction: sends what waits to be sent, and finds out whether the
+    /// transaction is still there.
     ///
     /// # Errors
     /// Why one of the changes failed, or that the transaction is lost.

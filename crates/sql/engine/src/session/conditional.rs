@@ -33,8 +33,8 @@ pub enum Changed {
 }
 
 impl Session {
-    /// Defines a change, and a locking read of what the row was before if that is to be `seen`. Errors of both are theirs alone.
-    /// [`Session::execute_reads`] sends them.
+    /// Defines a change, and a locking read of what the row was before if that is to be `seen`. Errors of both are
+    /// theirs alone. [`Session::execute_reads`] sends them.
     ///
     /// # Errors
     /// Why they can't be defined.

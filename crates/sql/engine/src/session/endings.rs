@@ -10,8 +10,8 @@ use vinga::{ErrorCode, OperationNumber};
 
 impl Session {
     /// Commits, with what waits to be sent. A kill does not end this: whoever asks for a commit has to know what became
-    /// of it. But the changes of a statement that stands alone may wait for locks: then a kill asks the data nodes to roll
-    /// back, if nothing is decided yet.
+    /// of it. But the changes of a statement that stands alone may wait for locks: then a kill asks the data nodes to
+    /// roll back, if nothing is decided yet.
     ///
     /// # Errors
     /// Why it was rolled back, or that this is not known.

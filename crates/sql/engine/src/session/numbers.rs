@@ -1,8 +1,8 @@
 //! Rows whose generated auto-increment values others have used: they are written anew, see the head of
 //! [`crate::auto_increment`].
 //!
-//! What is written anew are the inserts of the present statement that were sent together. Their values follow each other as
-//! before, and so do those of the whole statement if all of it was sent together.
+//! What is written anew are the inserts of the present statement that were sent together. Their values follow each
+//! other as before, and so do those of the whole statement if all of it was sent together.
 
 use super::{FIRST, Numbered, Pending, Session, When};
 use crate::auto_increment::ValueRequest;
@@ -55,7 +55,8 @@ impl Session {
         self.numbers.next = numbered;
     }
 
-    /// The value of the statement's first row that was written with another one than it was given with: before, and now.
+    /// The value of the statement's first row that was written with another one than it was given with: before, and
+    /// now.
     pub fn renumbered(&self) -> Option<(u64, u64)> {
         self.numbers.first
     }
@@ -65,8 +66,8 @@ impl Session {
         self.pending.iter().any(|pending| pending.numbered == Numbered::Free)
     }
 
-    /// An insert was a duplicate in a key: if its value was generated and is in that key, the range of the value is left, and
-    /// the rows that were sent with it are kept if they can be written anew.
+    /// An insert was a duplicate in a key: if its value was generated and is in that key, the range of the value is
+    /// left, and the rows that were sent with it are kept if they can be written anew.
     #[cold]
     pub(super) fn meet_number(&mut self, number: OperationNumber, key: usize) {
         let Some(row) = self.pending.iter().find(|pending| pending.number == number) else { return };
@@ -125,7 +126,8 @@ impl Session {
         self.end_by_commit()
     }
 
-    /// If the commit were the first to hear of a row in the way, and it were not alone with its rows, all would be lost.
+    /// If the commit were the first to hear of a row in the way, and it were not alone with its rows, all would be
+    /// lost.
     fn prepare_numbered(&mut self) -> Result<()> {
         if self.pending[0].number != FIRST {
             return self.flush();

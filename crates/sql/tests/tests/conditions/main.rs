@@ -1,5 +1,5 @@
-//! Conditions that the data nodes check: whatever is asked of Vinga's tables finds the rows that it finds in InnoDB's, with no
-//! warning more; and what the data nodes are said to check as a whole leaves nothing for the SQL node to do.
+//! Conditions that the data nodes check: whatever is asked of Vinga's tables finds the rows that it finds in InnoDB's,
+//! with no warning more; and what the data nodes are said to check as a whole leaves nothing for the SQL node to do.
 
 mod generated;
 mod random;

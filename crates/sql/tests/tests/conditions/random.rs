@@ -67,14 +67,15 @@ fn difference(ours: &Said, theirs: &Said, warned: Warnings) -> &'static str {
             }
         }
         (Said::Bad(number, ..), Said::Bad(their_number, ..)) if number == their_number => "",
-        // A sum may be out of range in a row that the data nodes leave out, or a constant no date, which is met there first.
+        // A sum may be out of range in a row that the data nodes leave out, or a constant no date, which is met there
+        // first.
         (Said::Good(..), Said::Bad(1690 | 1292, ..)) if !is_single => "",
         _ => "an error",
     }
 }
 
-/// Whether InnoDB finds the same by an index, which it need not have taken: in collations that pad, the server itself takes a
-/// range for a prefix that lacks what goes on with less than a space.
+/// Whether InnoDB finds the same by an index, which it need not have taken: in collations that pad, the server itself
+/// takes a range for a prefix that lacks what goes on with less than a space.
 fn is_found_by_an_index(oracle: &mut Oracle, condition: &str, ours: &Said) -> bool {
     let [ours_by_scan, theirs_by_scan] =
         oracle.ask(format!("SELECT id FROM t USE INDEX () WHERE {condition} ORDER BY id"));

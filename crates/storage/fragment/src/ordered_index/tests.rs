@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 use std::vec::Vec;
 use vinga_base::ColumnId;
 use vinga_base::order_key::{Direction, OrderColumn, OrderKey};
+use vinga_base::row_layout::RowLayout;
+use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 
 /// Small nodes make high trees.
 type SmallTree = Tree<128>;
@@ -576,10 +578,27 @@ fn estimates_are_exact_nearby_and_close_far_away() {
     }
 }
 
+/// A key of eight bytes and so many columns of unsigned integers of two bytes, never NULL.
+fn layout_of_small_integers(columns: usize) -> RowLayout {
+    let column = |(number, bytes): (usize, u8)| ColumnDefinition {
+        name: std::format!("c{number}"),
+        column_type: ColumnType::Integer { bytes, signed: false },
+        nullable: false,
+    };
+    let widths = core::iter::once(8).chain(core::iter::repeat_n(2, columns));
+    let definition = TableDefinition {
+        name: "d.t".into(),
+        columns: widths.enumerate().map(column).collect(),
+        primary_key: Vec::from([ColumnId(0)]),
+        ..TableDefinition::default()
+    };
+    definition.check().unwrap();
+    RowLayout::new(&definition)
+}
+
 #[test]
 fn different_values_are_counted_at_all_scales() {
-    let bigint = vinga_base::schema::ColumnType::Integer { bytes: 2, signed: false };
-    let layout = crate::test_rows::layout(&[(bigint, false); 3]);
+    let layout = layout_of_small_integers(3);
     let columns = [1, 2, 3].map(|id| OrderColumn { column: ColumnId(id), direction: Direction::Descending });
     let order = OrderKey::new(&layout, &columns).unwrap();
     let rows = 300_000u32;

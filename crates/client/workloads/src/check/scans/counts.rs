@@ -1,5 +1,5 @@
-//! A scan that counts has counted each row once that was there all the time, none that was there at no time, and each that came
-//! or went meanwhile not at all, once, or once more for each time that it was changed.
+//! A scan that counts has counted each row once that was there all the time, none that was there at no time, and each
+//! that came or went meanwhile not at all, once, or once more for each time that it was changed.
 
 use super::{Presence, is_changed_by, presence, presence_where};
 use crate::check::actions::{Action, Actions};
@@ -93,8 +93,8 @@ enum Made {
     Unknown,
 }
 
-/// What the scan's own transaction has made of a row before the scan, which it has locked since. Where it did not end as
-/// was asked nobody knows when data nodes undid what it had done.
+/// What the scan's own transaction has made of a row before the scan, which it has locked since. Where it did not end
+/// as was asked nobody knows when data nodes undid what it had done.
 fn made_by(history: &History, scan: &ScanRecord, row: RowName) -> Made {
     let (Some(transaction), Some(before)) = (scan.transaction, scan.scan.own_before) else {
         return Made::Unknown;

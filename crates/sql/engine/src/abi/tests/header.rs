@@ -1,6 +1,6 @@
-//! `vinga_engine.h` and this side say the same: each struct has the same fields in the same order, of the same types; each entry
-//! the same parameters and result; each number that has a name the same value. Both are read as texts, so that nothing has to
-//! be generated, or written a third time.
+//! `vinga_engine.h` and this side say the same: each struct has the same fields in the same order, of the same types;
+//! each entry the same parameters and result; each number that has a name the same value. Both are read as texts, so
+//! that nothing has to be generated, or written a third time.
 
 use super::super::{INTERFACE, NAMES};
 use std::collections::BTreeMap;

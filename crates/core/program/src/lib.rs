@@ -1,0 +1,18 @@
+//! Programs that a client writes and a data node runs on rows: filters ([`filter`]), which accept or reject a row, and
+//! updates ([`update_program`]), which make a new row of an old one.
+//!
+//! Both sides use this crate: clients build and encode programs, data nodes check and run them. It knows the layout of
+//! rows, but not where they are stored. A program comes from outside, so everything about it is checked before it runs,
+//! and what it may cost is bounded.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod comparison;
+pub mod filter;
+mod stored_value;
+#[cfg(test)]
+mod test_rows;
+pub mod update_program;
