@@ -19,7 +19,7 @@ impl Tick {
 }
 
 impl Span {
-    /// So many milliseconds.
+    /// A span of this many milliseconds.
     #[inline]
     pub const fn from_millis(millis: u64) -> Self {
         Span(millis * 1000)
@@ -35,7 +35,7 @@ impl Span {
 impl Add<Span> for Tick {
     type Output = Tick;
 
-    /// The end of time if it does not come before that.
+    /// Saturates at the greatest tick.
     #[inline]
     fn add(self, span: Span) -> Tick {
         Tick(self.0.saturating_add(span.0))
@@ -45,7 +45,7 @@ impl Add<Span> for Tick {
 impl Sub<Span> for Tick {
     type Output = Tick;
 
-    /// The driver's start if the span reaches beyond it.
+    /// Saturates at 0, the driver's start.
     #[inline]
     fn sub(self, span: Span) -> Tick {
         Tick(self.0.saturating_sub(span.0))
@@ -74,7 +74,7 @@ impl Add for Span {
 impl Sub for Span {
     type Output = Span;
 
-    /// No time if the other is longer.
+    /// Saturates at 0 if the other span is longer.
     #[inline]
     fn sub(self, other: Span) -> Span {
         Span(self.0.saturating_sub(other.0))

@@ -2,8 +2,8 @@
 //! updates ([`update_program`]), which make a new row of an old one.
 //!
 //! Both sides use this crate: clients build and encode programs, data nodes check and run them. It knows the layout of
-//! rows, but not where they are stored. A program comes from outside, so everything about it is checked before it runs,
-//! and what it may cost is bounded.
+//! rows, but not where they are stored. A program is received from a client, so it is checked completely before it
+//! runs, and its cost is bounded.
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! Storage inside a data manager: rows, their indexes, their locks, and the programs that filter and update them.
+//! Storage inside a data manager: rows, their indexes and their locks.
 //!
 //! Single-threaded plain data: no latches, no signals, no nodes, no time. Memory comes from a page pool that can
 //! refuse; every call that may need a page returns that as an error and then leaves everything unchanged.

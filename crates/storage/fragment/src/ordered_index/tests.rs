@@ -578,7 +578,7 @@ fn estimates_are_exact_nearby_and_close_far_away() {
     }
 }
 
-/// A key of eight bytes and so many columns of unsigned integers of two bytes, never NULL.
+/// A key of eight bytes and `columns` columns of unsigned integers of two bytes, never NULL.
 fn layout_of_small_integers(columns: usize) -> RowLayout {
     let column = |(number, bytes): (usize, u8)| ColumnDefinition {
         name: std::format!("c{number}"),
