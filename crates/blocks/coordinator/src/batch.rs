@@ -268,7 +268,7 @@ impl Coordinator {
 
 /// Refuses a batch of which no part was executed.
 fn refuse(cx: &mut Context<'_>, api: Address, head: &TransactionHead, code: ErrorCode) {
-    let view = cx.view().0 as u8;
+    let view = cx.view().number().0 as u8;
     cx.frame(SignalNumber::TransactionRefuse, api).put(&TransactionAnswer {
         transaction: head.transaction,
         epoch: U64::ZERO,

@@ -158,7 +158,7 @@ fn answer(cx: &mut Context<'_>, transaction: &Transaction, outcome: Outcome, num
         None => (0, 0, 0),
     };
     let signal = if code == 0 { SignalNumber::TransactionConfirm } else { SignalNumber::TransactionRefuse };
-    let view = cx.view().0 as u8;
+    let view = cx.view().number().0 as u8;
     let mut writer = cx.frame(signal, transaction.api);
     writer.put(&TransactionAnswer {
         transaction: U64::new(transaction.id.0),

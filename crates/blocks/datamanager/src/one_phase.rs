@@ -41,7 +41,7 @@ impl DataManager {
         let own = self.settings.node;
         head.chain.is_only(own)
             && Address(head.actor.coordinator.get()).node() == own
-            && view == cx.view().0 as u8
+            && view == cx.view().number().0 as u8
             && self.find_transaction(TransactionId(head.transaction.get())).is_none()
     }
 

@@ -212,7 +212,7 @@ impl Dictionary {
         requester: Requester,
         change: ChangeRequest,
     ) -> Result<(), Refused> {
-        let plan = self.plan(requester, change)?;
+        let plan = self.plan(cx.view(), requester, change)?;
         self.changes += 1;
         self.change = Some(Change {
             requester: Some(requester),
@@ -244,16 +244,16 @@ impl Dictionary {
         }
         let Some(task) = change.task(round) else { return };
         let everybody = match round {
-            Round::Switch | Round::Fence | Round::Publish | Round::Restore => &self.coordinators,
+            Round::Switch | Round::Fence | Round::Publish | Round::Restore => BlockNumber::Coordinator,
             Round::Prepare
             | Round::Build
             | Round::Complete
             | Round::Remove
             | Round::Events
             | Round::Forget
-            | Round::Discard => &self.data_managers,
+            | Round::Discard => BlockNumber::DataManager,
         };
-        let everybody = everybody.iter().copied();
+        let everybody = cx.view().addresses(everybody);
         change.awaited = match round {
             Round::Restore | Round::Forget | Round::Discard => {
                 everybody.filter(|block| change.touched.contains(block)).collect()
@@ -393,8 +393,8 @@ impl Dictionary {
         Some(())
     }
 
-    /// Everybody may change rows of a table again. Nobody's answer is awaited: coordinators hear it before anything
-    /// else that the dictionary says from now on.
+    /// Everybody may change rows of a table again. Nobody's answer is awaited: coordinators receive it before anything
+    /// else that the dictionary sends from now on.
     pub(crate) fn lift_fence(&mut self, cx: &mut Context<'_>, table: u32) {
         self.fences.remove(&table);
         self.changes += 1;
@@ -402,8 +402,8 @@ impl Dictionary {
             round: RoundName { change: self.changes, step: 1 },
             task: RoundTask::Fence { table, api: 0 },
         };
-        for &block in &self.coordinators {
-            debug_assert_eq!(block.block(), Some(BlockNumber::Coordinator));
+        let coordinators: Vec<Address> = cx.view().addresses(BlockNumber::Coordinator).collect();
+        for block in coordinators {
             cold::write(&mut cx.frame(SignalNumber::SchemaRoundRequest, block), &body);
         }
     }

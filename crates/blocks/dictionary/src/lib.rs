@@ -30,10 +30,8 @@ mod tables;
 pub use databases::DATABASES_MAX;
 pub use events::EVENT_WAIT_MAX;
 pub use lock::LOCK_QUEUE_MAX;
-pub use partitions::Partitioning;
 
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
 use change::Change;
 use databases::Databases;
 use events::Subscribers;
@@ -41,23 +39,20 @@ use lock::SchemaLock;
 use plan::ChangeRequest;
 use tables::Tables;
 use vinga_base::{NodeId, TableVersion};
-use vinga_kernel::Context;
+use vinga_kernel::{Block, Context, Scrutiny};
 use vinga_wire::dictionary::TableRecord;
-use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
+use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::schema::Database;
+use vinga_wire::view::ViewChange;
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U64};
 
-/// What the dictionary is told at start.
+/// What the dictionary is configured with.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// All coordinators of the cluster.
-    pub coordinators: Vec<Address>,
-    /// All data managers of the cluster.
-    pub data_managers: Vec<Address>,
     /// `MaxNoOfTables`.
     pub tables_max: u32,
-    /// Where rows of new tables are put.
-    pub partitioning: Partitioning,
+    /// Partitions of a table that does not say how many it wants.
+    pub usual_partitions: u16,
     /// The version of the first table that is created: [`first_version`] of the node's start, or one above the greatest
     /// version in its files if that is greater.
     pub version: TableVersion,
@@ -105,10 +100,8 @@ impl Timer {
 
 /// See the head of this file.
 pub struct Dictionary {
-    coordinators: Vec<Address>,
-    data_managers: Vec<Address>,
     tables: Tables,
-    partitioning: Partitioning,
+    usual_partitions: u16,
     databases: Databases,
     /// Tables that only one API node may change rows of, and that node.
     fences: BTreeMap<u32, NodeId>,
@@ -126,10 +119,8 @@ impl Dictionary {
     /// A dictionary without tables.
     pub fn new(settings: Settings) -> Self {
         Dictionary {
-            coordinators: settings.coordinators,
-            data_managers: settings.data_managers,
             tables: Tables::new(settings.tables_max, settings.version),
-            partitioning: settings.partitioning,
+            usual_partitions: settings.usual_partitions,
             databases: Databases::default(),
             fences: BTreeMap::new(),
             lock: SchemaLock::default(),
@@ -137,42 +128,6 @@ impl Dictionary {
             change: None,
             queue: VecDeque::new(),
             changes: 0,
-        }
-    }
-
-    /// Nothing has to be begun.
-    pub fn start(&mut self, _: &mut Context<'_>) {}
-
-    /// Handles one signal.
-    pub fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        let handled = match frame.signal() {
-            Some(SignalNumber::CreateTableRequest) => self.on_create_table_request(cx, frame),
-            Some(SignalNumber::DropTableRequest) => self.on_drop_table_request(cx, frame),
-            Some(SignalNumber::DescribeTableRequest) => self.on_describe_table_request(cx, frame),
-            Some(SignalNumber::ListTablesRequest) => self.on_list_tables_request(cx, frame),
-            Some(SignalNumber::SchemaChangeRequest) => self.on_schema_change_request(cx, frame),
-            Some(SignalNumber::DescribeDatabaseRequest) => self.on_describe_database_request(cx, frame),
-            Some(SignalNumber::ListDatabasesRequest) => self.on_list_databases_request(cx, frame),
-            Some(SignalNumber::SchemaLockRequest) => self.on_schema_lock_request(cx, frame),
-            Some(SignalNumber::SchemaUnlockOrder) => self.on_schema_unlock_order(cx, frame),
-            Some(SignalNumber::SchemaEventsRequest) => self.on_schema_events_request(cx, frame),
-            Some(SignalNumber::SchemaEventsSeenOrder) => self.on_schema_events_seen_order(cx, frame),
-            Some(SignalNumber::SchemaEventsStopOrder) => {
-                self.on_schema_events_stop_order(cx, frame);
-                Some(())
-            }
-            Some(SignalNumber::SchemaRoundConfirm) => self.on_schema_round_confirm(cx, frame),
-            Some(SignalNumber::SchemaRoundRefuse) => self.on_schema_round_refuse(cx, frame),
-            Some(SignalNumber::TimerReport) => self.on_timer(cx, frame),
-            Some(SignalNumber::ApiConnectionClosedOrder) => {
-                self.on_api_gone(cx, frame, SignalNumber::ApiConnectionClosedConfirm)
-            }
-            Some(SignalNumber::ApiFailedOrder) => self.on_api_gone(cx, frame, SignalNumber::ApiFailedConfirm),
-            Some(SignalNumber::NodeFailedOrder) => self.on_node_failed_order(cx, frame),
-            _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
-        };
-        if handled.is_none() {
-            cx.reject(frame, ErrorCode::MalformedSignal);
         }
     }
 
@@ -199,19 +154,6 @@ impl Dictionary {
         self.end_subscription(cx, api);
         self.go_on(cx);
         cx.frame(answer, frame.sender()).put(body);
-        Some(())
-    }
-
-    /// A data node is out of the view: its blocks are told of nothing more and not waited for.
-    fn on_node_failed_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (order, _) = frame.head::<NodeFailedOrder>()?;
-        let node = NodeId(order.node);
-        self.coordinators.retain(|block| block.node() != node);
-        self.data_managers.retain(|block| block.node() != node);
-        if let Some(change) = &mut self.change {
-            change.forget_node(cx, node);
-            self.go_on(cx);
-        }
         Some(())
     }
 
@@ -248,5 +190,59 @@ impl Dictionary {
     /// Whether a schema change is under way.
     pub fn is_changing(&self) -> bool {
         self.change.is_some()
+    }
+}
+
+impl Block for Dictionary {
+    /// Nothing has to be begun.
+    fn start(&mut self, _: &mut Context<'_>) {}
+
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let handled = match frame.signal() {
+            Some(SignalNumber::CreateTableRequest) => self.on_create_table_request(cx, frame),
+            Some(SignalNumber::DropTableRequest) => self.on_drop_table_request(cx, frame),
+            Some(SignalNumber::DescribeTableRequest) => self.on_describe_table_request(cx, frame),
+            Some(SignalNumber::ListTablesRequest) => self.on_list_tables_request(cx, frame),
+            Some(SignalNumber::SchemaChangeRequest) => self.on_schema_change_request(cx, frame),
+            Some(SignalNumber::DescribeDatabaseRequest) => self.on_describe_database_request(cx, frame),
+            Some(SignalNumber::ListDatabasesRequest) => self.on_list_databases_request(cx, frame),
+            Some(SignalNumber::SchemaLockRequest) => self.on_schema_lock_request(cx, frame),
+            Some(SignalNumber::SchemaUnlockOrder) => self.on_schema_unlock_order(cx, frame),
+            Some(SignalNumber::SchemaEventsRequest) => self.on_schema_events_request(cx, frame),
+            Some(SignalNumber::SchemaEventsSeenOrder) => self.on_schema_events_seen_order(cx, frame),
+            Some(SignalNumber::SchemaEventsStopOrder) => {
+                self.on_schema_events_stop_order(cx, frame);
+                Some(())
+            }
+            Some(SignalNumber::SchemaRoundConfirm) => self.on_schema_round_confirm(cx, frame),
+            Some(SignalNumber::SchemaRoundRefuse) => self.on_schema_round_refuse(cx, frame),
+            Some(SignalNumber::TimerReport) => self.on_timer(cx, frame),
+            Some(SignalNumber::ApiConnectionClosedOrder) => {
+                self.on_api_gone(cx, frame, SignalNumber::ApiConnectionClosedConfirm)
+            }
+            Some(SignalNumber::ApiFailedOrder) => self.on_api_gone(cx, frame, SignalNumber::ApiFailedConfirm),
+            _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
+        };
+        if handled.is_none() {
+            cx.reject(frame, ErrorCode::MalformedSignal);
+        }
+    }
+
+    /// Nothing is sent to members that are lost, nor awaited from them.
+    fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        let Some(under_way) = &mut self.change else { return };
+        for member in change.lost() {
+            under_way.forget_node(cx, member.node);
+        }
+        self.go_on(cx);
+    }
+
+    fn check_invariants(&self, scrutiny: Scrutiny) {
+        assert!(self.queue.is_empty() || self.change.is_some(), "changes wait only for one under way");
+        assert!(self.queue.len() <= QUEUED_CHANGES_MAX, "at most {QUEUED_CHANGES_MAX} changes wait");
+        if scrutiny == Scrutiny::Full {
+            let is_there = |&table: &u32| self.tables.iter().any(|record| record.table == table);
+            assert!(self.fences.keys().all(is_there), "a write fence is of a table that there is");
+        }
     }
 }

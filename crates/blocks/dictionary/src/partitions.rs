@@ -8,6 +8,7 @@
 use alloc::format;
 use alloc::string::String;
 use vinga_base::{PartitionId, TablePartitions};
+use vinga_wire::view::ClusterView;
 
 /// What the cluster has, and how much of it a table gets.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,12 @@ pub struct Partitioning {
 }
 
 impl Partitioning {
+    /// That of a cluster, in which a table that does not say how many partitions it wants gets `usual` ones.
+    pub fn of(view: &ClusterView, usual: u16) -> Self {
+        let groups = view.groups();
+        Partitioning { groups, instances: view.partitions().len() as u16 / groups, usual }
+    }
+
     /// The partitions of a table with this id. `wanted` is their number, 0 for the usual one.
     ///
     /// # Errors

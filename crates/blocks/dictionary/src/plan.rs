@@ -2,6 +2,7 @@
 
 use crate::databases::{DATABASES_MAX, database_of};
 use crate::events::event;
+use crate::partitions::Partitioning;
 use crate::{Dictionary, Requester};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,6 +11,7 @@ use vinga_base::NodeId;
 use vinga_base::schema::{ATTACHMENT_BYTES_MAX, IndexKind, TableDefinition, check_database_name};
 use vinga_wire::dictionary::{TableRecord, UniqueTable, VersionedTable};
 use vinga_wire::schema::{Database, SchemaChange, SchemaEvent, SchemaEventKind};
+use vinga_wire::view::ClusterView;
 use vinga_wire::{ErrorCode, cold};
 
 /// Bytes of a definition in a signal, at most: with what else travels beside it, it fits every frame.
@@ -89,9 +91,14 @@ fn refuse<T>(code: ErrorCode, detail: impl Into<String>) -> Result<T, Refused> {
 
 impl Dictionary {
     /// Makes a plan of a request whose turn has come. Ids that it needs are in use from now on.
-    pub(crate) fn plan(&mut self, requester: Requester, change: ChangeRequest) -> Planned {
+    pub(crate) fn plan(
+        &mut self,
+        view: &ClusterView,
+        requester: Requester,
+        change: ChangeRequest,
+    ) -> Planned {
         match change {
-            ChangeRequest::Create(definition) => self.plan_create(requester, definition),
+            ChangeRequest::Create(definition) => self.plan_create(view, requester, definition),
             ChangeRequest::Drop(name) => self.plan_drop(requester, &name),
             ChangeRequest::Change(SchemaChange::RenameTable { name, new_name, pinned }) => {
                 let before = self.table_for(requester, &name, pinned)?;
@@ -103,7 +110,7 @@ impl Dictionary {
                 self.plan_alter(requester, before, definition)
             }
             ChangeRequest::Change(SchemaChange::TruncateTable { name, pinned }) => {
-                self.plan_truncate(requester, &name, pinned)
+                self.plan_truncate(view, requester, &name, pinned)
             }
             ChangeRequest::Change(SchemaChange::FenceTable { name, pinned }) => {
                 let before = self.table_for(requester, &name, pinned)?;
@@ -192,9 +199,14 @@ impl Dictionary {
     }
 
     /// Storage for a table with this definition and for its hidden tables.
-    fn plan_storage(&mut self, definition: TableDefinition, plan: &mut Plan) -> Result<TableRecord, Refused> {
+    fn plan_storage(
+        &mut self,
+        view: &ClusterView,
+        definition: TableDefinition,
+        plan: &mut Plan,
+    ) -> Result<TableRecord, Refused> {
         let own = self.take_id(plan)?;
-        let partitions = match self.partitioning.choose(own.table, definition.partitions) {
+        let partitions = match Partitioning::of(view, self.usual_partitions).choose(own.table, definition.partitions) {
             Ok(partitions) => partitions,
             Err(detail) => {
                 self.tables.release_id(own.table);
@@ -211,10 +223,15 @@ impl Dictionary {
         Ok(record)
     }
 
-    fn plan_create(&mut self, requester: Requester, definition: TableDefinition) -> Planned {
+    fn plan_create(
+        &mut self,
+        view: &ClusterView,
+        requester: Requester,
+        definition: TableDefinition,
+    ) -> Planned {
         let mut plan = Plan::default();
         self.plan_name(requester, None, &definition.name, &mut plan)?;
-        let after = self.plan_storage(definition, &mut plan)?;
+        let after = self.plan_storage(view, definition, &mut plan)?;
         plan.events.push(table_event(SchemaEventKind::CreateTable, requester, &after));
         plan.after = Some(after);
         Ok(plan)
@@ -230,10 +247,16 @@ impl Dictionary {
         })
     }
 
-    fn plan_truncate(&mut self, requester: Requester, name: &str, pinned: Option<VersionedTable>) -> Planned {
+    fn plan_truncate(
+        &mut self,
+        view: &ClusterView,
+        requester: Requester,
+        name: &str,
+        pinned: Option<VersionedTable>,
+    ) -> Planned {
         let before = self.table_for(requester, name, pinned)?;
         let mut plan = Plan::default();
-        let after = self.plan_storage(before.definition.clone(), &mut plan)?;
+        let after = self.plan_storage(view, before.definition.clone(), &mut plan)?;
         plan.events.push(table_event(SchemaEventKind::TruncateTable, requester, &after));
         plan.gone = before.all().collect();
         (plan.before, plan.after) = (Some(before), Some(after));

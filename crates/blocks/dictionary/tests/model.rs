@@ -294,7 +294,7 @@ impl World {
             9 if b < 8 && !self.second_node_failed => {
                 self.second_node_failed = true;
                 self.blocks.retain(|address, _| address.node().0 == 1);
-                fail_node(&mut self.harness, 2);
+                self.harness.lose_node(NodeId(2));
                 self.carry();
             }
             9 if b > 240 => {

@@ -408,7 +408,7 @@ fn data_node_failure() {
     create(&mut h, api(150), 1, "test.items");
     let mut asked = Asked::default();
     asked.confirm(&mut h, DATA_MANAGERS[0]);
-    fail_node(&mut h, 2);
+    h.lose_node(NodeId(2));
     assert!(h.has_met("schema change goes on without a failed data node"));
     obey(&mut h);
     assert_eq!(names(&h), [(1, V, "test.items")]);

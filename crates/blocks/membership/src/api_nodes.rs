@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::Tick;
+use vinga_kernel::{Scrutiny, Tick};
 use vinga_wire::Address;
 use vinga_wire::membership::ApiConnectRequest;
 
@@ -43,6 +43,16 @@ pub enum Next {
     SameSession(Vec<Candidate>),
     /// A newer session of the node with this id: the present one will not come back.
     NewSession(Candidate),
+}
+
+impl Next {
+    fn check_invariants(&self, id: NodeId) {
+        if let Next::SameSession(candidates) = self {
+            assert!(!candidates.is_empty(), "API node {id}: somebody wants to come back");
+            let incarnation = candidates[0].incarnation();
+            assert!(candidates.iter().all(|one| one.incarnation() == incarnation), "API node {id}: one session");
+        }
+    }
 }
 
 /// What happens to an id. See the picture in the crate's head.
@@ -164,6 +174,42 @@ impl ApiNodes {
     /// Sets the state of an id.
     pub fn set(&mut self, id: NodeId, state: State) {
         *self.get_mut(id).expect("it is the id of an API node") = state;
+    }
+
+    /// Those whose connections are open.
+    pub fn connected(&self) -> impl Iterator<Item = NodeId> {
+        self.iter().filter(|(_, _, phase)| *phase == Phase::Connected).map(|(id, ..)| id)
+    }
+
+    /// Panics if a state waits for nobody, or if more ids are in use than may be.
+    pub fn check_invariants(&self, scrutiny: Scrutiny) {
+        if scrutiny < Scrutiny::Full {
+            return;
+        }
+        assert!(self.iter().count() <= self.max, "at most {} ids are in use", self.max);
+        for (id, state) in self.ids().zip(&self.states) {
+            match state {
+                State::Free => {}
+                State::Connected { session, drivers, .. } => {
+                    assert!(!drivers.is_empty(), "API node {id} is connected somewhere");
+                    assert!(session.ticket != 0, "API node {id} has a ticket");
+                }
+                State::Disconnecting { awaited, next, .. } => {
+                    assert!(!awaited.is_empty(), "API node {id}: a driver has not reported");
+                    next.check_invariants(id);
+                }
+                State::Closing { awaited, next, .. } => {
+                    assert!(!awaited.is_empty(), "API node {id}: a block has not confirmed the closing");
+                    next.check_invariants(id);
+                }
+                State::Closed { session, grace } => {
+                    assert!(session.ticket != 0 && *grace > 0, "API node {id} can come back for a time");
+                }
+                State::Failing { awaited, .. } => {
+                    assert!(!awaited.is_empty(), "API node {id}: a block has not confirmed its failure");
+                }
+            }
+        }
     }
 
     /// Those in use.

@@ -4,10 +4,11 @@
 use crate::api_nodes::{Candidate, Next, Session, State};
 use crate::{Membership, Timer};
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, LogLevel};
 use vinga_wire::membership::{ApiNodeBody, CloseConnectionOrder};
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16};
 
 impl Membership {
     /// A driver has closed all connections of the API node that it served, because one of them broke or by order. That
@@ -258,7 +259,7 @@ impl Membership {
         }
     }
 
-    /// Tells all blocks about an API node and says who has to confirm it.
+    /// Sends a signal about an API node to all blocks that may have something of it; returns those, as each has to confirm.
     fn notify_blocks(
         &self,
         cx: &mut Context<'_>,
@@ -266,10 +267,17 @@ impl Membership {
         api: NodeId,
         incarnation: Incarnation,
     ) -> BTreeSet<Address> {
-        for &block in &self.settings.blocks {
+        let view = cx.view();
+        let everywhere = [BlockNumber::Coordinator, BlockNumber::DataManager];
+        let notified: Vec<Address> = everywhere
+            .into_iter()
+            .flat_map(|block| view.addresses(block))
+            .chain(self.settings.own_blocks.iter().copied())
+            .collect();
+        for &block in &notified {
             cx.frame(signal, block).put(&ApiNodeBody::new(api, incarnation));
         }
-        self.settings.blocks.iter().copied().collect()
+        notified.into_iter().collect()
     }
 }
 

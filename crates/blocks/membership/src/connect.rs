@@ -153,7 +153,7 @@ impl Membership {
             api: api.0,
             incarnation: session.incarnation.0,
             ticket: session.ticket,
-            topology: self.settings.topology.clone(),
+            view: cx.view().clone(),
         };
         cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, candidate.driver), &body);
     }

@@ -20,7 +20,7 @@ impl Membership {
         frame.head::<HeartbeatBody>()?;
         if let Some(State::Connected { heard, .. }) = self.api_nodes.get_mut(frame.sender().node()) {
             *heard = cx.now();
-            let body = HeartbeatBody { epoch: U64::new(self.epoch.0), view: U32::new(cx.view().0) };
+            let body = HeartbeatBody { epoch: U64::new(self.epoch.0), view: U32::new(cx.view().number().0) };
             cx.frame(SignalNumber::HeartbeatConfirm, frame.sender()).put(&body);
         }
         Some(())

@@ -38,14 +38,13 @@ pub use api_nodes::Phase;
 use alloc::vec::Vec;
 use api_nodes::{ApiNodes, Next, State};
 use closing::close_order;
-use vinga_base::{Epoch, Incarnation, NodeId, View};
-use vinga_kernel::{Context, LogLevel, Span, Tick};
+use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Span, Tick};
 use vinga_wire::epoch::EpochOrder;
-use vinga_wire::handshake::Topology;
-use vinga_wire::membership::NodeFailedOrder;
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
+use vinga_wire::view::{ClusterView, ViewChange};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold};
 
-/// What membership is told at start.
+/// What membership is configured with.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The lowest node id that an API node may have; the ids from here to 255 are theirs.
@@ -58,11 +57,9 @@ pub struct Settings {
     pub reconnect_grace: Span,
     /// The drivers of this node's threads that read sockets.
     pub drivers: Vec<Address>,
-    /// The blocks that are told when an API node closes or fails, on all data nodes: every coordinator and data
-    /// manager, every dictionary and every info block of a main thread.
-    pub blocks: Vec<Address>,
-    /// How the cluster is laid out, for those who connect.
-    pub topology: Topology,
+    /// Further blocks of this node that are notified when an API node closes or fails, besides the coordinators and data
+    /// managers of all members: the dictionary and the info block of the main thread.
+    pub own_blocks: Vec<Address>,
 }
 
 /// See the head of this file.
@@ -113,33 +110,6 @@ impl Membership {
         }
     }
 
-    /// Begins to look for silent API nodes.
-    pub fn start(&mut self, cx: &mut Context<'_>) {
-        self.schedule_check(cx);
-    }
-
-    /// Handles one signal.
-    pub fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        let handled = match frame.signal() {
-            Some(SignalNumber::ApiConnectRequest) => self.on_api_connect_request(cx, frame),
-            Some(SignalNumber::ApiDisconnectedReport) => self.on_api_disconnected_report(cx, frame),
-            Some(SignalNumber::CloseConnectionOrder) => self.on_close_connection_order(cx, frame),
-            Some(SignalNumber::ApiConnectionClosedConfirm) => {
-                self.on_api_connection_closed_confirm(cx, frame)
-            }
-            Some(SignalNumber::ApiFailedConfirm) => self.on_api_failed_confirm(cx, frame),
-            Some(SignalNumber::DisconnectOrder) => self.on_disconnect_order(cx, frame),
-            Some(SignalNumber::HeartbeatRequest) => self.on_heartbeat_request(cx, frame),
-            Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
-            Some(SignalNumber::NodeFailedOrder) => self.on_node_failed_order(cx, frame),
-            Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
-            _ => return self.reject(cx, frame, ErrorCode::UnexpectedSignal),
-        };
-        if handled.is_none() {
-            self.reject(cx, frame, ErrorCode::MalformedSignal);
-        }
-    }
-
     /// Closes an API node that broke the rules; here it is known which drivers have its connections.
     fn reject(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, reason: ErrorCode) {
         let (sender, number) = (frame.sender(), frame.header.number.get());
@@ -172,22 +142,63 @@ impl Membership {
         Some(())
     }
 
-    /// A data node is out of the view: nobody is sent there any more, and nothing of it is waited for.
-    fn on_node_failed_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (order, _) = frame.head::<NodeFailedOrder>()?;
-        let node = NodeId(order.node);
-        cx.log(LogLevel::Warning, format_args!("data node {node} is out of view {}", order.view));
-        self.settings.topology.remove_node(node, View(order.view.get()));
-        self.settings.blocks.retain(|block| block.node() != node);
-        for api in self.api_nodes.ids() {
-            self.go_on_without(cx, api, node);
+    /// Sends a view to the API nodes that are connected.
+    fn send_view(&self, cx: &mut Context<'_>, view: &ClusterView) {
+        for api in self.api_nodes.connected() {
+            let receiver = Address::new(api, BlockNumber::Api, 0);
+            cold::write(&mut cx.frame(SignalNumber::ViewChangedOrder, receiver), view);
         }
-        Some(())
     }
 
     /// The API nodes that are there in any phase, for information tables.
     pub fn api_nodes(&self) -> impl Iterator<Item = (NodeId, Incarnation, Phase)> {
         self.api_nodes.iter()
+    }
+}
+
+impl Block for Membership {
+    /// Begins to look for silent API nodes.
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.schedule_check(cx);
+    }
+
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let handled = match frame.signal() {
+            Some(SignalNumber::ApiConnectRequest) => self.on_api_connect_request(cx, frame),
+            Some(SignalNumber::ApiDisconnectedReport) => self.on_api_disconnected_report(cx, frame),
+            Some(SignalNumber::CloseConnectionOrder) => self.on_close_connection_order(cx, frame),
+            Some(SignalNumber::ApiConnectionClosedConfirm) => {
+                self.on_api_connection_closed_confirm(cx, frame)
+            }
+            Some(SignalNumber::ApiFailedConfirm) => self.on_api_failed_confirm(cx, frame),
+            Some(SignalNumber::DisconnectOrder) => self.on_disconnect_order(cx, frame),
+            Some(SignalNumber::HeartbeatRequest) => self.on_heartbeat_request(cx, frame),
+            Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
+            Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
+            _ => return self.reject(cx, frame, ErrorCode::UnexpectedSignal),
+        };
+        if handled.is_none() {
+            self.reject(cx, frame, ErrorCode::MalformedSignal);
+        }
+    }
+
+    /// Nothing is awaited from members that are lost; the API nodes are sent the new view.
+    fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        for member in change.lost() {
+            let (node, incarnation, view) = (member.node, member.incarnation, change.new.number());
+            cx.log(
+                LogLevel::Warning,
+                format_args!("data node {node} (incarnation {incarnation}) is not in view {view}"),
+            );
+            for api in self.api_nodes.ids() {
+                self.go_on_without(cx, api, node);
+            }
+        }
+        self.send_view(cx, &change.new);
+    }
+
+    fn check_invariants(&self, scrutiny: Scrutiny) {
+        self.api_nodes.check_invariants(scrutiny);
     }
 }
 

@@ -254,7 +254,7 @@ fn data_node_failure() {
     tell(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 146, 7);
     tell(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 146, 7);
     h.heading("node 2, which owes a confirm about each of them, fails");
-    fail_node(&mut h, 2, 2);
+    h.lose_node(NodeId(2));
     let phases: Vec<_> = h.block().api_nodes().map(|(api, _, phase)| (api.0, phase)).collect();
     assert_eq!(phases, [(145, Phase::Closed)]);
     h.heading("it is told nothing more, and who connects does not hear of it");

@@ -34,8 +34,8 @@ id! {
     Incarnation(u32)
 }
 id! {
-    /// An agreed membership. Frames between data nodes carry the low byte of its number.
-    View(u32)
+    /// The number of an agreed view of the cluster, from 1. Frames between data nodes carry its low byte.
+    ViewNumber(u32)
 }
 id! {
     /// A table's number: its place in the dictionary. It is reused after a drop, so it is only valid together with the

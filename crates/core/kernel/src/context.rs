@@ -5,10 +5,11 @@ use crate::outbox::Outbox;
 use crate::timers::{Timer, Timers};
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use vinga_base::View;
 use vinga_base::time::{Span, Tick};
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
 
 /// The severity of a log entry.
@@ -50,7 +51,7 @@ pub(crate) struct Shared {
     pub timers: Timers,
     pub random: fastrand::Rng,
     pub log: Vec<LogEntry>,
-    pub view: View,
+    pub view: Arc<ClusterView>,
     pub slice_units: u32,
     pub bug: Option<InjectedBug>,
     pub marks: Option<BTreeSet<&'static str>>,
@@ -82,20 +83,19 @@ impl Context<'_> {
 
     /// The view that this thread is in.
     #[inline]
-    pub fn view(&self) -> View {
-        self.shared.view
+    pub fn view(&self) -> &ClusterView {
+        &self.shared.view
     }
 
-    /// Enters a newer view; only the block that handles `NodeFailedOrder` for its thread calls it.
-    pub fn enter_view(&mut self, view: View) {
-        assert!(view >= self.shared.view, "views only grow");
-        self.shared.view = view;
+    /// The same, to be kept while the context is used for something else.
+    pub fn shared_view(&self) -> Arc<ClusterView> {
+        self.shared.view.clone()
     }
 
     /// Begins a signal to `receiver`. It is sent when the writer is dropped.
     #[inline]
     pub fn frame(&mut self, number: SignalNumber, receiver: Address) -> FrameWriter<'_> {
-        let view = self.shared.view.0 as u8;
+        let view = self.shared.view.number().0 as u8;
         FrameWriter::begin(
             self.shared.outbox.buffer_for(receiver),
             number,

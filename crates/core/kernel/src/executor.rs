@@ -18,7 +18,9 @@
 //! until the lane is empty, so that the order between any sender and any receiver in the node is kept.
 //!
 //! Frames between data nodes carry the low byte of the sender's view. A frame of a newer view than this thread's is
-//! parked until the thread has handled the failures that lead to that view.
+//! parked until the thread has adopted that view. It does so by `ViewChangedOrder`, which the driver feeds when nothing
+//! of the members that the new view has lost can arrive any more; then each block is notified ([`Host::view_changed`]).
+//! What the blocks send then is of the new view: its receivers adopt the view before they handle it.
 
 use crate::context::{Context, LogEntry, Shared};
 use crate::injected_bug::InjectedBug;
@@ -26,13 +28,15 @@ use crate::outbox::{LaneId, Outbox};
 use crate::timers::Timers;
 use crate::trace_ring::TraceRing;
 use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use vinga_base::time::Tick;
-use vinga_base::{NodeId, View};
+use vinga_base::NodeId;
 use vinga_wire::frame::{FrameError, Frames};
+use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
-    Address, BlockNumber, ErrorCode, Frame, FrameWriter, Header, SignalNumber, U16, U32, U64, signal,
+    Address, BlockNumber, ErrorCode, Frame, FrameWriter, Header, SignalNumber, U16, U32, U64, cold, signal,
 };
 use zerocopy::IntoBytes;
 
@@ -61,6 +65,9 @@ pub trait Host {
 
     /// Hands a frame to the block instance that it is addressed to.
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>);
+
+    /// The thread has adopted another view.
+    fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange);
 
     /// Does one slice of each long work in progress; returns whether more is left.
     fn slice(&mut self, cx: &mut Context<'_>) -> bool;
@@ -126,14 +133,14 @@ pub struct Executor<H> {
 }
 
 impl<H: Host> Executor<H> {
-    /// An executor for `host`, in view 1 of its node. The driver provides the seed.
-    pub fn new(own_node: NodeId, host: H, outbox: Outbox, seed: u64, now: Tick) -> Self {
+    /// An executor for `host` in this view. The driver provides the seed.
+    pub fn new(own_node: NodeId, view: Arc<ClusterView>, host: H, outbox: Outbox, seed: u64, now: Tick) -> Self {
         let shared = Shared {
             outbox,
             timers: Timers::default(),
             random: fastrand::Rng::with_seed(seed),
             log: Vec::new(),
-            view: View(1),
+            view,
             slice_units: 512,
             bug: None,
             marks: None,
@@ -266,7 +273,10 @@ impl<H: Host> Executor<H> {
         }
         self.trace.record(self.now, frame);
         self.handled += 1;
-        let view = self.shared.view;
+        if frame.signal() == Some(SignalNumber::ViewChangedOrder) {
+            self.adopt_view(frame);
+            return;
+        }
         let mut cx = Context {
             now: self.now,
             own: receiver,
@@ -274,17 +284,33 @@ impl<H: Host> Executor<H> {
             shared: &mut self.shared,
         };
         self.host.handle(&mut cx, frame);
-        if self.shared.view != view {
-            self.unpark();
+    }
+
+    /// Adopts a view, unless it is older than the present one, and handles what has waited for it.
+    fn adopt_view(&mut self, frame: &Frame<'_>) {
+        let new: ClusterView = cold::read(frame).expect("a data node sends whole views");
+        if new.number() <= self.shared.view.number() {
+            return;
         }
+        let new = Arc::new(new);
+        let old = core::mem::replace(&mut self.shared.view, new.clone());
+        let trace = frame.header.trace.get();
+        let mut cx = Context { now: self.now, own: Address::NONE, trace, shared: &mut self.shared };
+        self.host.view_changed(&mut cx, &ViewChange { old, new });
+        self.unpark();
+    }
+
+    /// The view that the thread is in.
+    pub fn view(&self) -> &Arc<ClusterView> {
+        &self.shared.view
     }
 
     /// Views are compared by their low byte: a thread is never more than 127 views behind.
     #[inline]
     fn is_of_newer_view(&self, frame: &Frame<'_>) -> bool {
-        let ahead = frame.header.view.wrapping_sub(self.shared.view.0 as u8) as i8;
+        let ahead = frame.header.view.wrapping_sub(self.shared.view.number().0 as u8) as i8;
         ahead > 0
-            && frame.signal() != Some(SignalNumber::NodeFailedOrder)
+            && frame.signal() != Some(SignalNumber::ViewChangedOrder)
             && !matches!(frame.sender().block(), Some(BlockNumber::Api | BlockNumber::Driver))
     }
 
@@ -377,7 +403,7 @@ impl<H: Host> Executor<H> {
         while let Some(timer) = self.shared.timers.pop_due(self.now) {
             let local = self.shared.outbox.lane_mut(LaneId::LOCAL);
             let driver = Address::new(self.own_node, BlockNumber::Driver, 0);
-            let view = self.shared.view.0 as u8;
+            let view = self.shared.view.number().0 as u8;
             FrameWriter::begin(local, SignalNumber::TimerReport, view, timer.owner, driver, 0)
                 .put(&U64::new(timer.token));
         }
@@ -491,7 +517,9 @@ mod tests {
     use alloc::vec;
     use core::cell::RefCell;
     use vinga_base::time::Span;
+    use vinga_base::{Incarnation, ViewNumber};
     use vinga_wire::frame::HEADER_BYTES;
+    use vinga_wire::view::Member;
 
     const NODE: NodeId = NodeId(1);
     const TC: Address = Address::new(NODE, BlockNumber::Coordinator, 0);
@@ -503,6 +531,22 @@ mod tests {
         prefetched: RefCell<Vec<u32>>,
         handled: Vec<(SignalNumber, u32)>,
         slices: u32,
+        views_adopted: u32,
+    }
+
+    /// View 1 of a cluster of two nodes.
+    fn view() -> ClusterView {
+        let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
+        ClusterView::first(vec![member(1), member(2)])
+    }
+
+    /// The order to adopt view 2, in which node 2 has failed.
+    fn view_change() -> Vec<u8> {
+        let mut bytes = vec![];
+        let mut writer = FrameWriter::begin(&mut bytes, SignalNumber::ViewChangedOrder, 2, TC, TC, 20);
+        cold::write(&mut writer, &view().without(&[NodeId(2)]));
+        drop(writer);
+        bytes
     }
 
     impl Host for Echo {
@@ -523,9 +567,13 @@ mod tests {
                     drop(cx.frame(SignalNumber::OutcomeConfirm, API));
                     cx.send_after(Span(10), 5);
                 }
-                SignalNumber::NodeFailedOrder => cx.enter_view(View(2)),
                 _ => {}
             }
+        }
+
+        fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+            assert_eq!((change.old.number(), change.new.number()), (ViewNumber(1), cx.view().number()));
+            self.views_adopted += 1;
         }
 
         fn slice(&mut self, _: &mut Context<'_>) -> bool {
@@ -540,7 +588,7 @@ mod tests {
         let mut outbox = Outbox::new(routes, 1, 1000);
         let lane = outbox.open_lane(0);
         outbox.routes.set_node(API.node(), Some(lane));
-        (Executor::new(NODE, Echo::default(), outbox, 1, Tick(0)), lane)
+        (Executor::new(NODE, Arc::new(view()), Echo::default(), outbox, 1, Tick(0)), lane)
     }
 
     fn frames(number: SignalNumber, sender: Address, view: u8, traces: core::ops::Range<u32>) -> Vec<u8> {
@@ -619,10 +667,11 @@ mod tests {
         let api = Origin::Api(API.node());
         executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 0..3), api).unwrap();
         assert!(executor.has_local());
-        executor.feed(&frames(SignalNumber::NodeFailedOrder, TC, 2, 20..21), Origin::Node).unwrap();
+        executor.feed(&view_change(), Origin::Node).unwrap();
         executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 30..31), api).unwrap();
         let order: Vec<u32> = executor.host().handled.iter().map(|&(_, trace)| trace).collect();
-        assert_eq!(order, [0, 1, 2, 0, 1, 2, 20, 10, 11, 12, 13, 14, 30]);
+        assert_eq!(order, [0, 1, 2, 0, 1, 2, 10, 11, 12, 13, 14, 30]);
+        assert_eq!(executor.host().views_adopted, 1);
     }
 
     #[test]
@@ -655,11 +704,14 @@ mod tests {
         executor.feed(&frames(SignalNumber::EpochOrder, peer, 1, 12..13), Origin::Peer).unwrap();
         assert!(!executor.is_idle());
         // The failure and a later frame of the newer view in one batch: the parked ones still come first.
-        let mut batch = frames(SignalNumber::NodeFailedOrder, TC, 2, 13..14);
+        let mut batch = view_change();
         batch.extend(frames(SignalNumber::EpochOrder, peer, 2, 14..15));
         executor.feed(&batch, Origin::Peer).unwrap();
         let order: Vec<u32> = executor.host().handled.iter().map(|&(_, trace)| trace).collect();
-        assert_eq!(order, [12, 13, 10, 11, 14]);
+        assert_eq!(order, [12, 10, 11, 14]);
+        // The same order once more changes nothing.
+        executor.feed(&view_change(), Origin::Node).unwrap();
+        assert_eq!(executor.host().views_adopted, 1);
         assert!(executor.is_idle());
     }
 

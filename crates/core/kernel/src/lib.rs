@@ -1,6 +1,6 @@
 //! What a block is, and how a thread runs its blocks.
 //!
-//! A *block* owns its state and changes it only by handling signals. Its only access to the outside is a [`Context`]:
+//! A [`Block`] owns its state and changes it only by handling signals. Its only access to the outside is a [`Context`]:
 //! the tick of this turn, a way to send, timers, a seeded generator, a log. An [`Executor`] hosts the blocks of one
 //! thread (through [`Host`]) and is fed frames by a *driver*: the edge, with real sockets and a real clock, or the
 //! simulator. Both run exactly the code of this crate.
@@ -10,6 +10,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "testkit"))]
 extern crate std;
 
+pub mod block;
 pub mod context;
 pub mod executor;
 pub mod injected_bug;
@@ -20,6 +21,7 @@ pub mod testkit;
 pub mod timers;
 pub mod trace_ring;
 
+pub use block::{Block, Scrutiny};
 pub use context::{Context, LogEntry, LogLevel};
 pub use executor::{Executor, Host, Origin, Prefetch, Rejected};
 pub use injected_bug::InjectedBug;

@@ -13,28 +13,25 @@
 //! Indented lines are what the block did: in response to the signal above them, or when a timer was due. All blocks but
 //! the one under test are on another thread, and every node is connected.
 
+use crate::block::{Block, Scrutiny};
 use crate::context::{Context, LogEntry};
 use crate::executor::{Executor, Host, Origin, Prefetch, Rejected};
 use crate::outbox::{LaneId, Outbox, Routes};
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use std::path::Path;
 use vinga_base::time::{Span, Tick};
-use vinga_base::{NodeId, View};
+use vinga_base::NodeId;
 use vinga_wire::frame::Frames;
+use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
     Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold, dictionary, epoch, handshake, info,
     membership, schema, schema_round,
 };
 use zerocopy::IntoBytes;
-
-/// Starts a block: `Block::start`.
-pub type Start<B> = fn(&mut B, &mut Context<'_>);
-
-/// Handles a signal in a block: `Block::handle`.
-pub type Handle<B> = fn(&mut B, &mut Context<'_>, &Frame<'_>);
 
 /// Threads of the simulated node; drivers up to this instance can be sent to.
 const THREADS: u16 = 8;
@@ -47,24 +44,23 @@ const ELSEWHERE: u16 = 1;
 struct Alone<B> {
     block: B,
     address: Address,
-    start: Start<B>,
-    handle: Handle<B>,
 }
 
-impl<B> Host for Alone<B> {
+impl<B: Block> Host for Alone<B> {
     fn start(&mut self, cx: &mut Context<'_>) {
-        (self.start)(&mut self.block, &mut cx.for_block(self.address));
+        self.block.start(&mut cx.for_block(self.address));
     }
 
     fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        (self.handle)(&mut self.block, cx, frame);
-        if frame.signal() == Some(SignalNumber::NodeFailedOrder)
-            && let Some((order, _)) = frame.head::<membership::NodeFailedOrder>()
-        {
-            cx.enter_view(View(order.view.get()));
-        }
+        self.block.handle(cx, frame);
+        self.block.check_invariants(Scrutiny::Full);
+    }
+
+    fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        self.block.view_changed(&mut cx.for_block(self.address), change);
+        self.block.check_invariants(Scrutiny::Full);
     }
 
     fn slice(&mut self, _: &mut Context<'_>) -> bool {
@@ -99,14 +95,14 @@ pub struct Harness<B> {
     executor: Executor<Alone<B>>,
     address: Address,
     now: Tick,
-    told: Option<Tick>,
+    time_written: Option<Tick>,
     sent: Vec<Sent>,
     scenario: String,
 }
 
-impl<B> Harness<B> {
-    /// Hosts a block at an address and starts it.
-    pub fn new(address: Address, seed: u64, block: B, start: Start<B>, handle: Handle<B>) -> Self {
+impl<B: Block> Harness<B> {
+    /// Hosts a block at an address, in this view of the cluster, and starts it.
+    pub fn new(address: Address, seed: u64, view: ClusterView, block: B) -> Self {
         let mut routes = Routes::new(address.node(), 0);
         for number in 0..=u8::MAX {
             let Some(block) = BlockNumber::from_number(number) else { continue };
@@ -122,14 +118,14 @@ impl<B> Harness<B> {
             routes.set_node(node, Some(LaneId::thread(ELSEWHERE)));
         }
         let outbox = Outbox::new(routes, THREADS, usize::MAX);
-        let host = Alone { block, address, start, handle };
-        let mut executor = Executor::new(address.node(), host, outbox, seed, Tick(0));
+        let host = Alone { block, address };
+        let mut executor = Executor::new(address.node(), Arc::new(view), host, outbox, seed, Tick(0));
         executor.collect_marks();
         let mut harness = Harness {
             executor,
             address,
             now: Tick(0),
-            told: None,
+            time_written: None,
             sent: Vec::new(),
             scenario: String::new(),
         };
@@ -162,6 +158,14 @@ impl<B> Harness<B> {
         let fed = self.executor.feed(&bytes, origin);
         self.catch();
         fed.map(|_| ())
+    }
+
+    /// Has the block's thread adopt the next view, which lacks this node.
+    pub fn lose_node(&mut self, node: NodeId) {
+        let next = self.executor.view().without(&[node]);
+        let driver = Address::new(self.address.node(), BlockNumber::Driver, 0);
+        self.send(driver, SignalNumber::ViewChangedOrder, |writer| cold::write(writer, &next))
+            .expect("a driver may send this");
     }
 
     /// Advances the clock by a span of time; timers run when they are due.
@@ -218,8 +222,8 @@ impl<B> Harness<B> {
     }
 
     fn write_time(&mut self) {
-        if self.told != Some(self.now) {
-            self.told = Some(self.now);
+        if self.time_written != Some(self.now) {
+            self.time_written = Some(self.now);
             writeln!(self.scenario, "at {} ms", self.now.0 / 1000).expect("writing to a string can't fail");
         }
     }
@@ -302,11 +306,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (body, _) = frame.head::<membership::HeartbeatBody>()?;
             Some(format!("{{ epoch: {}, view: {} }}", body.epoch, body.view))
         }
-        S::NodeFailedOrder => {
-            let (body, _) = frame.head::<membership::NodeFailedOrder>()?;
-            let (node, incarnation, view) = (body.node, body.incarnation, body.view);
-            Some(format!("{{ node: {node}, incarnation: {incarnation}, view: {view} }}"))
-        }
+        S::ViewChangedOrder => cold::read::<ClusterView>(frame).map(|view| describe_view(&view)),
         S::CloseConnectionOrder => {
             let (body, _) = frame.head::<membership::CloseConnectionOrder>()?;
             Some(format!("{{ api: {}, reason: {}, signal: {} }}", body.api, body.reason, body.signal))
@@ -387,6 +387,13 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
     }
 }
 
+/// A view in few words: its number and who is a member.
+fn describe_view(view: &ClusterView) -> String {
+    let members: Vec<String> =
+        view.members().iter().map(|m| format!("{} (incarnation {})", m.node, m.incarnation)).collect();
+    format!("{{ view: {}, members: {} }}", view.number(), members.join(", "))
+}
+
 /// A struct's `Debug` form without its name: the signal's name is enough.
 fn fields(debug: String) -> String {
     match debug.find('{') {
@@ -398,6 +405,8 @@ fn fields(debug: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vinga_base::Incarnation;
+    use vinga_wire::view::Member;
 
     const DISTRIBUTION: Address = Address::new(NodeId(1), BlockNumber::Distribution, 0);
     const DRIVER: Address = Address::new(NodeId(1), BlockNumber::Driver, 2);
@@ -406,31 +415,39 @@ mod tests {
     /// Answers a heartbeat at once, and a second time a little later.
     struct Echo;
 
-    fn start(_: &mut Echo, cx: &mut Context<'_>) {
-        cx.send_after(Span::from_millis(5), 0);
+    impl Block for Echo {
+        fn start(&mut self, cx: &mut Context<'_>) {
+            cx.send_after(Span::from_millis(5), 0);
+        }
+
+        fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+            let to = if frame.signal() == Some(SignalNumber::TimerReport) { DRIVER } else { frame.sender() };
+            let body = membership::HeartbeatBody { epoch: 3.into(), view: cx.view().number().0.into() };
+            cx.frame(SignalNumber::HeartbeatConfirm, to).put(&body);
+            cx.mark("echoed");
+        }
     }
 
-    fn handle(_: &mut Echo, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        let to = if frame.signal() == Some(SignalNumber::TimerReport) { DRIVER } else { frame.sender() };
-        let body = membership::HeartbeatBody { epoch: 3.into(), view: cx.view().0.into() };
-        cx.frame(SignalNumber::HeartbeatConfirm, to).put(&body);
-        cx.mark("echoed");
+    fn view() -> ClusterView {
+        let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
+        ClusterView::first([1, 2].map(member).to_vec())
     }
 
     #[test]
     fn lines_stand_in_order() {
-        let mut harness = Harness::new(DISTRIBUTION, 1, Echo, start, handle);
+        let mut harness = Harness::new(DISTRIBUTION, 1, view(), Echo);
         harness.heading("two echoes");
         assert!(harness.send(API, SignalNumber::EpochOrder, |_| ()).is_err());
         assert!(!harness.has_met("echoed"));
         harness
             .send(DRIVER, SignalNumber::ApiFailedOrder, |writer| {
-                writer.put(&membership::ApiNodeBody::new(NodeId(200), vinga_base::Incarnation(7)));
+                writer.put(&membership::ApiNodeBody::new(NodeId(200), Incarnation(7)));
             })
             .unwrap();
         harness.advance(Span::from_millis(7));
         let sent = harness.take_sent();
         assert_eq!((sent[1].signal(), sent[1].receiver()), (SignalNumber::HeartbeatConfirm, DRIVER));
+        harness.lose_node(NodeId(2));
         assert_eq!(
             harness.scenario(),
             "# two echoes\n\
@@ -439,7 +456,9 @@ mod tests {
              1/Driver/2 sends ApiFailedOrder { api: 200, incarnation: 7 }\n    \
              1/Driver/2 receives HeartbeatConfirm { epoch: 3, view: 1 }\n\
              at 5 ms\n    \
-             1/Driver/2 receives HeartbeatConfirm { epoch: 3, view: 1 }\n"
+             1/Driver/2 receives HeartbeatConfirm { epoch: 3, view: 1 }\n\
+             at 7 ms\n\
+             1/Driver/0 sends ViewChangedOrder { view: 2, members: 1 (incarnation 1) }\n"
         );
         assert_eq!(harness.now(), Tick(7000));
     }

@@ -16,6 +16,8 @@
 //! (transaction id, operation number, sub-operation). Each names the coordinator that the transaction belongs to
 //! (address and incarnation) and the one that acts for it (the same, or its successor).
 
+use crate::view::ReplicaGroup;
+use serde::{Deserialize, Serialize};
 use vinga_base::NodeId;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -23,8 +25,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Replicas of a row, at most.
 pub const CHAIN_MAX: usize = 4;
 
-/// The data nodes that hold an operation, primary first; unused places are 0. The data manager's instance number is the
-/// same on all of them.
+/// Data nodes of a node group in an order: those that have a row, primary first; unused places are 0. The data manager's
+/// instance number is the same on all of them.
 #[derive(
     Clone,
     Copy,
@@ -39,6 +41,8 @@ pub const CHAIN_MAX: usize = 4;
     KnownLayout,
     Immutable,
     Unaligned,
+    Serialize,
+    Deserialize,
 )]
 #[repr(C)]
 pub struct Chain {
@@ -54,6 +58,12 @@ impl Chain {
             *place = node.0;
         }
         chain
+    }
+
+    /// Whether it has no replica.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.nodes[0] == 0
     }
 
     /// Number of replicas.
@@ -108,6 +118,14 @@ impl Chain {
         Some(NodeId(self.nodes[at.checked_sub(1)?]))
     }
 
+    /// The chain with one more replica behind the last.
+    #[must_use]
+    pub fn with(&self, node: NodeId) -> Self {
+        let mut longer = *self;
+        longer.nodes[self.length()] = node.0;
+        longer
+    }
+
     /// The chain without a failed node; the order is kept.
     #[must_use]
     pub fn without(&self, node: NodeId) -> Self {
@@ -158,7 +176,7 @@ pub struct PrepareHead {
     pub api: U32,
     /// Its incarnation.
     pub api_incarnation: U32,
-    /// The replicas of all these operations.
+    /// The replicas of all these operations. Empty in a coordinator's request: the primary decides, by its view.
     pub chain: Chain,
     /// Flags defined in this file.
     pub flags: U16,
@@ -168,6 +186,9 @@ pub struct PrepareHead {
 
 /// With [`PreparedHead::flags`]: the operations are committed already, in `epoch`.
 pub const PREPARED_COMMITTED: u16 = 1;
+/// With [`PreparedHead::flags`]: other replicas than the sender may have records of the operations, so that those of
+/// changes are kept after the commit, until `CompleteOrder`.
+pub const PREPARED_REPLICATED: u16 = 2;
 
 /// Beginning of `PrepareConfirm` and `PrepareRefuse`; [`PreparedOperation`]s follow. In a confirm, the changes of
 /// unique indexes that follow from the operations come after them ([`crate::unique::IndexChange`]). If these are too
@@ -184,16 +205,16 @@ pub struct PreparedHead {
     pub epoch: U64,
     /// The acting coordinator's identifier of the transaction.
     pub record: U32,
-    /// The replicas that hold the operations.
-    pub chain: Chain,
-    /// The data manager's instance on each of them.
-    pub instance: U16,
+    /// The data managers that hold the operations.
+    pub owner: ReplicaGroup,
     /// Flags defined in this file.
     pub flags: U16,
     /// Number of operations.
     pub count: U16,
     /// Number of changes of unique indexes after them.
     pub changes: U16,
+    /// Zero.
+    pub unused: U16,
 }
 
 /// One operation of an answer.
@@ -237,16 +258,14 @@ pub struct CommitBody {
     pub epoch: U64,
     /// The coordinator for which it is sent.
     pub actor: Actor,
-    /// Applies to the operations with exactly this chain, whichever of its replicas are alive.
-    pub chain: Chain,
-    /// The replicas of that chain that are alive, as far as the sender knows.
-    pub alive: Chain,
-    /// The first write operation, whose record becomes the marker; 0 if it is in another chain or none is needed.
+    /// Applies to all operations of the transaction at these data managers.
+    pub owner: ReplicaGroup,
+    /// The replicas that may hold some of them, in the coordinator's view.
+    pub replicas: Chain,
+    /// The first write operation, whose record becomes the marker; 0 if others have it or none is needed.
     pub marker: U32,
-    /// The data manager's instance on each node of the chain.
-    pub instance: U16,
     /// Zero.
-    pub unused: U16,
+    pub unused: U32,
 }
 
 /// In [`AbortBody::from`]: end the transaction instead of undoing operations; a partial rollback may undo all of them,
@@ -265,16 +284,16 @@ pub struct AbortBody {
     pub transaction: U64,
     /// The coordinator for which it is sent.
     pub actor: Actor,
-    /// Applies to the operations with exactly this chain.
-    pub chain: Chain,
-    /// The replicas of that chain that are alive, as far as the sender knows.
-    pub alive: Chain,
+    /// Applies to the operations of the transaction at these data managers.
+    pub owner: ReplicaGroup,
+    /// The replicas that may hold some of them, in the coordinator's view.
+    pub replicas: Chain,
     /// Operations from this number on are undone, and their locks kept; [`WHOLE_TRANSACTION`] ends the transaction.
     pub from: U32,
-    /// The data manager's instance on each node of the chain.
-    pub instance: U16,
     /// [`ABORT_ONE`] or 0.
     pub flags: U16,
+    /// Zero.
+    pub unused: U16,
 }
 
 /// Beginning of `CompleteOrder` and `MarkersDropOrder`; transaction ids (u64) follow.

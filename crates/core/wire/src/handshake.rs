@@ -1,9 +1,9 @@
-//! The first frames of a connection: identification, protocol version, layout of the cluster.
+//! The first frames of a connection: identification, protocol version, the view of the cluster.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
 //! | `HelloRequest` | API node | data node's driver | greeting; must be the first frame, within the time limit |
-//! | `HelloConfirm` | driver | API node | admitted: the API node's id and the layout of the cluster |
+//! | `HelloConfirm` | driver | API node | admitted: the API node's id and the view of the cluster |
 //! | `HelloRefuse` | driver | API node | not admitted, with an error; the connection is closed after it |
 //!
 //! An API node opens its first connection with ticket 0. The confirm states how many connections the node wants from it
@@ -13,12 +13,12 @@
 //! that the API node has given that connection up, perhaps before the data node could see it break: the old connections
 //! are all closed, and the greeting is refused with `ConnectionLost` and may be repeated.
 
+use crate::view::ClusterView;
 use alloc::string::String;
-use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol that this build speaks. A node refuses a peer that speaks another.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// Begins every greeting, so that a stray client of another protocol is recognised.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VINGA\r\n\0");
@@ -61,54 +61,8 @@ pub struct HelloConfirm {
     pub api: u8,
     /// Must be sent with further connections of this API node.
     pub ticket: u64,
-    /// The layout of the cluster.
-    pub topology: Topology,
-}
-
-/// Where block instances run, and which data managers own which partitions.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Topology {
-    /// Version of this map.
-    pub version: u32,
-    /// The view that it belongs to.
-    pub view: u32,
-    /// Data nodes that are alive.
-    pub nodes: Vec<NodeTopology>,
-    /// For each partition its chain: node ids, primary first. The data manager's instance number is the same on all of
-    /// them.
-    pub partitions: Vec<PartitionPlace>,
-}
-
-/// One data node.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct NodeTopology {
-    /// Its id.
-    pub node: u8,
-    /// For each of its connections, the instances that are reached through it.
-    pub connections: Vec<ConnectionTopology>,
-    /// Data manager instances on the node.
-    pub data_managers: u16,
-    /// Coordinator instances on the node.
-    pub coordinators: u16,
-}
-
-/// The instances that are reached through one connection: those on the thread that serves it, and a share of those on
-/// threads that serve none. Each instance of a node is listed with exactly one connection.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct ConnectionTopology {
-    /// Data manager instances.
-    pub data_managers: Vec<u16>,
-    /// Coordinator instances.
-    pub coordinators: Vec<u16>,
-}
-
-/// One partition.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PartitionPlace {
-    /// The data manager instance that owns it, on each node of the chain.
-    pub instance: u16,
-    /// Node ids, primary first.
-    pub chain: Vec<u8>,
+    /// The cluster as it is.
+    pub view: ClusterView,
 }
 
 /// Body of `HelloRefuse` and of every other cold refusal.

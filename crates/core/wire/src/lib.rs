@@ -23,7 +23,6 @@ pub mod info;
 pub mod key_read;
 pub mod membership;
 pub mod operation;
-pub mod partition;
 pub mod range_scan;
 pub mod scan;
 pub mod schema;
@@ -31,6 +30,7 @@ pub mod schema_round;
 pub mod signal;
 pub mod transaction;
 pub mod unique;
+pub mod view;
 
 pub use address::{Address, BlockNumber};
 pub use error::{ErrorClass, ErrorCode};

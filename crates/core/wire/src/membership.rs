@@ -13,7 +13,6 @@
 //! | `DisconnectOrder` | API node | membership | disconnect notice: the session ends, nobody will ask for outcomes |
 //! | `CloseConnectionOrder` | any block | driver | this API node broke the rules: close it, log the reason |
 //! | the same | driver | membership | an order of a block for which this thread has no connection |
-//! | `NodeFailedOrder` | membership (simulator for now) | all blocks | this data node is no longer in the view |
 //!
 //! When a connection breaks, all connections of that API node are closed, then every block is notified
 //! (`ApiConnectionClosedOrder` travels behind the last frames that were read). Coordinators roll back transactions
@@ -27,7 +26,7 @@
 //! id is free at once. Transactions whose commit it had requested are still decided, but it can no longer learn the
 //! outcome.
 
-use crate::handshake::Topology;
+use crate::view::ClusterView;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -59,8 +58,8 @@ pub struct ApiConnectConfirm {
     pub incarnation: u32,
     /// See [`crate::handshake::HelloConfirm::ticket`].
     pub ticket: u64,
-    /// The cluster's layout.
-    pub topology: Topology,
+    /// The cluster as it is.
+    pub view: ClusterView,
 }
 
 /// Body of `ApiConnectRefuse` (cold).
@@ -116,18 +115,4 @@ pub struct CloseConnectionOrder {
     pub reason: U16,
     /// Number of the offending signal, 0 if there is none.
     pub signal: U16,
-}
-
-/// Body of `NodeFailedOrder`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct NodeFailedOrder {
-    /// The data node that failed.
-    pub node: u8,
-    /// Zero.
-    pub unused: [u8; 3],
-    /// Its incarnation.
-    pub incarnation: U32,
-    /// The view without it.
-    pub view: U32,
 }

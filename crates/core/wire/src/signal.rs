@@ -64,9 +64,10 @@ signals! {
     ApiFailedConfirm = 17, Node;
     HeartbeatRequest = 18, Api;
     HeartbeatConfirm = 19, Node;
-    NodeFailedOrder = 20, Node;
     CloseConnectionOrder = 21, Node;
     DisconnectOrder = 22, Api;
+    // view.rs
+    ViewChangedOrder = 20, Node;
     // epoch.rs
     EpochOrder = 30, Node;
     // key_read.rs

@@ -2,16 +2,17 @@
 
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 use vinga_base::{ColumnId, Incarnation, NodeId};
-use vinga_dictionary::{Dictionary, Partitioning, Settings, first_version};
+use vinga_dictionary::{Dictionary, Settings, first_version};
 use vinga_kernel::testkit::Harness;
 use vinga_wire::dictionary::{CreateTableRequest, ListTablesRequest, NamedTableRequest};
-use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
+use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::schema::{
     SchemaChange, SchemaChangeRequest, SchemaEventsRequest, SchemaEventsSeenOrder, SchemaLockBody,
     SchemaLockRequest,
 };
 use vinga_wire::schema_round::{RoundName, SchemaRoundRefuse};
-use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U32, cold};
+use vinga_wire::view::{ClusterView, Member};
+use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 
 const fn address(node: u8, block: BlockNumber) -> Address {
     Address::new(NodeId(node), block, 0)
@@ -30,14 +31,10 @@ pub fn api(node: u8) -> Address {
 }
 
 pub fn harness_for(tables_max: u32) -> Harness<Dictionary> {
-    let settings = Settings {
-        coordinators: COORDINATORS.to_vec(),
-        data_managers: DATA_MANAGERS.to_vec(),
-        tables_max,
-        partitioning: Partitioning { groups: 2, instances: 1, usual: 1 },
-        version: first_version(1),
-    };
-    Harness::new(DICTIONARY, 1, Dictionary::new(settings), Dictionary::start, Dictionary::handle)
+    let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
+    let view = ClusterView::first(vec![member(1), member(2)]);
+    let settings = Settings { tables_max, usual_partitions: 1, version: first_version(1) };
+    Harness::new(DICTIONARY, 1, view, Dictionary::new(settings))
 }
 
 pub fn harness() -> Harness<Dictionary> {
@@ -130,14 +127,6 @@ pub fn api_gone(h: &mut Harness<Dictionary>, signal: SignalNumber, node: u8) {
     let body = ApiNodeBody::new(NodeId(node), Incarnation(7));
     h.send(MEMBERSHIP, signal, |w| {
         w.put(&body);
-    })
-    .expect("allowed");
-}
-
-pub fn fail_node(h: &mut Harness<Dictionary>, node: u8) {
-    let order = NodeFailedOrder { node, unused: [0; 3], incarnation: U32::new(1), view: U32::new(2) };
-    h.send(MEMBERSHIP, SignalNumber::NodeFailedOrder, |w| {
-        w.put(&order);
     })
     .expect("allowed");
 }

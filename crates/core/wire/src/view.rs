@@ -1,0 +1,356 @@
+//! The view of the cluster: who is a member, which data managers own which partition, and who acts for coordinators
+//! that have failed. It is one value with a number. The president makes the next one, and each thread of each member
+//! adopts it as a whole; between two views nobody changes anything of it. Blocks read it from their context
+//! (`vinga_kernel::Context::view`) and keep no list of nodes of their own; clients get the same value with their
+//! admission and with each change.
+//!
+//! | signal | from | to | meaning |
+//! |---|---|---|---|
+//! | `ViewChangedOrder` | president (for now the simulator) | each thread of each member | adopt this view |
+//! | the same | membership | API node | the members and the owners of partitions have changed |
+//!
+//! Members are distinguished by id *and* incarnation: a node that has failed and has started again under its id is
+//! another member, and nothing that was agreed with the first one holds for it.
+//!
+//! **Owners.** A *node group* is a set of data nodes that hold the same partitions. The data managers with the same
+//! instance number on all nodes of a group form a *replica group* ([`ReplicaGroup`]); each owns one partition of the
+//! cluster. A replica group is what takes part in transactions; which of its replicas hold a given row is the primary's
+//! decision, because a replica that is still being copied has some rows and not others.
+
+mod layout;
+
+use crate::address::{Address, BlockNumber};
+use crate::commit::Chain;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use vinga_base::{Incarnation, NodeId, PartitionId, ViewNumber};
+use zerocopy::little_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The data managers with the same instance number on all nodes of a node group: the owners of one partition.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Debug,
+    Default,
+    Serialize,
+    Deserialize,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct ReplicaGroup {
+    group: [u8; 2],
+    instance: [u8; 2],
+}
+
+impl ReplicaGroup {
+    /// The data managers with this instance number in this node group.
+    #[inline]
+    pub const fn new(group: u16, instance: u16) -> Self {
+        ReplicaGroup { group: group.to_le_bytes(), instance: instance.to_le_bytes() }
+    }
+
+    /// The node group.
+    #[inline]
+    pub const fn group(self) -> u16 {
+        u16::from_le_bytes(self.group)
+    }
+
+    /// The data managers' instance number.
+    #[inline]
+    pub const fn instance(self) -> u16 {
+        u16::from_le_bytes(self.instance)
+    }
+
+    /// The data manager of the replica group on one of its nodes.
+    #[inline]
+    pub const fn at(self, node: NodeId) -> Address {
+        Address::new(node, BlockNumber::DataManager, self.instance())
+    }
+}
+
+/// How far a member has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum MemberState {
+    /// It has joined and owns nothing yet.
+    Starting,
+    /// It is being sent the rows of its partitions.
+    Copying,
+    /// It takes part in everything.
+    Started,
+}
+
+/// The instances that are reached through one connection of a member: those on the thread that serves it, and a share
+/// of those on threads that serve none. Each instance of a node is listed with exactly one connection.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ConnectionHosts {
+    /// Data manager instances.
+    pub data_managers: Vec<u16>,
+    /// Coordinator instances.
+    pub coordinators: Vec<u16>,
+}
+
+/// A data node that is a member of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Member {
+    /// Its id.
+    pub node: NodeId,
+    /// Which start of the node it is.
+    pub incarnation: Incarnation,
+    /// Where it accepts connections (`host:port`); empty where connections are made in another way.
+    pub address: String,
+    /// Its node group; they are numbered from 0.
+    pub group: u16,
+    /// How far it has come.
+    pub state: MemberState,
+    /// The first view that it was a member of.
+    pub since: ViewNumber,
+    /// For each connection that it accepts from a client, what is reached through it.
+    pub connections: Vec<ConnectionHosts>,
+    /// Data manager instances on it.
+    pub data_managers: u16,
+    /// Coordinator instances on it.
+    pub coordinators: u16,
+}
+
+impl Member {
+    /// Its id and incarnation, which nobody else ever has.
+    pub fn identity(&self) -> (NodeId, Incarnation) {
+        (self.node, self.incarnation)
+    }
+
+    /// Number of instances of a block on it.
+    pub fn instances(&self, block: BlockNumber) -> u16 {
+        match block {
+            BlockNumber::DataManager => self.data_managers,
+            BlockNumber::Coordinator => self.coordinators,
+            _ => 1,
+        }
+    }
+}
+
+/// Who owns a partition of the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Partition {
+    /// Its replica group, which never changes.
+    pub owner: ReplicaGroup,
+    /// The nodes that have all its rows, primary first. Invariant: there is one.
+    pub chain: Chain,
+    /// The nodes that are being sent its rows.
+    pub copying: Chain,
+}
+
+impl Partition {
+    /// The data manager that answers for it.
+    #[inline]
+    pub fn primary(&self) -> Address {
+        self.owner.at(self.chain.primary())
+    }
+
+    /// All nodes that may hold a row of it, primary first.
+    #[inline]
+    pub fn replicas(&self) -> Chain {
+        self.copying.nodes().fold(self.chain, |all, node| all.with(node))
+    }
+}
+
+/// Who acts for the coordinators of a node that has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Succession {
+    /// The node that has failed.
+    pub failed: NodeId,
+    /// Which start of it.
+    pub incarnation: Incarnation,
+    /// The member whose coordinators act for those of the failed node, instance for instance.
+    pub successor: NodeId,
+}
+
+/// See the head of this file.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ClusterView {
+    number: ViewNumber,
+    /// In the order in which they joined.
+    members: Vec<Member>,
+    /// By number.
+    partitions: Vec<Partition>,
+    groups: u16,
+    successions: Vec<Succession>,
+}
+
+impl ClusterView {
+    /// Its number; that of a view that was adopted is at least 1.
+    #[inline]
+    pub fn number(&self) -> ViewNumber {
+        self.number
+    }
+
+    /// The members, in the order in which they joined.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The member with an id.
+    pub fn member(&self, node: NodeId) -> Option<&Member> {
+        self.members.iter().find(|member| member.node == node)
+    }
+
+    /// Whether there is a member with this id.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.member(node).is_some()
+    }
+
+    /// The member that makes the next view: of the started ones that which joined first.
+    pub fn president(&self) -> Option<NodeId> {
+        self.members.iter().find(|member| member.state == MemberState::Started).map(|member| member.node)
+    }
+
+    /// Number of node groups.
+    pub fn groups(&self) -> u16 {
+        self.groups
+    }
+
+    /// Who owns a partition.
+    #[inline]
+    pub fn partition(&self, partition: PartitionId) -> &Partition {
+        &self.partitions[usize::from(partition.0)]
+    }
+
+    /// All partitions in order of their numbers.
+    pub fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// The partition of a replica group.
+    #[inline]
+    pub fn owned_by(&self, owner: ReplicaGroup) -> &Partition {
+        let at = usize::from(owner.instance()) * usize::from(self.groups) + usize::from(owner.group());
+        let partition = &self.partitions[at];
+        assert!(partition.owner == owner, "partitions are numbered through the node groups");
+        partition
+    }
+
+    /// All instances of a block, on all members.
+    pub fn addresses(&self, block: BlockNumber) -> impl Iterator<Item = Address> {
+        self.members
+            .iter()
+            .flat_map(move |m| (0..m.instances(block)).map(move |i| Address::new(m.node, block, i)))
+    }
+
+    /// Who acts for the coordinators of a node that has failed; `None` if the node has not failed in that incarnation
+    /// or the cluster has forgotten it.
+    pub fn successor(&self, failed: NodeId, incarnation: Incarnation) -> Option<NodeId> {
+        self.successions
+            .iter()
+            .find(|one| (one.failed, one.incarnation) == (failed, incarnation))
+            .map(|one| one.successor)
+    }
+
+    /// The next view, without members that have failed: the next replica of each of their partitions becomes primary,
+    /// and the next member in the order of ids acts for their coordinators, and for those they acted for.
+    ///
+    /// The caller has made sure that each partition keeps a replica with all its rows.
+    #[must_use]
+    pub fn without(&self, failed: &[NodeId]) -> Self {
+        let lost = |node: NodeId| failed.contains(&node);
+        let mut next = self.clone();
+        next.number.0 += 1;
+        next.members.retain(|member| !lost(member.node));
+        for partition in &mut next.partitions {
+            partition.chain = failed.iter().fold(partition.chain, |chain, &node| chain.without(node));
+            partition.copying = failed.iter().fold(partition.copying, |chain, &node| chain.without(node));
+            assert!(!partition.chain.is_empty(), "the cluster stops before a partition has no replica");
+        }
+        let dead = self.members.iter().filter(|member| lost(member.node));
+        next.successions.extend(dead.map(|member| Succession {
+            failed: member.node,
+            incarnation: member.incarnation,
+            successor: member.node,
+        }));
+        for at in 0..next.successions.len() {
+            if lost(next.successions[at].successor) {
+                next.successions[at].successor = next.follower(next.successions[at].successor);
+            }
+        }
+        next
+    }
+
+    /// The started member with the next higher id, or the lowest if there is none.
+    fn follower(&self, node: NodeId) -> NodeId {
+        let started = || self.members.iter().filter(|m| m.state == MemberState::Started).map(|m| m.node);
+        let next = started().filter(|&other| other > node).min();
+        next.or_else(|| started().min()).expect("a view has a started member")
+    }
+}
+
+/// A change from one view to a later one, as a thread goes through it.
+#[derive(Clone, Debug)]
+pub struct ViewChange {
+    /// The view that is left.
+    pub old: Arc<ClusterView>,
+    /// The view that is adopted.
+    pub new: Arc<ClusterView>,
+}
+
+impl ViewChange {
+    /// The members of the old view that are none of the new one: their ids may be there again, in another incarnation.
+    pub fn lost(&self) -> impl Iterator<Item = &Member> {
+        let stays = |member: &Member| self.new.members.iter().any(|m| m.identity() == member.identity());
+        self.old.members.iter().filter(move |&member| !stays(member))
+    }
+
+    /// Whether the member with this id, of the old view, is lost.
+    pub fn has_lost(&self, node: NodeId) -> bool {
+        self.lost().any(|member| member.node == node)
+    }
+}
+
+const _: () = assert!(size_of::<ReplicaGroup>() == size_of::<[U16; 2]>(), "two numbers in a signal");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn member(node: u8, group: u16) -> Member {
+        Member::started(NodeId(node), Incarnation(7), group, 2, 1)
+    }
+
+    #[test]
+    fn the_next_replica_becomes_primary_and_the_next_member_succeeds() {
+        let first = ClusterView::first(vec![member(1, 0), member(2, 0), member(3, 0)]);
+        assert_eq!((first.number(), first.president()), (ViewNumber(1), Some(NodeId(1))));
+        let second = first.without(&[NodeId(1)]);
+        assert_eq!((second.number(), second.president()), (ViewNumber(2), Some(NodeId(2))));
+        assert_eq!(second.owned_by(ReplicaGroup::new(0, 0)).chain, Chain::new(&[NodeId(2), NodeId(3)]));
+        assert_eq!(second.successor(NodeId(1), Incarnation(7)), Some(NodeId(2)));
+        assert_eq!(second.successor(NodeId(1), Incarnation(8)), None);
+        let third = second.without(&[NodeId(2)]);
+        assert_eq!(third.owned_by(ReplicaGroup::new(0, 1)).primary(), ReplicaGroup::new(0, 1).at(NodeId(3)));
+        for failed in [1, 2] {
+            assert_eq!(third.successor(NodeId(failed), Incarnation(7)), Some(NodeId(3)));
+        }
+        assert_eq!(third.addresses(BlockNumber::DataManager).count(), 2);
+    }
+
+    #[test]
+    fn a_member_that_has_started_again_is_another_one() {
+        let old = ClusterView::first(vec![member(1, 0), member(2, 0)]);
+        let mut new = old.without(&[NodeId(2)]);
+        let restarted = Member { incarnation: Incarnation(8), since: ViewNumber(3), ..member(2, 0) };
+        new.members.push(restarted);
+        let change = ViewChange { old: Arc::new(old), new: Arc::new(new) };
+        assert!(change.has_lost(NodeId(2)) && change.new.has(NodeId(2)));
+        assert!(!change.has_lost(NodeId(1)));
+    }
+}
