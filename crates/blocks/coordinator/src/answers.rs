@@ -9,10 +9,10 @@ use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::Frame;
 use vinga_wire::commit::{
     ABORT_ONE, AbortBody, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW,
-    PREPARED_COMMITTED, PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
+    PREPARED_COMMITTED, PREPARED_REPLICATED, PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
 };
-use vinga_wire::partition::Place;
 use vinga_wire::unique::IndexChange;
+use vinga_wire::view::ReplicaGroup;
 
 impl Coordinator {
     pub(crate) fn on_prepare_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -44,9 +44,8 @@ impl Coordinator {
             let (change, bytes) = IndexChange::take(&mut rest)?;
             self.note_index_change(handle, change, bytes);
         }
-        let place = Place { chain: head.chain, instance: head.instance.get() };
         for answer in answers {
-            self.operation_confirmed(cx, handle, place, answer);
+            self.operation_confirmed(cx, handle, head.owner, answer);
         }
         self.operations_answered(cx, handle, answers.len() as u32);
         Some(())
@@ -97,10 +96,11 @@ impl Coordinator {
     }
 
     fn note_hold(&mut self, handle: Handle, head: &PreparedHead) {
-        let place = Place { chain: head.chain, instance: head.instance.get() };
-        self.participants.each_mut(self.transactions[handle].participants, |participant| {
-            participant.holds |= participant.place == place;
-        });
+        let list = self.transactions[handle].participants;
+        if let Some(participant) = self.participants.find_mut(list, head.owner) {
+            participant.holds = true;
+            participant.is_replicated |= head.flags.get() & PREPARED_REPLICATED != 0;
+        }
     }
 
     /// This many operations or partial rollbacks have been answered. Sends what had to wait for them.
@@ -122,11 +122,11 @@ impl Coordinator {
         let id = TransactionId(body.transaction.get());
         let Some(handle) = self.find_record(body.actor.record.get(), id) else { return Some(()) };
         if let State::Committing { outstanding } = self.transactions[handle].state
-            && self.participant_ended(handle, body.chain, body.instance.get())
+            && self.participant_ended(handle, body.owner)
         {
             self.transactions[handle].state = State::Committing { outstanding: outstanding - 1 };
             if outstanding == 1 {
-                self.complete(handle);
+                self.complete(cx.view(), handle);
                 self.finish_committed(cx, handle);
             }
         }
@@ -145,7 +145,7 @@ impl Coordinator {
                 self.operations_answered(cx, handle, 1);
             }
             State::RollingBack { outstanding } if body.from.get() == WHOLE_TRANSACTION => {
-                if self.participant_ended(handle, body.chain, body.instance.get()) {
+                if self.participant_ended(handle, body.owner) {
                     self.transactions[handle].state = State::RollingBack { outstanding: outstanding - 1 };
                     if outstanding == 1 {
                         self.finish_rolled_back(cx, handle);
@@ -162,14 +162,9 @@ impl Coordinator {
     }
 
     /// Marks the participant as ended; false if it was already, or is none.
-    fn participant_ended(&mut self, handle: Handle, chain: vinga_wire::commit::Chain, instance: u16) -> bool {
-        let place = Place { chain, instance };
-        let mut has_ended = false;
-        self.participants.each_mut(self.transactions[handle].participants, |participant| {
-            if participant.place == place {
-                has_ended = !core::mem::replace(&mut participant.ended, true);
-            }
-        });
-        has_ended
+    fn participant_ended(&mut self, handle: Handle, owner: ReplicaGroup) -> bool {
+        let list = self.transactions[handle].participants;
+        let participant = self.participants.find_mut(list, owner);
+        participant.is_some_and(|participant| !core::mem::replace(&mut participant.ended, true))
     }
 }

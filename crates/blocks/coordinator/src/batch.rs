@@ -218,8 +218,8 @@ impl Coordinator {
                 KeyHash::of(operation.key)
             }
         };
-        let place = self.routing.place(table.partitions.of(hash));
-        Ok(Routed::new(operation, kind, hash, place, table))
+        let partition = cx.view().partition(table.partitions.of(hash));
+        Ok(Routed::new(operation, kind, hash, *partition, table))
     }
 
     /// Sends a checked batch to the owners of its rows. If it has no operation, continues with its end.
@@ -232,7 +232,7 @@ impl Coordinator {
     ) {
         let flags = head.flags.get();
         let commit = flags & FLAG_COMMIT != 0;
-        let is_overloaded = routed.iter().any(|one| cx.is_congested(one.place.primary()));
+        let is_overloaded = routed.iter().any(|one| cx.is_congested(one.partition.primary()));
         if is_overloaded {
             cx.mark("batch refused because a data manager is congested");
             self.roll_back(cx, handle, Cause::error(ErrorCode::Overloaded));

@@ -10,8 +10,8 @@ use crate::Coordinator;
 use alloc::collections::{BTreeMap, VecDeque};
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::partition::Place;
 use vinga_wire::transaction::{Outcome, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder};
+use vinga_wire::view::ReplicaGroup;
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U32, U64};
 
 /// A transaction that was committed.
@@ -20,7 +20,7 @@ pub struct Ended {
     pub id: TransactionId,
     pub epoch: Epoch,
     /// Where a marker is left.
-    pub marker: Option<Place>,
+    pub marker: Option<ReplicaGroup>,
 }
 
 /// One incarnation of an API node.
@@ -57,6 +57,11 @@ impl Clients {
         self.by_owner.remove(&owner)
     }
 
+    /// The open transactions of each client.
+    pub fn open(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.by_owner.iter().map(|(&owner, client)| (owner, client.open))
+    }
+
     pub fn unconfirmed(&self) -> usize {
         self.by_owner.values().map(|c| c.outcomes.len()).sum()
     }
@@ -89,8 +94,8 @@ impl Coordinator {
             if let Some(marker) = ended.marker
                 && !cx.has_bug(InjectedBug::SeenOutcomesKeepMarkers)
             {
-                let live = self.routing.alive(marker.chain);
-                self.marker_drops.extend(live.nodes().map(|node| (marker.at(node), ended.id)));
+                let replicas = cx.view().owned_by(marker).replicas();
+                self.marker_drops.extend(replicas.nodes().map(|node| (marker.at(node), ended.id)));
             }
         }
     }

@@ -53,9 +53,8 @@ impl Coordinator {
         write: impl Fn(&mut FrameWriter<'_>),
     ) {
         for participant in self.participants.of(self.transactions[handle].participants) {
-            if participant.alive.length() > 0 {
-                write(&mut cx.frame(signal, participant.place.at(participant.alive.primary())));
-            }
+            let primary = cx.view().owned_by(participant.owner).primary();
+            write(&mut cx.frame(signal, primary));
         }
     }
 }

@@ -8,6 +8,7 @@ use vinga_base::Epoch;
 use vinga_base::pool::Handle;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::transaction::{OperationError, Outcome, TransactionAnswer};
+use vinga_wire::view::ClusterView;
 use vinga_wire::{ErrorCode, SignalNumber, U16, U32, U64};
 
 /// Why a transaction is rolled back.
@@ -65,8 +66,7 @@ impl Coordinator {
         let mut outstanding = 0;
         for participant in self.participants.of(transaction.participants).filter(|p| p.holds) {
             outstanding += 1;
-            let marker = transaction.marker_at(participant, self.settings.node);
-            orders.commit(cx, participant, transaction.epoch, marker);
+            orders.commit(cx, participant, transaction.epoch, transaction.marker_at(participant));
         }
         transaction.state = State::Committing { outstanding };
         if outstanding == 0 {
@@ -102,18 +102,15 @@ impl Coordinator {
     }
 
     /// All primaries have committed: notes that the replicas can drop their records.
-    pub(crate) fn complete(&mut self, handle: Handle) {
+    pub(crate) fn complete(&mut self, view: &ClusterView, handle: Handle) {
         let transaction = &self.transactions[handle];
         for participant in self.participants.of(transaction.participants) {
-            // A chain that is only this node drops its records at commit: a successor that would need them can exist
-            // only after this node has failed, and then they are lost as well.
-            if participant.holds
-                && participant.changes
-                && !participant.place.chain.is_only(self.settings.node)
-            {
-                let (place, id) = (participant.place, transaction.id);
-                let replicas = self.routing.alive(place.chain);
-                self.completes.extend(replicas.nodes().map(|node| (place.at(node), id)));
+            // A replica group that is only on this node drops its records at commit: a successor that would need them
+            // can exist only after this node has failed, and then they are lost as well.
+            if participant.holds && participant.changes && participant.is_replicated {
+                let (owner, id) = (participant.owner, transaction.id);
+                let replicas = participant.replicas(view);
+                self.completes.extend(replicas.nodes().map(|node| (owner.at(node), id)));
             }
         }
     }
@@ -123,8 +120,9 @@ impl Coordinator {
         let epoch = transaction.epoch;
         let marker = transaction
             .first_change
-            .map(|(_, place)| place)
-            .filter(|place| !place.chain.is_only(self.settings.node));
+            .and_then(|(_, owner)| self.participants.find(transaction.participants, owner))
+            .filter(|participant| participant.is_replicated)
+            .map(|participant| participant.owner);
         let number = self.keep_outcome(cx, Ended { id: transaction.id, epoch, marker });
         self.statistics.committed += 1;
         self.finish(cx, handle, Outcome::Committed, number);

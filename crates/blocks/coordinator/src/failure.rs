@@ -1,7 +1,7 @@
 //! What happens to transactions when API nodes and data nodes fail, and when nobody continues them.
 
 use crate::ending::Cause;
-use crate::participants::Undo;
+use crate::participants::{Participant, Undo};
 use crate::transaction::{State, Transaction};
 use crate::{CHECK_INTERVAL, Coordinator};
 use alloc::vec::Vec;
@@ -9,6 +9,7 @@ use vinga_base::pool::Handle;
 use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::membership::ApiNodeBody;
+use vinga_wire::view::ViewChange;
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 impl Coordinator {
@@ -43,8 +44,8 @@ impl Coordinator {
             assert!(client.open == 0, "its connection was closed before");
             for ended in client.outcomes {
                 if let Some(marker) = ended.marker {
-                    let live = self.routing.alive(marker.chain);
-                    self.marker_drops.extend(live.nodes().map(|node| (marker.at(node), ended.id)));
+                    let replicas = cx.view().owned_by(marker).replicas();
+                    self.marker_drops.extend(replicas.nodes().map(|node| (marker.at(node), ended.id)));
                 }
             }
         }
@@ -82,44 +83,31 @@ impl Coordinator {
         }
     }
 
-    /// A data node has left the view: transactions that it took part in are rolled back if they are undecided, else
-    /// they are ended without it.
-    pub fn on_node_failed(&mut self, cx: &mut Context<'_>, node: NodeId) {
-        self.routing.remove_node(node);
-        self.completes.retain(|(data_manager, _)| data_manager.node() != node);
-        self.marker_drops.retain(|(data_manager, _)| data_manager.node() != node);
+    /// The view has changed: undecided transactions that a lost member may have taken part in are rolled back, decided ones
+    /// are ended without it.
+    pub(crate) fn go_on_in(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        self.completes.retain(|(data_manager, _)| !change.has_lost(data_manager.node()));
+        self.marker_drops.retain(|(data_manager, _)| !change.has_lost(data_manager.node()));
         let touched: Vec<Handle> = self
             .transactions
             .iter()
-            .filter(|(_, t)| self.takes_part(t, node))
+            .filter(|(_, t)| self.participants.of(t.participants).any(|p| has_lost_replica(p, change)))
             .map(|(handle, _)| handle)
             .collect();
         for handle in touched {
-            self.go_on_without(cx, handle, node);
+            self.go_on_without(cx, handle, change);
         }
     }
 
-    fn takes_part(&self, transaction: &Transaction, node: NodeId) -> bool {
-        self.participants.of(transaction.participants).any(|participant| participant.alive.contains(node))
-    }
-
-    fn go_on_without(&mut self, cx: &mut Context<'_>, handle: Handle, node: NodeId) {
+    fn go_on_without(&mut self, cx: &mut Context<'_>, handle: Handle, change: &ViewChange) {
         let orders = self.orders(cx, handle);
         let transaction = &self.transactions[handle];
-        self.participants.each_mut(transaction.participants, |participant| {
-            if !participant.alive.contains(node) {
-                return;
-            }
-            participant.alive = participant.alive.without(node);
-            assert!(participant.alive.length() > 0, "a node group without live nodes stops the cluster");
-            if participant.ended {
-                return;
-            }
+        let participants = self.participants.of(transaction.participants);
+        for participant in participants.filter(|p| !p.ended && has_lost_replica(p, change)) {
             match transaction.state {
                 State::Committing { .. } if participant.holds => {
                     cx.mark("commit sent again without a failed replica");
-                    let marker = transaction.marker_at(participant, self.settings.node);
-                    orders.commit(cx, participant, transaction.epoch, marker);
+                    orders.commit(cx, participant, transaction.epoch, transaction.marker_at(participant));
                 }
                 State::RollingBack { .. } => {
                     cx.mark("abort sent again without a failed replica");
@@ -127,7 +115,7 @@ impl Coordinator {
                 }
                 State::Committing { .. } | State::Open { .. } | State::Preparing { .. } => {}
             }
-        });
+        }
         match transaction.state {
             State::Open { .. } | State::Preparing { .. } => {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::NodeFailure));
@@ -148,6 +136,12 @@ impl Coordinator {
         }
         self.check_waits(cx);
     }
+}
+
+/// Whether one of the replicas that a participant had is lost.
+fn has_lost_replica(participant: &Participant, change: &ViewChange) -> bool {
+    let replicas = change.old.owned_by(participant.owner).replicas();
+    replicas.nodes().any(|node| change.has_lost(node))
 }
 
 fn owner_of(body: &ApiNodeBody) -> u32 {

@@ -1,10 +1,10 @@
 //! The coordinator: runs transactions on behalf of API nodes.
 //!
 //! An API node sends a *batch*: operations, and whether to commit behind them. The coordinator finds out which data
-//! managers own the rows (`routing`), sends them `PrepareRequest`s (`batch`, `stages`), has unique indexes follow
+//! managers own the rows, sends them `PrepareRequest`s (`batch`, `stages`), has unique indexes follow
 //! (`unique`), gathers the answers (`answers`), and ends the transaction on request or when it has to (`ending`). It
 //! keeps outcomes until the API node has confirmed them (`clients`), and continues when data nodes or API nodes fail
-//! (`failure`); `participants` are the chains that take part. The signals are described in `vinga_wire::{transaction,
+//! (`failure`); `participants` are the replica groups that take part. The signals are described in `vinga_wire::{transaction,
 //! commit}` and, as a protocol, in `docs/protocols/commit.md`.
 //!
 //! A transaction's states:
@@ -34,8 +34,8 @@ mod deadlock;
 mod ending;
 mod failure;
 pub mod inspect;
+mod invariants;
 mod participants;
-mod routing;
 mod stages;
 mod tables;
 mod transaction;
@@ -44,14 +44,13 @@ mod unique;
 use alloc::vec::Vec;
 use clients::Clients;
 use participants::Participants;
-use routing::Routing;
 use tables::Tables;
 use transaction::Transaction;
 use vinga_base::id_map::IdMap;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::{Epoch, Incarnation, NodeId, TransactionId};
-use vinga_kernel::{Context, Span};
-use vinga_wire::partition::PartitionMap;
+use vinga_kernel::{Block, Context, Scrutiny, Span};
+use vinga_wire::view::ViewChange;
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber};
 
 /// What a coordinator is configured with.
@@ -61,8 +60,6 @@ pub struct Settings {
     pub node: NodeId,
     /// The node's incarnation.
     pub incarnation: Incarnation,
-    /// Who owns which partition.
-    pub partitions: PartitionMap,
     /// The epoch that is current at the start.
     pub epoch: Epoch,
     /// `MaxNoOfConcurrentTransactions`: open transactions of this instance.
@@ -98,7 +95,6 @@ pub struct Coordinator {
     participants: Participants,
     clients: Clients,
     tables: Tables,
-    routing: Routing,
     /// Transactions that are committed on all replicas of a chain, so that their records there can be dropped:
     /// (data manager, id).
     completes: Vec<(Address, TransactionId)>,
@@ -131,7 +127,6 @@ impl Coordinator {
             participants: Participants::new(transactions.saturating_mul(PARTICIPANTS_PER_TRANSACTION)),
             clients: Clients::default(),
             tables: Tables::default(),
-            routing: Routing::new(settings.partitions.clone()),
             completes: Vec::new(),
             marker_drops: Vec::new(),
             statistics: Statistics::default(),
@@ -139,52 +134,10 @@ impl Coordinator {
         }
     }
 
-    /// Starts the checks of time-outs.
-    pub fn start(&mut self, cx: &mut Context<'_>) {
-        cx.send_after(CHECK_INTERVAL, 0);
-    }
-
-    /// Handles one signal.
-    pub fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        let handled = match frame.signal() {
-            Some(SignalNumber::TransactionRequest) => self.on_transaction_request(cx, frame),
-            Some(SignalNumber::PrepareConfirm) => self.on_prepare_confirm(cx, frame),
-            Some(SignalNumber::PrepareRefuse) => self.on_prepare_refuse(cx, frame),
-            Some(SignalNumber::CommitConfirm) => self.on_commit_confirm(cx, frame),
-            Some(SignalNumber::AbortConfirm) => self.on_abort_confirm(cx, frame),
-            Some(SignalNumber::DeadlockProbeOrder) => self.on_deadlock_probe_order(cx, frame),
-            Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
-            Some(SignalNumber::OutcomeRequest) => self.on_outcome_request(cx, frame),
-            Some(SignalNumber::OutcomesSeenOrder) => self.on_outcomes_seen_order(cx, frame),
-            Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
-            Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
-            Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
-            Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
-            Some(SignalNumber::TimerReport) => {
-                self.check_timeouts(cx);
-                Some(())
-            }
-            _ => None,
-        };
-        if handled.is_none() {
-            cx.reject(frame, ErrorCode::MalformedSignal);
-        }
-    }
-
     fn on_epoch_order(&mut self, frame: &Frame<'_>) -> Option<()> {
         let (order, _) = frame.head::<vinga_wire::epoch::EpochOrder>()?;
         self.epoch = self.epoch.max(Epoch(order.epoch.get()));
         Some(())
-    }
-
-    /// Sends what was gathered lazily. Called once a turn.
-    pub fn slice(&mut self, cx: &mut Context<'_>) {
-        if !self.completes.is_empty() {
-            send_lists(cx, SignalNumber::CompleteOrder, &mut self.completes);
-        }
-        if !self.marker_drops.is_empty() {
-            send_lists(cx, SignalNumber::MarkersDropOrder, &mut self.marker_drops);
-        }
     }
 
     fn find(&self, id: TransactionId) -> Option<Handle> {
@@ -245,4 +198,56 @@ fn send_lists(cx: &mut Context<'_>, signal: SignalNumber, list: &mut Vec<(Addres
         }
     }
     list.clear();
+}
+
+impl Block for Coordinator {
+    /// Starts the checks of time-outs.
+    fn start(&mut self, cx: &mut Context<'_>) {
+        cx.send_after(CHECK_INTERVAL, 0);
+    }
+
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let handled = match frame.signal() {
+            Some(SignalNumber::TransactionRequest) => self.on_transaction_request(cx, frame),
+            Some(SignalNumber::PrepareConfirm) => self.on_prepare_confirm(cx, frame),
+            Some(SignalNumber::PrepareRefuse) => self.on_prepare_refuse(cx, frame),
+            Some(SignalNumber::CommitConfirm) => self.on_commit_confirm(cx, frame),
+            Some(SignalNumber::AbortConfirm) => self.on_abort_confirm(cx, frame),
+            Some(SignalNumber::DeadlockProbeOrder) => self.on_deadlock_probe_order(cx, frame),
+            Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
+            Some(SignalNumber::OutcomeRequest) => self.on_outcome_request(cx, frame),
+            Some(SignalNumber::OutcomesSeenOrder) => self.on_outcomes_seen_order(cx, frame),
+            Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
+            Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
+            Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
+            Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
+            Some(SignalNumber::TimerReport) => {
+                self.check_timeouts(cx);
+                Some(())
+            }
+            _ => None,
+        };
+        if handled.is_none() {
+            cx.reject(frame, ErrorCode::MalformedSignal);
+        }
+    }
+
+    fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        self.go_on_in(cx, change);
+    }
+
+    /// Sends what was gathered lazily.
+    fn slice(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.completes.is_empty() {
+            send_lists(cx, SignalNumber::CompleteOrder, &mut self.completes);
+        }
+        if !self.marker_drops.is_empty() {
+            send_lists(cx, SignalNumber::MarkersDropOrder, &mut self.marker_drops);
+        }
+        false
+    }
+
+    fn check_invariants(&self, scrutiny: Scrutiny) {
+        self.check(scrutiny);
+    }
 }

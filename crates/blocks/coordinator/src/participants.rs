@@ -1,4 +1,7 @@
-//! The chains of data managers that take part in transactions, and what they are ordered to do at the end of one.
+//! The replica groups that take part in transactions, and what they are ordered to do at the end of one.
+//!
+//! Which of its replicas hold a row is the primary's decision. A coordinator addresses all of them that its view has:
+//! those that hold nothing of the transaction pass the order on.
 //!
 //! A transaction's participants are a list in one pool: most have one or two, and a record of its own for each of them
 //! would be most of a transaction's size.
@@ -8,27 +11,29 @@ use vinga_base::pool::{Handle, Pool};
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{ABORT_ONE, AbortBody, Actor, Chain, CommitBody, WHOLE_TRANSACTION};
-use vinga_wire::partition::Place;
+use vinga_wire::view::{ClusterView, ReplicaGroup};
 use vinga_wire::{SignalNumber, U16, U32, U64};
 
-/// A chain that takes part in a transaction.
+/// A replica group that takes part in a transaction.
 pub struct Participant {
-    pub place: Place,
-    /// The nodes of the chain that are alive; only the primary, if nothing was changed there.
-    pub alive: Chain,
+    pub owner: ReplicaGroup,
     /// Whether an operation that changes something was sent.
     pub changes: bool,
-    /// Whether the chain holds records of the transaction.
+    /// Whether it holds records of the transaction.
     pub holds: bool,
+    /// Whether other nodes than the coordinator's may have records of the transaction, so that those of changes stay
+    /// after the commit until all replicas are notified that it is complete. Once true, it stays so.
+    pub is_replicated: bool,
     /// Whether it has confirmed the end of the transaction.
     pub ended: bool,
     next: Option<Handle>,
 }
 
 impl Participant {
-    /// The replicas that know of the transaction: read locks exist only at the primary.
-    pub fn replicas(&self) -> Chain {
-        if self.changes { self.alive } else { Chain::new(&[self.alive.primary()]) }
+    /// The replicas that may know of the transaction: read locks exist only at the primary.
+    pub fn replicas(&self, view: &ClusterView) -> Chain {
+        let partition = view.owned_by(self.owner);
+        if self.changes { partition.replicas() } else { Chain::new(&[partition.chain.primary()]) }
     }
 }
 
@@ -63,32 +68,44 @@ impl Participants {
         })
     }
 
-    /// Calls a function with each participant of a transaction, to change it.
-    pub fn each_mut(&mut self, list: ParticipantList, mut change: impl FnMut(&mut Participant)) {
+    /// One of them, to change it.
+    pub fn find_mut(&mut self, list: ParticipantList, owner: ReplicaGroup) -> Option<&mut Participant> {
         let mut next = list.0;
         while let Some(at) = next {
-            let participant = &mut self.pool[at];
-            next = participant.next;
-            change(participant);
-        }
-    }
-
-    /// The transaction's participant for a place; made if it was not there. `None` if the pool is empty.
-    pub fn find_or_add(
-        &mut self,
-        list: &mut ParticipantList,
-        place: Place,
-        alive: impl FnOnce() -> Chain,
-    ) -> Option<&mut Participant> {
-        let mut next = list.0;
-        while let Some(at) = next {
-            if self.pool[at].place == place {
+            if self.pool[at].owner == owner {
                 return Some(&mut self.pool[at]);
             }
             next = self.pool[at].next;
         }
-        let made =
-            Participant { place, alive: alive(), changes: false, holds: false, ended: false, next: list.0 };
+        None
+    }
+
+    /// One of them.
+    pub fn find(&self, list: ParticipantList, owner: ReplicaGroup) -> Option<&Participant> {
+        self.of(list).find(|participant| participant.owner == owner)
+    }
+
+    /// One of them, made if it was not there. `None` if the pool is empty.
+    pub fn find_or_add(
+        &mut self,
+        list: &mut ParticipantList,
+        owner: ReplicaGroup,
+    ) -> Option<&mut Participant> {
+        let mut next = list.0;
+        while let Some(at) = next {
+            if self.pool[at].owner == owner {
+                return Some(&mut self.pool[at]);
+            }
+            next = self.pool[at].next;
+        }
+        let made = Participant {
+            owner,
+            changes: false,
+            holds: false,
+            is_replicated: false,
+            ended: false,
+            next: list.0,
+        };
         let made = self.pool.insert(made).ok()?;
         list.0 = Some(made);
         Some(&mut self.pool[made])
@@ -132,7 +149,7 @@ impl Coordinator {
     }
 }
 
-/// What a chain is to undo.
+/// What a participant is to undo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Undo {
     /// Everything, locks included: the transaction is rolled back.
@@ -143,7 +160,7 @@ pub enum Undo {
     One(u32),
 }
 
-/// Orders chains what to do with a transaction, on behalf of the coordinator that acts for it.
+/// Orders participants what to do with a transaction, on behalf of the coordinator that acts for it.
 #[derive(Clone, Copy)]
 pub struct Orders {
     pub transaction: TransactionId,
@@ -151,25 +168,24 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Has a chain commit: begins at its last replica. `marker` is the number of the operation that leaves a marker, 0
+    /// Has a participant commit: begins at its last replica. `marker` is the number of the operation that leaves a marker, 0
     /// for none.
     pub fn commit(self, cx: &mut Context<'_>, participant: &Participant, epoch: Epoch, marker: u32) {
-        let (place, replicas) = (participant.place, participant.replicas());
-        cx.frame(SignalNumber::CommitRequest, place.at(replicas.last())).put(&CommitBody {
+        let (owner, replicas) = (participant.owner, participant.replicas(cx.view()));
+        cx.frame(SignalNumber::CommitRequest, owner.at(replicas.last())).put(&CommitBody {
             transaction: U64::new(self.transaction.0),
             epoch: U64::new(epoch.0),
             actor: self.actor,
-            chain: place.chain,
-            alive: replicas,
+            owner,
+            replicas,
             marker: U32::new(marker),
-            instance: U16::new(place.instance),
-            unused: U16::ZERO,
+            unused: U32::ZERO,
         });
     }
 
-    /// Has a chain undo: begins at its primary.
+    /// Has a participant undo: begins at its primary.
     pub fn undo(self, cx: &mut Context<'_>, participant: &Participant, undo: Undo) {
-        let (place, replicas) = (participant.place, participant.replicas());
+        let (owner, replicas) = (participant.owner, participant.replicas(cx.view()));
         let (from, flags) = match undo {
             Undo::Everything => (WHOLE_TRANSACTION, 0),
             Undo::From(number) => (number, 0),
@@ -178,19 +194,19 @@ impl Orders {
         let body = AbortBody {
             transaction: U64::new(self.transaction.0),
             actor: self.actor,
-            chain: place.chain,
-            alive: replicas,
+            owner,
+            replicas,
             from: U32::new(from),
-            instance: U16::new(place.instance),
             flags: U16::new(flags),
+            unused: U16::ZERO,
         };
         if undo == Undo::Everything && cx.has_bug(InjectedBug::AbortToEveryReplica) {
             for node in replicas.nodes() {
-                let alone = AbortBody { alive: Chain::new(&[node]), ..body };
-                cx.frame(SignalNumber::AbortRequest, place.at(node)).put(&alone);
+                let alone = AbortBody { replicas: Chain::new(&[node]), ..body };
+                cx.frame(SignalNumber::AbortRequest, owner.at(node)).put(&alone);
             }
             return;
         }
-        cx.frame(SignalNumber::AbortRequest, place.at(replicas.primary())).put(&body);
+        cx.frame(SignalNumber::AbortRequest, owner.at(replicas.primary())).put(&body);
     }
 }

@@ -29,20 +29,32 @@ use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
 use vinga_kernel::Context;
-use vinga_wire::commit::{self, PrepareHead};
+use vinga_wire::commit::{self, Chain, PrepareHead};
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
-use vinga_wire::partition::Place;
+use vinga_wire::view::{Partition, ReplicaGroup};
 use vinga_wire::{ErrorCode, FrameWriter, SignalNumber, U16, U32, U64};
 
 /// An operation with its owner found.
 pub struct Routed<'a> {
     operation: Operation<'a>,
     hash: KeyHash,
-    pub place: Place,
+    pub partition: Partition,
     /// Something may have to follow it in unique indexes.
     has_unique: bool,
     /// It is for the hidden table of a unique index.
     is_hidden: bool,
+}
+
+/// The operations that go to one data manager in one signal.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// How many they are.
+    pub count: usize,
+    /// Whether one of them changes its row.
+    pub has_changes: bool,
+    /// Whether they are all that is left of the transaction, which is to be committed: see
+    /// [`commit::PREPARE_LAST`].
+    pub is_last: bool,
 }
 
 /// The operations of a batch that wait for earlier ones.
@@ -60,11 +72,15 @@ impl<'a> Routed<'a> {
         operation: Operation<'a>,
         kind: OperationKind,
         hash: KeyHash,
-        place: Place,
+        partition: Partition,
         table: &Table,
     ) -> Self {
         let has_unique = kind.is_change() && !table.unique_tables.is_empty();
-        Routed { operation, hash, place, has_unique, is_hidden: table.hidden }
+        Routed { operation, hash, partition, has_unique, is_hidden: table.hidden }
+    }
+
+    fn owner(&self) -> ReplicaGroup {
+        self.partition.owner
     }
 
     fn row(&self) -> (u32, u64) {
@@ -133,7 +149,7 @@ impl Coordinator {
                     error_is_local: one.error_is_local(),
                     may_fail_alone: one.may_fail_alone(),
                     wait: one.operation.head.wait(),
-                    place: one.place,
+                    owner: one.owner(),
                 });
             }
             if !rest.is_empty() {
@@ -142,26 +158,26 @@ impl Coordinator {
             }
             transaction.unique = Some(Box::new(work));
         }
-        let same_place =
-            stage.split_first().filter(|(first, others)| others.iter().all(|r| r.place == first.place));
+        let same_owner =
+            stage.split_first().filter(|(first, others)| others.iter().all(|r| r.owner() == first.owner()));
         let last = commit
             && before == 0
             && rest.is_empty()
             && transaction.participants.is_empty()
-            && same_place.is_some_and(|(first, _)| first.place.chain.is_only(self.settings.node));
+            && same_owner.is_some_and(|(first, _)| first.partition.replicas().is_only(self.settings.node));
         transaction.state = State::Preparing { outstanding: before + stage.len() as u32, commit, last };
-        if let Some((first, _)) = same_place {
-            self.send_share(cx, handle, first.place, stage, stage.len(), last);
+        if let Some((first, _)) = same_owner {
+            self.send_share(cx, handle, first.owner(), stage, stage.len(), last);
         } else {
-            let mut places: Vec<(Place, usize)> = Vec::new();
+            let mut owners: Vec<(ReplicaGroup, usize)> = Vec::new();
             for one in stage {
-                match places.iter_mut().find(|(place, _)| *place == one.place) {
+                match owners.iter_mut().find(|(owner, _)| *owner == one.owner()) {
                     Some((_, count)) => *count += 1,
-                    None => places.push((one.place, 1)),
+                    None => owners.push((one.owner(), 1)),
                 }
             }
-            for (place, count) in places {
-                if !self.send_share(cx, handle, place, stage, count, false) {
+            for (owner, count) in owners {
+                if !self.send_share(cx, handle, owner, stage, count, false) {
                     return;
                 }
             }
@@ -185,8 +201,8 @@ impl Coordinator {
                 let kind = operation.kind().expect("it was checked when it came");
                 let hash = KeyHash(operation.head.hash.get());
                 let table = self.tables.used(operation.head.table.get());
-                let place = self.routing.place(table.partitions.of(hash));
-                Routed::new(operation, kind, hash, place, table)
+                let partition = cx.view().partition(table.partitions.of(hash));
+                Routed::new(operation, kind, hash, *partition, table)
             })
             .collect();
         self.send_stages(cx, handle, &routed);
@@ -198,12 +214,12 @@ impl Coordinator {
         &mut self,
         cx: &mut Context<'_>,
         handle: Handle,
-        place: Place,
+        owner: ReplicaGroup,
         stage: &[Routed<'_>],
         count: usize,
         last: bool,
     ) -> bool {
-        let mut share = stage.iter().filter(|one| one.place == place);
+        let mut share = stage.iter().filter(|one| one.owner() == owner);
         // A one-phase commit needs all operations in one signal.
         let together = if last { count } else { usize::from(self.settings.operations_together) };
         if count > together {
@@ -213,7 +229,12 @@ impl Coordinator {
         while left > 0 {
             let some = left.min(together);
             let changes = share.clone().take(some).any(Routed::is_change);
-            let Some(mut writer) = self.begin_prepare(cx, handle, place, changes, some, last) else {
+            let Some(mut writer) = self.begin_prepare(
+                cx,
+                handle,
+                owner,
+                Share { count: some, has_changes: changes, is_last: last },
+            ) else {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::OutOfTransactions));
                 return false;
             };
@@ -225,35 +246,35 @@ impl Coordinator {
         true
     }
 
-    /// Begins a `PrepareRequest` of so many operations, which the caller writes. `None` if no record is left for the
-    /// chain.
+    /// Begins a `PrepareRequest`, to which the caller writes the operations. `None` if no record is left for the
+    /// participant.
     #[inline]
     pub(crate) fn begin_prepare<'a>(
         &mut self,
         cx: &'a mut Context<'_>,
         handle: Handle,
-        place: Place,
-        changes: bool,
-        count: usize,
-        last: bool,
+        owner: ReplicaGroup,
+        share: Share,
     ) -> Option<FrameWriter<'a>> {
         let actor = self.actor(cx, handle);
         let transaction = &mut self.transactions[handle];
-        let alive = || self.routing.alive(place.chain);
-        let participant = self.participants.find_or_add(&mut transaction.participants, place, alive)?;
-        participant.changes |= changes;
-        transaction.has_changes |= changes;
+        let participant = self.participants.find_or_add(&mut transaction.participants, owner)?;
+        let partition = cx.view().owned_by(owner);
+        participant.changes |= share.has_changes;
+        participant.is_replicated |= !partition.replicas().is_only(self.settings.node);
+        transaction.has_changes |= share.has_changes;
         let epoch = self.epoch.max(transaction.epoch);
-        let mut writer = cx.frame(SignalNumber::PrepareRequest, place.primary());
+        let primary = partition.primary();
+        let mut writer = cx.frame(SignalNumber::PrepareRequest, primary);
         writer.put(&PrepareHead {
             transaction: U64::new(transaction.id.0),
             epoch: U64::new(epoch.0),
             actor,
             api: U32::new(transaction.api.0),
             api_incarnation: U32::new(transaction.id.owner() & 0xffff),
-            chain: place.chain,
-            flags: U16::new(if last { commit::PREPARE_LAST } else { 0 }),
-            count: U16::new(count as u16),
+            chain: Chain::default(),
+            flags: U16::new(if share.is_last { commit::PREPARE_LAST } else { 0 }),
+            count: U16::new(share.count as u16),
         });
         Some(writer)
     }

@@ -4,9 +4,9 @@ use crate::participants::{Participant, ParticipantList};
 use crate::unique::UniqueWork;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use vinga_base::{Epoch, NodeId, TransactionId};
+use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::Tick;
-use vinga_wire::partition::Place;
+use vinga_wire::view::ReplicaGroup;
 use vinga_wire::{Address, ErrorCode};
 
 /// Where a transaction stands; see the head of the crate.
@@ -63,7 +63,7 @@ pub struct Transaction {
     /// Newest epoch of any commit at the data managers of its operations, and that the API node has seen.
     /// Once committing: its epoch.
     pub epoch: Epoch,
-    /// The chains that take part.
+    /// The replica groups that take part.
     pub participants: ParticipantList,
     /// The highest operation number so far.
     pub operation: u32,
@@ -71,9 +71,9 @@ pub struct Transaction {
     pub rows: u16,
     /// Whether an operation that changes something was sent.
     pub has_changes: bool,
-    /// Number of the first operation that changed something, and the place of its chain, if any. Only what can't fail
-    /// alone any more counts.
-    pub first_change: Option<(u32, Place)>,
+    /// Number of the first operation that changed something, and its owner, if any. Only what can't fail alone any more
+    /// counts.
+    pub first_change: Option<(u32, ReplicaGroup)>,
     /// What follows in unique indexes, and operations of the batch that wait for it.
     pub unique: Option<Box<UniqueWork>>,
     /// What few transactions have. Apart, because records are moved, and small ones with a few instructions.
@@ -172,17 +172,17 @@ impl Transaction {
 
     /// Notes a change that can't fail alone any more.
     #[inline]
-    pub fn note_change(&mut self, number: u32, place: Place) {
+    pub fn note_change(&mut self, number: u32, owner: ReplicaGroup) {
         if self.first_change.is_none_or(|(first, _)| number < first) {
-            self.first_change = Some((number, place));
+            self.first_change = Some((number, owner));
         }
     }
 
-    /// Number of the operation that leaves a marker at a participant; 0 if none does: only the chain of the first
-    /// change keeps one, and none that is this coordinator's node alone.
-    pub fn marker_at(&self, participant: &Participant, own: NodeId) -> u32 {
+    /// Number of the operation that leaves a marker at a participant; 0 if none does: only the owner of the first change
+    /// keeps one, and none that is on the coordinator's node alone.
+    pub fn marker_at(&self, participant: &Participant) -> u32 {
         match self.first_change {
-            Some((number, place)) if place == participant.place && !place.chain.is_only(own) => number,
+            Some((number, owner)) if owner == participant.owner && participant.is_replicated => number,
             _ => 0,
         }
     }

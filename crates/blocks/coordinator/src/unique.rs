@@ -20,7 +20,7 @@
 use crate::Coordinator;
 use crate::ending::Cause;
 use crate::participants::Undo;
-use crate::stages::Rest;
+use crate::stages::{Rest, Share};
 use crate::transaction::{Failure, State};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -29,8 +29,8 @@ use vinga_base::pool::Handle;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{OPERATION_CHANGES, PreparedOperation};
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, LockWait, Operation, OperationHead, OperationKind};
-use vinga_wire::partition::Place;
 use vinga_wire::unique::IndexChange;
+use vinga_wire::view::ReplicaGroup;
 use vinga_wire::{ErrorCode, U16, U32};
 
 /// A hidden row: table, hash of its key.
@@ -60,7 +60,7 @@ pub struct Base {
     /// How long it waits for each of its locks.
     pub wait: LockWait,
     /// Of its row.
-    pub place: Place,
+    pub owner: ReplicaGroup,
 }
 
 /// A change and what follows it.
@@ -80,7 +80,7 @@ struct Sub {
     index: u16,
     row: HiddenRow,
     /// Where it was sent. (Who owned the row when the answer came may have failed when it is sent.)
-    place: Option<Place>,
+    owner: Option<ReplicaGroup>,
     /// As it stands in a `PrepareRequest`; empty once sent.
     bytes: Vec<u8>,
 }
@@ -111,7 +111,7 @@ impl UniqueWork {
     }
 
     /// The sub-operations that may be sent now.
-    fn take_ready(&mut self, owner: impl Fn(HiddenRow) -> Place) -> Vec<(Place, Vec<u8>)> {
+    fn take_ready(&mut self, owner_of: impl Fn(HiddenRow) -> ReplicaGroup) -> Vec<(ReplicaGroup, Vec<u8>)> {
         let mut ready = Vec::new();
         while let Some(step) = self.steps.get_mut(self.sent) {
             let meets_uncertain = || step.subs.iter().any(|sub| self.uncertain.contains(&sub.row));
@@ -122,9 +122,9 @@ impl UniqueWork {
                 if step.base.may_fail_alone {
                     self.uncertain.insert(sub.row);
                 }
-                let place = owner(sub.row);
-                sub.place = Some(place);
-                ready.push((place, core::mem::take(&mut sub.bytes)));
+                let owner = owner_of(sub.row);
+                sub.owner = Some(owner);
+                ready.push((owner, core::mem::take(&mut sub.bytes)));
             }
             self.sent += 1;
         }
@@ -165,7 +165,7 @@ impl Coordinator {
         step.subs.push(Sub {
             index: change.index.get(),
             row: (change.table.get(), change.hash.get()),
-            place: None,
+            owner: None,
             bytes,
         });
         step.outstanding += 1;
@@ -176,7 +176,7 @@ impl Coordinator {
         &mut self,
         cx: &mut Context<'_>,
         handle: Handle,
-        place: Place,
+        owner: ReplicaGroup,
         answer: &PreparedOperation,
     ) {
         let number = answer.operation.get();
@@ -200,7 +200,7 @@ impl Coordinator {
                     self.step_ended(cx, handle, number);
                 }
             }
-            None if answer.flags & OPERATION_CHANGES != 0 => transaction.note_change(number, place),
+            None if answer.flags & OPERATION_CHANGES != 0 => transaction.note_change(number, owner),
             None => {}
         }
     }
@@ -262,9 +262,9 @@ impl Coordinator {
             self.undo_step(cx, handle, number);
             return;
         }
-        let place = step.base.place;
+        let owner = step.base.owner;
         work.end(number);
-        transaction.note_change(number, place);
+        transaction.note_change(number, owner);
     }
 
     /// Has an operation undone alone, with its sub-operations, by all chains that take part in it.
@@ -274,11 +274,11 @@ impl Coordinator {
         let list = transaction.participants;
         let work = transaction.unique.as_mut().expect("the caller found a step in it");
         let step = work.find(number).expect("the caller found it");
-        let places: BTreeSet<Place> =
-            step.subs.iter().filter_map(|sub| sub.place).chain([step.base.place]).collect();
-        step.outstanding = places.len() as u32;
+        let owners: BTreeSet<ReplicaGroup> =
+            step.subs.iter().filter_map(|sub| sub.owner).chain([step.base.owner]).collect();
+        step.outstanding = owners.len() as u32;
         let asked = step.outstanding;
-        for participant in self.participants.of(list).filter(|p| places.contains(&p.place)) {
+        for participant in self.participants.of(list).filter(|p| owners.contains(&p.owner)) {
             orders.undo(cx, participant, Undo::One(number));
         }
         self.expect_answers(handle, asked);
@@ -300,25 +300,26 @@ impl Coordinator {
     /// Sends the sub-operations that may go now. False if the transaction had to be rolled back instead.
     pub(crate) fn send_subs(&mut self, cx: &mut Context<'_>, handle: Handle) -> bool {
         let Some(work) = self.transactions[handle].unique.as_mut() else { return true };
-        let (tables, routing) = (&self.tables, &self.routing);
-        let owner = |(table, hash)| routing.place(tables.used(table).partitions.of(KeyHash(hash)));
-        let ready = work.take_ready(owner);
+        let (tables, view) = (&self.tables, cx.view());
+        let owner_of = |(table, hash)| view.partition(tables.used(table).partitions.of(KeyHash(hash))).owner;
+        let ready = work.take_ready(owner_of);
         if ready.is_empty() {
             return true;
         }
-        // One list for each place; a place that has more than fits a signal gets another list behind it.
-        let mut signals: Vec<(Place, usize, Vec<u8>)> = Vec::new();
-        for (place, bytes) in ready {
-            match signals.iter_mut().rev().find(|(other, ..)| *other == place) {
+        // One list for each owner; one that has more than fits a signal gets another list behind it.
+        let mut signals: Vec<(ReplicaGroup, usize, Vec<u8>)> = Vec::new();
+        for (owner, bytes) in ready {
+            match signals.iter_mut().rev().find(|(other, ..)| *other == owner) {
                 Some((_, count, list)) if list.len() <= SIGNAL_BYTES => {
                     *count += 1;
                     list.extend_from_slice(&bytes);
                 }
-                Some(_) | None => signals.push((place, 1, bytes)),
+                Some(_) | None => signals.push((owner, 1, bytes)),
             }
         }
-        for (place, count, bytes) in signals {
-            let Some(mut writer) = self.begin_prepare(cx, handle, place, true, count, false) else {
+        for (owner, count, bytes) in signals {
+            let share = Share { count, has_changes: true, is_last: false };
+            let Some(mut writer) = self.begin_prepare(cx, handle, owner, share) else {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::OutOfTransactions));
                 return false;
             };

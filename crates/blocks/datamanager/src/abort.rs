@@ -7,7 +7,7 @@ use vinga_base::pool::Handle;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{ABORT_ONE, AbortBody, WHOLE_TRANSACTION};
 use vinga_wire::operation::OperationKind;
-use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
+use vinga_wire::{Address, Frame, SignalNumber};
 
 impl DataManager {
     pub(crate) fn on_abort_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -15,10 +15,9 @@ impl DataManager {
         if let Some(transaction) = self.find_transaction(TransactionId(body.transaction.get())) {
             self.abort(cx, transaction, body);
         }
-        match body.alive.next(self.settings.node) {
+        match body.replicas.next(self.settings.node) {
             Some(node) => {
-                let receiver = Address::new(node, BlockNumber::DataManager, self.settings.instance);
-                cx.frame(SignalNumber::AbortRequest, receiver).put(body);
+                cx.frame(SignalNumber::AbortRequest, self.settings.owner.at(node)).put(body);
             }
             None => {
                 cx.frame(SignalNumber::AbortConfirm, Address(body.actor.acting.get())).put(body);
@@ -31,7 +30,7 @@ impl DataManager {
     fn abort(&mut self, cx: &mut Context<'_>, transaction: Handle, body: &AbortBody) {
         let from = body.from.get();
         let only_one = body.flags.get() & ABORT_ONE != 0;
-        for handle in self.operations_of(transaction, body.chain) {
+        for handle in self.operations_of(transaction) {
             let number = self.operations[handle].number;
             let is_spared = if only_one { number != from } else { number < from };
             if is_spared {

@@ -13,15 +13,15 @@ use crate::{DataManager, rows};
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
-use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
+use vinga_base::{Epoch, PartitionId, RowId, TransactionId, ViewNumber};
 use vinga_fragment::fragment::NewRow;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{
-    Actor, Chain, OPERATION_CHANGES, OPERATION_HOLDS, PREPARED_COMMITTED, PrepareHead, PreparedHead,
-    PreparedOperation,
+    Actor, OPERATION_CHANGES, OPERATION_HOLDS, PREPARED_COMMITTED, PREPARED_REPLICATED, PrepareHead,
+    PreparedHead, PreparedOperation,
 };
 use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationHead, OperationKind};
-use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U16, U32, U64};
+use vinga_wire::{Address, ErrorCode, SignalNumber, U16, U32, U64};
 
 impl DataManager {
     /// Whether an operation goes on to another replica.
@@ -32,13 +32,21 @@ impl DataManager {
 
     /// Sends an operation with its after-image to the next replica.
     pub(crate) fn forward(&mut self, cx: &mut Context<'_>, handle: Handle, key: &[u8]) {
-        self.forward_with(cx, handle, key, self.epoch);
+        self.forward_with(cx, handle, key, self.epoch, cx.view().number());
     }
 
-    fn forward_with(&mut self, cx: &mut Context<'_>, handle: Handle, key: &[u8], epoch: Epoch) {
+    /// `decided_in` is the view in which the primary has decided which replicas there are.
+    fn forward_with(
+        &mut self,
+        cx: &mut Context<'_>,
+        handle: Handle,
+        key: &[u8],
+        epoch: Epoch,
+        decided_in: ViewNumber,
+    ) {
         let record = &self.operations[handle];
         let next = record.chain.next(self.settings.node).expect("the caller has checked");
-        if self.failed.contains(&next) {
+        if !cx.view().has_since(next, decided_in) {
             // The coordinator learns of the failure as well and rolls the transaction back.
             cx.mark("not forwarded to a failed replica");
             return;
@@ -59,7 +67,7 @@ impl DataManager {
             Change::None => unreachable!("only changes are forwarded"),
         };
         let body_bytes = version.map_or(0, |v| v.fixed.len() + v.variable.len());
-        let receiver = Address::new(next, BlockNumber::DataManager, self.settings.instance);
+        let receiver = self.settings.owner.at(next);
         let key = if version.is_some() { &[] } else { key };
         let mut writer = cx.frame(SignalNumber::PrepareRequest, receiver);
         writer.put(&PrepareHead {
@@ -99,6 +107,7 @@ impl DataManager {
         cx: &mut Context<'_>,
         head: &PrepareHead,
         mut rest: &[u8],
+        sent_in: ViewNumber,
     ) -> Option<()> {
         let mut answers = core::mem::take(&mut self.answers);
         let epoch = self.epoch.max(Epoch(head.epoch.get()));
@@ -107,7 +116,7 @@ impl DataManager {
             let name = OperationName::of(operation.head);
             match self.prepare_forwarded(cx, head, &operation) {
                 Ok(handle) if self.is_forwarded(handle) => {
-                    self.forward_with(cx, handle, operation.key, epoch);
+                    self.forward_with(cx, handle, operation.key, epoch, sent_in);
                 }
                 Ok(handle) => {
                     self.confirm(cx, handle, OPERATION_HOLDS | OPERATION_CHANGES, &mut answers);
@@ -120,7 +129,7 @@ impl DataManager {
             }
         }
         let id = TransactionId(head.transaction.get());
-        self.send_answers_with(cx, id, &head.actor, head.chain, &mut answers, epoch);
+        self.send_answers_with(cx, id, &head.actor, &mut answers, epoch);
         self.answers = answers;
         Some(())
     }
@@ -293,10 +302,9 @@ impl DataManager {
         cx: &mut Context<'_>,
         id: TransactionId,
         actor: &Actor,
-        chain: Chain,
         answers: &mut Answers,
     ) {
-        self.send_answers_with(cx, id, actor, chain, answers, self.epoch);
+        self.send_answers_with(cx, id, actor, answers, self.epoch);
     }
 
     fn send_answers_with(
@@ -304,28 +312,29 @@ impl DataManager {
         cx: &mut Context<'_>,
         id: TransactionId,
         actor: &Actor,
-        chain: Chain,
         answers: &mut Answers,
         epoch: Epoch,
     ) {
         let committed = answers.committed.take();
         let all_wait = core::mem::take(&mut answers.all_wait);
+        let is_replicated = core::mem::take(&mut answers.is_replicated);
         let mut send = |signal, list: &[PreparedOperation], changes: IndexChangesPart<'_>, epoch: Epoch| {
             let may_be_empty = all_wait && signal == SignalNumber::PrepareConfirm;
             if list.is_empty() && changes.count == 0 && !may_be_empty {
                 return;
             }
-            let flags = if committed.is_some() { PREPARED_COMMITTED } else { 0 };
+            let flags = (if committed.is_some() { PREPARED_COMMITTED } else { 0 })
+                | (if is_replicated { PREPARED_REPLICATED } else { 0 });
             let mut writer = cx.frame(signal, Address(actor.acting.get()));
             writer.put(&PreparedHead {
                 transaction: U64::new(id.0),
                 epoch: U64::new(epoch.0),
                 record: actor.record,
-                chain,
-                instance: U16::new(self.settings.instance),
+                owner: self.settings.owner,
                 flags: U16::new(flags),
                 count: U16::new(list.len() as u16),
                 changes: U16::new(changes.count),
+                unused: U16::ZERO,
             });
             for answer in list {
                 writer.put(answer);

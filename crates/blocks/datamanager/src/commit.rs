@@ -7,31 +7,30 @@ use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_fragment::row::RowFlags;
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{Chain, CommitBody, TransactionList};
-use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U64};
+use vinga_wire::commit::{CommitBody, TransactionList};
+use vinga_wire::{Address, Frame, SignalNumber, U64};
 
 impl DataManager {
     pub(crate) fn on_commit_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<CommitBody>()?;
         let own = self.settings.node;
         let epoch = Epoch(body.epoch.get());
-        let before = body.alive.previous(own);
+        let before = body.replicas.previous(own);
         if let Some(transaction) = self.find_transaction(TransactionId(body.transaction.get())) {
             if body.marker.get() != 0 {
                 self.transactions[transaction].marker = body.marker.get();
             }
             if before.is_none() {
-                self.commit_as_primary(cx, transaction, body.chain, epoch);
+                self.commit_as_primary(cx, transaction, epoch);
             } else {
-                self.commit_as_backup(cx, transaction, body.chain, epoch);
+                self.commit_as_backup(cx, transaction, epoch);
             }
         } else {
             cx.mark("commit of a transaction that is not (any more) here");
         }
         match before {
             Some(node) => {
-                let receiver = Address::new(node, BlockNumber::DataManager, self.settings.instance);
-                cx.frame(SignalNumber::CommitRequest, receiver).put(body);
+                cx.frame(SignalNumber::CommitRequest, self.settings.owner.at(node)).put(body);
             }
             None => {
                 cx.frame(SignalNumber::CommitConfirm, Address(body.actor.acting.get())).put(body);
@@ -41,14 +40,12 @@ impl DataManager {
         Some(())
     }
 
-    /// The operations of a transaction with exactly this chain, newest first.
-    pub(crate) fn operations_of(&self, transaction: Handle, chain: Chain) -> Vec<Handle> {
+    /// The operations of a transaction, newest first.
+    pub(crate) fn operations_of(&self, transaction: Handle) -> Vec<Handle> {
         let mut found = Vec::new();
         let mut next = self.transactions[transaction].operations;
         while let Some(at) = next {
-            if self.operations[at].chain == chain {
-                found.push(at);
-            }
+            found.push(at);
             next = self.operations[at].next;
         }
         found
@@ -56,18 +53,11 @@ impl DataManager {
 
     /// Shows the new versions and lets the locks go. What a successor may need to know stays until the transaction is
     /// complete; nothing stays if the successor would have died with us.
-    pub(crate) fn commit_as_primary(
-        &mut self,
-        cx: &mut Context<'_>,
-        transaction: Handle,
-        chain: Chain,
-        epoch: Epoch,
-    ) {
+    pub(crate) fn commit_as_primary(&mut self, cx: &mut Context<'_>, transaction: Handle, epoch: Epoch) {
         self.epoch = self.epoch.max(epoch);
         let own = self.settings.node;
         let coordinator = Address(self.transactions[transaction].actor.coordinator.get()).node();
-        let keeps_records = !(chain.is_only(own) && coordinator == own);
-        let operations = self.operations_of(transaction, chain);
+        let operations = self.operations_of(transaction);
         for &handle in &operations {
             if let Some(state) = self.operations[handle].row_state
                 && self.operations[handle].change != Change::None
@@ -76,7 +66,9 @@ impl DataManager {
             }
         }
         for handle in operations {
-            if keeps_records && self.operations[handle].kind.is_change() {
+            let record = &self.operations[handle];
+            let dies_with_coordinator = record.chain.is_only(own) && coordinator == own;
+            if record.kind.is_change() && !dies_with_coordinator {
                 self.unlock(handle);
                 self.detach(handle);
                 self.operations[handle].state = State::Committed { epoch, shown: true };
@@ -87,9 +79,9 @@ impl DataManager {
     }
 
     /// Notes the epoch; the new versions stay hidden until all have committed.
-    fn commit_as_backup(&mut self, cx: &mut Context<'_>, transaction: Handle, chain: Chain, epoch: Epoch) {
+    fn commit_as_backup(&mut self, cx: &mut Context<'_>, transaction: Handle, epoch: Epoch) {
         self.epoch = self.epoch.max(epoch);
-        let operations = self.operations_of(transaction, chain);
+        let operations = self.operations_of(transaction);
         for &handle in &operations {
             let record = &self.operations[handle];
             let (is_prepared, state) = (record.state == State::Prepared, record.row_state);

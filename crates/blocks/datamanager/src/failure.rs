@@ -1,23 +1,21 @@
-//! A data node has failed: chains get shorter, backups become primaries.
+//! The view has changed: chains get shorter, backups become primaries.
 
 use crate::DataManager;
 use crate::operation::State;
 use alloc::vec::Vec;
-use vinga_base::NodeId;
 use vinga_base::pool::Handle;
 use vinga_fragment::lock_table::LockRef;
 use vinga_kernel::{Context, InjectedBug};
 
 impl DataManager {
-    /// Takes the failed node out of all chains. Where this data manager is the primary now, its committed versions are
-    /// shown at once (all replicas behind it committed before it), and what is prepared holds its row's lock.
-    pub fn on_node_failed(&mut self, cx: &mut Context<'_>, node: NodeId) {
-        self.map.remove_node(node);
-        self.failed.push(node);
+    /// Where this data manager is the primary now, its committed versions are shown at once (all replicas behind it
+    /// committed before it), and what is prepared holds its row's lock.
+    pub(crate) fn take_over_partitions(&mut self, cx: &mut Context<'_>) {
+        let view = cx.view();
         let promoted: Vec<Handle> = self
             .rows
             .iter()
-            .filter(|(_, row)| row.lock == LockRef::NONE && self.owned_chain(row.partition).is_some())
+            .filter(|(_, row)| row.lock == LockRef::NONE && self.is_primary_of(view, row.partition))
             .map(|(handle, _)| handle)
             .collect();
         for state in promoted {

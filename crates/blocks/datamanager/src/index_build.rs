@@ -179,7 +179,7 @@ impl DataManager {
             let IndexWork { builds, batch, .. } = &mut self.index_work;
             let build = builds.front_mut().expect("the caller has checked");
             let table = self.store.tables.current_mut(build.table);
-            if usize::from(build.partition.0) >= self.map.places().len() {
+            if usize::from(build.partition.0) >= table.partitions_end() {
                 return Ok(true);
             }
             let mut is_whole = true;

@@ -121,11 +121,6 @@ impl DataManager {
         })
     }
 
-    /// The partitions that this data manager is the primary of, as it knows.
-    pub fn is_primary_of(&self, partition: PartitionId) -> bool {
-        self.owned_chain(partition).is_some()
-    }
-
     /// The fragments that are here: table, the version with which its rows began, partition.
     pub fn inspect_fragments(&self) -> impl Iterator<Item = (u32, u64, PartitionId)> {
         self.store.tables.iter().flat_map(|(id, table)| {

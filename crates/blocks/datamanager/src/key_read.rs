@@ -12,9 +12,9 @@ use vinga_base::hash::KeyHash;
 use vinga_base::{ColumnId, PartitionId, TransactionId};
 use vinga_kernel::{Context, Prefetch};
 use vinga_program::filter::Program;
-use vinga_wire::commit::Chain;
 use vinga_wire::key_read::{ANSWER_BYTES_SOFT, KEYS_MAX, KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::operation::ALL_COLUMNS;
+use vinga_wire::view::ClusterView;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
 
 use crate::tables::Table;
@@ -52,6 +52,8 @@ impl<'a> Request<'a> {
 /// How the keys of a request are looked up, and what is sent of their rows.
 struct Lookup<'a> {
     table: &'a Table,
+    /// Whether this data manager may answer for the fragments that it has.
+    answers_reads: bool,
     viewer: Viewer,
     filter: Option<Program>,
     /// `None`: all columns.
@@ -112,7 +114,7 @@ impl DataManager {
         // waits for it there.
         if cx.is_congested(frame.sender()) {
             cx.mark("read refused because too many answers wait for its API node");
-            refuse(cx, frame, head, 0, ErrorCode::Overloaded, 0);
+            refuse(cx, frame, head, 0, ErrorCode::Overloaded);
             return Some(());
         }
         let table = self.store.tables.get(cx, head.table.get(), head.version.get());
@@ -120,7 +122,7 @@ impl DataManager {
         let filter = match filter {
             Ok(filter) => filter,
             Err(code) => {
-                refuse(cx, frame, head, 0, code, 0);
+                refuse(cx, frame, head, 0, code);
                 return Some(());
             }
         };
@@ -128,8 +130,10 @@ impl DataManager {
         let mut columns = core::mem::take(&mut self.scratch.selection);
         columns.clear();
         columns.extend(request.selection.iter().map(|column| ColumnId(column.get())));
+        let table = self.store.tables.current(head.table.get());
         let lookup = Lookup {
-            table: self.store.tables.current(head.table.get()),
+            table,
+            answers_reads: self.answers_reads(cx.view(), table),
             viewer,
             filter,
             selection: (head.columns.get() != ALL_COLUMNS).then_some(&columns),
@@ -137,7 +141,7 @@ impl DataManager {
         let answered = self.answer_keys(cx, frame, head, &lookup, request.keys);
         self.scratch.selection = columns;
         if let Err((done, code)) = answered {
-            refuse(cx, frame, head, done, code, self.map.version());
+            refuse(cx, frame, head, done, code);
         }
         Some(())
     }
@@ -192,7 +196,7 @@ impl DataManager {
             self.check_owned(table, key)?;
             let hash = KeyHash::of(key);
             let partition = table.partitions.of(hash);
-            if !self.answers_reads_of(table, partition) {
+            if !lookup.answers_reads || !table.has_fragment(partition) {
                 return Err(ErrorCode::Moved);
             }
             *place = (key, hash, partition);
@@ -254,35 +258,36 @@ impl DataManager {
 
     /// Whether committed reads of a partition may be answered here.
     #[inline]
-    pub(crate) fn answers_reads_of(&self, table: &Table, partition: PartitionId) -> bool {
-        table.has_fragment(partition)
-            && (table.read_backup || self.map.place(partition).chain.primary() == self.settings.node)
+    pub(crate) fn answers_reads_of(&self, view: &ClusterView, table: &Table, partition: PartitionId) -> bool {
+        table.has_fragment(partition) && self.answers_reads(view, table)
     }
 
-    /// Whether this data manager is the primary of a partition, and its chain as the map has it.
+    /// Whether committed reads of a table's fragments here may be answered: all of them are of the one partition that
+    /// this data manager's replica group owns.
     #[inline]
-    pub(crate) fn owned_chain(&self, partition: PartitionId) -> Option<Chain> {
-        let place = self.map.place(partition);
-        (place.instance == self.settings.instance && place.chain.primary() == self.settings.node)
-            .then_some(place.chain)
+    fn answers_reads(&self, view: &ClusterView, table: &Table) -> bool {
+        let chain = view.owned_by(self.settings.owner).chain;
+        let own = self.settings.node;
+        chain.primary() == own || table.read_backup && chain.contains(own)
+    }
+
+    /// Whether this data manager is the primary of a partition.
+    #[inline]
+    pub(crate) fn is_primary_of(&self, view: &ClusterView, partition: PartitionId) -> bool {
+        let partition = view.partition(partition);
+        partition.owner == self.settings.owner && partition.chain.primary() == self.settings.node
     }
 }
 
 /// Refuses the keys of a request from one on.
 #[cold]
-fn refuse(
-    cx: &mut Context<'_>,
-    frame: &Frame<'_>,
-    head: &KeyReadHead,
-    from: u16,
-    code: ErrorCode,
-    map_version: u32,
-) {
+fn refuse(cx: &mut Context<'_>, frame: &Frame<'_>, head: &KeyReadHead, from: u16, code: ErrorCode) {
+    let view = cx.view().number();
     cx.frame(SignalNumber::KeyReadRefuse, frame.sender()).put(&KeyReadRefusal {
         request: U32::new(head.request.get().wrapping_add(u32::from(from))),
         count: U16::new(head.count.get() - from),
         code: U16::new(code as u16),
-        map_version: U32::new(map_version),
+        view: U32::new(view.0),
     });
 }
 

@@ -38,6 +38,7 @@ mod index_entries;
 mod index_keys;
 mod index_statistics;
 pub mod inspect;
+mod invariants;
 mod key_read;
 mod one_phase;
 mod operation;
@@ -71,19 +72,17 @@ use vinga_base::pool::{Handle, Pool};
 use vinga_base::{ColumnId, Epoch, NodeId, TransactionId};
 use vinga_fragment::chunk_store::ChunkStore;
 use vinga_fragment::lock_table::LockTable;
-use vinga_kernel::{Context, Prefetch, Span, Tick};
-use vinga_wire::partition::PartitionMap;
+use vinga_kernel::{Block, Context, Prefetch, Scrutiny, Span, Tick};
+use vinga_wire::view::{ReplicaGroup, ViewChange};
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
-/// What a data manager is told at start.
+/// What a data manager is configured with.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The node that it runs on.
     pub node: NodeId,
-    /// Which of the node's data managers it is.
-    pub instance: u16,
-    /// Who owns which partition.
-    pub partitions: PartitionMap,
+    /// The replica group that it belongs to: its node group, and which of the node's data managers it is.
+    pub owner: ReplicaGroup,
     /// Share of `MaxNoOfConcurrentOperations`.
     pub operations_max: u32,
     /// Transactions that may have operations here.
@@ -104,9 +103,6 @@ const CHECK_INTERVAL: Span = Span::from_millis(20);
 /// One data manager instance. See the head of this file.
 pub struct DataManager {
     settings: Settings,
-    map: PartitionMap,
-    /// Data nodes that have failed since the start.
-    failed: Vec<NodeId>,
     /// Newest epoch of any commit here.
     epoch: Epoch,
     store: Store,
@@ -209,8 +205,6 @@ impl DataManager {
     pub fn new(settings: Settings, pages: PagePool) -> Self {
         let operations = settings.operations_max;
         DataManager {
-            map: settings.partitions.clone(),
-            failed: Vec::new(),
             epoch: Epoch(0),
             store: Store { pages, chunks: ChunkStore::new(), tables: Tables::new(settings.tables_max) },
             operations: Pool::new(operations),
@@ -234,11 +228,6 @@ impl DataManager {
         }
     }
 
-    /// Begins to look for time-outs.
-    pub fn start(&mut self, cx: &mut Context<'_>) {
-        cx.send_after(CHECK_INTERVAL, 0);
-    }
-
     /// Prefetches what a signal about a single key will touch. Signals with several keys overlap their own misses.
     pub fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>) {
         match frame.signal() {
@@ -247,48 +236,6 @@ impl DataManager {
             Some(SignalNumber::RangeScanOpenRequest) => self.prefetch_range_scan(pass, frame),
             _ => {}
         }
-    }
-
-    /// Handles one signal.
-    pub fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        let handled = match frame.signal() {
-            Some(SignalNumber::KeyReadRequest) => self.on_key_read_request(cx, frame),
-            Some(SignalNumber::PrepareRequest) => self.on_prepare_request(cx, frame),
-            Some(SignalNumber::CommitRequest) => self.on_commit_request(cx, frame),
-            Some(SignalNumber::AbortRequest) => self.on_abort_request(cx, frame),
-            Some(SignalNumber::CompleteOrder) => self.on_complete_order(cx, frame),
-            Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(frame),
-            Some(SignalNumber::DeadlockProbeOrder) => self.on_deadlock_probe_order(cx, frame),
-            Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
-            Some(SignalNumber::ScanOpenRequest) => self.on_scan_open_request(cx, frame),
-            Some(SignalNumber::RangeScanOpenRequest) => self.on_range_scan_open_request(cx, frame),
-            Some(SignalNumber::IndexStatisticsRequest) => self.on_index_statistics_request(cx, frame),
-            Some(SignalNumber::ScanNextRequest) => self.on_scan_next_request(cx, frame),
-            Some(SignalNumber::ScanCloseOrder) => self.on_scan_close_order(frame),
-            Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
-            Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
-            Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
-            Some(SignalNumber::TimerReport) => {
-                self.check_timeouts(cx);
-                Some(())
-            }
-            _ => None,
-        };
-        if handled.is_none() {
-            cx.reject(frame, ErrorCode::MalformedSignal);
-        }
-    }
-
-    /// Does one slice of each long work; says whether there is more to do.
-    pub fn slice(&mut self, cx: &mut Context<'_>) -> bool {
-        let scans = self.run_scans(cx);
-        let removals = self.remove_table_slice(cx);
-        let statistics = self.statistics_slice(cx);
-        let indexes = self.index_work_slice(cx);
-        if self.building.is_some() {
-            self.report_builds(cx);
-        }
-        scans || removals || statistics || indexes
     }
 
     fn check_timeouts(&mut self, cx: &mut Context<'_>) {
@@ -375,5 +322,60 @@ impl DataManager {
             usage("row states", &self.rows),
             self.scans.usage(),
         ]
+    }
+}
+
+impl Block for DataManager {
+    /// Begins to look for time-outs.
+    fn start(&mut self, cx: &mut Context<'_>) {
+        cx.send_after(CHECK_INTERVAL, 0);
+    }
+
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let handled = match frame.signal() {
+            Some(SignalNumber::KeyReadRequest) => self.on_key_read_request(cx, frame),
+            Some(SignalNumber::PrepareRequest) => self.on_prepare_request(cx, frame),
+            Some(SignalNumber::CommitRequest) => self.on_commit_request(cx, frame),
+            Some(SignalNumber::AbortRequest) => self.on_abort_request(cx, frame),
+            Some(SignalNumber::CompleteOrder) => self.on_complete_order(cx, frame),
+            Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(frame),
+            Some(SignalNumber::DeadlockProbeOrder) => self.on_deadlock_probe_order(cx, frame),
+            Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
+            Some(SignalNumber::ScanOpenRequest) => self.on_scan_open_request(cx, frame),
+            Some(SignalNumber::RangeScanOpenRequest) => self.on_range_scan_open_request(cx, frame),
+            Some(SignalNumber::IndexStatisticsRequest) => self.on_index_statistics_request(cx, frame),
+            Some(SignalNumber::ScanNextRequest) => self.on_scan_next_request(cx, frame),
+            Some(SignalNumber::ScanCloseOrder) => self.on_scan_close_order(frame),
+            Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
+            Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
+            Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
+            Some(SignalNumber::TimerReport) => {
+                self.check_timeouts(cx);
+                Some(())
+            }
+            _ => None,
+        };
+        if handled.is_none() {
+            cx.reject(frame, ErrorCode::MalformedSignal);
+        }
+    }
+
+    fn view_changed(&mut self, cx: &mut Context<'_>, _: &ViewChange) {
+        self.take_over_partitions(cx);
+    }
+
+    fn slice(&mut self, cx: &mut Context<'_>) -> bool {
+        let scans = self.run_scans(cx);
+        let removals = self.remove_table_slice(cx);
+        let statistics = self.statistics_slice(cx);
+        let indexes = self.index_work_slice(cx);
+        if self.building.is_some() {
+            self.report_builds(cx);
+        }
+        scans || removals || statistics || indexes
+    }
+
+    fn check_invariants(&self, scrutiny: Scrutiny) {
+        self.check(scrutiny);
     }
 }

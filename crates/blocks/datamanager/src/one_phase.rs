@@ -39,7 +39,7 @@ impl DataManager {
     /// Whether the last operations of a transaction may be committed with their prepare.
     pub(crate) fn may_commit_in_one_phase(&self, cx: &Context<'_>, head: &PrepareHead, view: u8) -> bool {
         let own = self.settings.node;
-        head.chain.is_only(own)
+        cx.view().owned_by(self.settings.owner).replicas().is_only(own)
             && Address(head.actor.coordinator.get()).node() == own
             && view == cx.view().number().0 as u8
             && self.find_transaction(TransactionId(head.transaction.get())).is_none()
@@ -69,11 +69,11 @@ impl DataManager {
                 transaction: head.transaction,
                 epoch: U64::new(epoch.0),
                 record: head.actor.record,
-                chain: head.chain,
-                instance: U16::new(self.settings.instance),
+                owner: self.settings.owner,
                 flags: U16::new(if code == 0 { PREPARED_COMMITTED } else { 0 }),
                 count: U16::new(1),
                 changes: U16::ZERO,
+                unused: U16::ZERO,
             })
             .put(&OperationName::of(operation.head).answer(code, flags));
         true
@@ -91,7 +91,7 @@ impl DataManager {
         let table = self.store.tables.get(cx, table_id, operation.head.version.get())?;
         let hash = KeyHash(operation.head.hash.get());
         let partition = table.partitions.of(hash);
-        if self.owned_chain(partition) != Some(head.chain) {
+        if !self.is_primary_of(cx.view(), partition) {
             return Err(Obstacle::Ordinary);
         }
         if kind.is_read() && cx.is_congested(Address(head.api.get())) {
@@ -237,7 +237,7 @@ impl DataManager {
         let id = TransactionId(head.transaction.get());
         let epoch = self.epoch.max(Epoch(head.epoch.get()));
         if let Some(transaction) = self.find_transaction(id) {
-            self.commit_as_primary(cx, transaction, head.chain, epoch);
+            self.commit_as_primary(cx, transaction, epoch);
         }
         for answer in &mut answers.confirmed {
             answer.flags &= !OPERATION_HOLDS;

@@ -54,6 +54,8 @@ pub struct Answers {
     pub refused: Vec<PreparedOperation>,
     /// What has to follow the confirmed ones in unique indexes.
     pub changes: IndexChanges,
+    /// Other replicas have records of some of them.
+    pub is_replicated: bool,
     /// The confirmed ones are committed already, in this epoch.
     pub committed: Option<Epoch>,
     /// There is nothing to say but that nothing is committed, which the coordinator wants to know.
@@ -94,8 +96,9 @@ impl DataManager {
 
     pub(crate) fn on_prepare_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (head, rest) = frame.head::<PrepareHead>()?;
-        if head.chain.primary() != self.settings.node {
-            return self.on_forwarded_prepare(cx, head, rest);
+        if !head.chain.is_empty() {
+            let sent_in = cx.view_of(frame);
+            return self.on_forwarded_prepare(cx, head, rest, sent_in);
         }
         let is_last = head.flags.get() & PREPARE_LAST != 0;
         let may_commit = is_last && self.may_commit_in_one_phase(cx, head, frame.header.view);
@@ -124,7 +127,7 @@ impl DataManager {
             answers.all_wait = true;
         }
         let (id, actor) = (TransactionId(head.transaction.get()), head.actor);
-        self.send_answers(cx, id, &actor, head.chain, &mut answers);
+        self.send_answers(cx, id, &actor, &mut answers);
         self.answers = answers;
         self.run_ready(cx);
         Some(())
@@ -265,10 +268,11 @@ impl DataManager {
         let kind = self.operations[handle].kind;
         let table = self.store.tables.get(cx, table_id, head.version.get())?;
         let partition = table.partitions.of(hash);
-        if self.owned_chain(partition) != Some(self.operations[handle].chain) {
-            cx.mark("prepare for a chain that is not the present one");
+        if !self.is_primary_of(cx.view(), partition) {
+            // Its coordinator was in an older view and rolls the transaction back when it adopts this one.
             return Err(ErrorCode::NodeFailure);
         }
+        self.operations[handle].chain = cx.view().partition(partition).replicas();
         if kind.is_read() && cx.is_congested(self.transactions[self.operations[handle].transaction].api) {
             cx.mark("read of a batch refused because too many rows wait for its API node");
             return Err(ErrorCode::Overloaded);

@@ -311,7 +311,7 @@ impl DataManager {
     ) -> Result<Scan, ErrorCode> {
         let table = self.store.tables.get(cx, options.table, options.version)?;
         let partition = PartitionId(options.partition);
-        if !self.answers_reads_of(table, partition) {
+        if !self.answers_reads_of(cx.view(), table, partition) {
             return Err(ErrorCode::Moved);
         }
         let counts = options.columns == COUNT_ROWS;

@@ -15,6 +15,7 @@ use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRefuse, SchemaRoundRequest};
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 /// Indexes that are built for a round of a schema change.
@@ -36,11 +37,11 @@ impl DataManager {
         let requester = frame.sender();
         match task {
             RoundTask::Prepare { record, made } => {
-                let prepared = self.prepare_tables(&record, &made);
+                let prepared = self.prepare_tables(cx.view(), &record, &made);
                 answer(cx, requester, round, prepared);
             }
             RoundTask::Build { table, ordered, must_be_empty } => {
-                if must_be_empty && self.has_rows(table) {
+                if must_be_empty && self.has_rows(cx.view(), table) {
                     answer(cx, requester, round, Err(ErrorCode::NotSupportedYet));
                 } else {
                     ordered.iter().for_each(|index| self.begin_index_build(table, index));
@@ -71,16 +72,20 @@ impl DataManager {
     }
 
     /// Makes what is to be made, all of it or nothing.
-    fn prepare_tables(&mut self, record: &TableRecord, made: &[u32]) -> Result<(), ErrorCode> {
+    fn prepare_tables(
+        &mut self,
+        view: &ClusterView,
+        record: &TableRecord,
+        made: &[u32],
+    ) -> Result<(), ErrorCode> {
         if !made.iter().all(|&id| self.store.tables.has_room_for(id)) {
             return Err(ErrorCode::OutOfTables);
         }
         let hidden: Vec<TableRecord> = record.hidden().collect();
         let all = core::iter::once(record).chain(&hidden);
         for made in all.filter(|table| made.contains(&table.table)) {
-            let is_here = self.map.places().map(|(_, place)| {
-                place.instance == self.settings.instance && place.chain.contains(self.settings.node)
-            });
+            let own = (self.settings.owner, self.settings.node);
+            let is_here = view.partitions().iter().map(|p| p.owner == own.0 && p.replicas().contains(own.1));
             self.store.tables.add(made.table, Table::new(made, is_here));
         }
         if !made.contains(&record.table) {
@@ -91,9 +96,9 @@ impl DataManager {
     }
 
     /// Whether a table has rows in partitions whose primary is here.
-    fn has_rows(&self, table: u32) -> bool {
+    fn has_rows(&self, view: &ClusterView, table: u32) -> bool {
         let fragments = self.store.tables.current(table).fragments();
-        let own = fragments.filter(|(partition, _)| self.is_primary_of(*partition));
+        let own = fragments.filter(|(partition, _)| self.is_primary_of(view, *partition));
         own.into_iter().any(|(_, fragment)| !fragment.index().is_empty())
     }
 

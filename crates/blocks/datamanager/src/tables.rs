@@ -112,12 +112,17 @@ impl Table {
         self.fragments.iter_mut().flatten()
     }
 
-    /// All fragments here.
     /// Whether a row of it is named by operations.
     pub fn has_named_rows(&self) -> bool {
         self.fragments().any(|(_, fragment)| fragment.rows().has_named())
     }
 
+    /// Partitions of the cluster: numbers of its fragments are lower.
+    pub fn partitions_end(&self) -> usize {
+        self.fragments.len()
+    }
+
+    /// All fragments here.
     pub fn fragments(&self) -> impl Iterator<Item = (PartitionId, &Fragment)> {
         self.fragments.iter().enumerate().filter_map(|(i, f)| Some((PartitionId(i as u16), f.as_ref()?)))
     }

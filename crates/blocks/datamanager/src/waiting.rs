@@ -233,7 +233,7 @@ impl DataManager {
         if record.lock.is_some_and(|entry| self.locks.entry(entry).is_some_and(|(_, granted)| !granted)) {
             return;
         }
-        let (name, is_local, chain) = (record.name(), record.error_is_local, record.chain);
+        let (name, is_local) = (record.name(), record.error_is_local);
         let (transaction, skips) = (record.transaction, record.patience.skips());
         let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
         let Some(request) = self.stop_waiting(handle) else { return };
@@ -259,24 +259,24 @@ impl DataManager {
                 answers.refuse_locked(name, flags, is_local || skips);
             }
             Executed::Waiting => {
-                self.send_answers(cx, id, &actor, chain, &mut answers);
+                self.send_answers(cx, id, &actor, &mut answers);
                 return;
             }
         }
-        self.send_answers(cx, id, &actor, chain, &mut answers);
+        self.send_answers(cx, id, &actor, &mut answers);
         self.run_followers(id);
     }
 
     /// Refuses an operation that waits for a lock.
     pub(crate) fn refuse_waiting(&mut self, cx: &mut Context<'_>, handle: Handle, code: ErrorCode) {
         let record = &self.operations[handle];
-        let (name, is_local, chain) = (record.name(), record.error_is_local, record.chain);
+        let (name, is_local) = (record.name(), record.error_is_local);
         let transaction = record.transaction;
         let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
         self.drop_operation(handle);
         let mut answers = Answers::default();
         answers.refuse(name, code, is_local);
-        self.send_answers(cx, id, &actor, chain, &mut answers);
+        self.send_answers(cx, id, &actor, &mut answers);
         self.run_followers(id);
     }
 

@@ -424,7 +424,7 @@ impl ScriptedNode {
             request: head.request,
             count: U16::new(count),
             code: U16::new(code as u16),
-            map_version: U32::new(1),
+            view: U32::new(1),
         };
         let table = if self.refuses_reads > 0 { Err(ErrorCode::Overloaded) } else { table };
         let (table, filter) = match table {

@@ -8,9 +8,10 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use vinga_base::ViewNumber;
 use vinga_base::time::{Span, Tick};
 use vinga_wire::view::ClusterView;
-use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
+use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber};
 
 /// The severity of a log entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -90,6 +91,13 @@ impl Context<'_> {
     /// The same, to be kept while the context is used for something else.
     pub fn shared_view(&self) -> Arc<ClusterView> {
         self.shared.view.clone()
+    }
+
+    /// The view in which the sender of a frame was when it sent it: this thread's, or one of the 127 before it.
+    pub fn view_of(&self, frame: &Frame<'_>) -> ViewNumber {
+        let own = self.view().number().0;
+        let behind = (own as u8).wrapping_sub(frame.header.view);
+        ViewNumber(own.saturating_sub(u32::from(behind)))
     }
 
     /// Begins a signal to `receiver`. It is sent when the writer is dropped.

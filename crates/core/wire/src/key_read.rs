@@ -78,8 +78,8 @@ pub struct KeyReadRefusal {
     pub count: U16,
     /// [`crate::ErrorCode`].
     pub code: U16,
-    /// Version of the partition map, for [`crate::ErrorCode::Moved`].
-    pub map_version: U32,
+    /// Number of the data manager's view, for [`crate::ErrorCode::Moved`].
+    pub view: U32,
 }
 
 /// The rows of a `KeyReadConfirm`, in order; stops early if the frame is not well-formed.

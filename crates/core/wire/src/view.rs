@@ -210,6 +210,11 @@ impl ClusterView {
         self.member(node).is_some()
     }
 
+    /// Whether the node with this id has been the same member since a view, or longer.
+    pub fn has_since(&self, node: NodeId, view: ViewNumber) -> bool {
+        self.member(node).is_some_and(|member| member.since <= view)
+    }
+
     /// The member that makes the next view: of the started ones that which joined first.
     pub fn president(&self) -> Option<NodeId> {
         self.members.iter().find(|member| member.state == MemberState::Started).map(|member| member.node)
