@@ -46,7 +46,7 @@ struct Query<'a> {
 fn scan(bench: &Bench, number: u64, first: u64, query: Query<'_>, out: &mut Vec<u8>) {
     let Query { rows, flags, filter } = query;
     for partition in 0..8 {
-        let instance = bench.map.place(PartitionId(partition)).instance;
+        let instance = bench.view.partition(PartitionId(partition)).owner.instance();
         let to = Address::new(NODE, BlockNumber::DataManager, instance);
         let mut writer = FrameWriter::begin(out, SignalNumber::RangeScanOpenRequest, 1, to, API, 0);
         writer.put(&RangeScanOpenHead {

@@ -2,20 +2,20 @@
 
 use crate::information::{Facts, Source};
 use crate::settings::NodeSettings;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use vinga_base::page_pool::PagePool;
-use vinga_base::{Incarnation, NodeId, TableVersion, View};
+use vinga_base::{Incarnation, NodeId, TableVersion};
 use vinga_coordinator::Coordinator;
 use vinga_datamanager::{DataManager, PoolUsage};
 use vinga_dictionary::Dictionary;
 use vinga_distribution::Distribution;
 use vinga_info::Info;
-use vinga_kernel::{Context, Host, Prefetch};
+use vinga_kernel::{Block, Context, Host, Prefetch, Scrutiny};
 use vinga_membership::{Membership, Phase};
-use vinga_wire::membership::NodeFailedOrder;
-use vinga_wire::partition::PartitionMap;
-use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
+use vinga_wire::view::{ReplicaGroup, ViewChange};
+use vinga_wire::{Address, BlockNumber, Frame};
 
 /// What only the main thread hosts.
 struct Main {
@@ -48,15 +48,13 @@ impl Blocks {
         facts: Facts,
     ) -> Self {
         let hosting = &settings.threads[usize::from(thread)];
-        let partitions = PartitionMap::new(&settings.topology());
         let data_managers = hosting
             .data_managers
             .clone()
             .map(|instance| {
                 let own = vinga_datamanager::Settings {
                     node: settings.node,
-                    instance,
-                    partitions: partitions.clone(),
+                    owner: ReplicaGroup::new(settings.group, instance),
                     operations_max: settings.operations_max,
                     transactions_max: settings.operations_max,
                     scans_max: settings.scans_max,
@@ -74,7 +72,6 @@ impl Blocks {
                 Coordinator::new(vinga_coordinator::Settings {
                     node: settings.node,
                     incarnation: settings.incarnation,
-                    partitions: partitions.clone(),
                     epoch: settings.epoch,
                     transactions_max: settings.transactions_max,
                     inactive_timeout: settings.inactive_timeout,
@@ -123,50 +120,41 @@ impl Blocks {
             && self.coordinators.iter().all(Coordinator::is_at_rest)
     }
 
-    fn address(&self, block: BlockNumber, instance: usize) -> Address {
-        Address::new(self.node, block, instance as u16)
-    }
-
-    /// A data node is out of the view: the thread enters the new view, then all its blocks are told. What they send
-    /// then is of the new view: its receivers must have heard of the failure before they handle it.
-    fn on_node_failed_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        let (order, _) = frame.head::<NodeFailedOrder>().expect("only membership sends it");
-        let node = NodeId(order.node);
-        cx.enter_view(View(order.view.get()));
-        for i in 0..self.data_managers.len() {
-            let own = self.address(BlockNumber::DataManager, usize::from(self.first_data_manager) + i);
-            self.data_managers[i].on_node_failed(&mut cx.for_block(own), node);
+    /// Calls a function with each block of this thread but info, and with the context to call it in.
+    fn each_block(&mut self, cx: &mut Context<'_>, mut call: impl FnMut(&mut dyn Block, &mut Context<'_>)) {
+        let node = self.node;
+        let mut visit = |block: &mut dyn Block, number, instance| {
+            call(block, &mut cx.for_block(Address::new(node, number, instance)));
+        };
+        for (instance, block) in (self.first_data_manager..).zip(&mut self.data_managers) {
+            visit(block, BlockNumber::DataManager, instance);
         }
-        for i in 0..self.coordinators.len() {
-            let own = self.address(BlockNumber::Coordinator, usize::from(self.first_coordinator) + i);
-            self.coordinators[i].on_node_failed(&mut cx.for_block(own), node);
+        for (instance, block) in (self.first_coordinator..).zip(&mut self.coordinators) {
+            visit(block, BlockNumber::Coordinator, instance);
         }
         if let Some(main) = &mut self.main {
-            let of = |block| Address::new(self.node, block, 0);
-            main.membership.handle(&mut cx.for_block(of(BlockNumber::Membership)), frame);
-            main.distribution.handle(&mut cx.for_block(of(BlockNumber::Distribution)), frame);
-            main.dictionary.handle(&mut cx.for_block(of(BlockNumber::Dictionary)), frame);
+            visit(&mut main.membership, BlockNumber::Membership, 0);
+            visit(&mut main.distribution, BlockNumber::Distribution, 0);
+            visit(&mut main.dictionary, BlockNumber::Dictionary, 0);
+        }
+    }
+
+    /// Panics if the state of a block contradicts itself.
+    pub fn check_invariants(&self, scrutiny: Scrutiny) {
+        self.data_managers.iter().for_each(|block| block.check_invariants(scrutiny));
+        self.coordinators.iter().for_each(|block| block.check_invariants(scrutiny));
+        self.info.check_invariants(scrutiny);
+        if let Some(main) = &self.main {
+            main.membership.check_invariants(scrutiny);
+            main.distribution.check_invariants(scrutiny);
+            main.dictionary.check_invariants(scrutiny);
         }
     }
 }
 
 impl Host for Blocks {
     fn start(&mut self, cx: &mut Context<'_>) {
-        for i in 0..self.data_managers.len() {
-            let own = self.address(BlockNumber::DataManager, usize::from(self.first_data_manager) + i);
-            self.data_managers[i].start(&mut cx.for_block(own));
-        }
-        for i in 0..self.coordinators.len() {
-            let own = self.address(BlockNumber::Coordinator, usize::from(self.first_coordinator) + i);
-            self.coordinators[i].start(&mut cx.for_block(own));
-        }
-        if let Some(main) = &mut self.main {
-            let of = |block| Address::new(self.node, block, 0);
-            main.membership.start(&mut cx.for_block(of(BlockNumber::Membership)));
-            main.distribution.start(&mut cx.for_block(of(BlockNumber::Distribution)));
-            main.dictionary.start(&mut cx.for_block(of(BlockNumber::Dictionary)));
-        }
-        self.info.start(&mut cx.for_block(Address::new(self.node, BlockNumber::Info, self.thread)));
+        self.each_block(cx, |block, cx| block.start(cx));
     }
 
     #[inline]
@@ -182,10 +170,6 @@ impl Host for Blocks {
 
     #[inline]
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        if frame.signal() == Some(SignalNumber::NodeFailedOrder) {
-            self.on_node_failed_order(cx, frame);
-            return;
-        }
         let receiver = frame.receiver();
         match receiver.block() {
             Some(BlockNumber::DataManager) => {
@@ -219,16 +203,13 @@ impl Host for Blocks {
         }
     }
 
+    fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        self.each_block(cx, |block, cx| block.view_changed(cx, change));
+    }
+
     fn slice(&mut self, cx: &mut Context<'_>) -> bool {
         let mut more = false;
-        for i in 0..self.data_managers.len() {
-            let own = self.address(BlockNumber::DataManager, usize::from(self.first_data_manager) + i);
-            more |= self.data_managers[i].slice(&mut cx.for_block(own));
-        }
-        for i in 0..self.coordinators.len() {
-            let own = self.address(BlockNumber::Coordinator, usize::from(self.first_coordinator) + i);
-            self.coordinators[i].slice(&mut cx.for_block(own));
-        }
+        self.each_block(cx, |block, cx| more |= block.slice(cx));
         more
     }
 
@@ -277,8 +258,6 @@ impl Blocks {
 
 /// The blocks that a node has once.
 fn main_blocks(settings: &NodeSettings) -> Main {
-    let coordinators = settings.all_of(BlockNumber::Coordinator);
-    let data_managers = settings.all_of(BlockNumber::DataManager);
     let drivers = (0..settings.threads.len() as u16)
         .filter(|&thread| settings.threads[usize::from(thread)].owns_sockets)
         .map(|thread| Address::new(settings.node, BlockNumber::Driver, thread))
@@ -287,9 +266,6 @@ fn main_blocks(settings: &NodeSettings) -> Main {
     let main_thread =
         settings.threads.iter().position(|thread| thread.main).expect("a node has a main thread");
     let info = Address::new(settings.node, BlockNumber::Info, main_thread as u16);
-    let blocks = data_managers.iter().chain(&coordinators).copied().chain([dictionary, info]).collect();
-    let mut listeners = coordinators.clone();
-    listeners.push(Address::new(settings.node, BlockNumber::Membership, 0));
     Main {
         membership: Membership::new(vinga_membership::Settings {
             api_first: settings.api_first,
@@ -297,20 +273,15 @@ fn main_blocks(settings: &NodeSettings) -> Main {
             heartbeat_interval: settings.heartbeat_interval,
             reconnect_grace: settings.reconnect_grace,
             drivers,
-            blocks,
-            topology: settings.topology(),
+            own_blocks: vec![dictionary, info],
         }),
         distribution: Distribution::new(vinga_distribution::Settings {
-            nodes: settings.nodes.clone(),
             epoch: settings.epoch,
             time_between_epochs: settings.epoch_interval,
-            listeners,
         }),
         dictionary: Dictionary::new(vinga_dictionary::Settings {
-            coordinators,
-            data_managers,
             tables_max: settings.tables_max,
-            partitioning: settings.partitioning(),
+            usual_partitions: settings.usual_partitions,
             version: TableVersion(settings.table_version),
         }),
     }

@@ -13,5 +13,5 @@ mod settings;
 
 pub use blocks::Blocks;
 pub use information::{DriverFacts, Facts, NoFacts, ThreadFacts};
-pub use settings::{NodeSettings, ThreadHosting, routes};
+pub use settings::{NodeSettings, ThreadHosting};
 pub use vinga_coordinator::OPERATIONS_TOGETHER;

@@ -1,14 +1,14 @@
-//! What a data node is: its place in the cluster, its threads, its limits.
+//! What a data node is configured with: its place in the cluster, its threads, its limits. What the others are is not
+//! settled here: that is in the view (`vinga_wire::view`).
 
-use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 use vinga_base::{Epoch, Incarnation, NodeId};
-use vinga_dictionary::Partitioning;
-use vinga_distribution::NodePlace;
-use vinga_kernel::{Routes, Span};
-use vinga_wire::handshake::Topology;
-use vinga_wire::{Address, BlockNumber};
+use vinga_kernel::Span;
+use vinga_wire::BlockNumber;
+use vinga_wire::view::{ConnectionHosts, Member, connection_of};
 
 /// Which block instances a thread hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,8 +30,10 @@ pub struct NodeSettings {
     pub node: NodeId,
     /// Which start of it this is.
     pub incarnation: Incarnation,
-    /// All data nodes, in the order in which they joined, with their node groups.
-    pub nodes: Vec<NodePlace>,
+    /// Its node group.
+    pub group: u16,
+    /// Where it accepts connections (`host:port`); empty where connections are made in another way.
+    pub address: String,
     /// The first epoch: above every epoch of earlier incarnations.
     pub epoch: Epoch,
     /// The first table version: above every version of earlier incarnations.
@@ -46,8 +48,8 @@ pub struct NodeSettings {
     pub scans_max: u32,
     /// `MaxNoOfTables`.
     pub tables_max: u32,
-    /// Partitions of a table that does not say how many it wants, on each node (`PartitionsPerNode`).
-    pub partitions_per_node: u16,
+    /// Partitions of a table that does not say how many it wants: `PartitionsPerNode` for each configured data node.
+    pub usual_partitions: u16,
     /// The lowest node id that an API node may have.
     pub api_first: NodeId,
     /// `MaxNoOfApiConnections`.
@@ -67,70 +69,44 @@ pub struct NodeSettings {
 }
 
 impl NodeSettings {
-    /// Instances of a block on this node.
-    fn instances(&self, block: BlockNumber) -> u16 {
-        let sum = |of: fn(&ThreadHosting) -> usize| self.threads.iter().map(of).sum::<usize>() as u16;
-        match block {
-            BlockNumber::DataManager => sum(|t| t.data_managers.len()),
-            BlockNumber::Coordinator => sum(|t| t.coordinators.len()),
-            BlockNumber::Info => self.threads.len() as u16,
-            BlockNumber::Membership | BlockNumber::Distribution | BlockNumber::Dictionary => 1,
-            BlockNumber::Api | BlockNumber::Driver => 0,
-        }
-    }
-
-    /// All data nodes and who owns which partition, as everybody sees it at the start.
-    pub fn topology(&self) -> Topology {
-        vinga_distribution::layout(&self.nodes)
-    }
-
-    /// Where rows of new tables are put: the usual table has so many partitions that each node has its share.
-    pub fn partitioning(&self) -> Partitioning {
-        let groups: BTreeSet<u16> = self.nodes.iter().map(|node| node.group).collect();
-        Partitioning {
-            groups: groups.len() as u16,
-            instances: self.instances(BlockNumber::DataManager),
-            usual: self.partitions_per_node.saturating_mul(self.nodes.len() as u16),
-        }
-    }
-
-    /// All instances of a block, on all data nodes.
-    pub fn all_of(&self, block: BlockNumber) -> Vec<Address> {
-        self.nodes
-            .iter()
-            .flat_map(|node| {
-                let node = &node.topology;
-                let instances = match block {
-                    BlockNumber::DataManager => node.data_managers,
-                    BlockNumber::Coordinator => node.coordinators,
-                    _ => 1,
-                };
-                (0..instances).map(move |i| Address::new(NodeId(node.node), block, i))
-            })
-            .collect()
-    }
-}
-
-/// The routes of a thread: where each block instance of the node is.
-pub fn routes(settings: &NodeSettings, thread: u16) -> Routes {
-    let mut routes = Routes::new(settings.node, thread);
-    for (index, hosting) in settings.threads.iter().enumerate() {
-        let index = index as u16;
-        for _ in hosting.data_managers.clone() {
-            routes.add_instance(BlockNumber::DataManager, index);
-        }
-        for _ in hosting.coordinators.clone() {
-            routes.add_instance(BlockNumber::Coordinator, index);
-        }
-        if hosting.main {
-            for block in [BlockNumber::Membership, BlockNumber::Distribution, BlockNumber::Dictionary] {
-                routes.add_instance(block, index);
+    /// The thread of each block instance of this node, instances of one block in the order of their numbers.
+    pub fn instances(&self) -> Vec<(BlockNumber, u16)> {
+        let mut instances = Vec::new();
+        for (thread, hosting) in (0u16..).zip(&self.threads) {
+            instances.extend(hosting.data_managers.clone().map(|_| (BlockNumber::DataManager, thread)));
+            instances.extend(hosting.coordinators.clone().map(|_| (BlockNumber::Coordinator, thread)));
+            if hosting.main {
+                let once = [BlockNumber::Membership, BlockNumber::Distribution, BlockNumber::Dictionary];
+                instances.extend(once.map(|block| (block, thread)));
             }
+            instances.push((BlockNumber::Info, thread));
         }
-        routes.add_instance(BlockNumber::Info, index);
+        instances
     }
-    for block in [BlockNumber::DataManager, BlockNumber::Coordinator, BlockNumber::Membership] {
-        assert_eq!(routes.instances(block), settings.instances(block), "every instance has its thread");
+
+    /// This node as a member of the first view.
+    pub fn member(&self) -> Member {
+        let instances = |of: fn(&ThreadHosting) -> usize| self.threads.iter().map(of).sum::<usize>() as u16;
+        let (data_managers, coordinators) =
+            (instances(|t| t.data_managers.len()), instances(|t| t.coordinators.len()));
+        Member {
+            address: self.address.clone(),
+            connections: self.connections(),
+            ..Member::started(self.node, self.incarnation, self.group, data_managers, coordinators)
+        }
     }
-    routes
+
+    /// What is reached through each connection of a client.
+    fn connections(&self) -> Vec<ConnectionHosts> {
+        let threads = || (0u16..).zip(&self.threads);
+        let serving: Vec<u16> =
+            threads().filter(|(_, hosting)| hosting.owns_sockets).map(|(thread, _)| thread).collect();
+        let mut connections = vec![ConnectionHosts::default(); serving.len()];
+        for (thread, hosting) in threads() {
+            let connection = &mut connections[connection_of(thread, &serving)];
+            connection.data_managers.extend(hosting.data_managers.clone());
+            connection.coordinators.extend(hosting.coordinators.clone());
+        }
+        connections
+    }
 }

@@ -53,7 +53,7 @@ impl World {
                 if thread.failures_received as usize != self.failures.len() {
                     return Ok(());
                 }
-                if data_manager.is_primary_of(partition) {
+                if data_manager.is_primary_of(thread.executor.view(), partition) {
                     primary.extend(shown.into_iter().map(|table| ((table.table, table.birth), table)));
                 } else {
                     backups.push((thread.node, shown));

@@ -165,7 +165,7 @@ impl World {
             cluster_incarnation: 1,
             api: confirm.api,
             ticket: confirm.ticket,
-            topology: confirm.topology,
+            view: confirm.view,
         };
         let mut bytes = Vec::new();
         let (driver, client) =

@@ -1,11 +1,11 @@
-//! Data nodes that die, and how the others hear of it.
+//! Data nodes that die, and how the others adopt a view without them.
 //!
-//! There is no membership of data nodes yet: the world itself delivers `NodeFailedOrder`. A thread of a survivor is
-//! told only when everything of the dead node that could still reach it has reached it or is lost. To that end a
-//! *failure marker* follows the last bytes of each connection from the dead node; the thread that serves the connection
-//! passes it on to all threads of its node through its rings, behind what it had to pass on. When a thread has the
-//! markers of all connections, it is told, a little later; threads hear of it at different times, of several failures
-//! in one order.
+//! There is no membership of data nodes yet: the world itself delivers `ViewChangedOrder`. A thread of a survivor gets it
+//! only when everything of the dead node that could still reach it has reached it or is lost. To that end a *failure
+//! marker* follows the last bytes of each connection from the dead node; the thread that serves the connection passes
+//! it on to all threads of its node through its rings, behind what it had to pass on. When a thread has the markers of
+//! all connections, it gets the order, a little later; threads adopt the view at different times, and the views of
+//! several failures in one order.
 
 use crate::agenda::Time;
 use crate::pipe::Payload;
@@ -13,8 +13,7 @@ use crate::thread::ThreadId;
 use crate::world::{Event, World};
 use std::collections::BTreeMap;
 use vinga_base::NodeId;
-use vinga_wire::membership::NodeFailedOrder;
-use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U32};
+use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, cold};
 
 /// A data node that has died.
 pub struct Failure {
@@ -23,7 +22,7 @@ pub struct Failure {
     pub(crate) at: Time,
     /// Markers that have come to each thread.
     markers: BTreeMap<ThreadId, u16>,
-    /// A thread that is told so much later than all others, which are told at once.
+    /// A thread that gets the order so much later than all others, which get it at once.
     pub(crate) late: Option<(ThreadId, Time)>,
 }
 
@@ -57,7 +56,7 @@ impl World {
         self.agenda.enter(detected, Event::NoticeFailure(failure));
     }
 
-    /// The survivors know; each thread is told when nothing of the dead node can come any more.
+    /// The survivors know; each thread adopts the next view when nothing of the dead node can come any more.
     pub(crate) fn on_notice_failure(&mut self, failure: u32) {
         let dead = self.failures[failure as usize].node;
         let links: Vec<_> = self
@@ -113,7 +112,7 @@ impl World {
         if !self.threads[id.0].is_alive {
             return;
         }
-        // Failures are heard of in their order.
+        // Views are adopted in their order.
         if self.threads[id.0].failures_received < failure {
             let later = self.now() + 100;
             self.agenda.enter(later, Event::ReportFailure(id, failure));
@@ -121,18 +120,17 @@ impl World {
         }
         self.threads[id.0].failures_received += 1;
         let node = self.failures[failure as usize].node;
-        let order =
-            NodeFailedOrder { node, unused: [0; 3], incarnation: U32::new(1), view: U32::new(failure + 2) };
         let thread = &mut self.threads[id.0];
+        let view = thread.executor.view().without(&[NodeId(node)]);
         let receiver = Address::new(NodeId(thread.node), BlockNumber::Info, thread.index);
-        let sender = thread.driver();
+        let (sender, low) = (thread.driver(), view.number().0 as u8);
         let mut frame = Vec::new();
-        let number = SignalNumber::NodeFailedOrder;
-        FrameWriter::begin(&mut frame, number, failure as u8 + 2, receiver, sender, 0).put(&order);
+        let number = SignalNumber::ViewChangedOrder;
+        cold::write(&mut FrameWriter::begin(&mut frame, number, low, receiver, sender, 0), &view);
         thread.order(frame);
         self.wake_thread(id, self.now());
         let (own, index) = (self.threads[id.0].node, self.threads[id.0].index);
-        self.note(|| format!("thread {own}.{index} hears that data node {node} is dead"));
+        self.note(|| format!("thread {own}.{index} adopts a view without data node {node}"));
     }
 }
 

@@ -200,7 +200,7 @@ impl World {
         }
         if let Some((body, _)) =
             frame.head::<AbortBody>().filter(|_| point.signal == SignalNumber::AbortRequest)
-            && (frame.sender().block() != Some(BlockNumber::DataManager) || body.alive.primary().0 != from)
+            && (frame.sender().block() != Some(BlockNumber::DataManager) || body.replicas.primary().0 != from)
         {
             return None;
         }

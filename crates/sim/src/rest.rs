@@ -13,6 +13,7 @@ use vinga_base::{PartitionId, RowId};
 use vinga_datamanager::DataManager;
 use vinga_dictionary::Dictionary;
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
+use vinga_wire::view::ClusterView;
 use vinga_workloads::workload::Contents;
 
 /// A row's bytes and epoch in one replica.
@@ -25,11 +26,12 @@ type Partition = (u32, u64, PartitionId);
 type HiddenRow = (u32, u64, Vec<u8>);
 
 impl World {
-    /// The data managers of all live nodes.
-    fn data_managers(&self) -> impl Iterator<Item = (u8, &DataManager)> {
+    /// The data managers of all live nodes, with the views that they are in.
+    fn data_managers(&self) -> impl Iterator<Item = (u8, &ClusterView, &DataManager)> {
         let live = self.threads.iter().filter(|thread| thread.is_alive);
         live.flat_map(|thread| {
-            thread.executor.host().data_managers().iter().map(|data_manager| (thread.node, data_manager))
+            let (host, view) = (thread.executor.host(), thread.executor.view());
+            host.data_managers().iter().map(move |data_manager| (thread.node, &**view, data_manager))
         })
     }
 
@@ -94,7 +96,7 @@ impl World {
     /// The first difference.
     pub(crate) fn contents(&self) -> Result<Contents, String> {
         let mut replicas: BTreeMap<Partition, Vec<(u8, bool, Replica)>> = BTreeMap::new();
-        for (node, data_manager) in self.data_managers() {
+        for (node, view, data_manager) in self.data_managers() {
             data_manager.inspect_indexes().map_err(|what| format!("node {node}: {what}"))?;
             let mut own: BTreeMap<Partition, Replica> = BTreeMap::new();
             for place in data_manager.inspect_fragments() {
@@ -105,7 +107,7 @@ impl World {
                 replica.insert(row.row, (row.epoch.0, row.image));
             });
             for ((table, version, partition), replica) in own {
-                let is_primary = data_manager.is_primary_of(partition);
+                let is_primary = data_manager.is_primary_of(view, partition);
                 replicas.entry((table, version, partition)).or_default().push((node, is_primary, replica));
             }
         }
@@ -144,17 +146,18 @@ impl World {
 
     /// The hidden tables of unique indexes, with their versions.
     fn hidden_tables(&self) -> BTreeSet<(u32, u64)> {
-        self.data_managers().flat_map(|(_, data_manager)| data_manager.inspect_hidden_tables()).collect()
+        self.data_managers().flat_map(|(.., data_manager)| data_manager.inspect_hidden_tables()).collect()
     }
 
     /// Compares the hidden rows of unique indexes with those that follow from the rows of their tables.
     fn check_unique(&self, found: &BTreeSet<HiddenRow>) -> Result<(), String> {
         let mut expected = BTreeSet::new();
         let mut twice = None;
-        for (_, data_manager) in self.data_managers() {
+        for (_, view, data_manager) in self.data_managers() {
             let fragments: BTreeSet<PartitionId> =
                 data_manager.inspect_fragments().map(|(.., partition)| partition).collect();
-            for partition in fragments.into_iter().filter(|&partition| data_manager.is_primary_of(partition))
+            for partition in
+                fragments.into_iter().filter(|&partition| data_manager.is_primary_of(view, partition))
             {
                 data_manager.inspect_projection(partition, |table, version, image| {
                     if let Some(row) = expected.replace((table, version, image)) {
@@ -225,7 +228,7 @@ impl World {
     /// # Errors
     /// Who holds some.
     pub(crate) fn check_pages(&self) -> Result<(), String> {
-        for (node, data_manager) in self.data_managers() {
+        for (node, _, data_manager) in self.data_managers() {
             let owned = data_manager.pages_owned();
             if owned > 0 {
                 return Err(format!(

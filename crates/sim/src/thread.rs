@@ -7,12 +7,14 @@ use crate::pipe::{Payload, PipeId};
 use crate::profile::Profile;
 use crate::world::{End, Event, World};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use vinga_base::NodeId;
 use vinga_base::page_pool::PagePool;
-use vinga_base::{NodeId, hash::KeyHash};
 use vinga_kernel::executor::Origin;
-use vinga_kernel::{Executor, InjectedBug, LaneId, LogLevel, Outbox, Tick};
-use vinga_node::{Blocks, NoFacts, NodeSettings, routes};
+use vinga_kernel::{Executor, InjectedBug, LaneId, LogLevel, Outbox, Routes, Scrutiny, Tick, link_between};
+use vinga_node::{Blocks, NoFacts, NodeSettings};
 use vinga_wire::frame::Frames;
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, Frame};
 
 /// Which thread, over all data nodes.
@@ -37,6 +39,9 @@ struct Inbox {
     /// The beginning of a frame.
     partial: Vec<u8>,
 }
+
+/// Turns between two full checks of a thread's blocks: enough that checking takes a small part of a run.
+const FULL_CHECK_TURNS: u64 = 199;
 
 /// See the head of this file.
 pub struct Thread {
@@ -70,22 +75,22 @@ impl Thread {
     pub fn new(
         profile: &Profile,
         settings: &NodeSettings,
+        view: Arc<ClusterView>,
         index: u16,
         seed: u64,
         bug: Option<InjectedBug>,
     ) -> Self {
-        let mut outbox = Outbox::new(routes(settings, index), profile.threads, profile.congestion_mark);
+        let routes = Routes::to(settings.node, index, &settings.instances());
+        let mut outbox = Outbox::new(routes, profile.threads, profile.congestion_mark);
         let mut node_lanes = BTreeMap::new();
-        for node in settings.nodes.iter().map(|node| node.topology.node) {
-            if node != settings.node.0 {
-                let lane = outbox.open_lane(1024);
-                outbox.routes.set_node(NodeId(node), Some(lane));
-                node_lanes.insert(node, lane);
-            }
+        for node in view.members().iter().map(|member| member.node).filter(|&node| node != settings.node) {
+            let lane = outbox.open_lane(1024);
+            outbox.routes.set_node(node, Some(lane));
+            node_lanes.insert(node.0, lane);
         }
         let pages = profile.pools.pages;
         let blocks = Blocks::new(settings, index, |_| PagePool::standalone(pages), Box::new(NoFacts));
-        let mut executor = Executor::new(settings.node, blocks, outbox, seed, Tick(0));
+        let mut executor = Executor::new(settings.node, view, blocks, outbox, seed, Tick(0));
         executor.collect_marks();
         executor.inject_bug(bug);
         Thread {
@@ -186,6 +191,7 @@ impl World {
         self.threads[id.0].busy_until = now + busy;
         let handled = (self.threads[id.0].executor.handled() - handled_before) as usize;
         self.trace_handled(id, handled);
+        self.check_invariants(id);
         self.see_handled(id, handled);
         self.drain(id, now + busy);
         for marker in markers {
@@ -353,10 +359,9 @@ impl World {
         let mut kept = 0;
         let mut crash = None;
         for frame in Frames(&bytes) {
-            let pair = u64::from(frame.sender().0) << 32 | u64::from(frame.receiver().0);
-            let connection = KeyHash::of(&pair.to_le_bytes()).0 % u64::from(self.profile.connections);
-            let pipe = self.links[&(from, to, connection as u16)];
-            let share = &mut shares[connection as usize];
+            let connection = link_between(frame.sender(), frame.receiver(), self.profile.connections);
+            let pipe = self.links[&(from, to, connection)];
+            let share = &mut shares[usize::from(connection)];
             // What does not fit waits in the lane, and what comes behind it too.
             if share.len() + frame.length() > self.pipes[pipe.0].room() {
                 break;
@@ -389,6 +394,14 @@ impl World {
             }
         }
         self.put(pipe, at, Payload::Bytes(bytes));
+    }
+
+    /// After a turn: what always holds of the blocks, briefly every time and fully now and then.
+    fn check_invariants(&mut self, id: ThreadId) {
+        self.turns += 1;
+        let is_full = self.turns % FULL_CHECK_TURNS == 0;
+        let scrutiny = if is_full { Scrutiny::Full } else { Scrutiny::Brief };
+        self.threads[id.0].executor.host().check_invariants(scrutiny);
     }
 
     /// Prints the signals that a thread has handled in its turn.

@@ -1,11 +1,10 @@
-//! Which data nodes there are, what their threads host, and what they are told at their start.
+//! Which data nodes there are, what their threads host, and what they are configured with.
 
 use crate::profile::{Groups, Profile};
 use vinga_base::{Epoch, Incarnation, NodeId};
-use vinga_distribution::NodePlace;
 use vinga_kernel::Span;
 use vinga_node::{NodeSettings, ThreadHosting};
-use vinga_wire::handshake::{ConnectionTopology, NodeTopology};
+use vinga_wire::view::ClusterView;
 
 /// The lowest id of an API node.
 pub const API_FIRST: u8 = 145;
@@ -44,33 +43,19 @@ pub fn hosting(profile: &Profile, node: u8) -> Vec<ThreadHosting> {
         .collect()
 }
 
-/// All data nodes with what runs where.
-pub fn places(profile: &Profile) -> Vec<NodePlace> {
-    (1..)
-        .zip(profile.groups.list())
-        .map(|(node, &group)| {
-            let threads = hosting(profile, node);
-            let connections = threads
-                .iter()
-                .filter(|thread| thread.owns_sockets)
-                .map(|thread| ConnectionTopology {
-                    data_managers: thread.data_managers.clone().collect(),
-                    coordinators: thread.coordinators.clone().collect(),
-                })
-                .collect();
-            let data_managers = threads.iter().map(|thread| thread.data_managers.len() as u16).sum();
-            let coordinators = threads.iter().map(|thread| thread.coordinators.len() as u16).sum();
-            NodePlace { group, topology: NodeTopology { node, connections, data_managers, coordinators } }
-        })
-        .collect()
+/// The view that all begin in.
+pub fn first_view(profile: &Profile) -> ClusterView {
+    let nodes = 1..=profile.groups.list().len() as u8;
+    ClusterView::first(nodes.map(|node| settings(profile, node).member()).collect())
 }
 
-/// What a node is told at its start.
+/// What a node is configured with.
 pub fn settings(profile: &Profile, node: u8) -> NodeSettings {
     NodeSettings {
         node: NodeId(node),
         incarnation: Incarnation(1),
-        nodes: places(profile),
+        group: profile.groups.list()[usize::from(node) - 1],
+        address: String::new(),
         epoch: Epoch(1000),
         table_version: 1 << 20,
         threads: hosting(profile, node),
@@ -78,7 +63,7 @@ pub fn settings(profile: &Profile, node: u8) -> NodeSettings {
         operations_max: profile.pools.operations,
         scans_max: profile.pools.scans,
         tables_max: 32,
-        partitions_per_node: profile.partitions_per_node,
+        usual_partitions: profile.partitions_per_node * profile.groups.list().len() as u16,
         api_first: NodeId(API_FIRST),
         api_nodes_max: 32,
         lock_timeout: Span(profile.lock_timeout),

@@ -17,6 +17,7 @@ use crate::thread::{Source, Thread, ThreadId};
 use crate::topology;
 use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use vinga_base::hash::KeyHash;
 use vinga_kernel::InjectedBug;
 use vinga_kernel::injected_bug::is_on;
@@ -61,7 +62,7 @@ pub enum Event {
     },
     /// The president's membership wants these connections of another node closed.
     CloseRemote(Vec<usize>),
-    /// A survivor's thread hears of a failure.
+    /// A survivor's thread adopts a view without a failed node.
     ReportFailure(ThreadId, u32),
     /// A failure is noticed.
     NoticeFailure(u32),
@@ -132,6 +133,8 @@ pub struct World {
     pub(crate) decisions: Decisions,
     /// What can't be true, in the order in which it was noticed.
     pub violations: Vec<String>,
+    /// Turns of all threads so far.
+    pub(crate) turns: u64,
     /// Steps so far.
     pub(crate) steps: u64,
     /// A hash of everything that has happened.
@@ -171,6 +174,7 @@ impl World {
             history: History::default(),
             decisions: Decisions::default(),
             violations: Vec::new(),
+            turns: 0,
             steps: 0,
             hash: seed,
             trace,
@@ -187,11 +191,12 @@ impl World {
     fn make_nodes(&mut self) {
         let nodes = self.profile.groups.list().len() as u8;
         self.alive = vec![true; usize::from(nodes)];
+        let view = Arc::new(topology::first_view(&self.profile));
         for node in 1..=nodes {
             let settings = topology::settings(&self.profile, node);
             for index in 0..self.profile.threads {
                 let seed = self.random.u64(..);
-                let thread = Thread::new(&self.profile, &settings, index, seed, self.bug);
+                let thread = Thread::new(&self.profile, &settings, view.clone(), index, seed, self.bug);
                 self.threads.push(thread);
             }
         }

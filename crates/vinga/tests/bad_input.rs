@@ -243,7 +243,7 @@ fn memory_does_not_grow_for_a_client_that_never_reads() {
     let mut raw = Raw::greet(&node);
     raw.stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a time-out can be set");
     let instance_of = |key: u64| (KeyHash::of(&key.to_le_bytes()).map_bucket() % 8) as u16;
-    let elsewhere = &raw.topology.connections[1].data_managers;
+    let elsewhere = &raw.member.connections[1].data_managers;
     let key = (1..).find(|&key| elsewhere.contains(&instance_of(key))).expect("it owns some keys");
     cluster.insert(&long, &row(key, &"x".repeat(8000))).expect("an insert succeeds");
     let before = node.memory_max();

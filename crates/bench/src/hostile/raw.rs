@@ -8,7 +8,8 @@ use vinga::Table;
 use vinga_base::NodeId;
 use vinga_base::hash::KeyHash;
 use vinga_wire::frame::Frame;
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, PartitionPlace};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION};
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, cold};
 
 /// How long an answer may take.
@@ -60,8 +61,8 @@ pub struct Raw {
     pub own: Address,
     /// The data node.
     pub node: NodeId,
-    /// The data manager that owns each partition.
-    partitions: Vec<PartitionPlace>,
+    /// Who owns which partition.
+    view: ClusterView,
     /// Received bytes that were not handled yet.
     received: Vec<u8>,
 }
@@ -74,8 +75,8 @@ impl Raw {
     pub fn greet(address: &str) -> Result<Self> {
         let nobody = Address::new(NodeId(0), BlockNumber::Api, 0);
         let stream = connect(address)?;
-        let (partitions, received) = (Vec::new(), Vec::new());
-        let mut raw = Raw { stream, own: nobody, node: NodeId(0), partitions, received };
+        let (view, received) = (ClusterView::default(), Vec::new());
+        let mut raw = Raw { stream, own: nobody, node: NodeId(0), view, received };
         raw.say(&greeting(|_| ()))?;
         raw.receive(|frame| {
             let confirm: HelloConfirm = cold::read(frame).ok_or_else(|| Failure::new("not admitted"))?;
@@ -84,15 +85,15 @@ impl Raw {
         .map(|confirm| Raw {
             own: Address::new(NodeId(confirm.api), BlockNumber::Api, 0),
             node: NodeId(confirm.node),
-            partitions: confirm.topology.partitions,
+            view: confirm.view,
             ..raw
         })
     }
 
     /// The partition of a key of a table, and the data manager that owns it.
     pub fn place_of(&self, table: &Table, key: &[u8]) -> (u16, u16) {
-        let partition = table.core().partitions().of(KeyHash::of(key)).0;
-        (partition, self.partitions[usize::from(partition)].instance)
+        let partition = table.core().partitions().of(KeyHash::of(key));
+        (partition.0, self.view.partition(partition).owner.instance())
     }
 
     /// Sends bytes.

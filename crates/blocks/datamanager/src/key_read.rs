@@ -273,7 +273,7 @@ impl DataManager {
 
     /// Whether this data manager is the primary of a partition.
     #[inline]
-    pub(crate) fn is_primary_of(&self, view: &ClusterView, partition: PartitionId) -> bool {
+    pub fn is_primary_of(&self, view: &ClusterView, partition: PartitionId) -> bool {
         let partition = view.partition(partition);
         partition.owner == self.settings.owner && partition.chain.primary() == self.settings.node
     }

@@ -206,13 +206,14 @@ impl Dictionary {
         plan: &mut Plan,
     ) -> Result<TableRecord, Refused> {
         let own = self.take_id(plan)?;
-        let partitions = match Partitioning::of(view, self.usual_partitions).choose(own.table, definition.partitions) {
-            Ok(partitions) => partitions,
-            Err(detail) => {
-                self.tables.release_id(own.table);
-                return refuse(ErrorCode::BadTableDefinition, detail);
-            }
-        };
+        let partitions =
+            match Partitioning::of(view, self.usual_partitions).choose(own.table, definition.partitions) {
+                Ok(partitions) => partitions,
+                Err(detail) => {
+                    self.tables.release_id(own.table);
+                    return refuse(ErrorCode::BadTableDefinition, detail);
+                }
+            };
         let mut record = TableRecord::new(own.table, own.version, partitions, definition);
         let unique = record.definition.indexes.iter().filter(|index| index.kind == IndexKind::Unique);
         let unique: Vec<u16> = unique.map(|index| index.id).collect();

@@ -162,7 +162,9 @@ mod tests {
 
     /// What the last member announces.
     fn to_own(node: u8, epoch: u64) -> Vec<(Address, u64)> {
-        [BlockNumber::Coordinator, BlockNumber::Membership].map(|block| (address(node, block), epoch)).to_vec()
+        [BlockNumber::Coordinator, BlockNumber::Membership]
+            .map(|block| (address(node, block), epoch))
+            .to_vec()
     }
 
     #[test]

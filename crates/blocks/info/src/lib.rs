@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use gathering::Gathering;
 use rows::Rows;
 use vinga_base::NodeId;
-use vinga_kernel::{Context, Span, Tick};
+use vinga_kernel::{Context, Scrutiny, Span, Tick};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable, InfoValue};
 use vinga_wire::membership::ApiNodeBody;
@@ -64,9 +64,6 @@ impl Info {
         Info { threads, gatherings: Vec::new(), gathering_next: 0 }
     }
 
-    /// Nothing has to be begun.
-    pub fn start(&mut self, _: &mut Context<'_>) {}
-
     /// Handles one signal, with the rows that this thread has now.
     pub fn handle_with(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, source: &dyn InfoSource) {
         let handled = match frame.signal() {
@@ -82,6 +79,15 @@ impl Info {
         if handled.is_none() {
             cx.reject(frame, ErrorCode::MalformedSignal);
         }
+    }
+
+    /// Panics if it gathers more than it may, or for nobody; see `vinga_kernel::Block::check_invariants`.
+    pub fn check_invariants(&self, _: Scrutiny) {
+        assert!(
+            self.gatherings.len() <= GATHERINGS_MAX,
+            "at most {GATHERINGS_MAX} requests are gathered for"
+        );
+        assert!(self.gatherings.iter().all(|one| !one.is_complete()), "a complete answer is sent");
     }
 
     fn on_info_request(
@@ -189,7 +195,9 @@ mod tests {
     use super::*;
     use alloc::{format, vec};
     use vinga_base::Incarnation;
+    use vinga_kernel::Block;
     use vinga_kernel::testkit::Harness;
+    use vinga_wire::view::{ClusterView, Member};
 
     const NODE: NodeId = NodeId(1);
     const THREADS: u16 = 3;
@@ -229,14 +237,27 @@ mod tests {
         }
     }
 
-    fn harness(thread: u16, threads: u16) -> Harness<Info> {
-        let handle = |info: &mut Info, cx: &mut Context<'_>, frame: &Frame<'_>| {
-            info.handle_with(cx, frame, &Source);
-        };
-        Harness::new(info(thread), 1, Info::new(threads), Info::start, handle)
+    /// An info block with its rows.
+    struct Hosted(Info);
+
+    impl Block for Hosted {
+        fn start(&mut self, _: &mut Context<'_>) {}
+
+        fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+            self.0.handle_with(cx, frame, &Source);
+        }
+
+        fn check_invariants(&self, scrutiny: Scrutiny) {
+            self.0.check_invariants(scrutiny);
+        }
     }
 
-    fn ask(h: &mut Harness<Info>, from: Address, request: u32, table: InfoTable) {
+    fn harness(thread: u16, threads: u16) -> Harness<Hosted> {
+        let view = ClusterView::first(vec![Member::started(NODE, Incarnation(1), 0, 1, 1)]);
+        Harness::new(info(thread), 1, view, Hosted(Info::new(threads)))
+    }
+
+    fn ask(h: &mut Harness<Hosted>, from: Address, request: u32, table: InfoTable) {
         let body = InfoRequest { request, table };
         h.send(from, SignalNumber::InfoRequest, |w| cold::write(w, &body)).expect("anybody may ask");
     }
@@ -250,7 +271,7 @@ mod tests {
     }
 
     /// The tags of the requests to other threads, and the rows of the answers to the API node.
-    fn sent(h: &mut Harness<Info>) -> (Vec<(Address, u32)>, Vec<InfoConfirm>) {
+    fn sent(h: &mut Harness<Hosted>) -> (Vec<(Address, u32)>, Vec<InfoConfirm>) {
         let (mut asked, mut answers) = (vec![], vec![]);
         for sent in h.take_sent() {
             match cold::read::<InfoConfirm>(&sent.frame()) {
@@ -264,7 +285,7 @@ mod tests {
         (asked, answers)
     }
 
-    fn confirm(h: &mut Harness<Info>, thread: u16, request: u32, rows: Vec<Vec<InfoValue>>) {
+    fn confirm(h: &mut Harness<Hosted>, thread: u16, request: u32, rows: Vec<Vec<InfoValue>>) {
         let body = InfoConfirm { request, columns: vec![], rows };
         h.send(info(thread), SignalNumber::InfoConfirm, |w| cold::write(w, &body))
             .expect("a block may answer");
@@ -285,7 +306,7 @@ mod tests {
         assert_eq!(answers[0].request, 77);
         assert_eq!(answers[0].columns, ["pool", "used"]);
         assert_eq!(answers[0].rows, [row("pages", 7), row("b", 2), row("c", 3)]);
-        assert_eq!(h.block().gatherings(), 0);
+        assert_eq!(h.block().0.gatherings(), 0);
     }
 
     #[test]
@@ -299,7 +320,7 @@ mod tests {
         let expected = [row("pages", 7), row("b", 2), note("threads that did not answer in time: [2]")];
         assert_eq!(answers[0].rows, expected);
         confirm(&mut h, 2, tag, vec![row("c", 3)]);
-        assert!(h.take_sent().is_empty() && h.block().gatherings() == 0);
+        assert!(h.take_sent().is_empty() && h.block().0.gatherings() == 0);
     }
 
     #[test]
@@ -352,14 +373,14 @@ mod tests {
         let (_, answers) = sent(&mut h);
         let refused = note("other threads were not asked: too many requests are under way");
         assert_eq!(answers[0].rows, [row("pages", 7), refused]);
-        assert_eq!((answers.len(), h.block().gatherings()), (1, GATHERINGS_MAX));
+        assert_eq!((answers.len(), h.block().0.gatherings()), (1, GATHERINGS_MAX));
         let body = ApiNodeBody::new(API.node(), Incarnation(7));
         h.send(MEMBERSHIP, SignalNumber::ApiConnectionClosedOrder, |w| {
             w.put(&body);
         })
         .expect("a block may send this");
         assert_eq!(h.take_sent()[0].signal(), SignalNumber::ApiConnectionClosedConfirm);
-        assert_eq!(h.block().gatherings(), 0);
+        assert_eq!(h.block().0.gatherings(), 0);
         h.advance(ANSWER_TIME);
         assert!(h.take_sent().is_empty());
     }

@@ -50,7 +50,10 @@ impl Next {
         if let Next::SameSession(candidates) = self {
             assert!(!candidates.is_empty(), "API node {id}: somebody wants to come back");
             let incarnation = candidates[0].incarnation();
-            assert!(candidates.iter().all(|one| one.incarnation() == incarnation), "API node {id}: one session");
+            assert!(
+                candidates.iter().all(|one| one.incarnation() == incarnation),
+                "API node {id}: one session"
+            );
         }
     }
 }

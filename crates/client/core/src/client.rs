@@ -22,9 +22,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::time::{Span, Tick};
 use vinga_base::{ColumnId, NodeId, OperationNumber, TransactionId};
-use vinga_wire::handshake::{HelloConfirm, Refusal, Topology};
-use vinga_wire::membership::{HeartbeatBody, NodeFailedOrder};
+use vinga_wire::handshake::{HelloConfirm, Refusal};
+use vinga_wire::membership::HeartbeatBody;
 use vinga_wire::transaction::{OutcomeConfirm, OutcomesSeenOrder, TransactionAnswer};
+use vinga_wire::view::ClusterView;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
 /// How often time-outs are looked for.
@@ -278,9 +279,9 @@ impl Client {
         self.net.epoch_seen
     }
 
-    /// What the data nodes said of themselves when they were greeted last.
-    pub fn topology(&self) -> &Topology {
-        self.net.routes.topology()
+    /// The newest view of the cluster that a data node has sent; number 0 before the first.
+    pub fn view(&self) -> &ClusterView {
+        self.net.routes.view()
     }
 }
 
@@ -329,10 +330,9 @@ impl Client {
                 net.view = net.view.max(body.view.get());
                 Some(())
             }
-            SignalNumber::NodeFailedOrder => {
-                let (order, _) = frame.head::<NodeFailedOrder>()?;
-                net.view = net.view.max(order.view.get());
-                self.on_node_failed(NodeId(order.node));
+            SignalNumber::ViewChangedOrder => {
+                let view = cold::read(frame)?;
+                self.on_view_changed(view);
                 Some(())
             }
             SignalNumber::HelloConfirm => {
@@ -426,14 +426,16 @@ impl Client {
         self.transactions.give_up(&mut self.net, code, |_, _, _| true);
     }
 
-    fn on_node_failed(&mut self, node: NodeId) {
-        self.net.routes.remove_node(node);
-        match self.sessions.endpoint_of(node) {
-            Some(endpoint) if self.sessions.is_open(endpoint) => {
+    /// The cluster has another view. Nothing more is expected of data nodes that are no members.
+    fn on_view_changed(&mut self, view: ClusterView) {
+        self.net.view = self.net.view.max(view.number().0);
+        self.net.routes.adopt(view);
+        for endpoint in self.sessions.without_member(self.net.routes.view()) {
+            if self.sessions.is_open(endpoint) {
                 self.lose(endpoint, Error::new(ErrorCode::NodeFailure));
             }
-            Some(_) | None => self.sessions.rebuild_routes(&mut self.net),
         }
+        self.sessions.rebuild_routes(&mut self.net);
     }
 
     /// Gives an endpoint up: everything that was under way there ends, or will be asked for.

@@ -4,8 +4,7 @@
 use crate::link::LinkId;
 use alloc::vec::Vec;
 use vinga_base::{NodeId, PartitionId};
-use vinga_wire::handshake::Topology;
-use vinga_wire::partition::PartitionMap;
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber};
 
 /// Index of a coordinator in the client's list ([`crate::outcomes`]), which only grows.
@@ -26,27 +25,23 @@ pub struct Route {
 /// See the head of this file.
 #[derive(Default)]
 pub struct Routes {
-    map: Option<PartitionMap>,
-    topology: Topology,
+    view: ClusterView,
     partitions: Vec<Route>,
     reachable: Vec<CoordinatorIndex>,
     next: usize,
 }
 
 impl Routes {
-    /// Takes a topology over if it is newer than what is known, or if nothing known counts any more.
-    pub fn adopt(&mut self, topology: Topology, forget_old: bool) {
-        if self.map.is_none() || forget_old || topology.version > self.topology.version {
-            self.map = (!topology.partitions.is_empty()).then(|| PartitionMap::new(&topology));
-            self.topology = topology;
+    /// Adopts a view if it is newer than the one that is known.
+    pub fn adopt(&mut self, view: ClusterView) {
+        if view.number() > self.view.number() {
+            self.view = view;
         }
     }
 
-    /// A data node is out of the view: the next replica of each of its partitions answers.
-    pub fn remove_node(&mut self, node: NodeId) {
-        if let Some(map) = &mut self.map {
-            map.remove_node(node);
-        }
+    /// The cluster has been restarted: the view that is known is not one of it.
+    pub fn forget(&mut self) {
+        self.view = ClusterView::default();
     }
 
     /// Finds all ways again. `link` says which connection leads to a thread of a node, `coordinator` the index of a
@@ -59,9 +54,9 @@ impl Routes {
         self.partitions.clear();
         self.reachable.clear();
         let mut coordinators: Vec<(NodeId, u16, CoordinatorIndex)> = Vec::new();
-        for node in &self.topology.nodes {
-            let id = NodeId(node.node);
-            for (connection, hosts) in node.connections.iter().enumerate() {
+        for member in self.view.members() {
+            let id = member.node;
+            for (connection, hosts) in member.connections.iter().enumerate() {
                 let Some(to) = link(id, connection as u16) else { continue };
                 for &instance in &hosts.coordinators {
                     let address = Address::new(id, BlockNumber::Coordinator, instance);
@@ -71,9 +66,8 @@ impl Routes {
                 }
             }
         }
-        let Some(map) = &self.map else { return };
-        for (_, place) in map.places() {
-            let data_manager = place.primary();
+        for partition in self.view.partitions() {
+            let data_manager = partition.primary();
             let node = data_manager.node();
             let connection = self.connection_of(data_manager);
             // Several coordinators on that thread share its partitions.
@@ -85,23 +79,21 @@ impl Routes {
                 data_manager,
                 link: connection.and_then(|connection| link(node, connection)),
                 coordinator: choice
-                    .get(usize::from(place.instance) % choice.len().max(1))
+                    .get(usize::from(partition.owner.instance()) % choice.len().max(1))
                     .map(|(_, _, index)| *index),
             });
         }
     }
 
     fn connection_of(&self, data_manager: Address) -> Option<u16> {
-        let node = self.topology.nodes.iter().find(|n| n.node == data_manager.node().0)?;
-        let hosting = |c: &&vinga_wire::handshake::ConnectionTopology| {
-            c.data_managers.contains(&data_manager.instance())
-        };
-        // A thread without sockets of its own is reached through any connection.
-        let at = node.connections.iter().position(|c| hosting(&c)).unwrap_or(0);
-        (!node.connections.is_empty()).then_some(at as u16)
+        let connections = &self.view.member(data_manager.node())?.connections;
+        let leads_there =
+            connections.iter().position(|hosts| hosts.data_managers.contains(&data_manager.instance()));
+        // An instance that is not listed is reached through any connection.
+        (!connections.is_empty()).then_some(leads_there.unwrap_or(0) as u16)
     }
 
-    /// The way to a partition; `None` as long as no topology is known.
+    /// The way to a partition; `None` as long as no view is known.
     #[inline]
     pub fn partition(&self, partition: PartitionId) -> Option<&Route> {
         self.partitions.get(usize::from(partition.0))
@@ -131,13 +123,13 @@ impl Routes {
 
     /// Connections that a node wants, at least one.
     pub fn connections_wanted(&self, node: NodeId) -> u16 {
-        let wanted = self.topology.nodes.iter().find(|n| n.node == node.0).map_or(1, |n| n.connections.len());
+        let wanted = self.view.member(node).map_or(1, |member| member.connections.len());
         (wanted as u16).clamp(1, vinga_wire::handshake::CONNECTIONS_MAX)
     }
 
-    /// What the data nodes said of themselves.
-    pub fn topology(&self) -> &Topology {
-        &self.topology
+    /// The newest view that a data node has sent; number 0 before the first.
+    pub fn view(&self) -> &ClusterView {
+        &self.view
     }
 }
 
@@ -145,29 +137,19 @@ impl Routes {
 mod tests {
     use super::*;
     use alloc::vec;
-    use vinga_wire::handshake::{ConnectionTopology, NodeTopology, PartitionPlace};
+    use vinga_base::Incarnation;
+    use vinga_wire::view::{ConnectionHosts, Member};
 
     #[test]
     fn keys_go_to_the_thread_of_their_owner() {
-        let connection = |data_managers: &[u16], coordinators: &[u16]| ConnectionTopology {
+        let connection = |data_managers: &[u16], coordinators: &[u16]| ConnectionHosts {
             data_managers: data_managers.to_vec(),
             coordinators: coordinators.to_vec(),
         };
+        let connections = vec![connection(&[0, 1], &[0]), connection(&[2, 3], &[])];
+        let member = Member::started(NodeId(3), Incarnation(1), 0, 4, 1).with_connections(connections);
         let mut routes = Routes::default();
-        routes.adopt(
-            Topology {
-                version: 1,
-                view: 1,
-                nodes: vec![NodeTopology {
-                    node: 3,
-                    connections: vec![connection(&[0, 1], &[0]), connection(&[2, 3], &[])],
-                    data_managers: 4,
-                    coordinators: 1,
-                }],
-                partitions: (0..4).map(|instance| PartitionPlace { instance, chain: vec![3] }).collect(),
-            },
-            false,
-        );
+        routes.adopt(ClusterView::first(vec![member]));
         routes.rebuild(|node, c| Some(LinkId::new(node.0.into(), c)), |a, _| CoordinatorIndex(a.instance()));
         let links: Vec<_> =
             (0..4).map(|p| routes.partition(PartitionId(p)).unwrap().link.unwrap().connection()).collect();

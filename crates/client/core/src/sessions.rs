@@ -20,10 +20,11 @@ use crate::link::LinkId;
 use crate::net::{Command, Net};
 use alloc::format;
 use alloc::vec::Vec;
-use vinga_base::NodeId;
 use vinga_base::time::{Span, Tick};
+use vinga_base::{Incarnation, NodeId};
 use vinga_wire::handshake::{CONNECTIONS_MAX, HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
+use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +49,8 @@ enum State {
 struct Session {
     state: State,
     node: Option<NodeId>,
+    /// Which start of the node has answered.
+    incarnation: Incarnation,
     ticket: u64,
     /// Connections that the driver was told to open, one bit each.
     opened: u16,
@@ -105,6 +108,7 @@ impl Sessions {
         let session = |_| Session {
             state: State::Waiting { until: Tick(0) },
             node: None,
+            incarnation: Incarnation(0),
             ticket: 0,
             opened: 0,
             failures: 0,
@@ -268,14 +272,16 @@ impl Sessions {
             (State::First { since }, 0) => {
                 net.api = NodeId(confirm.api);
                 session.node = Some(node);
+                session.incarnation = Incarnation(confirm.incarnation);
                 session.ticket = confirm.ticket;
                 is_restarted = known.is_some_and(|known| known != confirm.cluster_incarnation);
                 if is_restarted {
                     net.epoch_seen = 0;
                     net.view = 0;
+                    net.routes.forget();
                 }
-                net.view = net.view.max(confirm.topology.view);
-                net.routes.adopt(confirm.topology, is_restarted);
+                net.view = net.view.max(confirm.view.number().0);
+                net.routes.adopt(confirm.view);
                 let wanted = net.routes.connections_wanted(node);
                 session.state = State::Further { since, missing: wanted - 1 };
                 for connection in 1..wanted {
@@ -364,9 +370,13 @@ impl Sessions {
         self.cluster_incarnation.unwrap_or(0)
     }
 
-    /// The endpoint of a data node.
-    pub fn endpoint_of(&self, node: NodeId) -> Option<u16> {
-        self.list.iter().position(|session| session.node == Some(node)).map(|at| at as u16)
+    /// Those whose data node is no member of a view, at least not in the incarnation that has answered.
+    pub fn without_member(&self, view: &ClusterView) -> Vec<u16> {
+        let is_lost = |session: &Session| {
+            let is_it = |m: &Member| Some(m.node) == session.node && m.incarnation == session.incarnation;
+            session.node.is_some() && !view.members().iter().any(is_it)
+        };
+        (0..).zip(&self.list).filter(|(_, session)| is_lost(session)).map(|(endpoint, _)| endpoint).collect()
     }
 
     /// Whether an endpoint has anything that can break.

@@ -8,15 +8,12 @@ mod ranges;
 use crate::store::{Changes, Store, filter, partition, passes, row, select};
 use ranges::RangeScan;
 use std::collections::{BTreeMap, VecDeque};
-use vinga_base::{NodeId, TransactionId};
+use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_wire::dictionary::{
     CreateTableRequest, DropTableConfirm, ListTablesConfirm, ListTablesRequest, NamedTableRequest,
     TableConfirm,
 };
-use vinga_wire::handshake::{
-    ConnectionTopology, HelloConfirm, HelloRequest, MAGIC, NodeTopology, PROTOCOL_VERSION, PartitionPlace,
-    Refusal, Topology,
-};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoValue};
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
@@ -26,6 +23,7 @@ use vinga_wire::transaction::{
     FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OperationError, Outcome, OutcomeConfirm,
     OutcomeRequest, OutcomesSeenOrder, TransactionAnswer, TransactionHead, TransactionRow,
 };
+use vinga_wire::view::{ClusterView, ConnectionHosts, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, U64, cold};
 use zerocopy::FromBytes;
 
@@ -220,26 +218,14 @@ impl ScriptedNode {
         self.store.by_name(table).map(|table| table.rows.clone()).unwrap_or_default()
     }
 
-    fn topology(&self) -> Topology {
+    fn view(&self) -> ClusterView {
         let Layout { data_managers, connections, .. } = self.layout;
-        Topology {
-            version: 1,
-            view: 1,
-            nodes: vec![NodeTopology {
-                node: NODE.0,
-                connections: (0..connections)
-                    .map(|c| ConnectionTopology {
-                        data_managers: (0..data_managers).filter(|d| d % connections == c).collect(),
-                        coordinators: vec![c],
-                    })
-                    .collect(),
-                data_managers,
-                coordinators: connections,
-            }],
-            partitions: (0..data_managers)
-                .map(|instance| PartitionPlace { instance, chain: vec![NODE.0] })
-                .collect(),
-        }
+        let hosts = |c| ConnectionHosts {
+            data_managers: (0..data_managers).filter(|d| d % connections == c).collect(),
+            coordinators: vec![c],
+        };
+        let member = Member::started(NODE, Incarnation(self.incarnation), 0, data_managers, connections);
+        ClusterView::first(vec![member.with_connections((0..connections).map(hosts).collect())])
     }
 
     fn session_of(&mut self, connection: usize) -> Option<(u8, &mut Session)> {
@@ -377,7 +363,7 @@ impl ScriptedNode {
             );
             wanted
         };
-        let topology = self.topology();
+        let view = self.view();
         let session = self.sessions.get_mut(&api)?;
         *session.connections.get_mut(usize::from(hello.connection))? = Some(connection);
         let body = HelloConfirm {
@@ -387,7 +373,7 @@ impl ScriptedNode {
             cluster_incarnation: u64::from(self.incarnation),
             api,
             ticket: session.ticket,
-            topology,
+            view,
         };
         self.connections.insert(connection, (api, hello.connection));
         self.send_on(connection, Address::NONE, driver, SignalNumber::HelloConfirm, |w| {

@@ -31,8 +31,8 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use vinga_base::time::Tick;
 use vinga_base::NodeId;
+use vinga_base::time::Tick;
 use vinga_wire::frame::{FrameError, Frames};
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
@@ -134,7 +134,14 @@ pub struct Executor<H> {
 
 impl<H: Host> Executor<H> {
     /// An executor for `host` in this view. The driver provides the seed.
-    pub fn new(own_node: NodeId, view: Arc<ClusterView>, host: H, outbox: Outbox, seed: u64, now: Tick) -> Self {
+    pub fn new(
+        own_node: NodeId,
+        view: Arc<ClusterView>,
+        host: H,
+        outbox: Outbox,
+        seed: u64,
+        now: Tick,
+    ) -> Self {
         let shared = Shared {
             outbox,
             timers: Timers::default(),

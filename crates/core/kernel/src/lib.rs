@@ -25,5 +25,5 @@ pub use block::{Block, Scrutiny};
 pub use context::{Context, LogEntry, LogLevel};
 pub use executor::{Executor, Host, Origin, Prefetch, Rejected};
 pub use injected_bug::InjectedBug;
-pub use outbox::{LaneId, Outbox, Routes};
+pub use outbox::{LaneId, Outbox, Routes, link_between};
 pub use vinga_base::time::{Span, Tick};

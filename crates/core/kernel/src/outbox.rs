@@ -11,6 +11,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
+use vinga_base::hash::KeyHash;
 use vinga_wire::{Address, BlockNumber};
 
 /// One of the lanes of an outbox.
@@ -53,6 +54,15 @@ impl Routes {
             threads: vec![Vec::new(); BLOCK_NUMBERS],
             nodes: vec![LaneId::NOWHERE; 256],
         }
+    }
+
+    /// A table with these block instances and their threads, instances of one block in the order of their numbers.
+    pub fn to(own_node: NodeId, own_thread: u16, instances: &[(BlockNumber, u16)]) -> Self {
+        let mut routes = Routes::new(own_node, own_thread);
+        for &(block, thread) in instances {
+            routes.add_instance(block, thread);
+        }
+        routes
     }
 
     /// Sets which thread hosts the next instance of a block: instances are numbered in the order of these calls.
@@ -110,6 +120,13 @@ impl Routes {
             None => LaneId::NOWHERE,
         }
     }
+}
+
+/// Which of `links` connections between two data nodes a signal takes. All signals between the same two block instances
+/// take the same one, so that they keep their order; signals of others are spread.
+pub fn link_between(sender: Address, receiver: Address, links: u16) -> u16 {
+    let pair = u64::from(sender.0) << 32 | u64::from(receiver.0);
+    (KeyHash::of(&pair.to_le_bytes()).0 % u64::from(links)) as u16
 }
 
 /// The outgoing lanes of one thread.

@@ -23,8 +23,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use std::path::Path;
-use vinga_base::time::{Span, Tick};
 use vinga_base::NodeId;
+use vinga_base::time::{Span, Tick};
 use vinga_wire::frame::Frames;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{

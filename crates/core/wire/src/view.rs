@@ -101,6 +101,13 @@ pub struct ConnectionHosts {
     pub coordinators: Vec<u16>,
 }
 
+/// The connection by which a thread is reached, and by which its answers go: the one that it serves, if it serves one;
+/// threads that serve none share the connections. `serving` are those that do, in the order of their connections.
+pub fn connection_of(thread: u16, serving: &[u16]) -> usize {
+    let own = serving.iter().position(|&owner| owner == thread);
+    own.unwrap_or(usize::from(thread) % serving.len())
+}
+
 /// A data node that is a member of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Member {

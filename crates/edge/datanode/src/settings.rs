@@ -7,12 +7,11 @@ use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_config::placement::{Affinity, SOCKET_OWNERS_MAX, Scheduling, ThreadPlan};
-use vinga_distribution::NodePlace;
 use vinga_kernel::Span;
 use vinga_node::{NodeSettings, ThreadHosting};
 use vinga_runtime::settings as edge;
-use vinga_wire::BlockNumber;
-use vinga_wire::handshake::{CONNECTIONS_MAX, ConnectionTopology, NodeTopology};
+use vinga_wire::handshake::CONNECTIONS_MAX;
+use vinga_wire::view::ClusterView;
 
 /// The lowest node id of an API node: data nodes have 1–144.
 const API_FIRST: NodeId = NodeId(145);
@@ -31,25 +30,18 @@ fn clock_millis() -> u64 {
 /// The settings of the blocks.
 pub fn node_settings(configuration: &Configuration) -> NodeSettings {
     let integer = |parameter| configuration.parameters.integer(parameter);
+    let text = |parameter| configuration.parameters.text(parameter).unwrap_or_default().to_owned();
     let millis = |parameter| Span::from_millis(integer(parameter));
     let placement = &configuration.placement;
     let node = NodeId(integer(Parameter::NodeId) as u8);
     let threads: Vec<ThreadHosting> = placement.executors().iter().map(hosting).collect();
-    let connections = connections(&threads);
     let now = clock_millis();
     let share = |parameter, instances: u16| (integer(parameter) / u64::from(instances.max(1))).max(32) as u32;
     NodeSettings {
         node,
         incarnation: Incarnation((now / 1000) as u32),
-        nodes: vec![NodePlace {
-            group: 0,
-            topology: NodeTopology {
-                node: node.0,
-                connections,
-                data_managers: placement.data_managers,
-                coordinators: placement.coordinators,
-            },
-        }],
+        group: 0,
+        address: address(&text(Parameter::HostName), integer(Parameter::ServerPort)),
         // A node that closes fewer than a thousand epochs a second begins above the epochs of its last incarnation.
         epoch: Epoch(now),
         table_version: now << 16,
@@ -58,7 +50,7 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
         operations_max: share(Parameter::MaxNoOfConcurrentOperations, placement.partitions_per_node),
         scans_max: share(Parameter::MaxNoOfConcurrentScans, placement.partitions_per_node),
         tables_max: integer(Parameter::MaxNoOfTables) as u32,
-        partitions_per_node: placement.partitions_per_node,
+        usual_partitions: placement.partitions_per_node,
         api_first: API_FIRST,
         api_nodes_max: integer(Parameter::MaxNoOfApiConnections) as u8,
         lock_timeout: millis(Parameter::TransactionDeadlockDetectionTimeout),
@@ -70,17 +62,9 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
     }
 }
 
-/// The blocks that each connection reaches.
-fn connections(threads: &[ThreadHosting]) -> Vec<ConnectionTopology> {
-    let owners = (0u16..).zip(threads).filter(|(_, hosting)| hosting.owns_sockets);
-    let owners: Vec<u16> = owners.map(|(thread, _)| thread).collect();
-    let mut connections = vec![ConnectionTopology::default(); owners.len()];
-    for (thread, hosting) in (0u16..).zip(threads) {
-        let connection = &mut connections[edge::connection_of(thread, &owners)];
-        connection.data_managers.extend(hosting.data_managers.clone());
-        connection.coordinators.extend(hosting.coordinators.clone());
-    }
-    connections
+/// Where clients and other data nodes reach the node.
+fn address(host: &str, port: u64) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 fn hosting(plan: &ThreadPlan) -> ThreadHosting {
@@ -112,7 +96,8 @@ pub fn edge_settings(
         listen_locally: None,
         threads: configuration.placement.executors().iter().map(thread).collect(),
         helpers: thread(configuration.placement.watchdog()),
-        instances: instances(node),
+        instances: node.instances(),
+        view: Arc::new(ClusterView::first(vec![node.member()])),
         seed,
         limits: edge::Limits {
             send_buffer_bytes: integer(Parameter::SendBufferMemory) as usize,
@@ -129,22 +114,6 @@ fn listen(host: &str, port: u16) -> Result<SocketAddr, String> {
     }
     let found = (host, port).to_socket_addrs().map_err(|error| format!("HostName '{host}': {error}"))?;
     found.into_iter().next().ok_or_else(|| format!("HostName '{host}' has no address"))
-}
-
-/// The thread of each block instance, instances of one block in the order of their numbers.
-fn instances(node: &NodeSettings) -> Vec<(BlockNumber, u16)> {
-    let mut instances = Vec::new();
-    for (thread, hosting) in (0u16..).zip(&node.threads) {
-        instances.extend(hosting.data_managers.clone().map(|_| (BlockNumber::DataManager, thread)));
-        instances.extend(hosting.coordinators.clone().map(|_| (BlockNumber::Coordinator, thread)));
-        if hosting.main {
-            for block in [BlockNumber::Membership, BlockNumber::Distribution, BlockNumber::Dictionary] {
-                instances.push((block, thread));
-            }
-        }
-        instances.push((BlockNumber::Info, thread));
-    }
-    instances
 }
 
 fn thread(plan: &ThreadPlan) -> edge::ThreadPlan {

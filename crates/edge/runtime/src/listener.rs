@@ -385,7 +385,7 @@ impl Listener {
             cluster_incarnation: self.settings.cluster_incarnation,
             api: confirm.api,
             ticket: confirm.ticket,
-            topology: confirm.topology,
+            view: confirm.view,
         };
         let local = match pending.shares.then(NodeLink::make).transpose() {
             Ok(local) => local.map(Box::new),

@@ -215,10 +215,11 @@ fn run_worker<H: Host>(
     let registered = Registered::new(switchboard.statistics[usize::from(index)].clone());
     let realtime = apply(&plan, clock);
     let host = make_host(index, &switchboard.statistics);
-    let outbox =
-        Outbox::new(routes(settings, index), settings.threads.len() as u16, settings.limits.congestion_bytes);
+    let routes = Routes::to(settings.node, index, &settings.instances);
+    let outbox = Outbox::new(routes, settings.threads.len() as u16, settings.limits.congestion_bytes);
     let seed = settings.seed.wrapping_add(u64::from(index));
-    let executor = Executor::new(settings.node, host, outbox, seed, Clock::tick(clock.nanos()));
+    let executor =
+        Executor::new(settings.node, settings.view.clone(), host, outbox, seed, Clock::tick(clock.nanos()));
     let limits = settings.limits.clone();
     let senders = settings.senders_for(index);
     let parts =
@@ -248,14 +249,6 @@ fn apply(plan: &ThreadPlan, clock: Clock) -> Realtime {
         log::warn!(target: &plan.name, "{warning}");
     }
     realtime
-}
-
-fn routes(settings: &NodeSettings, own: u16) -> Routes {
-    let mut routes = Routes::new(settings.node, own);
-    for &(block, thread) in &settings.instances {
-        routes.add_instance(block, thread);
-    }
-    routes
 }
 
 fn main_thread(settings: &NodeSettings) -> u16 {

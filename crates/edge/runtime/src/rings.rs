@@ -131,6 +131,7 @@ mod tests {
     use std::sync::Arc;
     use vinga_base::{Incarnation, NodeId};
     use vinga_kernel::{Context, Prefetch, Routes, Tick};
+    use vinga_wire::view::{ClusterView, Member, ViewChange};
     use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber};
 
     const NODE: NodeId = NodeId(1);
@@ -154,9 +155,15 @@ mod tests {
             drop(cx.frame(SignalNumber::OutcomeConfirm, frame.sender()));
         }
 
+        fn view_changed(&mut self, _: &mut Context<'_>, _: &ViewChange) {}
+
         fn slice(&mut self, _: &mut Context<'_>) -> bool {
             false
         }
+    }
+
+    fn view() -> Arc<ClusterView> {
+        Arc::new(ClusterView::first(vec![Member::started(NODE, Incarnation(1), 0, 1, 1)]))
     }
 
     fn settings() -> NodeSettings {
@@ -170,6 +177,7 @@ mod tests {
             threads: vec![ThreadPlan { owns_sockets: true, ..ThreadPlan::default() }; 2],
             helpers: ThreadPlan::default(),
             instances: vec![(BlockNumber::Coordinator, OWN)],
+            view: view(),
             seed: 1,
             limits: Limits::default(),
             peers: Arc::default(),
@@ -185,7 +193,8 @@ mod tests {
         let switchboard = Switchboard::new(&settings, OWN, statistics.clone()).unwrap();
         let mut routes = Routes::new(NODE, OWN);
         routes.add_instance(BlockNumber::Coordinator, OWN);
-        let mut executor = Executor::new(NODE, Echo::default(), Outbox::new(routes, 2, 1000), 1, Tick(0));
+        let mut executor =
+            Executor::new(NODE, view(), Echo::default(), Outbox::new(routes, 2, 1000), 1, Tick(0));
         let (mut producer, consumer) = ring(RING_BYTES);
         let mut rings = Rings::new(OWN, 2);
         rings.connect(OTHER, consumer);

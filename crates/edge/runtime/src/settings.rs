@@ -8,6 +8,7 @@ use std::time::Duration;
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::BlockNumber;
 use vinga_wire::handshake::CONNECTIONS_MAX;
+use vinga_wire::view::ClusterView;
 
 /// Everything that a node process needs to know before its first thread starts.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct NodeSettings {
     /// For each block instance of the node the index of its thread, instances of one block in the order of their
     /// numbers. `Membership` must be among them.
     pub instances: Vec<(BlockNumber, u16)>,
+    /// The view that the threads begin in.
+    pub view: Arc<ClusterView>,
     /// Seeds the generators of the threads.
     pub seed: u64,
     /// Bounds.
@@ -100,14 +103,6 @@ impl Default for Limits {
     }
 }
 
-/// The connection by which a thread is reached, and by which its answers go: the one that it serves, if it serves one;
-/// threads that serve none share the connections. `socket_threads` are those that do, in the order of their
-/// connections.
-pub fn connection_of(thread: u16, socket_threads: &[u16]) -> usize {
-    let own = socket_threads.iter().position(|&owner| owner == thread);
-    own.unwrap_or(usize::from(thread) % socket_threads.len())
-}
-
 impl NodeSettings {
     /// The threads that serve connections: connection i of an API node belongs to the i-th of them.
     pub fn socket_threads(&self) -> Vec<u16> {
@@ -141,6 +136,7 @@ impl NodeSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vinga_wire::view::connection_of;
 
     #[test]
     fn send_threads_share_the_connections_of_those_who_do_not_write() {
@@ -163,6 +159,7 @@ mod tests {
             ],
             helpers: ThreadPlan::default(),
             instances: Vec::new(),
+            view: Arc::default(),
             seed: 1,
             limits: Limits::default(),
             peers: Arc::default(),

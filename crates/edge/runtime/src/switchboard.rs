@@ -10,13 +10,14 @@ use crate::parker::{MESSAGE, WakeEvent, thread_bit};
 use crate::peer::Peer;
 use crate::relay::Outlet;
 use crate::ring::Consumer;
-use crate::settings::{NodeSettings, connection_of};
+use crate::settings::NodeSettings;
 use crate::statistics::ThreadStatistics;
 use std::io;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vinga_base::{Incarnation, NodeId};
 use vinga_local::{NodeLink, Socket};
+use vinga_wire::view::connection_of;
 use vinga_wire::{Address, BlockNumber, ErrorCode};
 
 /// A message in a thread's inbox.

@@ -10,7 +10,7 @@
 //! *The route to an API node.* An API node has one connection to each thread that serves sockets, or fewer. A thread
 //! that has one sends by it. All others send to a thread with a connection, which passes frames on that are not for
 //! itself: at first to that of the first connection; when there are more, the threads that never have one share them
-//! ([`crate::settings::connection_of`]). When that changes, nothing orders what is sent then with what is still on its
+//! ([`vinga_wire::view::connection_of`]). When that changes, nothing orders what is sent then with what is still on its
 //! way through another thread: an API node opens its connections before its first request.
 
 mod orders;

@@ -2,21 +2,20 @@
 //! a key of 8 bytes and 100 bytes more.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Duration;
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::PagePool;
 use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, TableDefinition};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, TablePartitions, TransactionId};
-use vinga_distribution::NodePlace;
-use vinga_kernel::{Executor, Origin, Outbox, Span, Tick};
-use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting, routes};
+use vinga_kernel::{Executor, Origin, Outbox, Routes, Span, Tick};
+use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting};
 use vinga_wire::dictionary::TableRecord;
-use vinga_wire::handshake::{ConnectionTopology, NodeTopology};
 use vinga_wire::key_read::KeyReadHead;
 use vinga_wire::operation::{ALL_COLUMNS, OperationHead, OperationKind};
-use vinga_wire::partition::PartitionMap;
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START, TransactionHead};
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U16, U32, U64, cold};
 
 pub const NODE: NodeId = NodeId(1);
@@ -30,19 +29,11 @@ pub const VERSION: u64 = 7;
 
 pub fn settings() -> NodeSettings {
     let data_managers = 8;
-    let topology = NodeTopology {
-        node: NODE.0,
-        connections: vec![ConnectionTopology {
-            data_managers: (0..data_managers).collect(),
-            coordinators: vec![0],
-        }],
-        data_managers,
-        coordinators: 1,
-    };
     NodeSettings {
         node: NODE,
         incarnation: Incarnation(1),
-        nodes: vec![NodePlace { group: 0, topology }],
+        group: 0,
+        address: String::new(),
         epoch: Epoch(1),
         table_version: 1,
         threads: vec![ThreadHosting {
@@ -55,7 +46,7 @@ pub fn settings() -> NodeSettings {
         operations_max: 8192,
         scans_max: 64,
         tables_max: 128,
-        partitions_per_node: 8,
+        usual_partitions: 8,
         api_first: NodeId(145),
         api_nodes_max: 100,
         lock_timeout: Span::from_millis(1200),
@@ -70,7 +61,7 @@ pub fn settings() -> NodeSettings {
 /// A data node without sockets, and an API node's view of it.
 pub struct Bench {
     pub executor: Executor<Blocks>,
-    pub map: PartitionMap,
+    pub view: Arc<ClusterView>,
     partitions: TablePartitions,
     api_lane: vinga_kernel::LaneId,
     next_transaction: u64,
@@ -81,10 +72,11 @@ impl Bench {
     pub fn new(indexes: Vec<IndexDefinition>) -> Self {
         let settings = settings();
         let blocks = Blocks::new(&settings, 0, |_| PagePool::standalone(2000), Box::new(NoFacts));
-        let mut outbox = Outbox::new(routes(&settings, 0), 1, 1 << 20);
+        let view = Arc::new(ClusterView::first(vec![settings.member()]));
+        let mut outbox = Outbox::new(Routes::to(NODE, 0, &settings.instances()), 1, 1 << 20);
         let api_lane = outbox.open_lane(1 << 20);
         outbox.routes.set_node(API.node(), Some(api_lane));
-        let mut executor = Executor::new(NODE, blocks, outbox, 1, Tick(0));
+        let mut executor = Executor::new(NODE, view.clone(), blocks, outbox, 1, Tick(0));
         let definition = TableDefinition {
             name: "test.t".into(),
             columns: vec![
@@ -107,11 +99,8 @@ impl Bench {
         let partitions = TablePartitions::first(8);
         let mut bytes = vec![];
         let from = Address::new(NODE, BlockNumber::Dictionary, 0);
-        for to in settings
-            .all_of(BlockNumber::DataManager)
-            .into_iter()
-            .chain(settings.all_of(BlockNumber::Coordinator))
-        {
+        let blocks = [BlockNumber::DataManager, BlockNumber::Coordinator];
+        for to in blocks.into_iter().flat_map(|block| view.addresses(block)) {
             let record = TableRecord::new(TABLE, VERSION, partitions.clone(), definition.clone());
             let task = match to.block() {
                 Some(BlockNumber::DataManager) => RoundTask::Prepare { record, made: vec![TABLE] },
@@ -126,8 +115,7 @@ impl Bench {
         executor.outbox().routes.set_node(NodeId(9), None);
         let bytes = redirect(bytes);
         executor.feed(&bytes, Origin::Node).expect("our own frames");
-        let map = PartitionMap::new(&settings.topology());
-        Bench { executor, map, partitions, api_lane, next_transaction: 1 }
+        Bench { executor, view, partitions, api_lane, next_transaction: 1 }
     }
 
     /// Runs a turn on what an API node has sent; says how many bytes were answered.
@@ -159,7 +147,7 @@ impl Bench {
         let mut by_owner: [Vec<u64>; 8] = Default::default();
         for &key in keys {
             let partition = self.partitions.of(KeyHash::of(&key.to_le_bytes()));
-            by_owner[usize::from(self.map.place(partition).instance)].push(key);
+            by_owner[usize::from(self.view.partition(partition).owner.instance())].push(key);
         }
         for (instance, keys) in by_owner.iter().enumerate().filter(|(_, keys)| !keys.is_empty()) {
             let to = Address::new(NODE, BlockNumber::DataManager, instance as u16);

@@ -21,24 +21,23 @@ pub use self::{
 use hold::Held;
 use received::code;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::page_pool::PagePool;
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TablePartitions, TransactionId};
-use vinga_distribution::NodePlace;
-use vinga_kernel::{Executor, InjectedBug, LaneId, Origin, Outbox, Span, Tick};
-use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting, routes};
+use vinga_kernel::{Executor, InjectedBug, LaneId, Origin, Outbox, Routes, Scrutiny, Span, Tick};
+use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting};
 use vinga_wire::dictionary::{CreateTableRequest, TableConfirm};
 use vinga_wire::frame::Frames;
-use vinga_wire::handshake::NodeTopology;
-use vinga_wire::membership::{ApiNodeBody, NodeFailedOrder};
+use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::operation::{ALL_COLUMNS, LockWait, OperationKind};
-use vinga_wire::partition::PartitionMap;
 use vinga_wire::schema::{SchemaChange, SchemaChangeConfirm, SchemaChangeRequest};
 use vinga_wire::transaction::{
     OperationError, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder, TransactionAnswer, TransactionRow,
 };
+use vinga_wire::view::{ClusterView, Partition};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, U64, cold};
 
 pub const API: Address = Address::new(NodeId(145), BlockNumber::Api, 0);
@@ -92,6 +91,37 @@ pub fn row(key: u64, n: i64) -> Row {
     Row(key, n, Some(format!("row {key}")))
 }
 
+/// The settings of a node with two data managers and so many coordinators, all on one thread.
+fn node_settings(node: u8, coordinators: u16) -> NodeSettings {
+    NodeSettings {
+        node: NodeId(node),
+        incarnation: Incarnation(1),
+        group: 0,
+        address: String::new(),
+        epoch: Epoch(100),
+        table_version: 1000,
+        threads: vec![ThreadHosting {
+            data_managers: 0..2,
+            coordinators: 0..coordinators,
+            main: true,
+            owns_sockets: true,
+        }],
+        transactions_max: 32,
+        operations_max: 64,
+        scans_max: 4,
+        tables_max: 8,
+        usual_partitions: 6,
+        api_first: NodeId(145),
+        api_nodes_max: 10,
+        lock_timeout: Span::from_millis(1200),
+        inactive_timeout: Some(Span::from_millis(5000)),
+        operations_together: 2,
+        heartbeat_interval: Span::from_millis(1_000_000),
+        reconnect_grace: Span::from_millis(1500),
+        epoch_interval: Span::from_millis(100),
+    }
+}
+
 pub struct Cluster {
     /// How long operations that are sent from now on wait for their locks.
     pub wait: LockWait,
@@ -104,7 +134,7 @@ pub struct Cluster {
     partitions: TablePartitions,
     /// The hidden tables of the unique indexes.
     hidden: Vec<(u32, u64)>,
-    map: PartitionMap,
+    pub view: Arc<ClusterView>,
     now: Tick,
     told: Vec<Received>,
     transactions: u64,
@@ -114,7 +144,6 @@ pub struct Cluster {
     epoch_received: u64,
     /// The unique indexes that the newest answer blames: of the cause first, then of operations that failed alone.
     indexes_received: Vec<u16>,
-    view: u32,
     settings: BTreeMap<u8, NodeSettings>,
     held: Held,
     ticket: u64,
@@ -167,50 +196,17 @@ impl Cluster {
     pub fn with(setup: &Setup) -> Self {
         let nodes = setup.nodes;
         let coordinators = |node: u8| u16::from(node <= setup.coordinators);
-        let places: Vec<NodePlace> = (1..=nodes)
-            .map(|node| NodePlace {
-                group: 0,
-                topology: NodeTopology {
-                    node,
-                    connections: vec![],
-                    data_managers: 2,
-                    coordinators: coordinators(node),
-                },
-            })
-            .collect();
+        let settings = |node| node_settings(node, coordinators(node));
+        let view = Arc::new(ClusterView::first((1..=nodes).map(|node| settings(node).member()).collect()));
         let mut executors = BTreeMap::new();
         let mut lanes = BTreeMap::new();
         let mut all_settings = BTreeMap::new();
         for node in 1..=nodes {
-            let settings = NodeSettings {
-                node: NodeId(node),
-                incarnation: Incarnation(1),
-                nodes: places.clone(),
-                epoch: Epoch(100),
-                table_version: 1000,
-                threads: vec![ThreadHosting {
-                    data_managers: 0..2,
-                    coordinators: 0..coordinators(node),
-                    main: true,
-                    owns_sockets: true,
-                }],
-                transactions_max: 32,
-                operations_max: 64,
-                scans_max: 4,
-                tables_max: 8,
-                partitions_per_node: 2,
-                api_first: NodeId(145),
-                api_nodes_max: 10,
-                lock_timeout: Span::from_millis(1200),
-                inactive_timeout: Some(Span::from_millis(5000)),
-                operations_together: 2,
-                heartbeat_interval: Span::from_millis(1_000_000),
-                reconnect_grace: Span::from_millis(1500),
-                epoch_interval: Span::from_millis(100),
-            };
+            let settings = settings(node);
             let blocks = Blocks::new(&settings, 0, |_| PagePool::standalone(64), Box::new(NoFacts));
             // The second thread hosts nothing, but its driver may serve connections.
-            let mut outbox = Outbox::new(routes(&settings, 0), 2, 1 << 20);
+            let routes = Routes::to(NodeId(node), 0, &settings.instances());
+            let mut outbox = Outbox::new(routes, 2, 1 << 20);
             let mut own = vec![];
             let api_nodes = [OTHER_API.node().0, API.node().0];
             for other in (1..=nodes).filter(|&other| other != node).chain(api_nodes) {
@@ -219,12 +215,12 @@ impl Cluster {
                 own.push((other, lane));
             }
             lanes.insert(node, own);
-            let mut executor = Executor::new(NodeId(node), blocks, outbox, u64::from(node), Tick(0));
+            let mut executor =
+                Executor::new(NodeId(node), view.clone(), blocks, outbox, u64::from(node), Tick(0));
             executor.inject_bug(setup.bug);
             executors.insert(node, executor);
             all_settings.insert(node, settings);
         }
-        let map = PartitionMap::new(&all_settings[&1].topology());
         let definition = definition(setup);
         let layout = RowLayout::new(&definition);
         let mut cluster = Cluster {
@@ -235,14 +231,13 @@ impl Cluster {
             table: (0, 0),
             partitions: TablePartitions::first(1),
             hidden: vec![],
-            map,
             now: Tick(0),
             told: vec![],
             transactions: 0,
             outcomes: BTreeMap::new(),
             epoch_received: 0,
             indexes_received: vec![],
-            view: 1,
+            view,
             settings: all_settings,
             held: Held::default(),
             ticket: 0,
@@ -293,6 +288,7 @@ impl Cluster {
             for (&node, executor) in &mut self.executors {
                 executor.begin_turn(self.now);
                 while executor.finish_turn() {}
+                executor.host().check_invariants(Scrutiny::Full);
                 for &(to, lane) in &self.lanes[&node] {
                     let bytes = std::mem::take(executor.outbox().lane_mut(lane));
                     if !bytes.is_empty() {
@@ -341,23 +337,22 @@ impl Cluster {
         }
     }
 
-    /// Kills a data node and tells the others. What is held back of it, or for it, is lost.
+    /// Kills a data node; the others adopt a view without it. What is held back of it, or for it, is lost.
     pub fn kill(&mut self, node: u8) {
         self.executors.remove(&node);
         self.held.forget(NodeId(node));
-        self.view += 1;
+        self.view = Arc::new(self.view.without(&[NodeId(node)]));
         let mut bytes = vec![];
         for (&survivor, executor) in &mut self.executors {
             bytes.clear();
             let to = Address::new(NodeId(survivor), BlockNumber::Membership, 0);
-            let order =
-                NodeFailedOrder { node, unused: [0; 3], incarnation: U32::new(1), view: U32::new(self.view) };
-            let view = self.view as u8;
-            FrameWriter::begin(&mut bytes, SignalNumber::NodeFailedOrder, view, to, to, 0).put(&order);
+            let view = self.view.number().0 as u8;
+            let mut writer = FrameWriter::begin(&mut bytes, SignalNumber::ViewChangedOrder, view, to, to, 0);
+            cold::write(&mut writer, &*self.view);
+            drop(writer);
             executor.outbox().routes.set_node(NodeId(node), None);
             executor.feed(&bytes, Origin::Node).expect("our own");
         }
-        self.map.remove_node(NodeId(node));
         self.run();
     }
 
@@ -406,12 +401,12 @@ impl Cluster {
 
     /// The data managers that own a partition.
     pub fn owners(&self) -> Vec<Address> {
-        self.map.places().map(|(_, place)| place.primary()).collect()
+        self.view.partitions().iter().map(Partition::primary).collect()
     }
 
     /// The data manager that owns a key.
     pub fn owner_of(&self, key: u64) -> Address {
-        self.map.place(self.partition_of(key)).primary()
+        self.view.partition(self.partition_of(key)).primary()
     }
 
     /// The next key whose row is in another partition.
@@ -447,9 +442,9 @@ impl Cluster {
     pub fn tell_of_api(&mut self, signal: SignalNumber) {
         let membership = Address::new(NodeId(1), BlockNumber::Membership, 0);
         let body = ApiNodeBody::new(API.node(), Incarnation(1));
-        let settings = self.settings[&1].clone();
         let blocks = [BlockNumber::DataManager, BlockNumber::Coordinator, BlockNumber::Dictionary];
-        for to in blocks.into_iter().flat_map(|block| settings.all_of(block)) {
+        let view = self.view.clone();
+        for to in blocks.into_iter().flat_map(|block| view.addresses(block)) {
             let mut bytes = vec![];
             FrameWriter::begin(&mut bytes, signal, 1, to, membership, 0).put(&body);
             if let Some(executor) = self.executors.get_mut(&to.node().0) {

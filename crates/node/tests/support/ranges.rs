@@ -122,7 +122,7 @@ impl Cluster {
         ask: &Ask,
         mut meet: impl FnMut(&mut Self, &[Found]),
     ) -> Result<Vec<Found>, ErrorCode> {
-        let primary = self.map.place(partition).primary();
+        let primary = self.view.partition(partition).primary();
         let owner = ask.node.map_or(primary, |node| dm(node, primary.instance()));
         let (table, version) = self.table;
         let mut flags = RANGE_KEYS;
@@ -184,8 +184,8 @@ impl Cluster {
         index: u16,
         ranges: &[(Vec<u8>, Vec<u8>)],
     ) -> Result<Statistics, ErrorCode> {
-        let place = self.map.places().find(|(other, _)| *other == partition);
-        let owner = place.map_or(dm(1, 0), |(_, place)| place.primary());
+        let place = self.view.partitions().get(usize::from(partition.0));
+        let owner = place.map_or(dm(1, 0), vinga_wire::view::Partition::primary);
         let (table, version) = self.table;
         self.send(SignalNumber::IndexStatisticsRequest, owner, |w| {
             w.put(&IndexStatisticsHead {

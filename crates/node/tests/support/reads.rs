@@ -89,7 +89,7 @@ impl Cluster {
         meet: &mut dyn FnMut(&mut Self, &[Row]),
     ) -> Result<Vec<Row>, ErrorCode> {
         let (table, version) = self.table;
-        let primary = self.map.place(partition).primary();
+        let primary = self.view.partition(partition).primary();
         let owner = node.map_or(primary, |node| dm(node, primary.instance()));
         let name = u32::from(partition.0) + 1;
         let mut found = vec![];

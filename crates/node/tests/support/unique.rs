@@ -44,7 +44,7 @@ impl Cluster {
             let mut expected = BTreeSet::new();
             let mut found = BTreeSet::new();
             for data_manager in self.node(node).data_managers() {
-                for (partition, _) in self.map.places() {
+                for partition in (0..self.view.partitions().len() as u16).map(vinga_base::PartitionId) {
                     data_manager.inspect_projection(partition, |table, version, image| {
                         assert!(expected.insert((table, version, image)), "two rows with one unique key");
                     });
@@ -65,6 +65,6 @@ impl Cluster {
     /// The data manager that owns a number's place in the unique index on it.
     pub fn owner_of_number(&self, n: i64) -> vinga_wire::Address {
         let hash = vinga_base::hash::KeyHash::of(&n.to_le_bytes());
-        self.map.place(self.partitions.of(hash)).primary()
+        self.view.partition(self.partitions.of(hash)).primary()
     }
 }

@@ -27,8 +27,7 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::InjectedBug;
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::frame::Frame;
-use vinga_wire::handshake::Topology;
-use vinga_wire::partition::PartitionMap;
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber};
 use vinga_workloads::history::History;
 use vinga_workloads::shape::Shape;
@@ -107,8 +106,7 @@ pub struct Client {
     ticket: u64,
     heartbeat_interval: Time,
     phase: Phase,
-    topology: Topology,
-    map: Option<PartitionMap>,
+    view_known: ClusterView,
     view: u32,
     epoch_seen: u64,
     links: BTreeMap<LinkKey, Link>,
@@ -143,8 +141,7 @@ impl Client {
             ticket: 0,
             heartbeat_interval,
             phase: Phase::Down { until: 0 },
-            topology: Topology::default(),
-            map: None,
+            view_known: ClusterView::default(),
             view: 0,
             epoch_seen: 0,
             links: BTreeMap::new(),
@@ -347,7 +344,7 @@ impl Client {
 
     /// The connection to the thread that hosts a block, or else the first one to its node.
     fn link_to(&self, block: Address) -> Option<LinkKey> {
-        let node = self.topology.nodes.iter().find(|node| node.node == block.node().0)?;
+        let node = self.view_known.member(block.node())?;
         let hosts = |index: usize| match block.block() {
             Some(BlockNumber::DataManager) => {
                 node.connections[index].data_managers.contains(&block.instance())
@@ -358,14 +355,13 @@ impl Client {
             _ => false,
         };
         let index = (0..node.connections.len()).find(|&index| hosts(index)).unwrap_or(0);
-        let key = LinkKey { node: node.node, index: index as u16 };
+        let key = LinkKey { node: node.node.0, index: index as u16 };
         self.links.get(&key).is_some_and(|link| link.is_open).then_some(key)
     }
 
     /// The data manager that answers for the row of a table whose key has this hash.
     fn owner(&self, table: TableRef, hash: KeyHash) -> Address {
-        let map = self.map.as_ref().expect("the layout is known once connected");
-        map.place(self.partitions(table).of(hash)).primary()
+        self.view_known.partition(self.partitions(table).of(hash)).primary()
     }
 
     fn note_epoch(&mut self, epoch: u64) {

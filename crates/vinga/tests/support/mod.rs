@@ -12,7 +12,8 @@ use std::time::Duration;
 use vinga_base::NodeId;
 pub use vinga_bench::hostile::raw::greeting;
 use vinga_wire::frame::Frame;
-use vinga_wire::handshake::{HelloConfirm, NodeTopology, Refusal};
+use vinga_wire::handshake::{HelloConfirm, Refusal};
+use vinga_wire::view::Member;
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
 /// How long a test waits for an expected event: no machine is so busy that it takes longer.
@@ -179,7 +180,7 @@ pub struct Raw {
     pub own: Address,
     pub node: NodeId,
     /// The placement of the blocks on the node.
-    pub topology: NodeTopology,
+    pub member: Member,
 }
 
 impl Raw {
@@ -195,8 +196,8 @@ impl Raw {
             if let Some(frame) = Frame::first(&bytes).expect("the node sends frames") {
                 let confirm: HelloConfirm = cold::read(&frame).expect("a good greeting is confirmed");
                 let own = Address::new(NodeId(confirm.api), BlockNumber::Api, 0);
-                let topology = confirm.topology.nodes[0].clone();
-                return Raw { stream, own, node: NodeId(confirm.node), topology };
+                let member = confirm.view.members()[0].clone();
+                return Raw { stream, own, node: NodeId(confirm.node), member };
             }
         }
     }

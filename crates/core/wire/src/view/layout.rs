@@ -55,7 +55,10 @@ impl ClusterView {
         let ids: BTreeSet<NodeId> = members.iter().map(|member| member.node).collect();
         assert_eq!(ids.len(), members.len(), "each node is listed once");
         assert!(groups.keys().copied().eq(0..groups.len() as u16), "node groups are numbered from 0");
-        assert!(groups.values().all(|nodes| nodes.len() <= CHAIN_MAX), "a group has at most {CHAIN_MAX} nodes");
+        assert!(
+            groups.values().all(|nodes| nodes.len() <= CHAIN_MAX),
+            "a group has at most {CHAIN_MAX} nodes"
+        );
         let instances = members.first().expect("a cluster has a data node").data_managers;
         assert!(instances > 0, "a data node has a data manager");
         assert!(
@@ -63,7 +66,9 @@ impl ClusterView {
             "all data nodes have the same number of data managers"
         );
         let partitions = (0..instances)
-            .flat_map(|instance| groups.iter().map(move |(&group, nodes)| first_owners(group, instance, nodes)))
+            .flat_map(|instance| {
+                groups.iter().map(move |(&group, nodes)| first_owners(group, instance, nodes))
+            })
             .collect();
         ClusterView {
             number: ViewNumber(1),

@@ -23,10 +23,11 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Host, LogLevel, Prefetch};
 use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::settings::{Limits, NodeSettings, ThreadPlan};
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal, Topology};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::membership::{
     ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody, CloseConnectionOrder,
 };
+use vinga_wire::view::{ClusterView, ConnectionHosts, Member, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, cold};
 
 pub const NODE: NodeId = NodeId(1);
@@ -143,6 +144,8 @@ impl Host for EchoHost {
         }
     }
 
+    fn view_changed(&mut self, _: &mut Context<'_>, _: &ViewChange) {}
+
     fn slice(&mut self, _: &mut Context<'_>) -> bool {
         false
     }
@@ -177,9 +180,9 @@ impl EchoHost {
         let driver = frame.sender();
         match admitted {
             Some((api, ticket)) => {
-                let topology = Topology::default();
                 let (waiting, incarnation) = (request.waiting, request.incarnation);
-                let confirm = ApiConnectConfirm { waiting, api, incarnation, ticket, topology };
+                let confirm =
+                    ApiConnectConfirm { waiting, api, incarnation, ticket, view: cx.view().clone() };
                 cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, driver), &confirm);
                 cx.log(LogLevel::Info, format_args!("API node {api} is admitted"));
             }
@@ -190,6 +193,13 @@ impl EchoHost {
             }
         }
     }
+}
+
+/// View 1 of a cluster of this node alone.
+fn view(coordinators: u16) -> Arc<ClusterView> {
+    let connections = vec![ConnectionHosts::default(); usize::from(coordinators)];
+    let member = Member::started(NODE, Incarnation(3), 0, 1, coordinators).with_connections(connections);
+    Arc::new(ClusterView::first(vec![member]))
 }
 
 /// Settings of a node whose threads all own sockets and host the coordinator of their index.
@@ -213,6 +223,7 @@ pub fn settings(threads: u16) -> NodeSettings {
         threads: (0..threads).map(plan).collect(),
         helpers: ThreadPlan::default(),
         instances,
+        view: view(threads),
         seed: 1,
         limits: Limits::default(),
         peers: Arc::default(),

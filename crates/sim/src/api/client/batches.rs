@@ -3,7 +3,7 @@
 use super::connecting::Phase;
 use super::{Call, Client, Surroundings};
 use std::collections::BTreeMap;
-use vinga_base::{Epoch, NodeId, TransactionId};
+use vinga_base::{Epoch, TransactionId};
 use vinga_wire::key_read::NO_ROW;
 use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, LockWait, OperationHead, OperationKind};
 use vinga_wire::transaction::{
@@ -148,13 +148,8 @@ impl Client {
     fn choose_coordinator(&mut self, cx: &Surroundings<'_>, batch: &OperationBatch) -> Option<Address> {
         self.transactions += 1;
         let all: Vec<Address> = self
-            .topology
-            .nodes
-            .iter()
-            .flat_map(|node| {
-                let of_node = |i| Address::new(NodeId(node.node), BlockNumber::Coordinator, i);
-                (0..node.coordinators).map(of_node)
-            })
+            .view_known
+            .addresses(BlockNumber::Coordinator)
             .filter(|&coordinator| self.link_to(coordinator).is_some())
             .collect();
         let beside = batch.operations.first().and_then(|first| {

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
-use vinga_wire::partition::PartitionMap;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U32, U64, cold};
 
 /// How far the client has come.
@@ -80,18 +79,17 @@ impl Client {
         let confirm: HelloConfirm = cold::read(frame)?;
         self.ticket = confirm.ticket;
         self.links.get_mut(&key)?.is_open = true;
-        if self.map.is_none() || confirm.topology.version > self.topology.version {
-            self.map = Some(PartitionMap::new(&confirm.topology));
-            self.view = self.view.max(confirm.topology.view);
-            self.topology = confirm.topology;
+        if confirm.view.number() > self.view_known.number() {
+            self.view = self.view.max(confirm.view.number().0);
+            self.view_known = confirm.view;
         }
         let wanted: Vec<LinkKey> = self
-            .topology
-            .nodes
+            .view_known
+            .members()
             .iter()
-            .filter(|node| !self.lost.contains(&node.node))
+            .filter(|node| !self.lost.contains(&node.node.0))
             .flat_map(|node| {
-                (0..node.connections.len() as u16).map(|index| LinkKey { node: node.node, index })
+                (0..node.connections.len() as u16).map(|index| LinkKey { node: node.node.0, index })
             })
             .collect();
         for key in wanted {
@@ -184,7 +182,7 @@ impl Client {
                 }
             }
         }
-        self.lost.extend(self.topology.nodes.iter().map(|node| node.node));
+        self.lost.extend(self.view_known.members().iter().map(|member| member.node.0));
         self.lose_transactions(cx);
         self.lose_scans();
     }
@@ -213,7 +211,7 @@ impl Client {
 
     pub(super) fn on_heartbeat_confirm(&mut self, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<HeartbeatBody>()?;
-        if body.view.get() > self.topology.view {
+        if body.view.get() > self.view_known.number().0 {
             self.learn_layout();
         }
         Some(())

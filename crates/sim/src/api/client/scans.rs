@@ -143,8 +143,7 @@ impl Client {
         }
         let name = self.next_tag();
         let scan = self.sessions[session].scan.as_mut().expect("it is open");
-        let map = self.map.as_ref().expect("the layout is known once connected");
-        let owner = map.place(scan.partition()).primary();
+        let owner = self.view_known.partition(scan.partition()).primary();
         scan.at = Some((owner, name));
         let Some(link) = self.link_to(owner) else {
             self.learn_layout();

@@ -26,10 +26,7 @@ impl Client {
     /// cluster.
     pub(super) fn partitions(&self, table: TableRef) -> TablePartitions {
         self.tables.get(&table).map_or_else(
-            || {
-                let map = self.map.as_ref().expect("the layout is known once connected");
-                TablePartitions::first(map.places().len() as u16)
-            },
+            || TablePartitions::first(self.view_known.partitions().len() as u16),
             |record| record.partitions.clone(),
         )
     }
