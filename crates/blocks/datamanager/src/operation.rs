@@ -129,7 +129,7 @@ pub struct OperationRecord {
     pub is_noted: bool,
     /// The replicas of the operation.
     pub chain: Chain,
-    /// The next operation of the transaction here, with a lower number.
+    /// The operation of the transaction that came here before this one.
     pub next: Option<Handle>,
 }
 
@@ -146,7 +146,7 @@ pub struct TransactionRecord {
     pub actor: Actor,
     /// The API node's client.
     pub api: Address,
-    /// Newest operation first.
+    /// The operation that came last; the others follow.
     pub operations: Option<Handle>,
     /// How many of them wait: most often none, and then none has to be looked for among many.
     pub waiting: u32,
