@@ -255,6 +255,7 @@ impl Client {
             Some(SignalNumber::HelloConfirm) => self.on_hello_confirm(cx, link, frame),
             Some(SignalNumber::HelloRefuse) => self.on_hello_refuse(cx, link, frame),
             Some(SignalNumber::HeartbeatConfirm) => self.on_heartbeat_confirm(frame),
+            Some(SignalNumber::ViewChangedOrder) => self.on_view_changed(frame),
             Some(SignalNumber::TransactionRowReport) => self.on_row(cx, frame),
             Some(SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse) => {
                 self.on_batch_answer(cx, frame)

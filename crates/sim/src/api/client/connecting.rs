@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U32, U64, cold};
 
 /// How far the client has come.
@@ -207,6 +208,15 @@ impl Client {
         if let Some(mut frame) = self.frame(key, SignalNumber::HeartbeatRequest, membership, 0) {
             frame.put(&body);
         }
+    }
+
+    pub(super) fn on_view_changed(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let view: ClusterView = cold::read(frame)?;
+        if view.number() > self.view_known.number() {
+            self.view = self.view.max(view.number().0);
+            self.view_known = view;
+        }
+        Some(())
     }
 
     pub(super) fn on_heartbeat_confirm(&mut self, frame: &Frame<'_>) -> Option<()> {
