@@ -144,7 +144,7 @@ impl Server {
             0
         }
         let mut found = Vec::new();
-        // SAFETY: the list is there during the call.
+        // SAFETY: the list is valid during the call.
         with_server(|| unsafe {
             (self.new_databases)(all.into(), RowTaker::new(take), (&raw mut found).cast());
         });

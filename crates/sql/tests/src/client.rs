@@ -110,7 +110,7 @@ impl Client {
     /// Runs a statement; its rows as text.
     ///
     /// # Errors
-    /// As of [`Client::run`].
+    /// As for [`Client::run`].
     pub fn rows(&mut self, statement: &str) -> Result<Vec<Vec<String>>, SqlError> {
         self.run(statement).map(|answer| answer.strings())
     }

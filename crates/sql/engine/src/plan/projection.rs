@@ -86,7 +86,7 @@ impl Projection {
     /// The table with this selection over a connection, made of the whole table when it is asked for first.
     ///
     /// # Errors
-    /// Why it can't be made.
+    /// If it can't be created.
     #[inline]
     pub fn table(&self, slot: usize, whole: impl FnOnce() -> Result<Table>) -> Result<&Table> {
         let place = &self.tables[slot];

@@ -40,7 +40,7 @@ impl Session {
     /// [`Session::outcome_alone`] tells of it.
     ///
     /// # Errors
-    /// Why it can't be defined.
+    /// If the operation can't be defined.
     pub fn define_alone(
         &mut self,
         handle: &Table,
@@ -136,7 +136,7 @@ impl Session {
     /// A row is complete: commits what has been collected, if the statement is committed in portions and that is one.
     ///
     /// # Errors
-    /// Why one of the changes failed.
+    /// If one of the changes failed.
     #[inline]
     pub fn commit_portion(&mut self) -> Result<()> {
         if self.is_portioned && self.portion >= PORTION { self.commit() } else { Ok(()) }
@@ -145,7 +145,7 @@ impl Session {
     /// Sends what waits to be sent.
     ///
     /// # Errors
-    /// Why one of the changes failed.
+    /// If one of the changes failed.
     pub fn flush(&mut self) -> Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -176,7 +176,7 @@ impl Session {
     /// The present statement has ended, its transaction has not: sends what waits to be sent, if that may fail.
     ///
     /// # Errors
-    /// Why one of the changes failed.
+    /// If one of the changes failed.
     pub fn end_statement(&mut self) -> Result<()> {
         // Nobody waits for the next statement to let go of a row.
         if self.has_unlocks || self.pending.iter().any(|pending| pending.when != When::InTransaction) {

@@ -37,7 +37,7 @@ impl Session {
     /// theirs alone. [`Session::execute_reads`] sends them.
     ///
     /// # Errors
-    /// Why they can't be defined.
+    /// If they can't be defined.
     pub fn define_change_if(
         &mut self,
         handle: &Table,
@@ -75,7 +75,7 @@ impl Session {
     /// What has become of a change that was defined so, and sent.
     ///
     /// # Errors
-    /// Why it failed.
+    /// If it failed.
     pub fn outcome_of_change(
         &self,
         table: &OpenTable,

@@ -73,7 +73,7 @@ impl Session {
     /// A place that can be gone back to.
     ///
     /// # Errors
-    /// Why a change before it failed.
+    /// If an earlier change failed.
     pub fn savepoint(&mut self) -> Result<OperationNumber> {
         self.flush()?;
         Ok(self.next_number())

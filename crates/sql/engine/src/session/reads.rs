@@ -37,7 +37,7 @@ impl Session {
     /// Reads rows without locks, with what this session has changed. Errors of single keys are in the batch.
     ///
     /// # Errors
-    /// Why a change before it failed, or nothing could be read.
+    /// If an earlier change failed, or the read failed.
     #[inline]
     pub fn read(&mut self, batch: ReadBatch<Record>) -> Result<ReadBatch<Record>> {
         self.check_lost()?;
@@ -70,7 +70,7 @@ impl Session {
     /// to the end of the transaction.
     ///
     /// # Errors
-    /// Why a change before it failed, or nothing could be read.
+    /// If an earlier change failed, or the read failed.
     pub fn read_unique(
         &mut self,
         handle: &Table,
@@ -113,7 +113,7 @@ impl Session {
     /// [`Session::execute_reads`] has been called.
     ///
     /// # Errors
-    /// Why it can't be defined.
+    /// If the operation can't be defined.
     pub fn define_locked(&mut self, handle: &Table, lock: RowLock, key: &[u8]) -> Result<OperationNumber> {
         let kind = match lock.lock {
             Lock::None => OperationKind::ReadCommitted,
@@ -137,7 +137,7 @@ impl Session {
     /// Sends what was defined, reads too.
     ///
     /// # Errors
-    /// Why a change failed, or everything.
+    /// If a change failed, or the whole transaction.
     pub fn execute_reads(&mut self) -> Result<()> {
         self.execute()
     }
@@ -145,7 +145,7 @@ impl Session {
     /// The row of a read that was defined and executed.
     ///
     /// # Errors
-    /// Why it was not read.
+    /// If the row could not be read.
     pub fn locked_row(&self, number: OperationNumber, lock: RowLock) -> Result<Given<'_>> {
         let Some(transaction) = &self.transaction else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
@@ -178,7 +178,7 @@ impl Session {
     /// Begins a scan, with what this session has changed.
     ///
     /// # Errors
-    /// Why it can't begin.
+    /// If it can't begin.
     pub fn scan(&mut self, request: ScanRequest) -> Result<Scan> {
         let begun = if self.prepare_scan()? {
             let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
@@ -208,7 +208,7 @@ impl Session {
     /// How many rows a scan would find, with what this session has changed.
     ///
     /// # Errors
-    /// Why they were not counted.
+    /// If they could not be counted.
     pub fn count(&mut self, request: ScanRequest) -> Result<u64> {
         let begun = if self.prepare_scan()? {
             let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
@@ -228,7 +228,7 @@ impl Session {
     /// The sum of what the data nodes have counted.
     ///
     /// # Errors
-    /// Why they could not count all rows.
+    /// If they could not count all rows.
     pub(crate) fn sum_of_counts(&mut self, mut counting: RowCount) -> Result<u64> {
         let mut rows = 0;
         while let Some(more) = self.wait(counting.next())?.map_err(|error| self.node.failure(&error))? {
@@ -240,7 +240,7 @@ impl Session {
     /// Begins a scan whose rows are locked.
     ///
     /// # Errors
-    /// Why it can't begin.
+    /// If it can't begin.
     pub fn scan_locked(&mut self, request: ScanRequest, lock: RowLock) -> Result<LockingScan> {
         self.flush()?;
         self.transaction()?.set_lenient(true);
@@ -262,7 +262,7 @@ impl Session {
     /// The next rows of a scan that locks them.
     ///
     /// # Errors
-    /// Why it ended early.
+    /// If it ended early.
     pub fn next_locked(&mut self, scan: &mut LockingScan) -> Result<Option<LockedRows>> {
         // At the end of the scan what was changed meanwhile need not be sent yet.
         match self.wait(scan.find()) {
@@ -297,7 +297,7 @@ impl Session {
     /// The next rows of a scan.
     ///
     /// # Errors
-    /// Why it ended early.
+    /// If it ended early.
     pub fn next_rows(&mut self, scan: &mut Scan) -> Result<Option<RowBatch>> {
         let rows = self.wait(scan.next_batch())?;
         rows.map_err(|error| self.node.failure(&error))
