@@ -1,10 +1,10 @@
-//! A storage engine that was built for another version of the server, but says that it fits: the server refuses it, and
+//! A storage engine that was built for another version of the server, but claims to fit: the server refuses it, and
 //! does not start without it.
 
 use std::fs;
 use vinga_sqlnode::{Installation, ScopedSqlNode, StartError};
 
-/// The server's version as its headers have it: 10.11.18 is 101118.
+/// The server's version in the form of its headers: 10.11.18 is 101118.
 fn version_of(server: &str) -> u32 {
     let numbers: Vec<u32> = server
         .split('-')
@@ -16,7 +16,7 @@ fn version_of(server: &str) -> u32 {
     numbers[0] * 10_000 + numbers[1] * 100 + numbers[2]
 }
 
-/// The bytes by which a plugin says for which version of the server its engine was built.
+/// The bytes in a plugin that state for which version of the server its engine was built.
 fn mark(version: u32) -> [u8; 4] {
     (version << 8).to_le_bytes()
 }
