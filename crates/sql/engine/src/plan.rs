@@ -442,7 +442,7 @@ pub mod tests {
             partitions: 0,
         };
         let definition = description.to_definition().expect("it is allowed");
-        Plan::new(&description, &definition, &RowLayout::new(&definition)).expect("it is its own")
+        Plan::new(&description, &definition, &RowLayout::new(&definition)).expect("it fits the description")
     }
 
     #[test]

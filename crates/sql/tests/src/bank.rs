@@ -89,7 +89,7 @@ impl Bank {
                 (incarnation, incarnation),
                 "transfer {key:?} is not of incarnation {incarnation}"
             );
-            let fate = known.get(&key).unwrap_or_else(|| panic!("transfer {key:?} of nobody"));
+            let fate = known.get(&key).unwrap_or_else(|| panic!("transfer {key:?} of no client"));
             assert_ne!(fate.1, Fate::RolledBack, "transfer {key:?} has an effect, though it failed");
             found.insert(key, ());
         }

@@ -58,7 +58,7 @@ impl Churn {
         let number = gone.as_ref().err().and_then(SqlError::number);
         // The node can't be reached during an outage.
         if self.incarnations.now() == began && began.is_alive() && gone.is_ok() {
-            panic!("{name} is there after it was dropped");
+            panic!("{name} exists after it was dropped");
         }
         match gone {
             Err(_) if number == Some(NO_SUCH_TABLE) => Ok(()),

@@ -72,7 +72,7 @@ impl History {
                 [0, 1, 2, 3].map(|at: usize| row[at].parse::<u64>().expect("a number"));
             let key = (who as usize, number);
             assert!(ids.insert(id), "two rows have the id {id}");
-            let insert = known.get(&key).unwrap_or_else(|| panic!("insert {key:?} of nobody"));
+            let insert = known.get(&key).unwrap_or_else(|| panic!("insert {key:?} of no client"));
             let is_across = insert.began.is_alive() && insert.began.incarnation() < incarnation;
             assert!(
                 !is_across,

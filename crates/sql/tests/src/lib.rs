@@ -29,7 +29,7 @@ pub const HANG_GUARD: Duration = Duration::from_secs(180);
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < HANG_GUARD, "it does not come: {what}");
+        assert!(began.elapsed() < HANG_GUARD, "it does not happen: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -148,7 +148,7 @@ impl Session {
     #[track_caller]
     pub fn await_waiter(&mut self) {
         let waits = "SELECT COUNT(*) FROM information_schema.VINGA_LOCKS WHERE STATE = 'waits'";
-        eventually("somebody waits for a lock", || self.lines(waits) != ["0"]);
+        eventually("a transaction waits for a lock", || self.lines(waits) != ["0"]);
     }
 
     /// The connection itself.

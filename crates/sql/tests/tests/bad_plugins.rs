@@ -28,7 +28,7 @@ fn an_engine_of_another_server_version() {
     let version = version_of(server.trim());
     let folder = std::env::temp_dir().join(format!("vinga-bad-plugin-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder can be made");
-    let mut bytes = fs::read(real.plugin()).expect("the plugin is there");
+    let mut bytes = fs::read(real.plugin()).expect("the plugin exists");
     let mut marks = 0;
     for at in (0..bytes.len() - 3).step_by(4) {
         if bytes[at..at + 4] == mark(version) {
@@ -36,14 +36,13 @@ fn an_engine_of_another_server_version() {
             marks += 1;
         }
     }
-    assert!(marks > 0, "the plugin says nowhere that it is for {version}");
+    assert!(marks > 0, "the plugin does not contain the mark of {version}");
     let plugin = folder.join("ha_vinga.so");
     fs::write(&plugin, bytes).expect("a file can be written");
     fs::write(plugin.with_extension("server"), server).expect("a file can be written");
-    let installation =
-        Installation::of(Some(real.mariadb().to_owned()), Some(plugin)).expect("both are there");
+    let installation = Installation::of(Some(real.mariadb().to_owned()), Some(plugin)).expect("both exist");
     let refused = ScopedSqlNode::start_with("127.0.0.1:1", |settings| settings.installation = installation);
-    fs::remove_dir_all(&folder).expect("it is there");
+    fs::remove_dir_all(&folder).expect("it exists");
     let error = refused.expect_err("the server refuses it");
     let said = error.to_string();
     println!("{said}");

@@ -69,7 +69,7 @@ fn a_database_appears_with_its_options() {
                 Err(error) => panic!("{error}"),
             }
         }
-        assert!(folder.join(&name).join("db.opt").exists(), "{name} is there without its options");
+        assert!(folder.join(&name).join("db.opt").exists(), "{name} exists without its options");
     }
     let names = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name());
     let unfinished: Vec<_> = names.filter(|name| name.as_bytes().starts_with(b"#sql")).collect();

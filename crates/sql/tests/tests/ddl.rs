@@ -232,7 +232,7 @@ fn options_of_databases_are_those_of_the_cluster() {
     let native =
         Cluster::connect(cluster.data_node.as_ref().expect("it runs").address()).expect("it answers");
     let is_told = || {
-        String::from_utf8_lossy(&native.database("d").expect("it is there").attachment)
+        String::from_utf8_lossy(&native.database("d").expect("it exists").attachment)
             .contains("utf8mb4_nopad_bin")
     };
     eventually("the data nodes know", is_told);
@@ -243,7 +243,7 @@ fn options_of_databases_are_those_of_the_cluster() {
     session.query("CREATE TABLE d.u (v INT) ENGINE=VINGA");
     other.query("DROP DATABASE d");
     assert!(collation(&mut session).is_empty());
-    assert_eq!(native.tables().expect("it is there").iter().filter(|name| name.starts_with("d.")).count(), 0);
+    assert_eq!(native.tables().expect("it exists").iter().filter(|name| name.starts_with("d.")).count(), 0);
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn a_table_lies_in_as_many_partitions_as_it_asks_for() {
     let (mut session, mut other) = (cluster.connect(0), cluster.connect(1));
     let address = cluster.data_node.as_ref().expect("it runs").address();
     let native = Cluster::connect(address).expect("the data node answers");
-    let partitions = || native.table("test.t").expect("it is there").core().partitions().len();
+    let partitions = || native.table("test.t").expect("it exists").core().partitions().len();
     let sum = |session: &mut Session| {
         session
             .lines("SELECT COUNT(*), SUM(id), MIN(v), MAX(v) FROM test.t FORCE INDEX (PRIMARY) WHERE id > 0")

@@ -121,7 +121,7 @@ fn who_blocks_whom_is_told_by_connections_and_names_of_indexes() {
     // The reported connection may be killed.
     c.query(&format!("KILL {id_a}"));
     waits.query("INSERT INTO lk VALUES (4, 30, 0)");
-    eventually("who was killed has left nothing", || c.lines(open).is_empty());
+    eventually("the killed connection has left nothing", || c.lines(open).is_empty());
     // A connection of another SQL node: its API node is known, and its number is known there.
     b.query("BEGIN");
     b.query("UPDATE lk SET v = 1 WHERE id = 2");

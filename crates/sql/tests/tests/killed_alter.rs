@@ -50,7 +50,7 @@ fn await_moment(native: &Cluster, (_, has_come): Moment, has_ended: impl Fn() ->
 #[test]
 fn the_old_table_or_the_new_one_is_there() {
     let mut servers = Servers::start(PROGRAM, 2, &[]);
-    let native = Cluster::connect(&servers.data.address()).expect("the data node is there");
+    let native = Cluster::connect(&servers.data.address()).expect("the data node answers");
     let mut other = servers.connect(1);
     for moment in MOMENTS {
         let (mut kills, mut tries, mut old) = (0, 0, 0);

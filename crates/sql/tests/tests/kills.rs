@@ -13,7 +13,7 @@ fn expect_rest(session: &mut Session) {
 
 /// Soon no transaction is queued for a lock.
 fn expect_nobody_waits(session: &mut Session) {
-    eventually("nobody waits", || {
+    eventually("no transaction waits", || {
         session.lines("SELECT COUNT(*) FROM information_schema.VINGA_LOCKS WHERE STATE = 'waits'") == ["0"]
     });
 }
@@ -86,7 +86,7 @@ fn killed_statements_say_so_and_leave_nothing() {
     let load = "INSERT INTO t SELECT seq + 20000, SLEEP(0.001) FROM seq_1_to_100000";
     assert_eq!(scene.kill("KILL QUERY", &[], load), 1317);
     let number = scene.kill("KILL CONNECTION", &[], LONG_SCAN);
-    assert!(matches!(number, 1927 | 2013 | 0), "{number}: the connection is lost, or it is said why");
+    assert!(matches!(number, 1927 | 2013 | 0), "{number}: the connection is lost, or the error states why");
     let slow = format!("SET STATEMENT max_statement_time = 0.3 FOR {LONG_SCAN}");
     assert_eq!(scene.killer.error(&slow).0, 1969);
     assert_eq!(scene.killer.lines("SELECT COUNT(*), SUM(v) FROM t"), ["5000 12502500"]);

@@ -143,7 +143,7 @@ fn while_scanning() {
     for statement in scanning {
         for how in ["QUERY", "CONNECTION"] {
             let said = kill(&servers, how, &[], statement, Duration::from_millis(200));
-            assert_ne!(fate(&said, statement), Fate::Done, "{statement} is too quick");
+            assert_ne!(fate(&said, statement), Fate::Done, "{statement} is too fast");
         }
     }
     assert_eq!(session.lines("SELECT COUNT(*) FROM t WHERE b IS NULL"), ["0"]);

@@ -245,11 +245,7 @@ fn full_data_memory() {
     let count = |session: &mut Session| session.lines("SELECT COUNT(*), SUM(a) FROM t");
     let expected_of = |rows: u32| [format!("{rows} {}", u64::from(rows) * (u64::from(rows) + 1) / 2)];
     let expected = expected_of(rows);
-    assert_eq!(
-        count(&mut session),
-        expected,
-        "the statement that failed left no rows, and nothing is lost"
-    );
+    assert_eq!(count(&mut session), expected, "the statement that failed left no rows, and nothing is lost");
     // Updates, index builds and copies, alone and in a transaction.
     let refused = [
         "UPDATE t SET b = REPEAT('y', 4000)",

@@ -186,10 +186,10 @@ fn each_type_is_the_same_on_both_sides() {
                 let behind = format!("SELECT COUNT(*) FROM {name} FORCE INDEX (by_o) WHERE o > {said}");
                 assert_eq!(session.lines(&behind), [(values.len() - 1 - id).to_string()], "{what}");
                 let found: Record =
-                    native.get(table, value.clone()).expect("it is a key").expect("it is there");
+                    native.get(table, value.clone()).expect("it is a key").expect("it exists");
                 assert_eq!(found["id"], Value::from(id as i64), "{what}");
                 let found: Option<Record> = native.get_by(table, "by_u", value.clone()).expect("it is a key");
-                assert_eq!(found.expect("it is there")["id"], Value::from(id as i64), "{what}");
+                assert_eq!(found.expect("it exists")["id"], Value::from(id as i64), "{what}");
             }
             // NULL, which is not an entry of a unique index, and sorts before all other values.
             session.query(&format!("UPDATE {name} SET u = NULL, o = NULL ORDER BY id DESC LIMIT 2"));
@@ -407,7 +407,7 @@ fn listings_and_dumps_have_them() {
     // Native clients continue with them: no column was added.
     let orders = native.table("shop.orders").expect("it exists again");
     assert_eq!(orders.definition().columns.len(), 6);
-    let row: Record = native.get_by(&orders, "by_code", "0007").expect("a key").expect("it is there");
+    let row: Record = native.get_by(&orders, "by_code", "0007").expect("a key").expect("it exists");
     assert_eq!(row["id"], Value::from(7_u64));
 }
 
@@ -445,7 +445,7 @@ fn statements_read_and_change_rows_by_their_keys() {
     assert_eq!(plan(&mut session, between), "range PRIMARY");
     assert_eq!(plan(&mut session, "SELECT * FROM shop.orders WHERE code = '0100'"), "const by_code");
     other.query("UPDATE shop.orders SET note = CONCAT('changed ', id), sum = sum + 1 WHERE customer LIKE 'cüstomer 2%'");
-    let row: Record = native.get(&orders, 9_u64).expect("a key").expect("it is there");
+    let row: Record = native.get(&orders, 9_u64).expect("a key").expect("it exists");
     assert_eq!(
         (&row["note"], row["sum"].clone()),
         (&"changed 9".into(), "10.25".parse::<Decimal>().expect("one").into())
@@ -482,7 +482,7 @@ fn statements_read_and_change_rows_by_their_keys() {
     session.query("LOCK TABLES shop.orders WRITE");
     session.query("UPDATE shop.orders SET note = 'held' WHERE id = 30");
     session.query("UNLOCK TABLES");
-    let row: Record = native.get(&orders, 30_u64).expect("a key").expect("it is there");
+    let row: Record = native.get(&orders, 30_u64).expect("a key").expect("it exists");
     assert_eq!(row["note"], "held".into());
 }
 
@@ -505,18 +505,18 @@ fn sql_changes_their_definitions() {
     assert_eq!(stale.code(), ErrorCode::StaleTable);
     session.query("RENAME TABLE shop.moved TO shop.orders");
     assert_eq!(other.lines(DIGEST), digest);
-    let orders = native.table("shop.orders").expect("it is there");
+    let orders = native.table("shop.orders").expect("it exists");
     assert!(orders.definition().attachment.is_empty());
     // An ALTER turns it into a table of SQL, and native clients continue.
     session.query("ALTER TABLE shop.orders ADD COLUMN more INT NULL, DROP COLUMN note, ADD KEY (more)");
     let stale = native.get::<Record>(&orders, 1_u64).expect_err("it has another definition");
     assert_eq!(stale.code(), ErrorCode::StaleTable);
-    let orders = native.table("shop.orders").expect("it is there");
+    let orders = native.table("shop.orders").expect("it exists");
     let columns: Vec<&str> = orders.definition().columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(columns, ["id", "customer", "sum", "at", "code", "more"]);
     native
         .update(&orders, 1_u64, &Update::new().set("more", 5).set("customer", "native"))
-        .expect("it is there");
+        .expect("it exists");
     assert_eq!(other.lines("SELECT id FROM shop.orders WHERE customer = 'native' AND more = 5"), ["1"]);
     assert_eq!(other.lines("SELECT id FROM shop.orders WHERE code = '0499'"), ["499"]);
     // So does an ALTER to another engine, and back.
@@ -544,12 +544,12 @@ fn truncated_tables_are_empty_and_go_on() {
     let mut other = cluster.connect(1);
     assert_eq!(other.lines("SELECT COUNT(*) FROM shop.orders"), ["500"]);
     session.query("TRUNCATE TABLE shop.orders");
-    let orders = native.table("shop.orders").expect("it is there");
+    let orders = native.table("shop.orders").expect("it exists");
     for session in [&mut session, &mut other] {
         assert_eq!(session.lines("SELECT COUNT(*) FROM shop.orders"), ["0"]);
     }
     session.query("INSERT INTO shop.orders (id, customer, code) VALUES (1, 'x', 'a')");
-    native.truncate_table("shop.orders").expect("it is there");
+    native.truncate_table("shop.orders").expect("it exists");
     assert_eq!(other.lines("SELECT COUNT(*) FROM shop.orders"), ["0"]);
     other.query("INSERT INTO shop.orders (id, customer, code) VALUES (2, 'x', 'a')");
     let stale = native.get::<Record>(&orders, 2_u64).expect_err("it is another table");
@@ -584,7 +584,7 @@ fn native_changes_of_the_definition_are_seen_at_once() {
         }
         // An index is added, and a column is renamed.
         let mut altered = NewTable::from(table.definition().clone()).ordered_index("by_a", &["a"]);
-        altered.rename_column("a", "c").expect("it is there");
+        altered.rename_column("a", "c").expect("it exists");
         native.alter_table(&table, altered).expect("it can be altered");
         for session in &mut sessions {
             assert_eq!(
@@ -594,7 +594,7 @@ fn native_changes_of_the_definition_are_seen_at_once() {
             );
             assert_eq!(session.error("SELECT a FROM t").0, 1054);
         }
-        native.drop_table("test.t").expect("it is there");
+        native.drop_table("test.t").expect("it exists");
         for session in &mut sessions {
             assert_eq!(session.error("SELECT c FROM t").0, 1146);
             assert!(!session.lines("SHOW TABLES").contains(&"t".to_owned()));
@@ -649,7 +649,7 @@ fn what_sql_can_not_say_is_nowhere_listed_and_says_why() {
         session.query("DROP TABLE other");
         // It can be renamed and dropped.
         session.query("RENAME TABLE t TO other");
-        native.table("test.other").expect("it is there");
+        native.table("test.other").expect("it exists");
         session.query("DROP TABLE other");
         assert_eq!(native.table("test.other").expect_err("it is dropped").code(), ErrorCode::NoSuchTable);
     }
@@ -670,7 +670,7 @@ fn what_sql_can_not_say_is_nowhere_listed_and_says_why() {
     while session.lines("SHOW DATABASES LIKE 'kept'").is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    native.drop_table("kept.hidden").expect("it is there");
+    native.drop_table("kept.hidden").expect("it exists");
     session.query("DROP DATABASE kept");
     assert_eq!(native.database("kept").expect_err("it is dropped").code(), ErrorCode::NoSuchDatabase);
     // Tables that SQL can represent exist as usual.
@@ -679,12 +679,12 @@ fn what_sql_can_not_say_is_nowhere_listed_and_says_why() {
     session.query("CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)");
     assert_eq!(session.lines("SHOW TABLES"), ["t"]);
     // Altered so that SQL can't represent it any more, and back.
-    let table = native.table("test.t").expect("it is there");
+    let table = native.table("test.t").expect("it exists");
     let altered = NewTable::from(table.definition().clone()).unique_index("primary", &["id"]);
     let table = native.alter_table(&table, altered).expect("it can be altered");
     assert_eq!(session.lines("SHOW TABLES"), [""; 0]);
     let mut altered = NewTable::from(table.definition().clone());
-    altered.drop_index(IndexKind::Unique, "primary").expect("it is there");
+    altered.drop_index(IndexKind::Unique, "primary").expect("it exists");
     native.alter_table(&table, altered).expect("it can be altered");
     assert_eq!(session.lines("SHOW TABLES"), ["t"]);
     session.query("DROP TABLE t");

@@ -129,7 +129,7 @@ fn change(session: &mut Session, native: &Cluster, kind: &Kind) {
     ));
     session.query(&format!("INSERT INTO {name} VALUES (1, {first}, 0), (2, NULL, 0)"));
     let full_name = format!("test.{name}");
-    let table = native.table(&full_name).expect("it is there");
+    let table = native.table(&full_name).expect("it exists");
     let set = || Update::new().set("v", value.clone());
 
     // Changes of other columns, and to NULL, are always possible.
@@ -154,7 +154,7 @@ fn change(session: &mut Session, native: &Cluster, kind: &Kind) {
     assert_eq!(found(session, name, same), vec![vec!["1".to_owned()]; 3], "{name}");
     assert_eq!(found(session, name, first), vec![Vec::<String>::new(); 3], "{name}");
     assert_eq!(
-        native.get_by(&table, "by_v", value.clone()).expect("it is read").expect("it is there")["id"],
+        native.get_by(&table, "by_v", value.clone()).expect("it is read").expect("it exists")["id"],
         1.into()
     );
     // The unique key is enforced between both sides.
@@ -193,7 +193,7 @@ fn sort_keys_are_those_of_sql() {
             "CREATE OR REPLACE TABLE r (id INT PRIMARY KEY, v VARCHAR(8) CHARACTER SET {charset} COLLATE {collation}, \
              n INT NOT NULL, KEY by_v (v))"
         ));
-        let table = native.table("test.r").expect("it is there");
+        let table = native.table("test.r").expect("it exists");
         let mut texts = Vec::new();
         for id in 0..300 {
             let text: String = (0..random.usize(0..7))
@@ -228,7 +228,7 @@ fn what_sql_alone_keeps_is_left_to_it() {
     let mut session = cluster.connect(0);
     let make = |session: &mut Session, name: &str, definition: &str| -> Table {
         session.query(&format!("CREATE TABLE {name} {definition}"));
-        native.table(&format!("test.{name}")).expect("it is there")
+        native.table(&format!("test.{name}")).expect("it exists")
     };
     let set = |column: &str, value: i32| Update::new().set(column, value);
 

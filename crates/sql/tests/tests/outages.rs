@@ -23,7 +23,7 @@ fn timed(session: &mut Session, statement: &str) -> Result<Answer, SqlError> {
 #[track_caller]
 fn fails(session: &mut Session, statement: &str) -> String {
     match timed(session, statement) {
-        Ok(answer) => panic!("{statement} must fail, and says {answer:?}"),
+        Ok(answer) => panic!("{statement} must fail, but returns {answer:?}"),
         Err(error) => {
             assert!(matches!(error.number(), Some(1296 | 1297)), "{statement}: {error}");
             error.to_string()

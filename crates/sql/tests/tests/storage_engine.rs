@@ -141,8 +141,7 @@ fn the_suite_for_storage_engines_differs_as_is_known() {
 
 #[test]
 fn each_difference_is_explained() {
-    let page =
-        fs::read_to_string(source("../../../docs/storage-engine-suite.md")).expect("the page exists");
+    let page = fs::read_to_string(source("../../../docs/storage-engine-suite.md")).expect("the page exists");
     for part in PARTS {
         let folder = source("storage_engine").join(part);
         for test in names(&folder, ".rdiff").union(&disabled(&folder.join("disabled.def"))) {

@@ -274,7 +274,7 @@ mod tests {
         let mut ranges = ranges(u64::MAX - 2, u64::MAX);
         assert_eq!(ranges.take(&request(5, u64::MAX)), Some((u64::MAX - 2, 2)));
         assert_eq!(ranges.take(&request(1, u64::MAX)), None);
-        assert_eq!(ranges.use_value(u64::MAX), None, "the counter is there already");
+        assert_eq!(ranges.use_value(u64::MAX), None, "the counter has this value already");
         assert_eq!(Ranges::default().use_value(u64::MAX), Some((u64::MAX, 0)));
     }
 

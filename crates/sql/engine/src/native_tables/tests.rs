@@ -28,7 +28,7 @@ fn statement(table: NewTable) -> String {
 
 /// Why SQL can't represent a table, without the common beginning of these sentences.
 fn reason(table: NewTable) -> String {
-    let said = own_part(&built(table)).expect_err("SQL can't say it");
+    let said = own_part(&built(table)).expect_err("SQL can't represent it");
     said.split_once(", and not for SQL: ").expect("it has this beginning").1.to_owned()
 }
 
@@ -178,7 +178,7 @@ fn an_attachment_of_a_sql_node_is_taken_as_it_is() {
     assert!(is_native(&definition), "without rules for native clients it is not a table of a SQL node");
     definition.attachment = SqlRules::default().attachment(&own);
     assert!(!is_native(&definition));
-    assert_eq!(*own_part(&definition).expect("it is there"), own);
+    assert_eq!(*own_part(&definition).expect("it exists"), own);
 }
 
 /// Clients refuse such names, unless they pass a definition unchanged.
@@ -190,6 +190,6 @@ fn columns_of_others_are_not_said() {
         column_type: BIGINT,
         nullable: true,
     });
-    let said = own_part(&definition).expect_err("SQL can't say it");
+    let said = own_part(&definition).expect_err("SQL can't represent it");
     assert!(said.ends_with("column '$own': names that begin with $ are reserved"), "{said}");
 }
