@@ -243,7 +243,7 @@ fn options_of_databases_are_those_of_the_cluster() {
     session.query("CREATE TABLE d.u (v INT) ENGINE=VINGA");
     other.query("DROP DATABASE d");
     assert!(collation(&mut session).is_empty());
-    assert_eq!(native.tables().expect("it exists").iter().filter(|name| name.starts_with("d.")).count(), 0);
+    assert_eq!(native.tables().expect("it answers").iter().filter(|name| name.starts_with("d.")).count(), 0);
 }
 
 #[test]
